@@ -1,0 +1,297 @@
+//! Payload bytes that many may hold and that are copied once.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::{Deref, DerefMut, Range};
+
+/// Blocks start at a multiple of this many bytes, as direct I/O wants it.
+const ALIGNMENT: usize = 4096;
+
+/// Bytes that no longer change, shared by reference count: cloning and slicing copy nothing.
+#[derive(Clone, Default)]
+pub struct Buffer {
+    block: Option<Arc<[u8]>>,
+    start: u32,
+    length: u32,
+}
+
+impl Buffer {
+    /// No bytes; allocates nothing.
+    pub const EMPTY: Self = Self { block: None, start: 0, length: 0 };
+
+    /// A copy of `bytes` in a block of its own. Steady-state code takes blocks from a [`Pool`] instead.
+    ///
+    /// # Panics
+    /// When `bytes` is 4 GiB or more.
+    pub fn copy_from_slice(bytes: &[u8]) -> Self {
+        if bytes.is_empty() {
+            return Self::EMPTY;
+        }
+        Self { block: Some(Arc::from(bytes)), start: 0, length: length_u32(bytes.len()) }
+    }
+
+    /// `length` zero bytes in a block of their own.
+    ///
+    /// # Panics
+    /// When `length` is 4 GiB or more.
+    pub fn zeroed(length: usize) -> Self {
+        let block = core::iter::repeat_n(0, length).collect();
+        Self { block: Some(block), start: 0, length: length_u32(length) }
+    }
+
+    /// The part of the bytes in `range`, sharing the same block.
+    ///
+    /// # Panics
+    /// When `range` does not lie within the buffer.
+    #[must_use]
+    pub fn slice(&self, range: Range<usize>) -> Self {
+        assert!(range.start <= range.end && range.end <= self.length as usize, "{range:?} of {self:?}");
+        if range.is_empty() {
+            return Self::EMPTY;
+        }
+        Self {
+            block: self.block.clone(),
+            start: self.start + length_u32(range.start),
+            length: length_u32(range.len()),
+        }
+    }
+
+    /// The bytes for writing, if nobody else holds the block.
+    pub fn try_mut(&mut self) -> Option<&mut [u8]> {
+        let range = self.start as usize..self.start as usize + self.length as usize;
+        match &mut self.block {
+            None => Some(&mut []),
+            Some(block) => Arc::get_mut(block)?.get_mut(range),
+        }
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match &self.block {
+            None => &[],
+            Some(block) => &block[self.start as usize..][..self.length as usize],
+        }
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl PartialEq for Buffer {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Buffer {}
+
+impl From<Vec<u8>> for Buffer {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::copy_from_slice(&bytes)
+    }
+}
+
+impl fmt::Debug for Buffer {
+    /// The length and the first bytes: whole payloads drown a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = &self[..self.len().min(16)];
+        write!(f, "Buffer({} B: {shown:02x?}{})", self.len(), if self.len() > 16 { "…" } else { "" })
+    }
+}
+
+/// Bytes with one owner, being filled. Its contents start out unspecified when it comes from a [`Pool`].
+pub struct BufferMut {
+    /// Never cloned while it is here, so that it can always be written.
+    block: Arc<[u8]>,
+    start: u32,
+    length: u32,
+}
+
+impl BufferMut {
+    fn over(block: Arc<[u8]>, length: usize, slack: usize) -> Self {
+        let start = block.as_ptr().align_offset(ALIGNMENT).min(slack);
+        Self { block, start: length_u32(start), length: length_u32(length) }
+    }
+
+    /// Shortens to the first `length` bytes.
+    ///
+    /// # Panics
+    /// When it holds fewer.
+    pub fn truncate(&mut self, length: usize) {
+        assert!(length <= self.length as usize, "a buffer can't be truncated to more than it holds");
+        self.length = length_u32(length);
+    }
+
+    /// The same bytes, no longer changeable. The block is freed with its last holder; see [`Pool::seal`]
+    /// for one that is used again.
+    pub fn freeze(self) -> Buffer {
+        Buffer { block: Some(self.block), start: self.start, length: self.length }
+    }
+}
+
+impl Deref for BufferMut {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.block[self.start as usize..][..self.length as usize]
+    }
+}
+
+impl DerefMut for BufferMut {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let block = Arc::get_mut(&mut self.block).expect("a BufferMut is its block's only holder");
+        &mut block[self.start as usize..][..self.length as usize]
+    }
+}
+
+impl fmt::Debug for BufferMut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BufferMut({} B)", self.length)
+    }
+}
+
+/// The smallest block a pool hands out; the classes are this times a power of four.
+const SMALLEST: usize = 256;
+/// Block sizes: 256 B, 1 KiB, 4 KiB, 16 KiB, 64 KiB, 256 KiB, 1 MiB.
+const CLASSES: usize = 7;
+/// How many sealed blocks a search for a free one looks at before it allocates.
+const SEARCH_MAX: usize = 8;
+
+/// Blocks that are used again when their last holder lets go, so that steady state allocates nothing.
+///
+/// A pool keeps a reference to every block it has sealed, and hands out again those that nobody else
+/// holds. It remembers at most `retain` bytes a class, forgetting the longest held first.
+#[derive(Debug)]
+pub struct Pool {
+    classes: [VecDeque<Arc<[u8]>>; CLASSES],
+    retain: usize,
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Self::new(16 << 20)
+    }
+}
+
+impl Pool {
+    /// The longest buffer that can be taken: 1 MiB.
+    pub const LENGTH_MAX: usize = size_of_class(CLASSES - 1);
+
+    /// An empty pool that remembers at most `retain` bytes a class.
+    pub fn new(retain: usize) -> Self {
+        Self { classes: core::array::from_fn(|_| VecDeque::new()), retain }
+    }
+
+    /// A buffer of `length` bytes of unspecified content, aligned to 4 KiB where it is as long as that.
+    ///
+    /// # Panics
+    /// When `length` is more than [`Pool::LENGTH_MAX`].
+    pub fn take(&mut self, length: usize) -> BufferMut {
+        assert!(length <= Self::LENGTH_MAX, "{length} B asked of a pool that gives {} B", Self::LENGTH_MAX);
+        let class = class_of(length);
+        let blocks = &mut self.classes[class];
+        for _ in 0..blocks.len().min(SEARCH_MAX) {
+            let Some(mut block) = blocks.pop_front() else { break };
+            if Arc::get_mut(&mut block).is_some() {
+                return BufferMut::over(block, length, slack_of(class));
+            }
+            blocks.push_back(block);
+        }
+        let block = core::iter::repeat_n(0, size_of_class(class) + slack_of(class)).collect();
+        BufferMut::over(block, length, slack_of(class))
+    }
+
+    /// Freezes `buffer`; its block comes back to this pool when the last holder lets go.
+    pub fn seal(&mut self, buffer: BufferMut) -> Buffer {
+        // A block is as long as its class and its slack, whatever the buffer was truncated to.
+        let class = (0..CLASSES).find(|&class| buffer.block.len() <= size_of_class(class) + slack_of(class));
+        let class = class.expect("the block was taken from a pool");
+        let blocks = &mut self.classes[class];
+        if (blocks.len() + 1) * size_of_class(class) > self.retain {
+            blocks.pop_front();
+        }
+        blocks.push_back(Arc::clone(&buffer.block));
+        buffer.freeze()
+    }
+
+    /// A sealed copy of `bytes`.
+    pub fn copy(&mut self, bytes: &[u8]) -> Buffer {
+        if bytes.is_empty() {
+            return Buffer::EMPTY;
+        }
+        let mut buffer = self.take(bytes.len());
+        buffer.copy_from_slice(bytes);
+        self.seal(buffer)
+    }
+}
+
+const fn class_of(length: usize) -> usize {
+    let mut class = 0;
+    while length > size_of_class(class) {
+        class += 1;
+    }
+    class
+}
+
+const fn size_of_class(class: usize) -> usize {
+    SMALLEST << (2 * class)
+}
+
+/// What a block of `class` has beyond its size, so that an aligned start can be chosen in it.
+const fn slack_of(class: usize) -> usize {
+    if size_of_class(class) < ALIGNMENT { 0 } else { ALIGNMENT }
+}
+
+fn length_u32(length: usize) -> u32 {
+    u32::try_from(length).expect("a buffer is smaller than 4 GiB")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_share_one_block() {
+        let whole = Buffer::copy_from_slice(b"0123456789");
+        let part = whole.slice(2..8).slice(1..3);
+        assert_eq!(&*part, b"34");
+        assert_eq!(whole.clone().slice(4..4).len(), 0);
+    }
+
+    #[test]
+    fn a_block_comes_back_when_its_last_holder_lets_go() {
+        let mut pool = Pool::new(1 << 20);
+        let first = pool.copy(&[1; 4096]);
+        let address = first.as_ptr();
+        assert_eq!(address.align_offset(ALIGNMENT), 0);
+        let held = first.slice(0..1);
+        drop(first);
+        assert_ne!(pool.take(4096).as_ptr(), address);
+        drop(held);
+        assert_eq!(pool.take(4096).as_ptr(), address);
+    }
+
+    #[test]
+    fn a_pool_forgets_what_it_may_not_retain() {
+        let mut pool = Pool::new(8192);
+        let held: Vec<_> = (0..5).map(|_| pool.copy(&[0; 4096])).collect();
+        assert_eq!(pool.classes[class_of(4096)].len(), 2);
+        drop(held);
+    }
+
+    #[test]
+    fn only_a_sole_holder_may_write() {
+        let mut one = Buffer::zeroed(4);
+        one.try_mut().unwrap()[0] = 9;
+        let other = one.clone();
+        assert!(one.try_mut().is_none());
+        drop(other);
+        assert!(one.try_mut().is_some());
+    }
+}

@@ -1,0 +1,24 @@
+//! What every Farlane protocol engine is made of.
+//!
+//! An *engine* is a pure state machine: it owns no socket, clock, thread or memory of a host. Inputs
+//! and the time come in, outputs are polled out, and the world around it (live or simulated) does the
+//! rest. Start at [`Engine`] for the contract and [`settle`] for the calling rule.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod buffer;
+mod deadlines;
+mod machine;
+mod rng;
+mod script;
+mod time;
+
+pub use buffer::{Buffer, BufferMut, Pool};
+pub use deadlines::{DeadlineList, Deadlines};
+pub use machine::{Engine, Observer, Tap, settle};
+pub use rng::Rng;
+pub use script::{Asker, Script, Step};
+pub use time::{Instant, Nanos};

@@ -1,0 +1,162 @@
+//! The contract of an engine and the rule by which it is called.
+
+use crate::Instant;
+
+/// A pure state machine between inputs and outputs.
+///
+/// Borrowed in, owned out; `now` never goes back; a spurious timeout is harmless. A fault of the peer
+/// is an input and is answered in protocol, so nothing here returns an error. Commands of the
+/// application are ordinary methods of the engine. Drivers call [`Engine::handle_input`] and
+/// [`settle`] only.
+pub trait Engine {
+    /// What the world tells the engine.
+    type Input<'a>;
+    /// What the engine asks of the world.
+    type Output;
+
+    /// Takes one input.
+    fn handle_input(&mut self, now: Instant, input: Self::Input<'_>);
+    /// Does what has become due; must leave no deadline at or before `now`.
+    fn handle_timeout(&mut self, now: Instant);
+    /// The next output, until there is none.
+    fn poll_output(&mut self) -> Option<Self::Output>;
+    /// When [`Engine::handle_timeout`] wants to be called, if ever.
+    fn poll_timeout(&self) -> Option<Instant>;
+}
+
+/// Fires what is due, hands every output to `world`, and says when to call again.
+///
+/// # Panics
+/// When a deadline at or before `now` survives its own timeout: an engine that would make its driver spin.
+pub fn settle<E: Engine>(engine: &mut E, now: Instant, mut world: impl FnMut(E::Output)) -> Option<Instant> {
+    if engine.poll_timeout().is_some_and(|at| at <= now) {
+        engine.handle_timeout(now);
+    }
+    while let Some(output) = engine.poll_output() {
+        world(output);
+    }
+    let wake = engine.poll_timeout();
+    assert!(wake.is_none_or(|at| at > now), "a deadline outlived its timeout");
+    wake
+}
+
+/// Sees what passes in and out of an engine; see [`Tap`].
+pub trait Observer<E: Engine> {
+    /// An input, before the engine sees it.
+    fn on_input(&mut self, now: Instant, input: &E::Input<'_>);
+    /// An output, as it leaves the engine. `now` is the time of the latest input or timeout.
+    fn on_output(&mut self, now: Instant, output: &E::Output);
+}
+
+/// An engine with an observer around it: recorders, tracers and latency analysers are observers, and
+/// the engine knows none of them.
+#[derive(Debug)]
+pub struct Tap<E, O> {
+    engine: E,
+    observer: O,
+    now: Instant,
+}
+
+impl<E: Engine, O: Observer<E>> Tap<E, O> {
+    /// Wraps `engine`.
+    pub const fn new(engine: E, observer: O) -> Self {
+        Self { engine, observer, now: Instant::ZERO }
+    }
+    /// The engine inside, for its application commands.
+    pub const fn engine(&mut self) -> &mut E {
+        &mut self.engine
+    }
+    /// The observer.
+    pub const fn observer(&mut self) -> &mut O {
+        &mut self.observer
+    }
+}
+
+impl<E: Engine, O: Observer<E>> Engine for Tap<E, O> {
+    type Input<'a> = E::Input<'a>;
+    type Output = E::Output;
+
+    fn handle_input(&mut self, now: Instant, input: Self::Input<'_>) {
+        self.now = now;
+        self.observer.on_input(now, &input);
+        self.engine.handle_input(now, input);
+    }
+    fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
+        self.engine.handle_timeout(now);
+    }
+    fn poll_output(&mut self) -> Option<Self::Output> {
+        let output = self.engine.poll_output()?;
+        self.observer.on_output(self.now, &output);
+        Some(output)
+    }
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.engine.poll_timeout()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Nanos;
+    use alloc::vec::Vec;
+
+    /// Repeats each input once, a microsecond later.
+    #[derive(Default)]
+    struct Echo {
+        pending: Option<(Instant, u32)>,
+        ready: Option<u32>,
+        never_done: bool,
+    }
+
+    impl Engine for Echo {
+        type Input<'a> = &'a u32;
+        type Output = u32;
+        fn handle_input(&mut self, now: Instant, input: &u32) {
+            self.pending = Some((now + Nanos::from_micros(1), *input));
+        }
+        fn handle_timeout(&mut self, now: Instant) {
+            if !self.never_done {
+                self.ready = self.pending.take_if(|(at, _)| *at <= now).map(|(_, value)| value);
+            }
+        }
+        fn poll_output(&mut self) -> Option<u32> {
+            self.ready.take()
+        }
+        fn poll_timeout(&self) -> Option<Instant> {
+            self.pending.map(|(at, _)| at)
+        }
+    }
+
+    #[derive(Default)]
+    struct Log(Vec<(u64, char, u32)>);
+
+    impl Observer<Echo> for Log {
+        fn on_input(&mut self, now: Instant, input: &&u32) {
+            self.0.push((now.as_nanos(), 'i', **input));
+        }
+        fn on_output(&mut self, now: Instant, output: &u32) {
+            self.0.push((now.as_nanos(), 'o', *output));
+        }
+    }
+
+    #[test]
+    fn settle_fires_drains_and_tells_the_next_deadline_and_a_tap_sees_it_all() {
+        let mut tap = Tap::new(Echo::default(), Log::default());
+        let mut seen = Vec::new();
+        tap.handle_input(Instant::from_nanos(5), &7);
+        let wake = settle(&mut tap, Instant::from_nanos(5), |value| seen.push(value));
+        assert_eq!((wake, seen.len()), (Some(Instant::from_nanos(1_005)), 0));
+        let wake = settle(&mut tap, Instant::from_nanos(1_005), |value| seen.push(value));
+        assert_eq!((wake, seen), (None, Vec::from([7])));
+        assert_eq!(tap.observer().0, [(5, 'i', 7), (1_005, 'o', 7)]);
+    }
+
+    #[test]
+    #[should_panic(expected = "a deadline outlived its timeout")]
+    fn settle_stops_an_engine_that_would_spin() {
+        let mut echo = Echo { never_done: true, ..Echo::default() };
+        echo.handle_input(Instant::ZERO, &1);
+        settle(&mut echo, Instant::from_nanos(1_000), |_| ());
+    }
+}

@@ -1,0 +1,152 @@
+//! Time as engines know it: nanoseconds of one monotonic clock.
+
+use core::fmt;
+use core::ops::{Add, AddAssign, Div, Mul, Sub};
+
+/// A length of time in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Nanos(u64);
+
+impl Nanos {
+    /// No time at all.
+    pub const ZERO: Self = Self(0);
+    /// The longest time that can be told (about 584 years).
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// A length of `nanoseconds`.
+    pub const fn new(nanoseconds: u64) -> Self {
+        Self(nanoseconds)
+    }
+    /// A length of `microseconds`; saturates at [`Nanos::MAX`].
+    pub const fn from_micros(microseconds: u64) -> Self {
+        Self(microseconds.saturating_mul(1_000))
+    }
+    /// A length of `milliseconds`; saturates at [`Nanos::MAX`].
+    pub const fn from_millis(milliseconds: u64) -> Self {
+        Self(milliseconds.saturating_mul(1_000_000))
+    }
+    /// A length of `seconds`; saturates at [`Nanos::MAX`].
+    pub const fn from_secs(seconds: u64) -> Self {
+        Self(seconds.saturating_mul(1_000_000_000))
+    }
+    /// The length in nanoseconds.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+    /// The difference, or zero where `other` is longer.
+    #[must_use]
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Add for Nanos {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for Nanos {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl Mul<u64> for Nanos {
+    type Output = Self;
+    fn mul(self, times: u64) -> Self {
+        Self(self.0.saturating_mul(times))
+    }
+}
+
+impl Div<u64> for Nanos {
+    type Output = Self;
+    fn div(self, parts: u64) -> Self {
+        Self(self.0 / parts)
+    }
+}
+
+impl From<core::time::Duration> for Nanos {
+    /// Saturates at [`Nanos::MAX`].
+    fn from(duration: core::time::Duration) -> Self {
+        Self(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+impl From<Nanos> for core::time::Duration {
+    fn from(nanos: Nanos) -> Self {
+        Self::from_nanos(nanos.0)
+    }
+}
+
+impl fmt::Display for Nanos {
+    /// The unit that a person would choose, with three decimals at most: `950 ns`, `12.345 us`, `3 s`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (unit, name) = match self.0 {
+            0..1_000 => return write!(f, "{} ns", self.0),
+            1_000..1_000_000 => (1_000, "us"),
+            1_000_000..1_000_000_000 => (1_000_000, "ms"),
+            _ => (1_000_000_000, "s"),
+        };
+        let (whole, thousandths) = (self.0 / unit, self.0 % unit * 1_000 / unit);
+        match thousandths {
+            0 => write!(f, "{whole} {name}"),
+            _ => write!(f, "{whole}.{thousandths:03} {name}"),
+        }
+    }
+}
+
+/// A point in time: nanoseconds since the start of a monotonic clock of the world (a boot, or the
+/// beginning of a simulation). Instants of different clocks must not be mixed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// Where the clock starts.
+    pub const ZERO: Self = Self(0);
+
+    /// The instant `nanoseconds` after the clock's start.
+    pub const fn from_nanos(nanoseconds: u64) -> Self {
+        Self(nanoseconds)
+    }
+    /// Nanoseconds since the clock's start.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+}
+
+impl Add<Nanos> for Instant {
+    type Output = Self;
+    fn add(self, length: Nanos) -> Self {
+        Self(self.0.saturating_add(length.0))
+    }
+}
+
+impl Sub<Instant> for Instant {
+    type Output = Nanos;
+    /// The time from `earlier` to `self`, zero where `earlier` is in fact later.
+    fn sub(self, earlier: Self) -> Nanos {
+        Nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn displays_in_the_unit_a_person_would_choose() {
+        assert_eq!(Nanos::new(950).to_string(), "950 ns");
+        assert_eq!(Nanos::new(12_345).to_string(), "12.345 us");
+        assert_eq!(Nanos::from_secs(3).to_string(), "3 s");
+        assert_eq!(Nanos::new(1_007_000).to_string(), "1.007 ms");
+    }
+
+    #[test]
+    fn differences_never_wrap() {
+        assert_eq!(Instant::ZERO - Instant::from_nanos(5), Nanos::ZERO);
+        assert_eq!(Instant::from_nanos(u64::MAX) + Nanos::new(1), Instant::from_nanos(u64::MAX));
+    }
+}

@@ -1,0 +1,16 @@
+//! PCI Express (PCI Express Base Specification 4.0), as pure engines.
+//!
+//! The bytes are in [`wire`]. What sends requests and waits for completions is a requester, what answers
+//! them a completer; a function's configuration space and BARs make an endpoint; a switch routes between
+//! them, and the root complex at the top enumerates it all.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod device;
+pub mod memory;
+pub mod wire;
