@@ -13,4 +13,5 @@ extern crate std;
 
 pub mod device;
 pub mod memory;
+pub mod ordering;
 pub mod wire;

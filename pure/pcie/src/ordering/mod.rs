@@ -1,0 +1,235 @@
+//! Who may overtake whom: the transaction ordering rules (section 2.4.1) and the credits they are for.
+
+mod credits;
+#[cfg(test)]
+mod tests;
+
+pub use credits::{Credit, Credits, DATA_CREDIT_BYTES};
+
+use alloc::collections::VecDeque;
+
+use crate::wire::{Bdf, Header, Kind, MemoryOperation, Packet};
+
+/// How many posted packets ahead are compared with an ID-ordered packet before it is held back.
+const ID_ORDERING_SEARCH_MAX: usize = 8;
+
+/// The three kinds of traffic that have credits of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Lane {
+    /// Posted requests (P): memory writes and messages.
+    Posted,
+    /// Non-posted requests (NP): whatever is answered by a completion.
+    NonPosted,
+    /// Completions (Cpl).
+    Completion,
+}
+
+impl Lane {
+    /// How many lanes there are.
+    pub const COUNT: usize = 3;
+    /// All of them.
+    pub const ALL: [Self; Self::COUNT] = [Self::Posted, Self::NonPosted, Self::Completion];
+
+    /// The lane that a packet with this header travels in.
+    pub const fn of(header: &Header) -> Self {
+        match &header.kind {
+            Kind::Memory(request) if matches!(request.operation, MemoryOperation::Write) => Self::Posted,
+            Kind::Message(_) => Self::Posted,
+            Kind::Memory(_) | Kind::Io(_) | Kind::Config(_) => Self::NonPosted,
+            Kind::Completion(_) => Self::Completion,
+        }
+    }
+    /// The lane's place in arrays over all lanes: 0, 1, 2.
+    pub const fn index(self) -> usize {
+        match self {
+            Self::Posted => 0,
+            Self::NonPosted => 1,
+            Self::Completion => 2,
+        }
+    }
+}
+
+/// Data credits that `packet`'s payload takes: 16 B each.
+///
+/// # Panics
+/// When the payload is 64 GiB or more, which no buffer is.
+pub fn data_credits(packet: &Packet) -> u32 {
+    u32::try_from(packet.payload.len().div_ceil(DATA_CREDIT_BYTES)).expect("a payload is smaller than 64 GiB")
+}
+
+/// An entry of the ordering table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passing {
+    /// "No": must not pass, or the producer/consumer model breaks.
+    Never,
+    /// "Y/N": either way is correct.
+    May,
+    /// "Yes": must be able to pass, or a cycle of full buffers would never move again.
+    Must,
+}
+
+/// The ordering table: whether `later` may pass `earlier`, which arrived before it.
+pub fn passing(later: &Header, earlier: &Header) -> Passing {
+    match (Lane::of(later), Lane::of(earlier)) {
+        (Lane::Posted | Lane::Completion, Lane::NonPosted) => Passing::Must,
+        (Lane::Posted | Lane::NonPosted, Lane::Completion) | (Lane::NonPosted, Lane::NonPosted) => {
+            Passing::May
+        }
+        (Lane::Completion, Lane::Completion) if same_transaction(later, earlier) => Passing::Never,
+        (Lane::Completion, Lane::Completion) => Passing::May,
+        (_, Lane::Posted) if relaxed(later) => Passing::May,
+        (_, Lane::Posted) if later.attributes.id_ordering && origin(later) != origin(earlier) => Passing::May,
+        (_, Lane::Posted) => Passing::Never,
+    }
+}
+
+/// Whether Relaxed Ordering lets `later` pass a posted request. On a read request the bit speaks of its
+/// completions, not of itself.
+fn relaxed(later: &Header) -> bool {
+    let speaks_of_itself = match later.kind {
+        Kind::Memory(request) => {
+            !matches!(request.operation, MemoryOperation::Read | MemoryOperation::ReadLocked)
+        }
+        Kind::Io(_) | Kind::Config(_) => false,
+        Kind::Message(_) | Kind::Completion(_) => true,
+    };
+    later.attributes.relaxed_ordering && speaks_of_itself
+}
+
+fn same_transaction(one: &Header, other: &Header) -> bool {
+    match (&one.kind, &other.kind) {
+        (Kind::Completion(one), Kind::Completion(other)) => {
+            (one.requester, one.tag) == (other.requester, other.tag)
+        }
+        _ => false,
+    }
+}
+
+/// The function that sent a TLP: a request's requester, a completion's completer.
+const fn origin(header: &Header) -> Bdf {
+    match &header.kind {
+        Kind::Memory(request) => request.requester,
+        Kind::Io(request) => request.requester,
+        Kind::Config(request) => request.requester,
+        Kind::Message(message) => message.requester,
+        Kind::Completion(completion) => completion.completer,
+    }
+}
+
+/// Says whether a packet may be sent on, and takes what it costs when it may.
+pub trait Allowance {
+    /// Takes one header credit and `data` data credits of `lane`, or nothing when they do not suffice.
+    fn take(&mut self, lane: Lane, data: u32) -> bool;
+}
+
+/// An [`Allowance`] without a bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unbounded;
+
+impl Allowance for Unbounded {
+    fn take(&mut self, _: Lane, _: u32) -> bool {
+        true
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    arrival: u64,
+    packet: Packet,
+}
+
+/// Packets on their way through one direction of a link: three lanes, each first in, first out.
+///
+/// What leaves next is the oldest packet that the ordering table and the credits let go. Every call takes
+/// constant time; once the lanes have grown to their working size nothing is allocated. The queue sets no
+/// limit of its own: whoever pushes has taken a credit for it.
+#[derive(Debug, Default)]
+pub struct Queue {
+    lanes: [VecDeque<Entry>; Lane::COUNT],
+    arrivals: u64,
+    bytes: usize,
+}
+
+impl Queue {
+    /// An empty queue.
+    pub fn new() -> Self {
+        Self::default()
+    }
+    /// How many packets wait.
+    pub fn len(&self) -> usize {
+        self.lanes.iter().map(VecDeque::len).sum()
+    }
+    /// How many packets wait in `lane`.
+    pub fn len_of(&self, lane: Lane) -> usize {
+        self.lanes[lane.index()].len()
+    }
+    /// Whether no packet waits.
+    pub fn is_empty(&self) -> bool {
+        self.lanes.iter().all(VecDeque::is_empty)
+    }
+    /// Payload bytes of the packets that wait.
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Takes in the packet that has just arrived.
+    pub fn push(&mut self, packet: Packet) {
+        self.bytes += packet.payload.len();
+        let entry = Entry { arrival: self.arrivals, packet };
+        self.arrivals += 1;
+        self.lanes[Lane::of(&entry.packet.header).index()].push_back(entry);
+    }
+
+    /// Takes out the oldest packet that may go now, if there is one.
+    pub fn pop(&mut self, allowance: &mut impl Allowance) -> Option<Packet> {
+        let mut candidates = Lane::ALL.map(|lane| (self.arrival_of(lane), lane));
+        candidates.sort_unstable_by_key(|(arrival, _)| *arrival);
+        let lane = candidates.into_iter().find_map(|(arrival, lane)| {
+            let entry = self.lanes[lane.index()].front().filter(|entry| entry.arrival == arrival)?;
+            let allowed = self.in_order(lane, entry) && allowance.take(lane, data_credits(&entry.packet));
+            allowed.then_some(lane)
+        })?;
+        let packet = self.lanes[lane.index()].pop_front()?.packet;
+        self.bytes -= packet.payload.len();
+        Some(packet)
+    }
+
+    /// The oldest packet that would go next if credits were no matter.
+    pub fn peek(&self) -> Option<&Packet> {
+        let heads = Lane::ALL.into_iter().filter_map(|lane| Some((lane, self.lanes[lane.index()].front()?)));
+        heads.min_by_key(|(_, entry)| entry.arrival).map(|(_, entry)| &entry.packet)
+    }
+
+    /// Drops every packet, as when the link goes down.
+    pub fn clear(&mut self) {
+        self.lanes.iter_mut().for_each(VecDeque::clear);
+        self.bytes = 0;
+    }
+
+    /// When the head of `lane` arrived; the end of time for an empty lane.
+    fn arrival_of(&self, lane: Lane) -> u64 {
+        self.lanes[lane.index()].front().map_or(u64::MAX, |entry| entry.arrival)
+    }
+
+    /// Whether `entry`, the head of `lane`, may pass all posted packets that arrived before it. Nothing else
+    /// ever holds it back: within a lane the order is kept.
+    fn in_order(&self, lane: Lane, entry: &Entry) -> bool {
+        if lane == Lane::Posted {
+            return true;
+        }
+        let header = &entry.packet.header;
+        let posted = &self.lanes[Lane::Posted.index()];
+        let mut ahead = posted.iter().take_while(|posted| posted.arrival < entry.arrival);
+        if relaxed(header) {
+            return true;
+        }
+        // One look further than the search may go tells whether there are more.
+        let searched = ahead.by_ref().take(ID_ORDERING_SEARCH_MAX);
+        for posted in searched {
+            if passing(header, &posted.packet.header) == Passing::Never {
+                return false;
+            }
+        }
+        ahead.next().is_none()
+    }
+}
