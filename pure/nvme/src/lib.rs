@@ -1,4 +1,7 @@
 //! NVM Express Base Specification 2.0 and NVM Command Set Specification 1.0, as pure engines.
+//!
+//! Start at [`controller::Controller`], the command core that every transport shares; the bytes are in
+//! [`wire`], and what a namespace is kept on is in [`media`].
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -8,3 +11,4 @@ extern crate alloc;
 extern crate std;
 
 pub mod media;
+pub mod wire;

@@ -1,0 +1,308 @@
+//! Queue entries: 64 bytes of command, 16 bytes of completion.
+
+use core::fmt;
+
+use super::bits::{high_u32, join_u64, low_u32};
+use super::{Bits, Status};
+
+/// Names a command among those outstanding on one submission queue (CID); chosen by the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CommandId(pub u16);
+
+/// Names a submission queue (SQID).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SubmissionQueueId(pub u16);
+
+impl SubmissionQueueId {
+    /// The Admin Submission Queue.
+    pub const ADMIN: Self = Self(0);
+
+    /// Whether this is the Admin Submission Queue.
+    pub const fn is_admin(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// Names a namespace (NSID).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NamespaceId(pub u32);
+
+impl NamespaceId {
+    /// The NSID field is not used.
+    pub const NONE: Self = Self(0);
+    /// Every namespace of the controller (the broadcast value).
+    pub const ALL: Self = Self(u32::MAX);
+}
+
+impl fmt::Display for NamespaceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Fused Operation (FUSE).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FusedOperation {
+    /// A command of its own.
+    Normal,
+    /// The first command of a fused pair.
+    First,
+    /// The second command of a fused pair.
+    Second,
+    /// The reserved encoding.
+    Reserved,
+}
+
+/// PRP or SGL for Data Transfer (PSDT).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DataTransfer {
+    /// PRP entries.
+    Prp,
+    /// An SGL; the metadata pointer is the address of a contiguous buffer.
+    SglContiguousMetadata,
+    /// An SGL; the metadata pointer is the address of an SGL segment.
+    SglSegmentMetadata,
+    /// The reserved encoding.
+    Reserved,
+}
+
+/// A command as it stands in a submission queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct SubmissionQueueEntry {
+    /// Opcode (OPC).
+    pub opcode: u8,
+    /// FUSE and PSDT; see [`Self::fused`] and [`Self::data_transfer`].
+    pub flags: u8,
+    /// Command Identifier (CID).
+    pub command_id: CommandId,
+    /// Namespace Identifier (NSID).
+    pub namespace: NamespaceId,
+    /// Command Dword 2 (CDW2).
+    pub cdw2: u32,
+    /// Command Dword 3 (CDW3).
+    pub cdw3: u32,
+    /// Metadata Pointer (MPTR).
+    pub metadata_pointer: u64,
+    /// Data Pointer (DPTR): PRP Entry 1 and 2, or the two halves of an SGL descriptor.
+    pub data_pointer: [u64; 2],
+    /// Command Dword 10 (CDW10).
+    pub cdw10: u32,
+    /// Command Dword 11 (CDW11).
+    pub cdw11: u32,
+    /// Command Dword 12 (CDW12).
+    pub cdw12: u32,
+    /// Command Dword 13 (CDW13).
+    pub cdw13: u32,
+    /// Command Dword 14 (CDW14).
+    pub cdw14: u32,
+    /// Command Dword 15 (CDW15).
+    pub cdw15: u32,
+}
+
+const _: () = assert!(size_of::<SubmissionQueueEntry>() == SubmissionQueueEntry::LENGTH);
+
+const FUSE: Bits = Bits::new(1, 0);
+const PSDT: Bits = Bits::new(7, 6);
+
+impl SubmissionQueueEntry {
+    /// Bytes of an entry.
+    pub const LENGTH: usize = 64;
+
+    /// Decodes an entry; every pattern of bytes is one.
+    #[inline]
+    pub fn parse(bytes: &[u8; Self::LENGTH]) -> Self {
+        let word = |index: usize| {
+            u32::from_le_bytes([
+                bytes[4 * index],
+                bytes[4 * index + 1],
+                bytes[4 * index + 2],
+                bytes[4 * index + 3],
+            ])
+        };
+        let quad = |index: usize| join_u64(word(index), word(index + 1));
+        Self {
+            opcode: bytes[0],
+            flags: bytes[1],
+            command_id: CommandId(u16::from_le_bytes([bytes[2], bytes[3]])),
+            namespace: NamespaceId(word(1)),
+            cdw2: word(2),
+            cdw3: word(3),
+            metadata_pointer: quad(4),
+            data_pointer: [quad(6), quad(8)],
+            cdw10: word(10),
+            cdw11: word(11),
+            cdw12: word(12),
+            cdw13: word(13),
+            cdw14: word(14),
+            cdw15: word(15),
+        }
+    }
+
+    /// Encodes the entry.
+    #[inline]
+    pub fn emit(&self) -> [u8; Self::LENGTH] {
+        let mut bytes = [0; Self::LENGTH];
+        bytes[0] = self.opcode;
+        bytes[1] = self.flags;
+        bytes[2..4].copy_from_slice(&self.command_id.0.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.namespace.0.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.cdw2.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.cdw3.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.metadata_pointer.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.data_pointer[0].to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.data_pointer[1].to_le_bytes());
+        let words = [self.cdw10, self.cdw11, self.cdw12, self.cdw13, self.cdw14, self.cdw15];
+        for (place, word) in bytes[40..].chunks_exact_mut(4).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Fused Operation (FUSE).
+    pub const fn fused(&self) -> FusedOperation {
+        match FUSE.of(self.flags as u32) {
+            0 => FusedOperation::Normal,
+            1 => FusedOperation::First,
+            2 => FusedOperation::Second,
+            _ => FusedOperation::Reserved,
+        }
+    }
+
+    /// PRP or SGL for Data Transfer (PSDT).
+    pub const fn data_transfer(&self) -> DataTransfer {
+        match PSDT.of(self.flags as u32) {
+            0 => DataTransfer::Prp,
+            1 => DataTransfer::SglContiguousMetadata,
+            2 => DataTransfer::SglSegmentMetadata,
+            _ => DataTransfer::Reserved,
+        }
+    }
+
+    /// The quad word in CDW10 and CDW11: the starting LBA (SLBA) of most I/O commands.
+    pub const fn starting_lba(&self) -> u64 {
+        join_u64(self.cdw10, self.cdw11)
+    }
+
+    /// The entry with `lba` as its starting LBA (CDW10 and CDW11).
+    #[must_use]
+    pub const fn with_starting_lba(mut self, lba: u64) -> Self {
+        self.cdw10 = low_u32(lba);
+        self.cdw11 = high_u32(lba);
+        self
+    }
+}
+
+/// A completion as it stands in a completion queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct CompletionQueueEntry {
+    /// Command-specific result (DW0).
+    pub dw0: u32,
+    /// Command-specific result (DW1).
+    pub dw1: u32,
+    /// SQ Head Pointer (SQHD).
+    pub submission_queue_head: u16,
+    /// SQ Identifier (SQID).
+    pub submission_queue: SubmissionQueueId,
+    /// Command Identifier (CID).
+    pub command_id: CommandId,
+    /// Phase Tag (P) in bit 0, Status Field above; see [`Self::status`] and [`Self::phase`].
+    pub status_and_phase: u16,
+}
+
+const _: () = assert!(size_of::<CompletionQueueEntry>() == CompletionQueueEntry::LENGTH);
+
+impl CompletionQueueEntry {
+    /// Bytes of an entry.
+    pub const LENGTH: usize = 16;
+
+    /// Decodes an entry; every pattern of bytes is one.
+    #[inline]
+    pub fn parse(bytes: &[u8; Self::LENGTH]) -> Self {
+        let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = *bytes;
+        Self {
+            dw0: u32::from_le_bytes([a, b, c, d]),
+            dw1: u32::from_le_bytes([e, f, g, h]),
+            submission_queue_head: u16::from_le_bytes([i, j]),
+            submission_queue: SubmissionQueueId(u16::from_le_bytes([k, l])),
+            command_id: CommandId(u16::from_le_bytes([m, n])),
+            status_and_phase: u16::from_le_bytes([o, p]),
+        }
+    }
+
+    /// Encodes the entry.
+    #[inline]
+    pub fn emit(&self) -> [u8; Self::LENGTH] {
+        let mut bytes = [0; Self::LENGTH];
+        bytes[0..4].copy_from_slice(&self.dw0.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.dw1.to_le_bytes());
+        bytes[8..10].copy_from_slice(&self.submission_queue_head.to_le_bytes());
+        bytes[10..12].copy_from_slice(&self.submission_queue.0.to_le_bytes());
+        bytes[12..14].copy_from_slice(&self.command_id.0.to_le_bytes());
+        bytes[14..16].copy_from_slice(&self.status_and_phase.to_le_bytes());
+        bytes
+    }
+
+    /// The Status Field.
+    pub const fn status(&self) -> Status {
+        Status::from_raw(self.status_and_phase >> 1)
+    }
+
+    /// The Phase Tag (P).
+    pub const fn phase(&self) -> bool {
+        self.status_and_phase & 1 != 0
+    }
+
+    /// The entry with this status and phase.
+    #[must_use]
+    pub const fn with_status(mut self, status: Status, phase: bool) -> Self {
+        self.status_and_phase = status.raw() << 1 | phase as u16;
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::StatusCode;
+    use proptest::prelude::*;
+
+    #[test]
+    fn fields_stand_where_the_specification_puts_them() {
+        let mut bytes = [0_u8; 64];
+        for (index, byte) in bytes.iter_mut().enumerate() {
+            *byte = u8::try_from(index).unwrap();
+        }
+        let entry = SubmissionQueueEntry::parse(&bytes);
+        assert_eq!(entry.command_id, CommandId(0x0302));
+        assert_eq!(entry.namespace, NamespaceId(0x0706_0504));
+        assert_eq!(entry.metadata_pointer, 0x1716_1514_1312_1110);
+        assert_eq!(entry.data_pointer, [0x1f1e_1d1c_1b1a_1918, 0x2726_2524_2322_2120]);
+        assert_eq!(entry.starting_lba(), 0x2f2e_2d2c_2b2a_2928);
+        assert_eq!(entry.cdw15, 0x3f3e_3d3c);
+        assert_eq!(entry.fused(), FusedOperation::First);
+    }
+
+    #[test]
+    fn a_completion_carries_phase_below_status() {
+        // Invalid Field in Command, Do Not Retry, phase 1: 0x4002 << 1 | 1.
+        let status = Status::from(StatusCode::InvalidField);
+        let entry = CompletionQueueEntry { command_id: CommandId(7), ..Default::default() };
+        let bytes = entry.with_status(status, true).emit();
+        assert_eq!(&bytes[12..], [7, 0, 0x05, 0x80]);
+        assert!(CompletionQueueEntry::parse(&bytes).phase());
+        assert_eq!(CompletionQueueEntry::parse(&bytes).status(), status);
+    }
+
+    proptest! {
+        #[test]
+        fn entries_round_trip(submission: [u8; 32], rest: [u8; 32], completion: [u8; 16]) {
+            let mut bytes = [0; 64];
+            bytes[..32].copy_from_slice(&submission);
+            bytes[32..].copy_from_slice(&rest);
+            prop_assert_eq!(SubmissionQueueEntry::parse(&bytes).emit(), bytes);
+            prop_assert_eq!(CompletionQueueEntry::parse(&completion).emit(), completion);
+        }
+    }
+}
