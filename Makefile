@@ -1,0 +1,36 @@
+# Farlane's jobs, one word each. `make help` lists them.
+
+CARGO ?= cargo
+SEEDS ?= 100000
+FUZZ_SECONDS ?= 300
+
+.PHONY: help setup demo test lint bench soak fuzz
+
+help: ## list the jobs
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+setup: ## install what a build needs and this machine lacks
+	@scripts/setup
+
+demo: setup ## a far SSD on this machine: joined over TCP, enumerated, written, read back, verified, measured
+	$(CARGO) build --release --package farlane
+	target/release/farlane demo
+
+test: setup ## every test, the fault campaign of 1,000 seeds included
+	$(CARGO) build --release --package farlane --package farlane-scenarios
+	$(CARGO) test --workspace
+	target/release/campaign --seeds 0..1000
+
+lint: setup ## formatting and lints, warnings are errors
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+bench: setup ## figures as ratios to floors of the same run
+	$(CARGO) bench --package farlane --bench speed
+
+soak: setup ## the fault campaign over SEEDS seeds
+	$(CARGO) build --release --package farlane-scenarios
+	target/release/campaign --seeds 0..$(SEEDS)
+
+fuzz: setup ## each fuzz target for FUZZ_SECONDS seconds (needs a nightly toolchain)
+	scripts/fuzz $(FUZZ_SECONDS)
