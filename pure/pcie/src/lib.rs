@@ -11,7 +11,10 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod config;
 pub mod device;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod memory;
 pub mod ordering;
 pub mod wire;

@@ -15,7 +15,13 @@ pub struct Header {
     pub poisoned: bool,
     /// TLP Hints present (TH): the low address bits hold a Processing Hint.
     pub processing_hint: bool,
-    /// Length in double words, 1..=1024 (0 where the type has none): of the payload, or of what a read asks for.
+    /// Lightweight Notification (LN), of memory requests and completions.
+    pub lightweight_notification: bool,
+    /// The type's reserved bits, packed: 0 in what is made here; in what is received they are ignored and kept, so
+    /// that forwarding changes nothing.
+    pub reserved: u8,
+    /// Length in double words, 1..=1024: of the payload, or of what a read asks for. Where the type has neither (Msg,
+    /// Cpl) it is reserved: 0 in what is made here, kept as received.
     pub length: u16,
     /// The type and its own fields.
     pub kind: Kind,
@@ -85,6 +91,13 @@ pub enum MemoryOperation {
     Swap,
     /// AtomicOp: CAS.
     CompareAndSwap,
+}
+
+impl MemoryOperation {
+    /// FetchAdd, Swap or CAS: a write that is answered with what was there before.
+    pub const fn is_atomic(self) -> bool {
+        matches!(self, Self::FetchAdd | Self::Swap | Self::CompareAndSwap)
+    }
 }
 
 /// A request that is routed by a memory address.
@@ -225,7 +238,27 @@ pub struct Completion {
     pub locked: bool,
 }
 
+impl Completion {
+    /// The most bytes that a request asks for.
+    pub const BYTE_COUNT_MAX: u16 = 4096;
+}
+
 impl Header {
+    /// A header of traffic class 0, without attributes, hints or poison. `length` is in double words.
+    pub const fn new(kind: Kind, length: u16) -> Self {
+        Self {
+            traffic_class: 0,
+            attributes: Attributes { relaxed_ordering: false, no_snoop: false, id_ordering: false },
+            address_type: AddressType::Untranslated,
+            poisoned: false,
+            processing_hint: false,
+            lightweight_notification: false,
+            reserved: 0,
+            length,
+            kind,
+        }
+    }
+
     /// Whether a payload follows the header.
     pub const fn has_payload(&self) -> bool {
         match &self.kind {
@@ -236,6 +269,152 @@ impl Header {
             Kind::Config(request) => request.write,
             Kind::Message(message) => message.data,
             Kind::Completion(completion) => completion.data,
+        }
+    }
+
+    /// Length of the payload in bytes, a multiple of 4; 0 where there is none.
+    pub const fn payload_len(&self) -> usize {
+        if self.has_payload() { self.length as usize * 4 } else { 0 }
+    }
+
+    /// Length of the header itself in bytes: 12 or 16, prefixes not counted.
+    pub const fn encoded_len(&self) -> usize {
+        match &self.kind {
+            Kind::Memory(MemoryRequest { width: Width::Bits64, .. }) | Kind::Message(_) => 16,
+            _ => 12,
+        }
+    }
+
+    /// A posted request: a memory write or a message. Nothing answers it.
+    pub const fn is_posted(&self) -> bool {
+        match &self.kind {
+            Kind::Memory(request) => matches!(request.operation, MemoryOperation::Write),
+            Kind::Message(_) => true,
+            _ => false,
+        }
+    }
+
+    /// A completion.
+    pub const fn is_completion(&self) -> bool {
+        matches!(self.kind, Kind::Completion(_))
+    }
+
+    /// A non-posted request: one that is answered by completions.
+    pub const fn is_non_posted(&self) -> bool {
+        !self.is_posted() && !self.is_completion()
+    }
+
+    /// Requester ID: who asked, in requests and completions alike.
+    pub const fn requester(&self) -> Bdf {
+        match &self.kind {
+            Kind::Memory(request) => request.requester,
+            Kind::Io(request) => request.requester,
+            Kind::Config(request) => request.requester,
+            Kind::Message(message) => message.requester,
+            Kind::Completion(completion) => completion.requester,
+        }
+    }
+
+    /// The transaction's tag; of no meaning for posted requests.
+    pub const fn tag(&self) -> Tag {
+        match &self.kind {
+            Kind::Memory(request) => request.tag,
+            Kind::Io(request) => request.tag,
+            Kind::Config(request) => request.tag,
+            Kind::Message(message) => message.tag,
+            Kind::Completion(completion) => completion.tag,
+        }
+    }
+}
+
+impl From<Attributes> for u8 {
+    /// IDO in bit 2, Relaxed Ordering in bit 1, No Snoop in bit 0, as Attr[2:0].
+    fn from(attributes: Attributes) -> Self {
+        let bit = |set, value| if set { value } else { 0 };
+        bit(attributes.id_ordering, 4) | bit(attributes.relaxed_ordering, 2) | bit(attributes.no_snoop, 1)
+    }
+}
+
+impl From<u8> for Attributes {
+    /// From Attr[2:0]; higher bits are dropped.
+    fn from(bits: u8) -> Self {
+        Self { relaxed_ordering: bits & 2 != 0, no_snoop: bits & 1 != 0, id_ordering: bits & 4 != 0 }
+    }
+}
+
+impl From<u8> for AddressType {
+    /// From the two bits on the wire; higher bits are dropped.
+    fn from(bits: u8) -> Self {
+        match bits & 3 {
+            0 => Self::Untranslated,
+            1 => Self::TranslationRequest,
+            2 => Self::Translated,
+            _ => Self::Reserved,
+        }
+    }
+}
+
+impl From<AddressType> for u8 {
+    fn from(kind: AddressType) -> Self {
+        match kind {
+            AddressType::Untranslated => 0,
+            AddressType::TranslationRequest => 1,
+            AddressType::Translated => 2,
+            AddressType::Reserved => 3,
+        }
+    }
+}
+
+impl From<u8> for MessageRouting {
+    /// From the low three bits of Type; higher bits are dropped.
+    fn from(bits: u8) -> Self {
+        match bits & 7 {
+            0 => Self::ToRootComplex,
+            1 => Self::ByAddress,
+            2 => Self::ById,
+            3 => Self::BroadcastFromRootComplex,
+            4 => Self::Local,
+            5 => Self::GatheredToRootComplex,
+            other => Self::Reserved(other),
+        }
+    }
+}
+
+impl From<MessageRouting> for u8 {
+    fn from(routing: MessageRouting) -> Self {
+        match routing {
+            MessageRouting::ToRootComplex => 0,
+            MessageRouting::ByAddress => 1,
+            MessageRouting::ById => 2,
+            MessageRouting::BroadcastFromRootComplex => 3,
+            MessageRouting::Local => 4,
+            MessageRouting::GatheredToRootComplex => 5,
+            MessageRouting::Reserved(other) => other & 7,
+        }
+    }
+}
+
+impl From<u8> for CompletionStatus {
+    /// From the three bits on the wire; higher bits are dropped.
+    fn from(bits: u8) -> Self {
+        match bits & 7 {
+            0 => Self::Success,
+            1 => Self::UnsupportedRequest,
+            2 => Self::ConfigRequestRetry,
+            4 => Self::CompleterAbort,
+            other => Self::Reserved(other),
+        }
+    }
+}
+
+impl From<CompletionStatus> for u8 {
+    fn from(status: CompletionStatus) -> Self {
+        match status {
+            CompletionStatus::Success => 0,
+            CompletionStatus::UnsupportedRequest => 1,
+            CompletionStatus::ConfigRequestRetry => 2,
+            CompletionStatus::CompleterAbort => 4,
+            CompletionStatus::Reserved(other) => other & 7,
         }
     }
 }

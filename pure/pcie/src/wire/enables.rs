@@ -1,0 +1,177 @@
+//! Byte enables, and the bytes that a request therefore means.
+
+use super::{AddressType, Header, Kind, MemoryOperation, MemoryRequest, TlpError};
+
+/// Every byte of a double word.
+const ALL: u8 = 0b1111;
+/// Requests must not cross a multiple of this many bytes.
+const BOUNDARY: u64 = 4096;
+
+/// First DW BE, Last DW BE and Length in double words for `length` contiguous bytes at `address`; length 0 makes a zero-length
+/// request of one double word without enables.
+pub(super) fn covering(address: u64, length: u32) -> (u8, u8, u16) {
+    let [.., low] = address.to_be_bytes();
+    let lead = u32::from(low & 3);
+    let end = lead + length;
+    let dwords = u16::try_from(end.div_ceil(4)).unwrap_or(u16::MAX).max(1);
+    let from_lead = (ALL << lead) & ALL;
+    let to_end = ALL >> ((4 - end % 4) % 4);
+    match (length, dwords) {
+        (0, _) => (0, 0, 1),
+        (_, 1) => (from_lead & to_end, 0, 1),
+        _ => (from_lead, to_end, dwords),
+    }
+}
+
+impl Header {
+    /// The byte enables of double word `index` of the request: bit n enables byte n.
+    ///
+    /// Where the enables' place is taken by a Steering Tag (reads with TH), or they are reserved (AtomicOps), every byte is
+    /// enabled. 0 for messages and completions.
+    pub const fn enables_of(&self, index: u16) -> u8 {
+        let (first, last) = self.enables();
+        if index >= self.length {
+            0
+        } else if index == 0 {
+            first
+        } else if index + 1 == self.length {
+            last
+        } else {
+            ALL
+        }
+    }
+
+    const fn enables(&self) -> (u8, u8) {
+        match &self.kind {
+            Kind::Memory(request) => {
+                let write = matches!(request.operation, MemoryOperation::Write);
+                let atomic = request.operation.is_atomic();
+                if atomic || (self.processing_hint && !write) {
+                    (ALL, if self.length > 1 { ALL } else { 0 })
+                } else {
+                    (request.first_enables, request.last_enables)
+                }
+            }
+            Kind::Io(request) => (request.enables, 0),
+            Kind::Config(request) => (request.enables, 0),
+            Kind::Message(_) | Kind::Completion(_) => (0, 0),
+        }
+    }
+
+    /// The address of the first double word of a memory or I/O request.
+    pub const fn address(&self) -> Option<u64> {
+        match &self.kind {
+            Kind::Memory(request) => Some(request.address),
+            Kind::Io(request) => Some(request.address as u64),
+            _ => None,
+        }
+    }
+
+    /// The address of the first enabled byte of a memory or I/O request; of the double word where no byte is enabled.
+    pub const fn first_byte_address(&self) -> Option<u64> {
+        match self.address() {
+            Some(address) => Some(address.wrapping_add(self.lead() as u64)),
+            None => None,
+        }
+    }
+
+    /// The address of the last enabled byte of a memory or I/O request; none where no byte is enabled.
+    pub const fn last_byte_address(&self) -> Option<u64> {
+        match (self.first_byte_address(), self.byte_length()) {
+            (Some(address), length @ 1..) => Some(address.wrapping_add(length as u64 - 1)),
+            _ => None,
+        }
+    }
+
+    /// Bytes of the request's first double word before the first enabled one, 0..4.
+    pub const fn lead(&self) -> u8 {
+        let (first, _) = self.enables();
+        match first {
+            0 => 0,
+            _ => first.trailing_zeros().to_be_bytes()[3],
+        }
+    }
+
+    /// Bytes from the first enabled one to the last enabled one, 0..=4096; 0 for a zero-length request. For AtomicOps the
+    /// length of the operands. 0 for messages and completions.
+    pub const fn byte_length(&self) -> u32 {
+        let (first, last) = self.enables();
+        if self.length == 0 || (first == 0 && last == 0) {
+            return 0;
+        }
+        let final_enables = if last == 0 { first } else { last };
+        // Enables have four bits of the byte that holds them.
+        let trail = final_enables.leading_zeros().saturating_sub(4);
+        (self.length as u32 * 4).saturating_sub(self.lead() as u32 + trail)
+    }
+
+    /// The Byte Count that the first completion of this request has, 1..=4096: what a memory read asks for (1 for a
+    /// zero-length one), an AtomicOp's operand, 4 for anything else.
+    pub fn byte_count(&self) -> u16 {
+        match &self.kind {
+            Kind::Memory(MemoryRequest { operation: MemoryOperation::CompareAndSwap, .. }) => self.length * 2,
+            Kind::Memory(MemoryRequest { operation, .. }) if operation.is_atomic() => self.length * 4,
+            Kind::Memory(_) => u16::try_from(self.byte_length()).unwrap_or(u16::MAX).max(1),
+            _ => 4,
+        }
+    }
+
+    /// The Lower Address that the first completion of this request has, 0..128.
+    pub const fn lower_address(&self) -> u8 {
+        match &self.kind {
+            Kind::Memory(request) if !request.operation.is_atomic() => {
+                (request.address.to_be_bytes()[7] & 0x7c) | self.lead()
+            }
+            _ => 0,
+        }
+    }
+}
+
+/// The rules for byte enables of a memory request, and its 4 KiB boundary.
+#[inline]
+pub(super) fn check_memory(header: &Header, request: &MemoryRequest) -> Result<(), TlpError> {
+    let (length, address) = (header.length, request.address);
+    if request.operation.is_atomic() {
+        return check_atomic(request, length);
+    }
+    // A translation request's low address bits are reserved and its length counts translations.
+    let crosses = address % BOUNDARY + u64::from(length) * 4 > BOUNDARY;
+    if crosses && header.address_type != AddressType::TranslationRequest {
+        return Err(TlpError::Crosses4KiB { address, length });
+    }
+    let (first, last) = header.enables();
+    if (first, last) == (ALL, ALL) && length > 1 {
+        return Ok(());
+    }
+    check_enables(first, last, length, address)
+}
+
+fn check_enables(first: u8, last: u8, length: u16, address: u64) -> Result<(), TlpError> {
+    // Holes are allowed in one double word, and in two that make an aligned quad word.
+    let holes = length == 1 || (length == 2 && address.is_multiple_of(8));
+    let first_error = TlpError::FirstEnables { enables: first, length };
+    let last_error = TlpError::LastEnables { enables: last, length };
+    match (length, holes) {
+        (1, _) if last != 0 => Err(last_error),
+        (1, _) => Ok(()),
+        (_, true) if first == 0 => Err(first_error),
+        (_, true) if last == 0 => Err(last_error),
+        (_, true) => Ok(()),
+        (_, false) if !matches!(first, 0b1111 | 0b1110 | 0b1100 | 0b1000) => Err(first_error),
+        (_, false) if !matches!(last, 0b1111 | 0b0111 | 0b0011 | 0b0001) => Err(last_error),
+        (_, false) => Ok(()),
+    }
+}
+
+fn check_atomic(request: &MemoryRequest, length: u16) -> Result<(), TlpError> {
+    let operand = match (request.operation, length) {
+        (MemoryOperation::FetchAdd | MemoryOperation::Swap, 1 | 2) => length * 4,
+        (MemoryOperation::CompareAndSwap, 2 | 4 | 8) => length * 2,
+        (operation, _) => return Err(TlpError::AtomicLength { operation, length }),
+    };
+    if request.address.is_multiple_of(u64::from(operand)) {
+        Ok(())
+    } else {
+        Err(TlpError::AtomicAlignment { address: request.address, operand })
+    }
+}

@@ -1,0 +1,393 @@
+//! What comes before a TLP's payload: prefixes and header, from and to bytes.
+
+use super::enables::check_memory;
+use super::layout as at;
+use super::{
+    AddressType, Attributes, Bdf, Completion, CompletionStatus, ConfigRequest, ConfigType, Header, IoRequest,
+    Kind, MemoryOperation, MemoryRequest, Message, MessageRouting, Part, Prefixes, Tag, TlpError, Width,
+    message,
+};
+
+/// What comes before a TLP's payload, and how long the whole TLP therefore is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The prefixes.
+    pub prefixes: Prefixes,
+    /// The header.
+    pub header: Header,
+    /// TLP Digest (TD): four bytes of ECRC follow the payload.
+    pub digest: bool,
+}
+
+impl Head {
+    /// The longest: five prefixes and a header of four double words, in bytes.
+    pub const LENGTH_MAX: usize = Prefixes::MAX * 4 + 16;
+
+    /// Reads the prefixes and the header at the start of `bytes`; what follows is not looked at.
+    ///
+    /// # Errors
+    /// When `bytes` ends too early or they are malformed.
+    #[inline]
+    pub fn parse(bytes: &[u8]) -> Result<Self, TlpError> {
+        let mut prefixes = Prefixes::NONE;
+        let mut start = 0;
+        while bytes.get(start).is_some_and(|code| code & at::CODE_FMT == at::CODE_PREFIX) {
+            let word = bytes.get(start..).and_then(|rest| rest.first_chunk::<4>());
+            let word = word.ok_or(truncated(Part::Prefix, start + 4, bytes))?;
+            prefixes.push(u32::from_be_bytes(*word))?;
+            start += 4;
+        }
+        let (header, digest) = parse_header(bytes, start)?;
+        Ok(Self { prefixes, header, digest })
+    }
+
+    /// Length of prefixes and header in bytes.
+    pub const fn encoded_len(&self) -> usize {
+        self.prefixes.encoded_len() + self.header.encoded_len()
+    }
+
+    /// Length of the whole TLP in bytes: this, payload and digest.
+    pub const fn tlp_len(&self) -> usize {
+        self.encoded_len() + self.header.payload_len() + if self.digest { 4 } else { 0 }
+    }
+
+    /// Writes prefixes and header to the start of `bytes` and returns their length.
+    #[inline]
+    pub fn emit(&self, bytes: &mut [u8; Self::LENGTH_MAX]) -> usize {
+        let mut start = 0;
+        for word in self.prefixes.words() {
+            bytes[start..start + 4].copy_from_slice(&word.to_be_bytes());
+            start += 4;
+        }
+        let length = self.header.encoded_len();
+        let header = self.header.words(self.digest);
+        for (bytes, word) in bytes[start..start + length].chunks_exact_mut(4).zip(header) {
+            bytes.copy_from_slice(&word.to_be_bytes());
+        }
+        start + length
+    }
+}
+
+const fn truncated(part: Part, need: usize, bytes: &[u8]) -> TlpError {
+    TlpError::Truncated { part, need, have: bytes.len() }
+}
+
+/// The header at `start` of `bytes`, and TD.
+#[inline]
+fn parse_header(bytes: &[u8], start: usize) -> Result<(Header, bool), TlpError> {
+    let rest = bytes.get(start..).unwrap_or(&[]);
+    let Some(&code) = rest.first() else {
+        return Err(truncated(Part::Header, start + 12, bytes));
+    };
+    if !is_known(code) {
+        return Err(TlpError::UnknownType { code });
+    }
+    let words = if code & at::CODE_4DW == 0 {
+        let header = rest.first_chunk::<12>().ok_or(truncated(Part::Header, start + 12, bytes))?;
+        [word(header, 0), word(header, 1), word(header, 2), 0]
+    } else {
+        let header = rest.first_chunk::<16>().ok_or(truncated(Part::Header, start + 16, bytes))?;
+        [word(header, 0), word(header, 1), word(header, 2), word(header, 3)]
+    };
+    let header = decode(code, words)?;
+    Ok((header, at::DIGEST.is_set(words[0])))
+}
+
+#[inline]
+fn word<const N: usize>(bytes: &[u8; N], index: usize) -> u32 {
+    let at = index * 4;
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+/// Whether Fmt and Type make a TLP of PCI Express 4.0 (the deprecated TCfgRd and TCfgWr do not).
+const fn is_known(code: u8) -> bool {
+    let (wide, data) = (code & at::CODE_4DW != 0, code & at::CODE_DATA != 0);
+    match code & !(at::CODE_4DW | at::CODE_DATA) {
+        at::TYPE_MEMORY => true,
+        at::TYPE_MEMORY_LOCKED => !data,
+        at::TYPE_IO
+        | at::TYPE_CONFIG_0
+        | at::TYPE_CONFIG_1
+        | at::TYPE_COMPLETION
+        | at::TYPE_COMPLETION_LOCKED => !wide,
+        at::TYPE_FETCH_ADD | at::TYPE_SWAP | at::TYPE_COMPARE_AND_SWAP => data,
+        kind => wide && kind & !at::CODE_ROUTING == at::CODE_MESSAGE,
+    }
+}
+
+/// Decodes and checks a header whose `code` is known.
+#[inline]
+fn decode(code: u8, words: [u32; 4]) -> Result<Header, TlpError> {
+    let data = code & at::CODE_DATA != 0;
+    match code & !(at::CODE_4DW | at::CODE_DATA) {
+        at::TYPE_IO => decode_io(data, words),
+        at::TYPE_CONFIG_0 => decode_config(ConfigType::Type0, data, words),
+        at::TYPE_CONFIG_1 => decode_config(ConfigType::Type1, data, words),
+        at::TYPE_COMPLETION => Ok(decode_completion(false, data, words)),
+        at::TYPE_COMPLETION_LOCKED => Ok(decode_completion(true, data, words)),
+        kind if kind & at::CODE_MESSAGE != 0 => decode_message(kind, data, words),
+        kind => decode_memory(kind, data, code & at::CODE_4DW != 0, words),
+    }
+}
+
+/// The fields of the first double word, around `kind`.
+#[inline]
+fn common(first: u32, kind: Kind) -> Header {
+    let length = at::LENGTH.half_of(first);
+    let mut header = Header {
+        traffic_class: at::TRAFFIC_CLASS.byte_of(first),
+        attributes: Attributes {
+            relaxed_ordering: at::RELAXED_ORDERING.is_set(first),
+            no_snoop: at::NO_SNOOP.is_set(first),
+            id_ordering: at::ID_ORDERING.is_set(first),
+        },
+        address_type: AddressType::from(at::ADDRESS_TYPE.byte_of(first)),
+        poisoned: at::POISONED.is_set(first),
+        processing_hint: at::PROCESSING_HINT.is_set(first),
+        lightweight_notification: at::LIGHTWEIGHT_NOTIFICATION.is_set(first),
+        reserved: 0,
+        length,
+        kind,
+    };
+    if length == 0 && !header.length_is_reserved() {
+        header.length = Header::LENGTH_MAX;
+    }
+    header
+}
+
+#[inline]
+fn tag(first: u32, second: u32) -> Tag {
+    let high = at::TAG_9.half_of(first) << 1 | at::TAG_8.half_of(first);
+    Tag::new(high << 8 | at::TAG.half_of(second))
+}
+
+#[inline]
+fn decode_memory(kind: u8, data: bool, wide: bool, words: [u32; 4]) -> Result<Header, TlpError> {
+    let [first, second, third, fourth] = words;
+    let (high, low) = if wide { (third, fourth) } else { (0, third) };
+    let request = MemoryRequest {
+        operation: match (kind, data) {
+            (at::TYPE_MEMORY, true) => MemoryOperation::Write,
+            (at::TYPE_MEMORY, false) => MemoryOperation::Read,
+            (at::TYPE_MEMORY_LOCKED, _) => MemoryOperation::ReadLocked,
+            (at::TYPE_FETCH_ADD, _) => MemoryOperation::FetchAdd,
+            (at::TYPE_SWAP, _) => MemoryOperation::Swap,
+            (_, _) => MemoryOperation::CompareAndSwap,
+        },
+        requester: Bdf::from_bits(at::REQUESTER.half_of(second)),
+        tag: tag(first, second),
+        first_enables: at::FIRST_ENABLES.byte_of(second),
+        last_enables: at::LAST_ENABLES.byte_of(second),
+        address: u64::from(high) << 32 | u64::from(low & at::ADDRESS.all()),
+        width: if wide { Width::Bits64 } else { Width::Bits32 },
+        hint: at::HINT.byte_of(low),
+    };
+    let header = common(first, Kind::Memory(request));
+    check_memory(&header, &request)?;
+    Ok(header)
+}
+
+fn decode_io(write: bool, words: [u32; 4]) -> Result<Header, TlpError> {
+    let [first, second, third, _] = words;
+    let request = IoRequest {
+        write,
+        requester: Bdf::from_bits(at::REQUESTER.half_of(second)),
+        tag: tag(first, second),
+        enables: at::FIRST_ENABLES.byte_of(second),
+        address: third & at::ADDRESS.all(),
+    };
+    let mut header = common(first, Kind::Io(request));
+    header.reserved = at::HINT.byte_of(third);
+    check_single(&header, second)?;
+    Ok(header)
+}
+
+fn decode_config(routing: ConfigType, write: bool, words: [u32; 4]) -> Result<Header, TlpError> {
+    let [first, second, third, _] = words;
+    let request = ConfigRequest {
+        write,
+        routing,
+        requester: Bdf::from_bits(at::REQUESTER.half_of(second)),
+        tag: tag(first, second),
+        enables: at::FIRST_ENABLES.byte_of(second),
+        target: Bdf::from_bits(at::TARGET.half_of(third)),
+        offset: at::REGISTER.half_of(third) * 4,
+    };
+    let mut header = common(first, Kind::Config(request));
+    header.reserved = at::CONFIG_RESERVED_HIGH.byte_of(third) << 2 | at::CONFIG_RESERVED_LOW.byte_of(third);
+    check_single(&header, second)?;
+    Ok(header)
+}
+
+/// The rules that I/O and configuration requests share: one double word of traffic class 0, nothing special.
+fn check_single(header: &Header, second: u32) -> Result<(), TlpError> {
+    let attributes = u8::from(header.attributes);
+    let address_type = u8::from(header.address_type);
+    let last_enables = at::LAST_ENABLES.byte_of(second);
+    match header {
+        Header { length: 2.., .. } => Err(TlpError::LengthNotOne { length: header.length }),
+        Header { traffic_class: 1.., .. } => Err(TlpError::TrafficClass { class: header.traffic_class }),
+        _ if attributes != 0 => Err(TlpError::Attributes { attributes }),
+        _ if address_type != 0 => Err(TlpError::AddressType { address_type }),
+        _ if last_enables != 0 => Err(TlpError::LastEnables { enables: last_enables, length: 1 }),
+        _ => Ok(()),
+    }
+}
+
+fn decode_message(kind: u8, data: bool, words: [u32; 4]) -> Result<Header, TlpError> {
+    let [first, second, third, fourth] = words;
+    let code = at::MESSAGE_CODE.byte_of(second);
+    let header = common(
+        first,
+        Kind::Message(Message {
+            routing: MessageRouting::from(kind & at::CODE_ROUTING),
+            requester: Bdf::from_bits(at::REQUESTER.half_of(second)),
+            tag: tag(first, second),
+            code,
+            data,
+            body: u64::from(third) << 32 | u64::from(fourth),
+        }),
+    );
+    if header.traffic_class != 0 && message::needs_default_class(code) {
+        return Err(TlpError::TrafficClass { class: header.traffic_class });
+    }
+    Ok(header)
+}
+
+#[inline]
+fn decode_completion(locked: bool, data: bool, words: [u32; 4]) -> Header {
+    let [first, second, third, _] = words;
+    let byte_count = match at::BYTE_COUNT.half_of(second) {
+        0 => Completion::BYTE_COUNT_MAX,
+        count => count,
+    };
+    let kind = Kind::Completion(Completion {
+        completer: Bdf::from_bits(at::COMPLETER.half_of(second)),
+        status: CompletionStatus::from(at::STATUS.byte_of(second)),
+        byte_count_modified: at::BYTE_COUNT_MODIFIED.is_set(second),
+        byte_count,
+        requester: Bdf::from_bits(at::REQUESTER.half_of(third)),
+        tag: tag(first, third),
+        lower_address: at::LOWER_ADDRESS.byte_of(third),
+        data,
+        locked,
+    });
+    let mut header = common(first, kind);
+    header.reserved = at::COMPLETION_RESERVED.byte_of(third);
+    header
+}
+
+impl Header {
+    /// The longest payload: 1,024 double words.
+    pub const LENGTH_MAX: u16 = 1024;
+
+    /// Whether Length has no meaning: messages and completions without data.
+    const fn length_is_reserved(&self) -> bool {
+        matches!(
+            self.kind,
+            Kind::Message(Message { data: false, .. }) | Kind::Completion(Completion { data: false, .. })
+        )
+    }
+
+    /// The header's double words with TD as `digest`; the fourth is used by 4 DW headers only.
+    #[inline]
+    pub(super) fn words(&self, digest: bool) -> [u32; 4] {
+        let first = at::CODE.put(u32::from(self.code()))
+            | at::TRAFFIC_CLASS.put(u32::from(self.traffic_class))
+            | at::ID_ORDERING.flag(self.attributes.id_ordering)
+            | at::LIGHTWEIGHT_NOTIFICATION.flag(self.lightweight_notification)
+            | at::PROCESSING_HINT.flag(self.processing_hint)
+            | at::DIGEST.flag(digest)
+            | at::POISONED.flag(self.poisoned)
+            | at::RELAXED_ORDERING.flag(self.attributes.relaxed_ordering)
+            | at::NO_SNOOP.flag(self.attributes.no_snoop)
+            | at::ADDRESS_TYPE.put(u32::from(u8::from(self.address_type)))
+            | at::LENGTH.put(u32::from(self.length))
+            | high_tag(self.tag());
+        let transaction = transaction(self.requester(), self.tag());
+        let reserved = u32::from(self.reserved);
+        match &self.kind {
+            Kind::Memory(request) => {
+                let second = transaction | enables(request.first_enables, request.last_enables);
+                let [high, low] = halves(request.address);
+                let low = (low & at::ADDRESS.all()) | at::HINT.put(u32::from(request.hint));
+                match request.width {
+                    Width::Bits32 => [first, second, low, 0],
+                    Width::Bits64 => [first, second, high, low],
+                }
+            }
+            Kind::Io(request) => {
+                let address = (request.address & at::ADDRESS.all()) | at::HINT.put(reserved);
+                [first, transaction | enables(request.enables, 0), address, 0]
+            }
+            Kind::Config(request) => {
+                let third = at::TARGET.put(u32::from(request.target.bits()))
+                    | at::CONFIG_RESERVED_HIGH.put(reserved >> 2)
+                    | at::REGISTER.put(u32::from(request.offset / 4))
+                    | at::CONFIG_RESERVED_LOW.put(reserved);
+                [first, transaction | enables(request.enables, 0), third, 0]
+            }
+            Kind::Message(message) => {
+                let [third, fourth] = halves(message.body);
+                [first, transaction | at::MESSAGE_CODE.put(u32::from(message.code)), third, fourth]
+            }
+            Kind::Completion(completion) => {
+                let second = at::COMPLETER.put(u32::from(completion.completer.bits()))
+                    | at::STATUS.put(u32::from(u8::from(completion.status)))
+                    | at::BYTE_COUNT_MODIFIED.flag(completion.byte_count_modified)
+                    | at::BYTE_COUNT.put(u32::from(completion.byte_count));
+                let third = transaction
+                    | at::COMPLETION_RESERVED.put(reserved)
+                    | at::LOWER_ADDRESS.put(u32::from(completion.lower_address));
+                [first, second, third, 0]
+            }
+        }
+    }
+
+    /// Fmt and Type: the first byte.
+    #[inline]
+    pub(super) fn code(&self) -> u8 {
+        let kind = match &self.kind {
+            Kind::Memory(request) => {
+                let kind = match request.operation {
+                    MemoryOperation::Read | MemoryOperation::Write => at::TYPE_MEMORY,
+                    MemoryOperation::ReadLocked => at::TYPE_MEMORY_LOCKED,
+                    MemoryOperation::FetchAdd => at::TYPE_FETCH_ADD,
+                    MemoryOperation::Swap => at::TYPE_SWAP,
+                    MemoryOperation::CompareAndSwap => at::TYPE_COMPARE_AND_SWAP,
+                };
+                match request.width {
+                    Width::Bits32 => kind,
+                    Width::Bits64 => kind | at::CODE_4DW,
+                }
+            }
+            Kind::Io(_) => at::TYPE_IO,
+            Kind::Config(ConfigRequest { routing: ConfigType::Type0, .. }) => at::TYPE_CONFIG_0,
+            Kind::Config(ConfigRequest { routing: ConfigType::Type1, .. }) => at::TYPE_CONFIG_1,
+            Kind::Message(message) => at::CODE_4DW | at::CODE_MESSAGE | u8::from(message.routing),
+            Kind::Completion(Completion { locked: false, .. }) => at::TYPE_COMPLETION,
+            Kind::Completion(Completion { locked: true, .. }) => at::TYPE_COMPLETION_LOCKED,
+        };
+        if self.has_payload() { kind | at::CODE_DATA } else { kind }
+    }
+}
+
+/// Requester ID and the low eight bits of the tag.
+const fn transaction(requester: Bdf, tag: Tag) -> u32 {
+    at::REQUESTER.put(requester.bits() as u32) | at::TAG.put(tag.get() as u32)
+}
+
+/// T9 and T8.
+const fn high_tag(tag: Tag) -> u32 {
+    let high = (tag.get() >> 8) as u32;
+    at::TAG_9.put(high >> 1) | at::TAG_8.put(high)
+}
+
+const fn enables(first: u8, last: u8) -> u32 {
+    at::LAST_ENABLES.put(last as u32) | at::FIRST_ENABLES.put(first as u32)
+}
+
+const fn halves(wide: u64) -> [u32; 2] {
+    let [a, b, c, d, e, f, g, h] = wide.to_be_bytes();
+    [u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h])]
+}
