@@ -16,7 +16,7 @@ pub fn tlp(bytes: &[u8]) {
             Ok(())
         }
     }
-    match Tlp::parse(bytes) {
+    match Tlp::<&[u8]>::parse(bytes) {
         Err(error) => assert_eq!(write!(Nowhere, "{error}"), Ok(())),
         Ok(tlp) => {
             assert_eq!(tlp.encoded_len(), bytes.len(), "length of {tlp}");
