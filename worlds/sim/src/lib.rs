@@ -1,1 +1,21 @@
-//! To be written.
+//! The virtual world: engines in a deterministic discrete-event simulation.
+//!
+//! A [`World`] gives its [`Node`]s virtual time, byte-stream connections ([`stream`]), direct packet
+//! hops ([`direct`]) and media ([`media`]), and does to them what a real world does on a bad day
+//! ([`faults`]). A run is a function of the scenario and the seed; [`World::digest`] proves it.
+
+#![forbid(unsafe_code)]
+
+mod digest;
+pub mod direct;
+pub mod faults;
+pub mod media;
+mod node;
+mod ram;
+mod schedule;
+pub mod stream;
+mod world;
+
+pub use digest::Digest;
+pub use node::{Context, Event, Node, NodeId};
+pub use world::World;

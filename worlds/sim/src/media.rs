@@ -1,0 +1,209 @@
+//! Media that take their time, answer out of order, fail, stall, and survive the node they belong to.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::ram::RamDisk;
+use engine::{Nanos, Rng};
+use nvme::media::{Completion, MediaError, MediumId, Operation, Request};
+
+use crate::NodeId;
+use crate::schedule::{Key, Slot, Source};
+use crate::world::Core;
+
+/// What a medium is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MediaProfile {
+    /// The least time of a request.
+    pub latency: Nanos,
+    /// Up to so much more, at random for each request: requests overtake each other.
+    pub jitter: Nanos,
+    /// One request in so many fails; 0 is never.
+    pub error_one_in: u64,
+    /// A request that is lost or fails may have been done in part, in whole units of so many bytes.
+    pub atomic_unit: u32,
+}
+
+impl Default for MediaProfile {
+    /// A good flash device.
+    fn default() -> Self {
+        Self {
+            latency: Nanos::from_micros(20),
+            jitter: Nanos::from_micros(10),
+            error_one_in: 0,
+            atomic_unit: 4096,
+        }
+    }
+}
+
+/// Requests that may be outstanding at one medium.
+const PENDING_MAX: usize = 1 << 16;
+
+#[derive(Debug)]
+pub(crate) struct Medium {
+    node: NodeId,
+    number: MediumId,
+    disk: RamDisk,
+    profile: MediaProfile,
+    /// What it was like when it was added, and is like again once healed.
+    healthy: MediaProfile,
+    rng: Rng,
+    slot: Slot,
+    pending: BTreeMap<Key, Request>,
+    /// Answers of the request that is being completed.
+    answers: VecDeque<Completion>,
+    stalled: bool,
+}
+
+impl Medium {
+    /// Does all of a request; its answers wait in `answers`.
+    fn perform(&mut self, request: Request) {
+        let answers = &mut self.answers;
+        self.disk.submit(request, &mut |completion| answers.push_back(completion));
+    }
+
+    /// Does some of a request, or nothing, or all; nobody hears of it.
+    fn perform_part(&mut self, request: Request) {
+        let unit = u64::from(self.profile.atomic_unit);
+        let part = |length: u64, rng: &mut Rng| match rng.below(3) {
+            0 => 0,
+            1 => length,
+            _ => rng.below(length / unit + 1) * unit,
+        };
+        let operation = match request.operation {
+            Operation::Write { offset, data, durable } => {
+                let kept = usize::try_from(part(data.len() as u64, &mut self.rng)).expect("within a buffer");
+                Operation::Write { offset, data: data.slice(0..kept), durable }
+            }
+            Operation::WriteZeroes { offset, length, deallocate, durable } => {
+                let length = part(length, &mut self.rng);
+                Operation::WriteZeroes { offset, length, deallocate, durable }
+            }
+            Operation::Deallocate { offset, length } => {
+                Operation::Deallocate { offset, length: part(length, &mut self.rng) }
+            }
+            Operation::Read { .. } | Operation::Flush => return,
+        };
+        let empty = match &operation {
+            Operation::Write { data, .. } => data.is_empty(),
+            Operation::WriteZeroes { length, .. } | Operation::Deallocate { length, .. } => *length == 0,
+            Operation::Read { .. } | Operation::Flush => true,
+        };
+        if !empty {
+            self.disk.submit(Request { operation, ..request }, &mut |_| ());
+        }
+    }
+
+    fn fail(&mut self, request: Request) {
+        let error = match request.operation {
+            Operation::Read { .. } => MediaError::Read,
+            _ if self.rng.one_in(2) => MediaError::NoSpace,
+            _ => MediaError::Write,
+        };
+        let id = request.id;
+        self.perform_part(request);
+        self.answers.push_back(Completion::Done { id, result: Err(error) });
+    }
+}
+
+impl<P> Core<P> {
+    pub(crate) fn add_medium(&mut self, node: NodeId, bytes: u64, profile: MediaProfile) -> MediumId {
+        let count = self.media.iter().filter(|medium| medium.node == node).count();
+        let number = MediumId(u32::try_from(count).expect("few media"));
+        let slot = self.schedule.add(Source::Medium(self.media.len()));
+        self.media.push(Medium {
+            node,
+            number,
+            disk: RamDisk::new(bytes),
+            profile,
+            healthy: profile,
+            rng: self.rng.fork(&format!("medium {}-{}", node.0, number.0)),
+            slot,
+            pending: BTreeMap::new(),
+            answers: VecDeque::new(),
+            stalled: false,
+        });
+        number
+    }
+
+    pub(crate) fn submit(&mut self, node: NodeId, request: Request) {
+        let number = request.medium;
+        let found = self.media.iter_mut().find(|medium| medium.node == node && medium.number == number);
+        let medium = found.unwrap_or_else(|| panic!("{node:?} has no {number:?}"));
+        assert!(medium.pending.len() < PENDING_MAX, "{PENDING_MAX} requests are outstanding at {number:?}");
+        let jitter = Nanos::new(medium.rng.below(medium.profile.jitter.get() + 1));
+        let key = self.schedule.key(self.now + medium.profile.latency + jitter);
+        medium.pending.insert(key, request);
+        medium.show(&mut self.schedule);
+    }
+
+    pub(crate) fn set_media_profile(&mut self, node: NodeId, profile: MediaProfile) {
+        self.media
+            .iter_mut()
+            .filter(|medium| medium.node == node)
+            .for_each(|medium| medium.profile = profile);
+    }
+
+    /// Stops or resumes the media of a node. What is outstanding stays so while they are stopped.
+    pub(crate) fn stall_media(&mut self, node: NodeId, stalled: bool) {
+        for medium in self.media.iter_mut().filter(|medium| medium.node == node) {
+            if medium.stalled && !stalled {
+                // What became due meanwhile is answered now, in the same order.
+                let pending = std::mem::take(&mut medium.pending);
+                for (key, request) in pending {
+                    let key = if key.at < self.now { self.schedule.key(self.now) } else { key };
+                    medium.pending.insert(key, request);
+                }
+            }
+            medium.stalled = stalled;
+            medium.show(&mut self.schedule);
+        }
+    }
+
+    pub(crate) fn heal_media(&mut self, node: NodeId) {
+        for medium in self.media.iter_mut().filter(|medium| medium.node == node) {
+            medium.profile = medium.healthy;
+        }
+        self.stall_media(node, false);
+    }
+
+    /// The node is gone: what was outstanding was done, or in part, or not.
+    pub(crate) fn abandon_media(&mut self, node: NodeId) {
+        for medium in self.media.iter_mut().filter(|medium| medium.node == node) {
+            for (_, request) in std::mem::take(&mut medium.pending) {
+                medium.perform_part(request);
+            }
+            medium.answers.clear();
+            medium.show(&mut self.schedule);
+        }
+    }
+
+    pub(crate) fn medium_node(&self, index: usize) -> NodeId {
+        self.media[index].node
+    }
+
+    /// The next answer of a medium whose time has come. A request's answers come one by one, at one instant.
+    pub(crate) fn pop_completion(&mut self, index: usize) -> Option<Completion> {
+        let medium = &mut self.media[index];
+        if medium.answers.is_empty()
+            && let Some((_, request)) = medium.pending.pop_first()
+        {
+            if medium.rng.one_in(medium.profile.error_one_in) {
+                medium.fail(request);
+            } else {
+                medium.perform(request);
+            }
+        }
+        let answer = medium.answers.pop_front();
+        if medium.answers.is_empty() {
+            medium.show(&mut self.schedule);
+        }
+        answer
+    }
+}
+
+impl Medium {
+    fn show(&self, schedule: &mut crate::schedule::Schedule) {
+        let first = self.pending.first_key_value().map(|(key, _)| *key);
+        schedule.show(self.slot, first.filter(|_| !self.stalled));
+    }
+}

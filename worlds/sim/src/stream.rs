@@ -1,0 +1,479 @@
+//! Reliable byte streams between nodes, as TCP gives them: in order, bounded in flight, and gone at any byte.
+
+use std::collections::VecDeque;
+
+use engine::{Buffer, Instant, Nanos, Pool, Rng};
+
+use crate::NodeId;
+use crate::schedule::{Key, Slot, Source};
+use crate::world::Core;
+
+/// Names a connection, the same at both ends, never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ConnectionId {
+    index: u32,
+    generation: u32,
+}
+
+/// What happens to a connection.
+#[derive(Debug, PartialEq, Eq)]
+pub enum StreamEvent<'a> {
+    /// A peer dialled, and here it is.
+    Accepted {
+        /// Who dialled.
+        peer: NodeId,
+    },
+    /// The peer accepted.
+    Opened,
+    /// Bytes arrived.
+    Data(&'a [u8]),
+    /// There is room again, after a send that took less than it was given.
+    Writable,
+    /// It is gone; nothing follows.
+    Closed(Closed),
+}
+
+/// Why a connection is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// Nobody listens: the peer is down.
+    Refused,
+    /// Nothing came back.
+    TimedOut,
+    /// The peer closed it; everything it sent has arrived.
+    ByPeer,
+    /// It was lost, with what was in flight.
+    Lost,
+}
+
+/// What a link between two nodes is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkProfile {
+    /// One way, for the first byte.
+    pub latency: Nanos,
+    /// Up to so much more, at random for each segment; order is kept.
+    pub jitter: Nanos,
+    /// Bytes a second; 0 takes no time.
+    pub rate: u64,
+    /// Bytes that may be unacknowledged in a direction.
+    pub in_flight_max: usize,
+    /// Bytes are cut into segments of a random length up to this one.
+    pub segment_max: usize,
+    /// A loss is noticed by either end at a time of its own, up to so much later.
+    pub notice_max: Nanos,
+}
+
+impl Default for LinkProfile {
+    /// A quick local network.
+    fn default() -> Self {
+        Self {
+            latency: Nanos::from_micros(10),
+            jitter: Nanos::ZERO,
+            rate: 1_250_000_000,
+            in_flight_max: 256 << 10,
+            segment_max: 64 << 10,
+            notice_max: Nanos::from_millis(1),
+        }
+    }
+}
+
+/// How long a dial into nothing takes.
+pub const DIAL_TIMEOUT: Nanos = Nanos::from_secs(1);
+
+#[derive(Debug)]
+pub(crate) struct Link {
+    nodes: [NodeId; 2],
+    profile: LinkProfile,
+    /// What it was like when it was added, and is like again once healed.
+    healthy: LinkProfile,
+    rng: Rng,
+    /// Nothing arrives before this, and a dial before it times out.
+    held_until: Instant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The node may send.
+    Open,
+    /// What the node sends goes nowhere, but it doesn't know yet.
+    Cut,
+    /// The node knows that it is gone.
+    Closed,
+}
+
+#[derive(Debug)]
+enum Arrival {
+    Accepted,
+    Opened,
+    Data(Buffer),
+    Closed(Closed),
+}
+
+#[derive(Debug)]
+struct End {
+    node: NodeId,
+    state: State,
+    /// What is on its way to this end, in order of time.
+    arrivals: VecDeque<(Key, Arrival)>,
+    arrival_slot: Slot,
+    /// When which of this end's bytes are acknowledged.
+    acknowledgements: VecDeque<(Key, usize)>,
+    writable_slot: Slot,
+    in_flight: usize,
+    blocked: bool,
+    /// Until when this end's bytes occupy the line.
+    busy_until: Instant,
+}
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    generation: u32,
+    link: usize,
+    ends: [End; 2],
+}
+
+/// An event at an end of a connection, with its bytes owned.
+#[derive(Debug)]
+pub(crate) enum Popped {
+    Accepted(NodeId),
+    Opened,
+    Data(Buffer),
+    Closed(Closed),
+}
+
+/// Connections that the table may hold; a world that needs more forgets to close them.
+const CONNECTIONS_MAX: usize = 4096;
+
+#[derive(Debug, Default)]
+pub(crate) struct Streams {
+    links: Vec<Link>,
+    connections: Vec<Connection>,
+    free: Vec<usize>,
+    pool: Pool,
+}
+
+impl<P> Core<P> {
+    pub(crate) fn add_link(&mut self, one: NodeId, other: NodeId, profile: LinkProfile) {
+        assert!(self.link_between(one, other).is_none(), "two links join {one:?} and {other:?}");
+        assert!(profile.in_flight_max > 0 && profile.segment_max > 0, "a link that carries nothing");
+        let rng = self.rng.fork(&format!("link {}-{}", one.0, other.0));
+        self.streams.links.push(Link {
+            nodes: [one, other],
+            profile,
+            healthy: profile,
+            rng,
+            held_until: Instant::ZERO,
+        });
+    }
+
+    fn link_between(&self, one: NodeId, other: NodeId) -> Option<usize> {
+        self.streams.links.iter().position(|link| link.nodes == [one, other] || link.nodes == [other, one])
+    }
+
+    fn link_index(&self, one: NodeId, other: NodeId) -> usize {
+        self.link_between(one, other).unwrap_or_else(|| panic!("no link joins {one:?} and {other:?}"))
+    }
+
+    pub(crate) fn set_profile(&mut self, one: NodeId, other: NodeId, profile: LinkProfile) {
+        let link = self.link_index(one, other);
+        self.streams.links[link].profile = profile;
+    }
+
+    /// Holds everything that would arrive before `until` back.
+    pub(crate) fn hold_link(&mut self, one: NodeId, other: NodeId, until: Instant) {
+        let index = self.link_index(one, other);
+        let link = &mut self.streams.links[index];
+        link.held_until = link.held_until.max(until);
+    }
+
+    pub(crate) fn heal_links(&mut self) {
+        let now = self.now;
+        for link in &mut self.streams.links {
+            link.profile = link.healthy;
+            link.held_until = link.held_until.min(now);
+        }
+    }
+
+    pub(crate) fn dial(&mut self, node: NodeId, peer: NodeId) -> ConnectionId {
+        let link = self.link_index(node, peer);
+        let Link { profile, held_until, .. } = self.streams.links[link];
+        let index = self.open([node, peer], link);
+        let id = ConnectionId {
+            index: u32::try_from(index).expect("few connections"),
+            generation: self.streams.connections[index].generation,
+        };
+        let there = self.now + profile.latency;
+        let back = there + profile.latency;
+        if held_until > self.now {
+            self.dial_nobody(index, self.now + DIAL_TIMEOUT, Closed::TimedOut);
+        } else if self.nodes[peer.index()].alive {
+            self.arrive(index, 1, there, Arrival::Accepted);
+            self.arrive(index, 0, back, Arrival::Opened);
+        } else {
+            self.dial_nobody(index, back, Closed::Refused);
+        }
+        id
+    }
+
+    /// Nobody is at the other end; the dialler learns it at `at`.
+    fn dial_nobody(&mut self, index: usize, at: Instant, why: Closed) {
+        let ends = &mut self.streams.connections[index].ends;
+        (ends[0].state, ends[1].state) = (State::Cut, State::Closed);
+        self.arrive(index, 0, at, Arrival::Closed(why));
+    }
+
+    /// A connection with nothing in it: a used one again, or a new one.
+    fn open(&mut self, nodes: [NodeId; 2], link: usize) -> usize {
+        if let Some(index) = self.streams.free.pop() {
+            let connection = &mut self.streams.connections[index];
+            connection.generation += 1;
+            connection.link = link;
+            for (end, node) in connection.ends.iter_mut().zip(nodes) {
+                (end.node, end.state) = (node, State::Open);
+                (end.in_flight, end.blocked, end.busy_until) = (0, false, Instant::ZERO);
+            }
+            return index;
+        }
+        let index = self.streams.connections.len();
+        assert!(index < CONNECTIONS_MAX, "{CONNECTIONS_MAX} connections are open: nobody closes them");
+        let ends = [0, 1].map(|side| End {
+            node: nodes[side],
+            state: State::Open,
+            arrivals: VecDeque::new(),
+            arrival_slot: self.schedule.add(Source::Arrival { connection: index, side }),
+            acknowledgements: VecDeque::new(),
+            writable_slot: self.schedule.add(Source::Writable { connection: index, side }),
+            in_flight: 0,
+            blocked: false,
+            busy_until: Instant::ZERO,
+        });
+        self.streams.connections.push(Connection { generation: 1, link, ends });
+        index
+    }
+
+    /// Schedules an arrival at `side`, at `at` or behind what is on its way already.
+    fn arrive(&mut self, connection: usize, side: usize, at: Instant, arrival: Arrival) -> Instant {
+        let end = &mut self.streams.connections[connection].ends[side];
+        let at = end.arrivals.back().map_or(at, |(last, _)| at.max(last.at));
+        let key = self.schedule.key(at);
+        if end.arrivals.is_empty() {
+            self.schedule.arm(end.arrival_slot, key);
+        }
+        end.arrivals.push_back((key, arrival));
+        at
+    }
+
+    /// Which connection and side `node` means, if it has not closed it.
+    fn side_of(&self, node: NodeId, id: ConnectionId) -> Option<(usize, usize)> {
+        let index = id.index as usize;
+        let connection =
+            self.streams.connections.get(index).filter(|found| found.generation == id.generation)?;
+        let side = connection.ends.iter().position(|end| end.node == node && end.state != State::Closed)?;
+        Some((index, side))
+    }
+
+    pub(crate) fn room(&mut self, node: NodeId, id: ConnectionId) -> usize {
+        let Some((index, side)) = self.side_of(node, id) else { return 0 };
+        let connection = &mut self.streams.connections[index];
+        let end = &mut connection.ends[side];
+        while let Some((_, bytes)) = end.acknowledgements.front().filter(|(key, _)| key.at <= self.now) {
+            end.in_flight -= bytes;
+            end.acknowledgements.pop_front();
+        }
+        self.streams.links[connection.link].profile.in_flight_max.saturating_sub(end.in_flight)
+    }
+
+    pub(crate) fn send(&mut self, node: NodeId, id: ConnectionId, bytes: &[u8]) -> usize {
+        let taken = self.room(node, id).min(bytes.len());
+        let Some((index, side)) = self.side_of(node, id) else { return 0 };
+        let mut rest = &bytes[..taken];
+        while !rest.is_empty() {
+            let link = &mut self.streams.links[self.streams.connections[index].link];
+            let longest = link.profile.segment_max.min(Pool::LENGTH_MAX).min(rest.len());
+            // Most segments are as long as they can be; some end anywhere, as a peer must bear.
+            let length = if link.rng.one_in(4) { 1 + below(&mut link.rng, longest) } else { longest };
+            let (segment, after) = rest.split_at(length);
+            self.send_segment(index, side, segment);
+            rest = after;
+        }
+        let end = &mut self.streams.connections[index].ends[side];
+        if taken < bytes.len() {
+            end.blocked = true;
+            self.schedule.show(end.writable_slot, end.acknowledgements.front().map(|(key, _)| *key));
+        }
+        taken
+    }
+
+    fn send_segment(&mut self, index: usize, side: usize, segment: &[u8]) {
+        let connection = &mut self.streams.connections[index];
+        let Link { profile, rng, held_until, .. } = &mut self.streams.links[connection.link];
+        let end = &mut connection.ends[side];
+        end.in_flight += segment.len();
+        if end.state == State::Cut {
+            return;
+        }
+        let sent = self.now.max(end.busy_until) + serialisation(segment.len(), profile.rate);
+        end.busy_until = sent;
+        let jitter = Nanos::new(rng.below(profile.jitter.get() + 1));
+        let (at, latency) = ((sent + jitter).max(*held_until) + profile.latency, profile.latency);
+        let data = Arrival::Data(self.streams.pool.copy(segment));
+        let at = self.arrive(index, 1 - side, at, data);
+        let key = self.schedule.key(at + latency);
+        self.streams.connections[index].ends[side].acknowledgements.push_back((key, segment.len()));
+    }
+
+    pub(crate) fn close(&mut self, node: NodeId, id: ConnectionId) {
+        let Some((index, side)) = self.side_of(node, id) else { return };
+        let connection = &self.streams.connections[index];
+        let latency = self.streams.links[connection.link].profile.latency;
+        let tell_peer = connection.ends[side].state == State::Open;
+        self.forget(index, side);
+        if tell_peer && self.streams.connections[index].ends[1 - side].state != State::Closed {
+            self.streams.connections[index].ends[1 - side].state = State::Cut;
+            self.arrive(index, 1 - side, self.now + latency, Arrival::Closed(Closed::ByPeer));
+        }
+        self.release(index);
+    }
+
+    /// The node at `side` no longer has this connection.
+    fn forget(&mut self, index: usize, side: usize) {
+        let end = &mut self.streams.connections[index].ends[side];
+        end.state = State::Closed;
+        end.arrivals.clear();
+        end.acknowledgements.clear();
+        self.schedule.disarm(end.arrival_slot);
+        self.schedule.disarm(end.writable_slot);
+    }
+
+    /// Frees the connection's place once neither end has it.
+    fn release(&mut self, index: usize) {
+        if self.streams.connections[index].ends.iter().all(|end| end.state == State::Closed)
+            && !self.streams.free.contains(&index)
+        {
+            self.streams.free.push(index);
+        }
+    }
+
+    /// Cuts every connection between two nodes.
+    pub(crate) fn cut_link(&mut self, one: NodeId, other: NodeId) {
+        let link = self.link_index(one, other);
+        for index in 0..self.streams.connections.len() {
+            if self.streams.connections[index].link == link {
+                (0..2).for_each(|side| self.cut_end(index, side));
+            }
+        }
+    }
+
+    /// The node is gone, and with it its ends; its peers notice later.
+    pub(crate) fn drop_connections(&mut self, node: NodeId) {
+        for index in 0..self.streams.connections.len() {
+            for side in 0..2 {
+                let end = &self.streams.connections[index].ends[side];
+                if end.node == node && end.state != State::Closed {
+                    self.cut_end(index, 1 - side);
+                    self.forget(index, side);
+                    self.release(index);
+                }
+            }
+        }
+    }
+
+    /// Loses what is on its way to `side` from a random byte on, and lets the node there notice some time later.
+    fn cut_end(&mut self, index: usize, side: usize) {
+        let connection = &mut self.streams.connections[index];
+        let link = &mut self.streams.links[connection.link];
+        let end = &mut connection.ends[side];
+        if end.state != State::Open {
+            return;
+        }
+        end.state = State::Cut;
+        let notice = self.now + Nanos::new(link.rng.below(link.profile.notice_max.get() + 1));
+        let on_the_way = end.arrivals.iter().map(|(_, arrival)| length(arrival)).sum::<usize>();
+        let mut kept = below(&mut link.rng, on_the_way + 1);
+        let mut known = true;
+        let mut lost = false;
+        end.arrivals.retain_mut(|(key, arrival)| {
+            lost |= key.at > notice;
+            if !lost && let Arrival::Data(data) = arrival {
+                lost = kept < data.len();
+                *data = data.slice(0..kept.min(data.len()));
+                kept -= data.len();
+                return !data.is_empty();
+            }
+            known &= !(lost && matches!(arrival, Arrival::Accepted));
+            !lost
+        });
+        if known {
+            self.schedule.disarm(end.arrival_slot);
+            let first = end.arrivals.front().map(|(key, _)| *key);
+            self.schedule.show(end.arrival_slot, first);
+            self.arrive(index, side, notice, Arrival::Closed(Closed::Lost));
+        } else {
+            self.forget(index, side);
+            self.release(index);
+        }
+    }
+
+    /// The node at `side` of a connection.
+    pub(crate) fn end_node(&self, index: usize, side: usize) -> NodeId {
+        self.streams.connections[index].ends[side].node
+    }
+
+    /// Takes what arrives next at `side`.
+    pub(crate) fn pop_arrival(&mut self, index: usize, side: usize) -> (ConnectionId, Popped) {
+        let connection = &mut self.streams.connections[index];
+        let id = ConnectionId {
+            index: u32::try_from(index).expect("few connections"),
+            generation: connection.generation,
+        };
+        let peer = connection.ends[1 - side].node;
+        let end = &mut connection.ends[side];
+        let (_, arrival) = end.arrivals.pop_front().expect("an armed end has an arrival");
+        self.schedule.show(end.arrival_slot, end.arrivals.front().map(|(key, _)| *key));
+        let popped = match arrival {
+            Arrival::Accepted => Popped::Accepted(peer),
+            Arrival::Opened => Popped::Opened,
+            Arrival::Data(data) => Popped::Data(data),
+            Arrival::Closed(why) => {
+                self.forget(index, side);
+                self.release(index);
+                Popped::Closed(why)
+            }
+        };
+        (id, popped)
+    }
+
+    /// Takes the notice that `side` has room again, if it has.
+    pub(crate) fn pop_writable(&mut self, index: usize, side: usize) -> Option<ConnectionId> {
+        let connection = &self.streams.connections[index];
+        let id = ConnectionId {
+            index: u32::try_from(index).expect("few connections"),
+            generation: connection.generation,
+        };
+        let room = self.room(connection.ends[side].node, id);
+        let end = &mut self.streams.connections[index].ends[side];
+        self.schedule.disarm(end.writable_slot);
+        if end.blocked && room > 0 {
+            end.blocked = false;
+            return Some(id);
+        }
+        None
+    }
+}
+
+fn serialisation(bytes: usize, rate: u64) -> Nanos {
+    let time = u128::try_from(bytes).unwrap_or(u128::MAX).saturating_mul(1_000_000_000);
+    Nanos::new(time.checked_div(u128::from(rate)).map_or(0, |time| u64::try_from(time).unwrap_or(u64::MAX)))
+}
+
+fn length(arrival: &Arrival) -> usize {
+    match arrival {
+        Arrival::Data(data) => data.len(),
+        _ => 0,
+    }
+}
+
+/// A random length in `0..bound`.
+fn below(rng: &mut Rng, bound: usize) -> usize {
+    usize::try_from(rng.below(bound as u64)).expect("less than a usize")
+}

@@ -1,0 +1,339 @@
+//! The world: nodes, what joins them, and the time.
+
+use engine::{Instant, Nanos, Rng};
+use nvme::media::{Completion, MediumId};
+
+use crate::direct::{Direct, PortId};
+use crate::faults::{Fault, Plan};
+use crate::media::{MediaProfile, Medium};
+use crate::schedule::{Schedule, Slot, Source};
+use crate::stream::{ConnectionId, LinkProfile, Popped, StreamEvent, Streams};
+use crate::{Context, Digest, Event, Node, NodeId};
+
+/// What the world knows of a node besides the node itself.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) alive: bool,
+    /// The direct links' ends, by port: which link, which side.
+    pub(crate) ports: Vec<(usize, usize)>,
+    wake: Slot,
+    paused_until: Instant,
+    incarnation: u64,
+}
+
+/// The world without its nodes.
+#[derive(Debug)]
+pub(crate) struct Core<P> {
+    pub(crate) now: Instant,
+    pub(crate) rng: Rng,
+    pub(crate) schedule: Schedule,
+    pub(crate) nodes: Vec<Place>,
+    pub(crate) directs: Vec<Direct<P>>,
+    pub(crate) streams: Streams,
+    pub(crate) media: Vec<Medium>,
+}
+
+/// Events that may happen at one instant; more of them and some node spins.
+const EVENTS_PER_INSTANT_MAX: u64 = 10_000_000;
+
+/// Nodes, links and media in virtual time; see the crate.
+#[derive(Debug)]
+pub struct World<N: Node> {
+    core: Core<N::Packet>,
+    nodes: Vec<N>,
+    digest: Digest,
+    events: u64,
+    /// Where the count of the current instant's events began.
+    instant_began: u64,
+}
+
+impl<N: Node> World<N> {
+    /// An empty world, whose every random choice follows from `seed`.
+    pub fn new(seed: u64) -> Self {
+        let core = Core {
+            now: Instant::ZERO,
+            rng: Rng::from_seed(seed),
+            schedule: Schedule::default(),
+            nodes: Vec::new(),
+            directs: Vec::new(),
+            streams: Streams::default(),
+            media: Vec::new(),
+        };
+        Self { core, nodes: Vec::new(), digest: Digest::default(), events: 0, instant_began: 0 }
+    }
+
+    /// A generator for the part of the scenario called `name`.
+    pub fn rng(&self, name: &str) -> Rng {
+        self.core.rng.fork(name)
+    }
+
+    /// Adds a node; it is first settled when the world next runs.
+    pub fn add(&mut self, node: N) -> NodeId {
+        let id = NodeId(u32::try_from(self.nodes.len()).expect("few nodes"));
+        let wake = self.core.schedule.add(Source::Wake(id));
+        let (ports, paused_until) = (Vec::new(), Instant::ZERO);
+        self.core.nodes.push(Place { alive: true, ports, wake, paused_until, incarnation: 0 });
+        self.nodes.push(node);
+        self.rouse(id);
+        id
+    }
+
+    /// Joins two nodes by a direct link; their new ports.
+    pub fn join(&mut self, one: NodeId, other: NodeId, latency: Nanos) -> (PortId, PortId) {
+        self.core.add_direct(one, other, latency)
+    }
+
+    /// Lets two nodes dial each other.
+    ///
+    /// # Panics
+    /// When they can already.
+    pub fn link(&mut self, one: NodeId, other: NodeId, profile: LinkProfile) {
+        self.core.add_link(one, other, profile);
+    }
+
+    /// Gives a node a medium of `bytes`; a node's media are numbered from 0.
+    pub fn medium(&mut self, node: NodeId, bytes: u64, profile: MediaProfile) -> MediumId {
+        self.core.add_medium(node, bytes, profile)
+    }
+
+    /// The time.
+    pub const fn now(&self) -> Instant {
+        self.core.now
+    }
+
+    /// The fingerprint of every event so far: equal for equal scenarios and seeds.
+    pub const fn digest(&self) -> u64 {
+        self.digest.value()
+    }
+
+    /// How many events there were.
+    pub const fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// A node.
+    pub fn node(&self, id: NodeId) -> &N {
+        &self.nodes[id.index()]
+    }
+
+    /// Whether a node is up.
+    pub fn is_alive(&self, id: NodeId) -> bool {
+        self.core.nodes[id.index()].alive
+    }
+
+    /// A node, for its application commands; it is settled when the world next runs.
+    pub fn node_mut(&mut self, id: NodeId) -> &mut N {
+        self.rouse(id);
+        &mut self.nodes[id.index()]
+    }
+
+    /// Wakes a node at this instant.
+    fn rouse(&mut self, id: NodeId) {
+        let Place { alive, wake, .. } = self.core.nodes[id.index()];
+        if alive {
+            let key = self.core.schedule.key(self.core.now);
+            self.core.schedule.arm(wake, key);
+        }
+    }
+
+    /// Runs until there is nothing left to do at or before `until`, which is then the time.
+    pub fn run(&mut self, until: Instant) {
+        while self.step(until) {}
+        self.core.now = self.core.now.max(until);
+    }
+
+    /// Runs until `done`, asked after every event, or to `until`; whether it was done.
+    pub fn run_while(&mut self, until: Instant, mut busy: impl FnMut(&Self) -> bool) -> bool {
+        while busy(self) {
+            if !self.step(until) {
+                self.core.now = self.core.now.max(until);
+                return !busy(self);
+            }
+        }
+        true
+    }
+
+    /// Runs to `until` with faults on the way.
+    pub fn run_with(&mut self, plan: &Plan, until: Instant) {
+        for (at, fault) in plan.iter().filter(|(at, _)| *at <= until) {
+            self.run(at);
+            self.apply(fault);
+        }
+        self.run(until);
+    }
+
+    /// One event, if there is one at or before `until`.
+    pub fn step(&mut self, until: Instant) -> bool {
+        let Some((key, source, slot)) = self.core.schedule.first().filter(|(key, ..)| key.at <= until) else {
+            return false;
+        };
+        if key.at > self.core.now {
+            self.instant_began = self.events;
+        }
+        let at_once = self.events - self.instant_began;
+        assert!(at_once < EVENTS_PER_INSTANT_MAX, "the world spins at {:?}: {source:?}", key.at);
+        self.core.now = self.core.now.max(key.at);
+        let node = self.receiver(source);
+        let paused_until = self.core.nodes[node.index()].paused_until;
+        if paused_until > self.core.now {
+            self.core.schedule.arm(slot, crate::schedule::Key { at: paused_until, ..key });
+            return true;
+        }
+        self.events += 1;
+        self.dispatch(source, slot);
+        true
+    }
+
+    fn receiver(&self, source: Source) -> NodeId {
+        match source {
+            Source::Wake(node) => node,
+            Source::Direct { link, side } => self.core.direct_receiver(link, side).0,
+            Source::Arrival { connection, side } | Source::Writable { connection, side } => {
+                self.core.end_node(connection, side)
+            }
+            Source::Medium(index) => self.core.medium_node(index),
+        }
+    }
+
+    fn dispatch(&mut self, source: Source, slot: Slot) {
+        let node = self.receiver(source);
+        match source {
+            Source::Wake(_) => {
+                self.core.schedule.disarm(slot);
+                self.note(node, 0, 0);
+                self.settle(node);
+            }
+            Source::Direct { link, side } => {
+                let port = self.core.direct_receiver(link, side).1;
+                let packet = self.core.pop_packet(link, side);
+                self.note(node, 1, N::fingerprint(&packet));
+                self.deliver(node, Event::Packet { port, packet });
+            }
+            Source::Arrival { connection, side } => {
+                let (id, popped) = self.core.pop_arrival(connection, side);
+                self.deliver_arrival(node, id, &popped);
+            }
+            Source::Writable { connection, side } => {
+                if let Some(connection) = self.core.pop_writable(connection, side) {
+                    self.note(node, 2, 0);
+                    self.deliver(node, Event::Stream { connection, event: StreamEvent::Writable });
+                }
+            }
+            Source::Medium(index) => {
+                if let Some(completion) = self.core.pop_completion(index) {
+                    self.note_completion(node, &completion);
+                    self.deliver(node, Event::Media(completion));
+                }
+            }
+        }
+    }
+
+    fn deliver_arrival(&mut self, node: NodeId, connection: ConnectionId, popped: &Popped) {
+        let (code, event) = match popped {
+            Popped::Accepted(peer) => (u64::from(peer.0), StreamEvent::Accepted { peer: *peer }),
+            Popped::Opened => (1, StreamEvent::Opened),
+            Popped::Data(data) => (2, StreamEvent::Data(data)),
+            Popped::Closed(why) => (3, StreamEvent::Closed(*why)),
+        };
+        self.note(node, 3, code);
+        if let StreamEvent::Data(bytes) = event {
+            self.digest.bytes(bytes);
+        }
+        self.deliver(node, Event::Stream { connection, event });
+    }
+
+    fn deliver(&mut self, node: NodeId, event: Event<'_, N::Packet>) {
+        if self.core.nodes[node.index()].alive {
+            self.nodes[node.index()].handle(&mut Context { core: &mut self.core, node }, event);
+            self.settle(node);
+        }
+    }
+
+    fn settle(&mut self, node: NodeId) {
+        let wake = self.nodes[node.index()].settle(&mut Context { core: &mut self.core, node });
+        let slot = self.core.nodes[node.index()].wake;
+        // A wake that stays where it is keeps its place among the events of that instant.
+        if self.core.schedule.armed(slot).map(|key| key.at) != wake {
+            let key = wake.map(|at| self.core.schedule.key(at.max(self.core.now)));
+            self.core.schedule.show(slot, key);
+        }
+    }
+
+    /// Adds an event to the digest.
+    const fn note(&mut self, node: NodeId, kind: u64, what: u64) {
+        self.digest.word(self.core.now.as_nanos());
+        self.digest.word(((node.0 as u64) << 8) | kind);
+        self.digest.word(what);
+    }
+
+    fn note_completion(&mut self, node: NodeId, completion: &Completion) {
+        match completion {
+            Completion::Data { id, offset, data } => {
+                self.note(node, 4, (u64::from(id.0) << 32) | u64::from(*offset));
+                self.digest.bytes(data);
+            }
+            Completion::Done { id, result } => {
+                self.note(node, 5, (u64::from(id.0) << 1) | u64::from(result.is_err()));
+            }
+        }
+    }
+
+    /// Lets something go wrong now.
+    pub fn apply(&mut self, fault: Fault) {
+        match fault {
+            Fault::Cut(one, other) => self.core.cut_link(one, other),
+            Fault::Hold(one, other, time) => {
+                let until = self.core.now + time;
+                self.core.hold_link(one, other, until);
+            }
+            Fault::Link(one, other, profile) => self.core.set_profile(one, other, profile),
+            Fault::Kill(node) => self.kill(node),
+            Fault::Restart(node) => self.restart(node),
+            Fault::Pause(node, time) => {
+                let until = self.core.now + time;
+                let place = &mut self.core.nodes[node.index()];
+                place.paused_until = place.paused_until.max(until);
+            }
+            Fault::Media(node, profile) => self.core.set_media_profile(node, profile),
+            Fault::Stall(node) => self.core.stall_media(node, true),
+            Fault::Resume(node) => self.core.stall_media(node, false),
+        }
+    }
+
+    fn kill(&mut self, node: NodeId) {
+        let place = &mut self.core.nodes[node.index()];
+        if !place.alive {
+            return;
+        }
+        place.alive = false;
+        place.paused_until = Instant::ZERO;
+        let wake = place.wake;
+        self.core.schedule.disarm(wake);
+        self.core.drop_connections(node);
+        self.core.abandon_media(node);
+    }
+
+    fn restart(&mut self, node: NodeId) {
+        let place = &mut self.core.nodes[node.index()];
+        if place.alive {
+            return;
+        }
+        place.alive = true;
+        place.incarnation += 1;
+        let rng = self.core.rng.fork(&format!("node {} incarnation {}", node.0, place.incarnation));
+        self.nodes[node.index()].restart(self.core.now, rng);
+        self.rouse(node);
+    }
+
+    /// Ends all faults: every node is up, links and media are as they were at first.
+    pub fn heal(&mut self) {
+        self.core.heal_links();
+        for index in 0..self.nodes.len() {
+            let node = NodeId(u32::try_from(index).expect("few nodes"));
+            self.core.nodes[index].paused_until = Instant::ZERO;
+            self.core.heal_media(node);
+            self.restart(node);
+            self.rouse(node);
+        }
+    }
+}
