@@ -1,0 +1,27 @@
+//! Configuration spaces of type 0 (endpoints) and type 1 (bridges): registers with their access rules,
+//! capabilities, BARs, resets and error reporting.
+//!
+//! A [`ConfigSpace`] is made by a [`Builder`]. Software's accesses go through [`ConfigSpace::read`] and
+//! [`ConfigSpace::write`], which keep read-only bits and clear what is cleared by writing ones; the
+//! function itself uses [`ConfigSpace::get`] and [`ConfigSpace::set`], which know no access rules.
+
+mod bar;
+mod builder;
+mod error;
+mod field;
+mod link_registers;
+mod registers;
+mod space;
+#[cfg(test)]
+mod tests;
+
+pub use bar::{Bar, BarIndex, BarKind, Window};
+
+pub use builder::{Builder, Identity, Link, PortType, Slot, offset};
+pub use error::{ErrorMessage, FunctionError, report_error};
+pub use field::Field;
+pub use link_registers::{aer, express};
+pub use registers::{
+    CONFIG_SPACE_SIZE, EXTENDED_START, bridge, capability, header, msi, msix, power, serial_number,
+};
+pub use space::{Access, ConfigSpace, Reset, payload_bytes};
