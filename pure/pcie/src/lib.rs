@@ -11,10 +11,12 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod completer;
 pub mod config;
 pub mod device;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod memory;
 pub mod ordering;
+pub mod requester;
 pub mod wire;

@@ -1,23 +1,14 @@
 use std::vec::Vec;
 
 use super::*;
-use crate::wire::{
-    AddressType, Attributes, Completion, CompletionStatus, MemoryRequest, Prefixes, Tag, Tlp, Width,
-};
+use crate::wire::{Attributes, Completion, CompletionStatus, MemoryRequest, Tag, Width};
 use engine::Buffer;
 
 fn packet(kind: Kind, attributes: Attributes, payload: usize) -> Packet {
     let length = u16::try_from(payload / 4).unwrap();
-    let header = Header {
-        traffic_class: 0,
-        attributes,
-        address_type: AddressType::Untranslated,
-        poisoned: false,
-        processing_hint: false,
-        length,
-        kind,
-    };
-    Tlp { prefixes: Prefixes::NONE, header, payload: Buffer::zeroed(payload), digest: None }
+    let mut header = Header::new(kind, length);
+    header.attributes = attributes;
+    Packet::new(header, Buffer::zeroed(payload))
 }
 
 fn memory(operation: MemoryOperation, requester: u16, attributes: Attributes, payload: usize) -> Packet {

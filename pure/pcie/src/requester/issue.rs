@@ -1,0 +1,197 @@
+//! Requests on their way out.
+
+use engine::{Buffer, Instant};
+
+use super::{Busy, DWORD, Flight, Output, Purpose, REQUESTS_MAX, Request, RequestError, Requester};
+use crate::wire::{Bdf, ConfigRequest, ConfigType, Header, IoRequest, Kind, Packet, Tag};
+
+/// Requests must not cross a multiple of this many bytes.
+const PAGE: u32 = 4096;
+
+impl Requester {
+    /// Reads `length` bytes of memory at `address`; [`Output::ReadData`] or [`Output::ReadFailed`] with `cookie`
+    /// answer. A length of 0 is answered at once.
+    ///
+    /// # Errors
+    /// [`Busy`] when [`REQUESTS_MAX`] requests are under way.
+    pub fn read(&mut self, now: Instant, cookie: u64, address: u64, length: u32) -> Result<(), Busy> {
+        if length == 0 {
+            self.outputs.push_back(Output::ReadData { cookie, offset: 0, data: Buffer::EMPTY, last: true });
+            return Ok(());
+        }
+        if address.checked_add(u64::from(length) - 1).is_none() {
+            self.outputs.push_back(Output::ReadFailed { cookie, error: RequestError::AddressOverflow });
+            return Ok(());
+        }
+        self.start(now, cookie, Purpose::MemoryRead { address, length })
+    }
+
+    /// Reads the double word at byte `offset` of `target`'s configuration space; [`Output::Register`] answers.
+    ///
+    /// # Errors
+    /// [`Busy`] when [`REQUESTS_MAX`] requests are under way.
+    pub fn config_read(
+        &mut self,
+        now: Instant,
+        cookie: u64,
+        routing: ConfigType,
+        target: Bdf,
+        offset: u16,
+    ) -> Result<(), Busy> {
+        self.start(now, cookie, Purpose::Config { routing, target, offset, enables: 0b1111, write: None })
+    }
+
+    /// Writes those bytes of the double word at byte `offset` of `target`'s configuration space that `enables`
+    /// names; [`Output::Register`] answers.
+    ///
+    /// # Errors
+    /// [`Busy`] when [`REQUESTS_MAX`] requests are under way.
+    #[expect(clippy::too_many_arguments, reason = "a configuration write says all of this")]
+    pub fn config_write(
+        &mut self,
+        now: Instant,
+        cookie: u64,
+        routing: ConfigType,
+        target: Bdf,
+        offset: u16,
+        enables: u8,
+        value: u32,
+    ) -> Result<(), Busy> {
+        self.start(now, cookie, Purpose::Config { routing, target, offset, enables, write: Some(value) })
+    }
+
+    /// Reads the double word at I/O address `address`; [`Output::Register`] answers.
+    ///
+    /// # Errors
+    /// [`Busy`] when [`REQUESTS_MAX`] requests are under way.
+    pub fn io_read(&mut self, now: Instant, cookie: u64, address: u32, enables: u8) -> Result<(), Busy> {
+        self.start(now, cookie, Purpose::Io { address, enables, write: None })
+    }
+
+    /// Writes the double word at I/O address `address`; [`Output::Register`] answers.
+    ///
+    /// # Errors
+    /// [`Busy`] when [`REQUESTS_MAX`] requests are under way.
+    pub fn io_write(
+        &mut self,
+        now: Instant,
+        cookie: u64,
+        address: u32,
+        enables: u8,
+        value: u32,
+    ) -> Result<(), Busy> {
+        self.start(now, cookie, Purpose::Io { address, enables, write: Some(value) })
+    }
+
+    /// Writes `data` to memory at `address`, split by Max_Payload_Size and at 4 KiB boundaries. Posted: nothing
+    /// answers. Bytes that share a double word with what is not written are copied, others never.
+    ///
+    /// What would lie beyond the last address is dropped, as writes that nobody claims are.
+    pub fn write(&mut self, address: u64, data: &Buffer) {
+        let mut rest = data.clone();
+        let mut address = Some(address);
+        while let Some(at) = address.filter(|_| !rest.is_empty()) {
+            let length = rest.len().min(self.write_piece(at, rest.len()));
+            let piece = rest.slice(0..length);
+            rest = rest.slice(length..rest.len());
+            self.outputs.push_back(Output::Packet(Packet::memory_write(self.settings.id, at, piece)));
+            address = at.checked_add(length as u64);
+        }
+    }
+
+    /// Bytes of the next packet of a write of `length` bytes at `address`.
+    fn write_piece(&self, address: u64, length: usize) -> usize {
+        let lead = usize::from(address.to_le_bytes()[0]) % DWORD;
+        let trail = (lead + length) % DWORD;
+        // The bytes around whole double words travel alone, so that the whole ones needn't be copied.
+        if lead != 0 {
+            return length.min(DWORD - lead);
+        }
+        if length < DWORD {
+            return length;
+        }
+        within(address, self.settings.payload_size).min(length - trail)
+    }
+
+    /// Takes a request into the table and asks for as much of it as there are tags for.
+    fn start(&mut self, now: Instant, cookie: u64, purpose: Purpose) -> Result<(), Busy> {
+        let request =
+            Request { cookie, purpose, issued: 0, arrived: 0, outstanding: 0, live: true, failed: false };
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.requests[index as usize] = request;
+                index
+            }
+            None if self.requests.len() < REQUESTS_MAX => {
+                self.requests.push(request);
+                u32::try_from(self.requests.len() - 1).unwrap_or(u32::MAX)
+            }
+            None => return Err(Busy),
+        };
+        self.waiting.push_back(index);
+        self.issue_waiting(now);
+        Ok(())
+    }
+
+    /// Sends packets for what waits, in order, while there are tags.
+    pub(super) fn issue_waiting(&mut self, now: Instant) {
+        while let Some(index) = self.waiting.front().copied() {
+            let Some(tag) = self.tags.issue() else { return };
+            self.issue(now, index, tag);
+            let request = &self.requests[index as usize];
+            if request.issued == request.purpose.length() {
+                self.waiting.pop_front();
+            }
+        }
+    }
+
+    fn issue(&mut self, now: Instant, index: u32, tag: Tag) {
+        let request = &mut self.requests[index as usize];
+        let (offset, id) = (request.issued, self.settings.id);
+        let left = request.purpose.length() - offset;
+        let (address, count, packet) = match request.purpose {
+            Purpose::MemoryRead { address, .. } => {
+                let address = address + u64::from(offset);
+                let span = within(address, self.settings.read_request_size.min(PAGE));
+                let count = left.min(u32::try_from(span).unwrap_or(PAGE));
+                (address, count, Packet::memory_read(id, tag, address, count))
+            }
+            Purpose::Config { routing, target, offset, enables, write } => {
+                let kind = ConfigRequest {
+                    write: write.is_some(),
+                    routing,
+                    requester: id,
+                    tag,
+                    enables,
+                    target,
+                    offset,
+                };
+                (0, left, self.register_packet(Kind::Config(kind), write))
+            }
+            Purpose::Io { address, enables, write } => {
+                let kind = IoRequest { write: write.is_some(), requester: id, tag, enables, address };
+                (0, left, self.register_packet(Kind::Io(kind), write))
+            }
+        };
+        let request = &mut self.requests[index as usize];
+        request.issued += count;
+        request.outstanding += 1;
+        self.flights[usize::from(tag.get())] =
+            Flight::Waiting { request: index, offset, address, remaining: count };
+        self.latest = self.latest.max(now + self.settings.timeout.longest());
+        self.deadlines.arm(u32::from(tag.get()), self.latest);
+        self.statistics.requests += 1;
+        self.outputs.push_back(Output::Packet(packet));
+    }
+
+    fn register_packet(&mut self, kind: Kind, write: Option<u32>) -> Packet {
+        let payload = write.map_or(Buffer::EMPTY, |value| self.pool.copy(&value.to_le_bytes()));
+        Packet::new(Header::new(kind, 1), payload)
+    }
+}
+
+/// Bytes from `address` to the next multiple of `size`, a power of two.
+fn within(address: u64, size: u32) -> usize {
+    let size = u64::from(size);
+    usize::try_from(size - address % size).unwrap_or(DWORD)
+}

@@ -1,0 +1,463 @@
+//! The asking end of a link: issues requests, matches completions, gives up on those that never come.
+
+mod issue;
+mod tags;
+#[cfg(test)]
+mod tests;
+mod timeout;
+
+pub use tags::TagWidth;
+pub use timeout::CompletionTimeout;
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::fmt;
+
+use engine::{Buffer, DeadlineList, Engine, Instant};
+
+use crate::wire::{Bdf, Completion, CompletionStatus, ConfigType, Header, Kind, Packet, Tag};
+use tags::Tags;
+
+/// Requests under way at a time, those waiting for tags included; more are refused with [`Busy`].
+pub const REQUESTS_MAX: usize = 2048;
+
+/// One more than the largest tag.
+const TAGS: u32 = Tag::MAX.get() as u32 + 1;
+/// Addresses in a completion are told modulo this.
+const LOWER_ADDRESS_SPAN: u64 = 128;
+/// The wire's unit.
+const DWORD: usize = 4;
+
+/// What a requester may do; all of it follows from its function's control registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The function that asks.
+    pub id: Bdf,
+    /// How many tags there are.
+    pub tags: TagWidth,
+    /// Max_Read_Request_Size in bytes: a power of two from 128 to 4096.
+    pub read_request_size: u32,
+    /// Max_Payload_Size in bytes: a power of two from 128 to 4096.
+    pub payload_size: u32,
+    /// How long to wait for a completion.
+    pub timeout: CompletionTimeout,
+}
+
+impl Default for Settings {
+    /// What a function starts with: MRRS 512 B, MPS 128 B, 8-bit tags, 50 ms.
+    fn default() -> Self {
+        Self {
+            id: Bdf::default(),
+            tags: TagWidth::default(),
+            read_request_size: 512,
+            payload_size: 128,
+            timeout: CompletionTimeout::default(),
+        }
+    }
+}
+
+/// As many requests as can be kept are under way; try again when one has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Busy;
+
+impl fmt::Display for Busy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{REQUESTS_MAX} requests are under way already")
+    }
+}
+
+impl core::error::Error for Busy {}
+
+/// Why a request failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestError {
+    /// Answered with Unsupported Request (UR).
+    UnsupportedRequest,
+    /// Answered with Completer Abort (CA).
+    CompleterAbort,
+    /// A configuration request answered with Configuration Request Retry Status (CRS).
+    ConfigRequestRetry,
+    /// The data came poisoned.
+    Poisoned,
+    /// A completion that succeeded, but without the data asked for or with data not asked for.
+    Malformed,
+    /// No completion within the Completion Timeout.
+    Timeout,
+    /// The link went down.
+    LinkDown,
+    /// The range ends beyond the last address.
+    AddressOverflow,
+}
+
+impl fmt::Display for RequestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::UnsupportedRequest => "unsupported request",
+            Self::CompleterAbort => "completer abort",
+            Self::ConfigRequestRetry => "not ready yet (configuration request retry)",
+            Self::Poisoned => "poisoned data",
+            Self::Malformed => "malformed completion",
+            Self::Timeout => "completion timeout",
+            Self::LinkDown => "link down",
+            Self::AddressOverflow => "the range ends beyond the last address",
+        })
+    }
+}
+
+impl core::error::Error for RequestError {}
+
+/// What a requester says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// To be sent.
+    Packet(Packet),
+    /// Some bytes of a memory read; a part of the completion's own payload.
+    ReadData {
+        /// The read's name.
+        cookie: u64,
+        /// Where in the read the bytes belong. Pieces come in any order.
+        offset: u32,
+        /// The bytes.
+        data: Buffer,
+        /// Whether every byte of the read has now come.
+        last: bool,
+    },
+    /// A memory read failed; no more of it will come.
+    ReadFailed {
+        /// The read's name.
+        cookie: u64,
+        /// Why.
+        error: RequestError,
+    },
+    /// A configuration or I/O request ended.
+    Register {
+        /// The request's name.
+        cookie: u64,
+        /// The double word that was read (little-endian, as registers are), 0 for a write.
+        result: Result<u32, RequestError>,
+    },
+    /// An Unexpected Completion: it answers nothing that is outstanding, or not in the way it should. Dropped.
+    Unexpected(Header),
+}
+
+/// What has happened since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Non-posted packets sent.
+    pub requests: u64,
+    /// Completions accepted.
+    pub completions: u64,
+    /// Unexpected completions, duplicates among them.
+    pub unexpected: u64,
+    /// Completions of packets that had timed out or been given up.
+    pub late: u64,
+    /// Packets that timed out.
+    pub timeouts: u64,
+    /// Completions with poisoned data.
+    pub poisoned: u64,
+}
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    MemoryRead { address: u64, length: u32 },
+    Config { routing: ConfigType, target: Bdf, offset: u16, enables: u8, write: Option<u32> },
+    Io { address: u32, enables: u8, write: Option<u32> },
+}
+
+impl Purpose {
+    const fn is_write(self) -> bool {
+        matches!(self, Self::Config { write: Some(_), .. } | Self::Io { write: Some(_), .. })
+    }
+    /// How many bytes its packets ask for altogether.
+    const fn length(self) -> u32 {
+        match self {
+            Self::MemoryRead { length, .. } => length,
+            Self::Config { .. } | Self::Io { .. } => 4,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    cookie: u64,
+    purpose: Purpose,
+    /// Bytes that packets have been sent for.
+    issued: u32,
+    /// Bytes that have come.
+    arrived: u32,
+    /// Packets that wait for completions.
+    outstanding: u32,
+    /// Under way; a slot that is not is free.
+    live: bool,
+    /// Reported as failed; what still comes is dropped.
+    failed: bool,
+}
+
+/// What a tag stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flight {
+    /// Nothing.
+    Idle,
+    /// A packet of the request in this slot.
+    Waiting { request: u32, offset: u32, address: u64, remaining: u32 },
+    /// A packet that was given up; its completion may still come.
+    GivenUp,
+}
+
+/// The asking end: a state machine between requests and completions.
+///
+/// Splits reads by Max_Read_Request_Size (which keeps them within 4 KiB pages), gives each packet a tag,
+/// and hands completions' payloads on as they come, uncopied. What finds no free tag waits in line.
+#[derive(Debug)]
+pub struct Requester {
+    settings: Settings,
+    tags: Tags,
+    flights: Vec<Flight>,
+    deadlines: DeadlineList,
+    /// The latest deadline armed: none may be armed before it, even after the timeout was shortened.
+    latest: Instant,
+    requests: Vec<Request>,
+    free: Vec<u32>,
+    /// Requests with bytes still to be asked for; only the first may be half issued.
+    waiting: VecDeque<u32>,
+    outputs: VecDeque<Output>,
+    pool: engine::Pool,
+    statistics: Statistics,
+}
+
+impl Requester {
+    /// A requester with nothing outstanding.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            tags: Tags::new(settings.tags),
+            flights: alloc::vec![Flight::Idle; TAGS as usize],
+            deadlines: DeadlineList::new(TAGS),
+            latest: Instant::ZERO,
+            requests: Vec::new(),
+            free: Vec::new(),
+            waiting: VecDeque::new(),
+            outputs: VecDeque::new(),
+            pool: engine::Pool::default(),
+            statistics: Statistics::default(),
+        }
+    }
+
+    /// The settings in force.
+    pub const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+    /// Changes the settings, for what is sent from now on.
+    pub fn set(&mut self, settings: Settings) {
+        self.settings = settings;
+        let flights = &self.flights;
+        let outstanding = |tag: Tag| matches!(flights[usize::from(tag.get())], Flight::Waiting { .. });
+        self.tags.resize(settings.tags, outstanding);
+    }
+    /// What has happened since the start.
+    pub const fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+    /// Requests under way, those that wait for a tag included.
+    pub const fn in_flight(&self) -> usize {
+        self.requests.len() - self.free.len()
+    }
+    /// Whether nothing is under way (Transactions Pending is clear).
+    pub const fn is_idle(&self) -> bool {
+        self.in_flight() == 0
+    }
+
+    /// Gives up everything that is outstanding or waits, as when the link goes down or the function is reset.
+    pub fn fail_all(&mut self) {
+        self.waiting.clear();
+        for tag in 0..TAGS {
+            if let Flight::Waiting { request, .. } = self.flights[tag as usize] {
+                self.give_up(tag);
+                self.fail(request, RequestError::LinkDown);
+                self.retire_packet(request);
+            }
+        }
+        // What is left had no packet outstanding: it waited for its first tag.
+        for index in 0..self.requests.len() {
+            let index = u32::try_from(index).unwrap_or(u32::MAX);
+            if self.requests[index as usize].live {
+                self.fail(index, RequestError::LinkDown);
+                self.retire_request(index);
+            }
+        }
+    }
+
+    fn on_completion(&mut self, header: &Header, completion: &Completion, payload: &Buffer) {
+        let tag = completion.tag;
+        let flight = &mut self.flights[usize::from(tag.get())];
+        let (request, offset, address, remaining) = match *flight {
+            Flight::Waiting { request, offset, address, remaining }
+                if completion.requester == self.settings.id =>
+            {
+                (request, offset, address, remaining)
+            }
+            Flight::GivenUp if completion.requester == self.settings.id => {
+                self.statistics.late += 1;
+                return;
+            }
+            _ => return self.on_unexpected(header),
+        };
+        let purpose = self.requests[request as usize].purpose;
+        let error = match completion.status {
+            CompletionStatus::Success => None,
+            CompletionStatus::ConfigRequestRetry if matches!(purpose, Purpose::Config { .. }) => {
+                Some(RequestError::ConfigRequestRetry)
+            }
+            CompletionStatus::CompleterAbort => Some(RequestError::CompleterAbort),
+            // Reserved ones, and a retry of what can't be retried, count as Unsupported Request.
+            _ => Some(RequestError::UnsupportedRequest),
+        };
+        if let Some(error) = error {
+            return self.end_packet(tag, request, Some(error));
+        }
+        if completion.data == purpose.is_write() {
+            return self.end_packet(tag, request, Some(RequestError::Malformed));
+        }
+        if header.poisoned && completion.data {
+            self.statistics.poisoned += 1;
+            self.fail(request, RequestError::Poisoned);
+        }
+        if !matches!(purpose, Purpose::MemoryRead { .. }) {
+            return self.on_register(tag, request, payload);
+        }
+        let skip = usize::from(address.to_le_bytes()[0]) % DWORD;
+        let expected = u64::from(completion.lower_address) == address % LOWER_ADDRESS_SPAN
+            && u32::from(completion.byte_count) == remaining
+            && payload.len() > skip
+            && payload.len() <= (skip + remaining as usize).next_multiple_of(DWORD);
+        if !expected {
+            return self.on_unexpected(header);
+        }
+        let end = payload.len().min(skip + remaining as usize);
+        let count = u32::try_from(end - skip).unwrap_or(remaining);
+        self.statistics.completions += 1;
+        self.on_data(request, offset, payload.slice(skip..end), count);
+        if count == remaining {
+            self.end_packet(tag, request, None);
+        } else {
+            self.flights[usize::from(tag.get())] = Flight::Waiting {
+                request,
+                offset: offset + count,
+                address: address + u64::from(count),
+                remaining: remaining - count,
+            };
+        }
+    }
+
+    fn on_data(&mut self, index: u32, offset: u32, data: Buffer, count: u32) {
+        let request = &mut self.requests[index as usize];
+        request.arrived += count;
+        if !request.failed {
+            let last = request.arrived == request.purpose.length();
+            self.outputs.push_back(Output::ReadData { cookie: request.cookie, offset, data, last });
+        }
+    }
+
+    /// The completion of a configuration or I/O request.
+    fn on_register(&mut self, tag: Tag, index: u32, payload: &Buffer) {
+        let request = &mut self.requests[index as usize];
+        let value = match (request.purpose.is_write(), <[u8; DWORD]>::try_from(&**payload)) {
+            (true, _) => 0,
+            (false, Ok(bytes)) => u32::from_le_bytes(bytes),
+            (false, Err(_)) => return self.end_packet(tag, index, Some(RequestError::Malformed)),
+        };
+        request.arrived = request.purpose.length();
+        if !request.failed {
+            self.outputs.push_back(Output::Register { cookie: request.cookie, result: Ok(value) });
+        }
+        self.statistics.completions += 1;
+        self.end_packet(tag, index, None);
+    }
+
+    fn on_unexpected(&mut self, header: &Header) {
+        self.statistics.unexpected += 1;
+        self.outputs.push_back(Output::Unexpected(*header));
+    }
+
+    /// The packet with `tag` has had its last completion.
+    fn end_packet(&mut self, tag: Tag, request: u32, error: Option<RequestError>) {
+        if let Some(error) = error {
+            self.fail(request, error);
+        }
+        self.flights[usize::from(tag.get())] = Flight::Idle;
+        self.deadlines.disarm(u32::from(tag.get()));
+        self.tags.retire(tag);
+        self.retire_packet(request);
+    }
+
+    /// The packet with `tag` gets no completion any more.
+    fn give_up(&mut self, tag: u32) {
+        self.flights[tag as usize] = Flight::GivenUp;
+        self.deadlines.disarm(tag);
+        self.tags.retire(Tag::new(u16::try_from(tag).unwrap_or(u16::MAX)));
+    }
+
+    /// Reports the request's failure, once, and asks for no more of it.
+    fn fail(&mut self, index: u32, error: RequestError) {
+        let request = &mut self.requests[index as usize];
+        if request.failed {
+            return;
+        }
+        request.failed = true;
+        let cookie = request.cookie;
+        self.outputs.push_back(match request.purpose {
+            Purpose::MemoryRead { .. } => Output::ReadFailed { cookie, error },
+            _ => Output::Register { cookie, result: Err(error) },
+        });
+        // Only the first in line can have packets out and bytes still to ask for.
+        if self.waiting.front() == Some(&index) {
+            self.waiting.pop_front();
+        }
+    }
+
+    fn retire_packet(&mut self, index: u32) {
+        let request = &mut self.requests[index as usize];
+        request.outstanding -= 1;
+        let ended = request.failed || request.arrived == request.purpose.length();
+        if request.outstanding == 0 && ended {
+            self.retire_request(index);
+        }
+    }
+
+    fn retire_request(&mut self, index: u32) {
+        self.requests[index as usize].live = false;
+        self.free.push(index);
+    }
+}
+
+impl Engine for Requester {
+    /// A completion from the link.
+    type Input<'a> = Packet;
+    type Output = Output;
+
+    fn handle_input(&mut self, now: Instant, packet: Packet) {
+        match &packet.header.kind {
+            Kind::Completion(completion) => self.on_completion(&packet.header, completion, &packet.payload),
+            _ => self.on_unexpected(&packet.header),
+        }
+        self.issue_waiting(now);
+    }
+    fn handle_timeout(&mut self, now: Instant) {
+        while let Some(tag) = self.deadlines.expire(now) {
+            if let Flight::Waiting { request, .. } = self.flights[tag as usize] {
+                self.statistics.timeouts += 1;
+                self.give_up(tag);
+                self.fail(request, RequestError::Timeout);
+                self.retire_packet(request);
+            }
+        }
+        self.issue_waiting(now);
+    }
+    fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.deadlines.earliest()
+    }
+}

@@ -1,0 +1,80 @@
+//! Completion Timeout Value.
+
+use engine::Nanos;
+
+/// How long a requester waits for a completion: the ranges of Device Control 2 (section 7.5.3.16).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CompletionTimeout {
+    /// Default: 50 us to 50 ms.
+    #[default]
+    Default,
+    /// Range A: 50 us to 100 us.
+    A1,
+    /// Range A: 1 ms to 10 ms.
+    A2,
+    /// Range B: 16 ms to 55 ms.
+    B1,
+    /// Range B: 65 ms to 210 ms.
+    B2,
+    /// Range C: 260 ms to 900 ms.
+    C1,
+    /// Range C: 1 s to 3.5 s.
+    C2,
+    /// Range D: 4 s to 13 s.
+    D1,
+    /// Range D: 17 s to 64 s.
+    D2,
+}
+
+/// Every value with its 4-bit encoding and the longest wait it allows.
+const VALUES: [(CompletionTimeout, u8, Nanos); 9] = [
+    (CompletionTimeout::Default, 0b0000, Nanos::from_millis(50)),
+    (CompletionTimeout::A1, 0b0001, Nanos::from_micros(100)),
+    (CompletionTimeout::A2, 0b0010, Nanos::from_millis(10)),
+    (CompletionTimeout::B1, 0b0101, Nanos::from_millis(55)),
+    (CompletionTimeout::B2, 0b0110, Nanos::from_millis(210)),
+    (CompletionTimeout::C1, 0b1001, Nanos::from_millis(900)),
+    (CompletionTimeout::C2, 0b1010, Nanos::from_millis(3_500)),
+    (CompletionTimeout::D1, 0b1101, Nanos::from_secs(13)),
+    (CompletionTimeout::D2, 0b1110, Nanos::from_secs(64)),
+];
+
+impl CompletionTimeout {
+    /// All values, the default first, then from the shortest to the longest.
+    pub fn all() -> impl DoubleEndedIterator<Item = Self> {
+        VALUES.into_iter().map(|(value, ..)| value)
+    }
+    /// The encoding in Completion Timeout Value.
+    pub fn code(self) -> u8 {
+        self.row().1
+    }
+    /// The value with this encoding; `None` for a reserved one.
+    pub fn from_code(code: u8) -> Option<Self> {
+        VALUES.into_iter().find(|(_, encoding, _)| *encoding == code).map(|(value, ..)| value)
+    }
+    /// How long we wait: the longest that the value allows, since a far device deserves all of it.
+    pub fn longest(self) -> Nanos {
+        self.row().2
+    }
+    /// Whether a function with this Completion Timeout Ranges Supported field (bit 0 range A … bit 3 range D)
+    /// can be set to the value.
+    pub fn is_supported(self, ranges: u8) -> bool {
+        let range = match self {
+            Self::Default => return true,
+            Self::A1 | Self::A2 => 0,
+            Self::B1 | Self::B2 => 1,
+            Self::C1 | Self::C2 => 2,
+            Self::D1 | Self::D2 => 3,
+        };
+        ranges >> range & 1 == 1
+    }
+    /// The value itself where `ranges` allows it, else the longest allowed one below it, else the default.
+    #[must_use]
+    pub fn supported_by(self, ranges: u8) -> Self {
+        Self::all().rev().find(|value| *value <= self && value.is_supported(ranges)).unwrap_or_default()
+    }
+
+    fn row(self) -> (Self, u8, Nanos) {
+        VALUES.into_iter().find(|(value, ..)| *value == self).unwrap_or(VALUES[0])
+    }
+}
