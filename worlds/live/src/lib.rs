@@ -1,1 +1,10 @@
-//! To be written.
+//! The live world: what the engines are plugged into on a real machine.
+//!
+//! Time comes from [`clock`], bytes are kept by [`media`], links are sockets of [`tcp`], and a
+//! [`reactor`] spins while there is work and sleeps when there is none. [`floor`] measures what the
+//! machine's own TCP takes, to compare with.
+//!
+//! Drivers decide nothing about protocols: they move bytes, read the clock and sleep.
+
+pub mod clock;
+pub mod media;

@@ -1,0 +1,222 @@
+//! Calls on one file that the kernel carries out while we go on, and the buffers it works on meanwhile.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::FileExt;
+
+use engine::{Buffer, BufferMut};
+use io_uring::{IoUring, opcode, types};
+
+/// How many calls may be under way at once.
+pub(super) const CALLS_MAX: u32 = 256;
+/// The one registered file.
+const FILE: types::Fixed = types::Fixed(0);
+/// The longest single read or write, below every kernel's own limit.
+const CALL_BYTES_MAX: usize = 1 << 30;
+
+/// One system call, with what it works on.
+#[derive(Debug)]
+pub(super) enum Call {
+    /// Reads into `buffer` behind the bytes that are `filled` already.
+    Read { offset: u64, buffer: BufferMut, filled: usize },
+    /// Writes `data`; `durable` before it ends, if asked.
+    Write { offset: u64, data: Buffer, durable: bool },
+    /// Changes the space behind a range (`FALLOC_FL_*`).
+    Allocate { offset: u64, length: u64, mode: i32 },
+    /// Makes everything written before durable.
+    Sync,
+}
+
+/// A call that has ended: its name, the call with its buffers, and the bytes moved.
+pub(super) type Ended = (u32, Call, io::Result<usize>);
+
+/// A file and the calls under way on it.
+///
+/// The kernel works on the buffers of a call from `start` until the call is handed out by `next_ended`;
+/// between the two they are owned here and nobody else touches them.
+pub(super) struct Kernel {
+    /// `None` when the calls are made one at a time, as they are started.
+    ring: Option<ManuallyDrop<IoUring>>,
+    file: File,
+    /// Under way, by name.
+    calls: Vec<Option<Call>>,
+    /// Pushed to the ring and not yet told to the kernel.
+    unsubmitted: usize,
+    /// Pushed to the ring and not yet seen to end.
+    under_way: usize,
+    /// Ended without a ring.
+    ended: VecDeque<(u32, io::Result<usize>)>,
+}
+
+impl Kernel {
+    /// Calls on `file`, many at a time if `ring` is asked for and can be had; otherwise one at a time, and why.
+    pub(super) fn new(file: File, ring: bool) -> (Self, Option<io::Error>) {
+        let (ring, refused) = match ring.then(|| set_up(&file)) {
+            None => (None, None),
+            Some(Ok(ring)) => (Some(ManuallyDrop::new(ring)), None),
+            Some(Err(error)) => (None, Some(error)),
+        };
+        let calls = (0..CALLS_MAX).map(|_| None).collect();
+        (Self { ring, file, calls, unsubmitted: 0, under_way: 0, ended: VecDeque::new() }, refused)
+    }
+
+    pub(super) const fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Readable when a call has ended; `None` where every call ends within `start`.
+    pub(super) fn poll_fd(&self) -> Option<RawFd> {
+        self.ring.as_ref().map(|ring| ring.as_raw_fd())
+    }
+
+    /// Starts `call` under the free name `name`. With a ring the kernel hears of it in `submit`.
+    ///
+    /// # Panics
+    /// When a call of that name is under way.
+    pub(super) fn start(&mut self, name: u32, call: Call) {
+        let slot = &mut self.calls[name as usize];
+        assert!(slot.is_none(), "call {name} is under way already");
+        let call = slot.insert(call);
+        let Some(ring) = &mut self.ring else {
+            let result = carry_out(&self.file, call);
+            self.ended.push_back((name, result));
+            return;
+        };
+        let entry = entry_of(call).user_data(u64::from(name));
+        // SAFETY: the buffers that the entry points to belong to the call, which stays in `calls`,
+        // untouched, until its completion has been seen; `drop` waits for all completions. Moving a
+        // `Buffer` or `BufferMut` moves a pointer to the bytes, not the bytes. The file is registered
+        // with the ring for as long as the ring lives.
+        let pushed = unsafe { ring.submission().push(&entry) };
+        pushed.expect("the submission queue has an entry for every name");
+        self.unsubmitted += 1;
+        self.under_way += 1;
+    }
+
+    /// Tells the kernel of the calls started since; one system call for all of them, or none.
+    pub(super) fn submit(&mut self) -> io::Result<()> {
+        if self.unsubmitted == 0 {
+            return Ok(());
+        }
+        let Some(ring) = &self.ring else { return Ok(()) };
+        match ring.submit() {
+            Ok(count) => self.unsubmitted = self.unsubmitted.saturating_sub(count),
+            // The entries stay in the queue; the next call tries again.
+            Err(error) if is_passing(&error) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// A call that has ended, with its buffers.
+    pub(super) fn next_ended(&mut self) -> Option<Ended> {
+        let (name, result) = match &mut self.ring {
+            None => self.ended.pop_front()?,
+            Some(ring) => {
+                let entry = ring.completion().next()?;
+                self.under_way -= 1;
+                let result = usize::try_from(entry.result())
+                    .map_err(|_| io::Error::from_raw_os_error(entry.result().saturating_neg()));
+                (u32::try_from(entry.user_data()).expect("names are 32 bits"), result)
+            }
+        };
+        let call = self.calls[name as usize].take().expect("a call ends once");
+        Some((name, call, result))
+    }
+}
+
+impl Drop for Kernel {
+    /// Waits until the kernel has let go of every buffer.
+    fn drop(&mut self) {
+        let Some(mut ring) = self.ring.take() else { return };
+        while self.under_way > 0 {
+            match ring.submit_and_wait(1) {
+                Ok(_) => {}
+                Err(error) if is_passing(&error) => {}
+                Err(_) => {
+                    // The kernel may still write to the buffers: never free them, nor the ring.
+                    std::mem::forget(std::mem::take(&mut self.calls));
+                    return;
+                }
+            }
+            self.under_way -= ring.completion().count();
+        }
+        // The kernel takes a ring apart after we have closed it, and its registered file keeps the lock
+        // until then; our own next `open` should not find it.
+        let _ = self.file.unlock();
+        drop(ManuallyDrop::into_inner(ring));
+    }
+}
+
+/// Whether a ring's refusal goes away by itself.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY))
+}
+
+/// A ring with `file` registered, if the kernel has one with all that we use.
+fn set_up(file: &File) -> io::Result<IoUring> {
+    let ring = IoUring::new(CALLS_MAX)?;
+    let mut probe = io_uring::Probe::new();
+    ring.submitter().register_probe(&mut probe)?;
+    let needed = [opcode::Read::CODE, opcode::Write::CODE, opcode::Fsync::CODE, opcode::Fallocate::CODE];
+    if !needed.into_iter().all(|code| probe.is_supported(code)) {
+        return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+    }
+    ring.submitter().register_files(&[file.as_raw_fd()])?;
+    Ok(ring)
+}
+
+fn entry_of(call: &mut Call) -> io_uring::squeue::Entry {
+    match call {
+        Call::Read { offset, buffer, filled } => {
+            let rest = &mut buffer[*filled..];
+            opcode::Read::new(FILE, rest.as_mut_ptr(), call_length(rest.len())).offset(*offset).build()
+        }
+        Call::Write { offset, data, durable } => {
+            let flags = if *durable { libc::RWF_DSYNC } else { 0 };
+            opcode::Write::new(FILE, data.as_ptr(), call_length(data.len()))
+                .offset(*offset)
+                .rw_flags(flags)
+                .build()
+        }
+        Call::Allocate { offset, length, mode } => {
+            opcode::Fallocate::new(FILE, *length).offset(*offset).mode(*mode).build()
+        }
+        Call::Sync => opcode::Fsync::new(FILE).flags(types::FsyncFlags::DATASYNC).build(),
+    }
+}
+
+fn call_length(length: usize) -> u32 {
+    u32::try_from(length.min(CALL_BYTES_MAX)).expect("the limit fits 32 bits")
+}
+
+/// Makes `call` now and waits for it.
+fn carry_out(file: &File, call: &mut Call) -> io::Result<usize> {
+    match call {
+        Call::Read { offset, buffer, filled } => file.read_at(&mut buffer[*filled..], *offset),
+        Call::Write { offset, data, durable } => {
+            let written = file.write_at(data, *offset)?;
+            if *durable {
+                file.sync_data()?;
+            }
+            Ok(written)
+        }
+        Call::Allocate { offset, length, mode } => allocate(file, *offset, *length, *mode).map(|()| 0),
+        Call::Sync => file.sync_data().map(|()| 0),
+    }
+}
+
+/// `fallocate(2)`.
+pub(super) fn allocate(file: &File, offset: u64, length: u64, mode: i32) -> io::Result<()> {
+    let too_long = |_| io::Error::from_raw_os_error(libc::EFBIG);
+    let offset = i64::try_from(offset).map_err(too_long)?;
+    let length = i64::try_from(length).map_err(too_long)?;
+    // SAFETY: the descriptor is open for as long as `file` is borrowed; no memory is passed.
+    match unsafe { libc::fallocate(file.as_raw_fd(), mode, offset, length) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,454 @@
+//! A file or a block device as a medium.
+
+mod kernel;
+mod open;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::RawFd;
+use std::path::Path;
+
+use engine::{Buffer, Pool};
+use nvme::media::{Completion, IoId, MediaError, Operation, Request};
+
+use kernel::{CALLS_MAX, Call, Kernel};
+use open::MEMORY_ALIGNMENT;
+pub use open::{Note, OpenCause, OpenError, Options};
+
+/// The longest piece of a read, in bytes: what one of its buffers holds.
+const READ_PIECE_MAX: u64 = 256 << 10;
+/// The longest piece of a write whose bytes must be copied to be aligned.
+const COPY_PIECE_MAX: usize = 256 << 10;
+/// The longest piece of zeroes written where the file system can't make holes.
+const ZERO_PIECE_MAX: u64 = 1 << 20;
+/// Bytes of read buffers under way at once; more reads wait their turn.
+const READ_BYTES_MAX: u64 = 16 << 20;
+/// Requests under way or waiting at once: every entry of every queue of a controller.
+const REQUESTS_MAX: usize = 64 * 4096;
+/// Ended calls that one `reap` looks at, so that a slow medium can't keep a reactor.
+const REAP_MAX: usize = 256;
+/// Bytes a class that the pool of buffers remembers.
+const POOL_RETAIN: usize = 8 << 20;
+/// How often a call that the kernel asks to repeat is repeated.
+const REPEATS_MAX: u16 = 1_000;
+
+/// A file or a block device that holds a namespace.
+///
+/// `submit` takes a request, `reap` hands over what has come of the requests. Dropping it waits for the
+/// calls that the kernel has under way; what was not flushed may then be lost, as with any disk.
+pub struct FileMedium {
+    kernel: Kernel,
+    pool: Pool,
+    size: u64,
+    block: u32,
+    readonly: bool,
+    regular: bool,
+    /// The alignment of transfers that pass by the page cache.
+    direct: Option<usize>,
+    notes: Vec<Note>,
+    /// Under way, by the name of their current call.
+    jobs: Vec<Option<Job>>,
+    /// Names that are free.
+    free: Vec<u32>,
+    /// Requests that wait for a name or for memory.
+    waiting: VecDeque<Request>,
+    /// Requests that have ended without a call.
+    ended: VecDeque<(IoId, Result<(), MediaError>)>,
+    /// Bytes of read buffers under way.
+    reading: u64,
+    /// Whether the file system can punch holes, and zero ranges in place, as far as we know.
+    can_punch: bool,
+    can_zero: bool,
+    zeroes: Buffer,
+}
+
+/// A request under way. It has one call at a time.
+struct Job {
+    id: IoId,
+    begin: u64,
+    /// The first byte that is not done.
+    at: u64,
+    left: u64,
+    repeats: u16,
+    goal: Goal,
+}
+
+enum Goal {
+    Read,
+    Write { data: Buffer, durable: bool },
+    Zero { how: Zeroing, durable: bool },
+    Sync,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Zeroing {
+    /// Give the space back.
+    Punch,
+    /// Keep the space.
+    InPlace,
+    /// Write zeroes.
+    ByWriting,
+}
+
+/// Opens the file or block device at `path`, alone: a second export of it is refused.
+///
+/// # Errors
+/// When it can't serve; see [`OpenError`].
+pub fn open(path: &Path, options: &Options) -> Result<FileMedium, OpenError> {
+    open::open(path, options).map(|opened| FileMedium::new(opened, options))
+}
+
+impl FileMedium {
+    fn new(opened: open::Opened, options: &Options) -> Self {
+        let open::Opened { file, size, regular, direct, mut notes } = opened;
+        let (kernel, refused) = Kernel::new(file, options.ring);
+        notes.extend(refused.map(|error| Note::OneAtATime(error.to_string())));
+        let mut pool = Pool::new(POOL_RETAIN);
+        let zero_length = usize::try_from(ZERO_PIECE_MAX).expect("the limit fits memory");
+        let mut zeroes = pool.take(zero_length);
+        zeroes.fill(0);
+        Self {
+            kernel,
+            pool,
+            size,
+            block: options.block,
+            readonly: options.readonly,
+            regular,
+            direct,
+            notes,
+            jobs: (0..CALLS_MAX).map(|_| None).collect(),
+            free: (0..CALLS_MAX).rev().collect(),
+            waiting: VecDeque::new(),
+            ended: VecDeque::new(),
+            reading: 0,
+            can_punch: true,
+            can_zero: true,
+            zeroes: zeroes.freeze(),
+        }
+    }
+
+    /// Its size in bytes, a multiple of the block size.
+    pub const fn size(&self) -> u64 {
+        self.size
+    }
+    /// Bytes in a block.
+    pub const fn block(&self) -> u32 {
+        self.block
+    }
+    /// Whether every change is refused.
+    pub const fn readonly(&self) -> bool {
+        self.readonly
+    }
+    /// How it is served, where that is not the best that it could be.
+    pub fn notes(&self) -> &[Note] {
+        &self.notes
+    }
+    /// Requests that have not ended.
+    pub fn in_flight(&self) -> usize {
+        self.jobs.len() - self.free.len() + self.waiting.len() + self.ended.len()
+    }
+    /// Becomes readable when `reap` has something to do; `None` where everything ends at once, so that there
+    /// is nothing to wait for after a `reap` that did nothing.
+    pub fn poll_fd(&self) -> Option<RawFd> {
+        self.kernel.poll_fd()
+    }
+
+    /// Takes a request. The kernel may hear of it only in the next `reap`, so that several requests cost
+    /// one system call.
+    ///
+    /// # Panics
+    /// When more requests are under way than a controller can have.
+    pub fn submit(&mut self, request: Request) {
+        assert!(self.in_flight() < REQUESTS_MAX, "more requests than queue entries");
+        if let Some(result) = self.refusal(&request.operation) {
+            self.ended.push_back((request.id, result));
+        } else if self.waiting.is_empty() && self.has_room(&request.operation) {
+            self.begin(request);
+        } else {
+            self.waiting.push_back(request);
+        }
+    }
+
+    /// Hands over what has come of the requests, without waiting; returns how much was done, 0 when there is
+    /// nothing to do until [`FileMedium::poll_fd`] is readable.
+    ///
+    /// # Errors
+    /// When io_uring itself fails, which a healthy kernel does not.
+    pub fn reap(&mut self, out: &mut impl FnMut(Completion)) -> io::Result<usize> {
+        self.kernel.submit()?;
+        let mut done = 0;
+        while let Some((id, result)) = self.ended.pop_front() {
+            out(Completion::Done { id, result });
+            done += 1;
+        }
+        for _ in 0..REAP_MAX {
+            let Some((name, call, result)) = self.kernel.next_ended() else { break };
+            self.on_ended(name, call, result, out);
+            done += 1;
+        }
+        while self.waiting.front().is_some_and(|request| self.has_room(&request.operation)) {
+            let request = self.waiting.pop_front().expect("there is a front");
+            self.begin(request);
+            done += 1;
+        }
+        self.kernel.submit()?;
+        Ok(done)
+    }
+
+    /// The answer to an operation for which nothing needs to be done.
+    fn refusal(&self, operation: &Operation) -> Option<Result<(), MediaError>> {
+        let (offset, length, changes) = match operation {
+            Operation::Read { offset, length } => (*offset, u64::from(*length), false),
+            Operation::Write { offset, data, .. } => (*offset, length_u64(data.len()), true),
+            Operation::WriteZeroes { offset, length, .. } => (*offset, *length, true),
+            Operation::Deallocate { offset, length } => (*offset, *length, true),
+            // Nothing was ever written to a read-only medium.
+            Operation::Flush => return self.readonly.then_some(Ok(())),
+        };
+        if changes && self.readonly {
+            return Some(Err(MediaError::ReadOnly));
+        }
+        let inside = offset.checked_add(length).is_some_and(|end| end <= self.size);
+        if !inside {
+            return Some(Err(MediaError::OutOfRange));
+        }
+        (length == 0).then_some(Ok(()))
+    }
+
+    fn has_room(&self, operation: &Operation) -> bool {
+        let memory = match operation {
+            Operation::Read { length, .. } => {
+                self.reading + u64::from(*length).min(READ_PIECE_MAX) <= READ_BYTES_MAX
+            }
+            _ => true,
+        };
+        memory && !self.free.is_empty()
+    }
+
+    fn begin(&mut self, request: Request) {
+        let (begin, left, goal) = match request.operation {
+            Operation::Read { offset, length } => {
+                self.reading += u64::from(length).min(READ_PIECE_MAX);
+                (offset, u64::from(length), Goal::Read)
+            }
+            Operation::Write { offset, data, durable } => {
+                (offset, length_u64(data.len()), Goal::Write { data, durable })
+            }
+            Operation::Flush => (0, 0, Goal::Sync),
+            Operation::WriteZeroes { offset, length, deallocate, durable } => {
+                let how = if deallocate { Zeroing::Punch } else { Zeroing::InPlace };
+                (offset, length, Goal::Zero { how, durable })
+            }
+            Operation::Deallocate { offset, length } => {
+                (offset, length, Goal::Zero { how: Zeroing::Punch, durable: false })
+            }
+        };
+        let name = self.free.pop().expect("room was asked for");
+        let mut job = Job { id: request.id, begin, at: begin, left, repeats: 0, goal };
+        let call = self.next_call(&mut job).expect("a request begins with a call");
+        self.jobs[name as usize] = Some(job);
+        self.kernel.start(name, call);
+    }
+
+    /// The next call towards the job's goal; `None` when it is reached.
+    fn next_call(&mut self, job: &mut Job) -> Option<Call> {
+        let offset = job.at;
+        match &mut job.goal {
+            // Ends with its call.
+            Goal::Sync => Some(Call::Sync),
+            Goal::Zero { how, .. } if job.left > 0 => {
+                if *how == Zeroing::InPlace && !self.can_zero || *how == Zeroing::Punch && !self.can_punch {
+                    *how = Zeroing::ByWriting;
+                }
+                let mode = match how {
+                    Zeroing::Punch => libc::FALLOC_FL_PUNCH_HOLE,
+                    Zeroing::InPlace => libc::FALLOC_FL_ZERO_RANGE,
+                    Zeroing::ByWriting => {
+                        let length = memory_length(job.left.min(ZERO_PIECE_MAX));
+                        return Some(Call::Write {
+                            offset,
+                            data: self.zeroes.slice(0..length),
+                            durable: false,
+                        });
+                    }
+                };
+                Some(Call::Allocate { offset, length: job.left, mode: mode | libc::FALLOC_FL_KEEP_SIZE })
+            }
+            Goal::Zero { durable: true, .. } => {
+                job.goal = Goal::Sync;
+                Some(Call::Sync)
+            }
+            Goal::Zero { .. } => None,
+            _ if job.left == 0 => None,
+            Goal::Read => {
+                let length = memory_length(job.left.min(READ_PIECE_MAX));
+                // A pool aligns blocks of a page or more.
+                let mut buffer = self.pool.take(length.max(MEMORY_ALIGNMENT));
+                buffer.truncate(length);
+                Some(Call::Read { offset, buffer, filled: 0 })
+            }
+            Goal::Write { data, durable } => {
+                let mut rest = data.slice(data.len() - memory_length(job.left)..data.len());
+                if self.direct.is_some() && rest.as_ptr().align_offset(MEMORY_ALIGNMENT) != 0 {
+                    let length = rest.len().min(COPY_PIECE_MAX);
+                    let mut copy = self.pool.take(length.max(MEMORY_ALIGNMENT));
+                    copy.truncate(length);
+                    copy.copy_from_slice(&rest[..length]);
+                    rest = self.pool.seal(copy);
+                }
+                Some(Call::Write { offset, data: rest, durable: *durable })
+            }
+        }
+    }
+
+    fn on_ended(
+        &mut self,
+        name: u32,
+        call: Call,
+        result: io::Result<usize>,
+        out: &mut impl FnMut(Completion),
+    ) {
+        let mut job = self.jobs[name as usize].take().expect("a call belongs to a job");
+        let step = match result {
+            Ok(moved) => self.on_moved(&mut job, call, moved, out),
+            Err(error) => self.on_failed(&mut job, call, &error),
+        };
+        let result = match step {
+            Step::Repeat(call) => return self.go_on(name, job, call),
+            Step::Next => match self.next_call(&mut job) {
+                Some(call) => return self.go_on(name, job, call),
+                None => Ok(()),
+            },
+            Step::End(result) => result,
+        };
+        if matches!(job.goal, Goal::Read) {
+            self.reading -= (job.at - job.begin + job.left).min(READ_PIECE_MAX);
+        }
+        self.free.push(name);
+        out(Completion::Done { id: job.id, result });
+    }
+
+    fn go_on(&mut self, name: u32, job: Job, call: Call) {
+        self.jobs[name as usize] = Some(job);
+        self.kernel.start(name, call);
+    }
+
+    /// A call has moved `moved` bytes; fewer than asked for is not an error by itself.
+    fn on_moved(
+        &mut self,
+        job: &mut Job,
+        call: Call,
+        moved: usize,
+        out: &mut impl FnMut(Completion),
+    ) -> Step {
+        match call {
+            Call::Sync if self.is_truncated(self.size) => Step::End(Err(MediaError::OutOfRange)),
+            Call::Sync => Step::End(Ok(())),
+            Call::Allocate { .. } => {
+                job.advance(job.left);
+                Step::Next
+            }
+            Call::Write { data, .. } => match self.whole(moved, data.len()) {
+                0 => Step::End(Err(MediaError::Write)),
+                moved => {
+                    job.advance(length_u64(moved));
+                    Step::Next
+                }
+            },
+            Call::Read { offset, buffer, filled } => {
+                let missing = buffer.len() - filled;
+                if moved >= missing {
+                    let data = self.pool.seal(buffer);
+                    let length = length_u64(data.len());
+                    let offset = u32::try_from(job.at - job.begin).expect("a read's length is 32 bits");
+                    out(Completion::Data { id: job.id, offset, data });
+                    job.advance(length);
+                    return Step::Next;
+                }
+                match self.whole(moved, missing) {
+                    _ if self.is_truncated(offset + length_u64(missing)) => {
+                        Step::End(Err(MediaError::OutOfRange))
+                    }
+                    0 => Step::End(Err(MediaError::Read)),
+                    moved => Step::Repeat(Call::Read {
+                        offset: offset + length_u64(moved),
+                        buffer,
+                        filled: filled + moved,
+                    }),
+                }
+            }
+        }
+    }
+
+    /// A call has failed: try again, do it otherwise, or end with what the error means to a medium.
+    fn on_failed(&mut self, job: &mut Job, call: Call, error: &io::Error) -> Step {
+        let errno = error.raw_os_error().unwrap_or(libc::EIO);
+        if matches!(errno, libc::EAGAIN | libc::EINTR) && job.repeats < REPEATS_MAX {
+            job.repeats += 1;
+            return Step::Repeat(call);
+        }
+        let unsupported = matches!(errno, libc::EOPNOTSUPP | libc::EINVAL | libc::ENOSYS | libc::ENODEV);
+        let meaning = match (&call, errno) {
+            (Call::Allocate { mode, .. }, _) if unsupported => {
+                if mode & libc::FALLOC_FL_PUNCH_HOLE != 0 {
+                    self.can_punch = false;
+                } else {
+                    self.can_zero = false;
+                }
+                return Step::Next;
+            }
+            (Call::Read { offset, buffer, .. }, _) => {
+                match self.is_truncated(offset + length_u64(buffer.len())) {
+                    true => MediaError::OutOfRange,
+                    false => MediaError::Read,
+                }
+            }
+            (_, libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => MediaError::NoSpace,
+            (_, libc::EROFS | libc::EPERM | libc::EBADF) => MediaError::ReadOnly,
+            _ => MediaError::Write,
+        };
+        Step::End(Err(meaning))
+    }
+
+    /// How much of a transfer that fell short is kept: direct transfers go on from an aligned offset.
+    fn whole(&self, moved: usize, asked: usize) -> usize {
+        if moved >= asked {
+            return asked;
+        }
+        self.direct.map_or(moved, |alignment| moved - moved % alignment)
+    }
+
+    /// Whether the file now ends before `end`.
+    fn is_truncated(&self, end: u64) -> bool {
+        self.regular && self.kernel.file().metadata().is_ok_and(|metadata| metadata.len() < end)
+    }
+}
+
+impl Job {
+    fn advance(&mut self, bytes: u64) {
+        self.at += bytes;
+        self.left -= bytes;
+        self.repeats = 0;
+    }
+}
+
+/// What comes after a call.
+enum Step {
+    /// This call, again or for the rest.
+    Repeat(Call),
+    /// The next call towards the goal, if it is not reached.
+    Next,
+    /// The request has ended.
+    End(Result<(), MediaError>),
+}
+
+fn length_u64(length: usize) -> u64 {
+    u64::try_from(length).expect("memory is smaller than 2^64 bytes")
+}
+
+/// The length of something that has been limited to a piece.
+fn memory_length(length: u64) -> usize {
+    usize::try_from(length).expect("a piece fits memory")
+}

@@ -1,0 +1,379 @@
+//! Opening a file or block device as a medium: every check that can be made before it serves.
+
+use std::ffi::CString;
+use std::fmt;
+use std::fs::{File, Metadata, OpenOptions, TryLockError};
+use std::io::{self, Seek, SeekFrom};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::kernel::allocate;
+
+/// Bytes of memory that every direct transfer of ours is aligned to.
+pub(super) const MEMORY_ALIGNMENT: usize = 4096;
+
+/// How long a lock may outlive its holder.
+const LOCK_PATIENCE: Duration = Duration::from_millis(500);
+
+/// How to open a medium.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Its size in bytes; without one, that of what is there already.
+    pub size: Option<u64>,
+    /// Bytes in a block: 512 or 4096.
+    pub block: u32,
+    /// Refuse every change.
+    pub readonly: bool,
+    /// Make the file when it does not exist; needs `size`.
+    pub create: bool,
+    /// Reserve the disk space of the whole size now, so that no write can find the disk full later.
+    pub reserve: bool,
+    /// Pass by the page cache (O_DIRECT) where the file system can.
+    pub direct: bool,
+    /// Use io_uring where the kernel has it.
+    pub ring: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            size: None,
+            block: 512,
+            readonly: false,
+            create: true,
+            reserve: false,
+            direct: true,
+            ring: true,
+        }
+    }
+}
+
+/// Why a path can't serve as a medium: the path, what is wrong with it and what to do.
+#[derive(Debug)]
+pub struct OpenError {
+    path: PathBuf,
+    cause: OpenCause,
+}
+
+impl OpenError {
+    /// What is wrong.
+    pub const fn cause(&self) -> &OpenCause {
+        &self.cause
+    }
+}
+
+/// What is wrong with a path.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum OpenCause {
+    /// There is nothing, and nothing may be made or it is not known how large.
+    Missing,
+    /// It is a directory.
+    Directory,
+    /// It is neither a file nor a block device.
+    NotStorage,
+    /// We may not open it.
+    Permission {
+        /// For reading only.
+        readonly: bool,
+    },
+    /// Blocks of this size do not exist.
+    BlockSize(u32),
+    /// The size is not a whole number of blocks.
+    NotMultiple {
+        /// Bytes.
+        size: u64,
+        /// Bytes in a block.
+        block: u32,
+        /// Whether the size was found, not given.
+        found: bool,
+    },
+    /// It has less than a block.
+    TooSmall {
+        /// Bytes there are.
+        size: u64,
+        /// Bytes in a block.
+        block: u32,
+    },
+    /// It has a size, and another was given.
+    SizeDiffers {
+        /// Bytes there are.
+        found: u64,
+        /// Bytes given.
+        given: u64,
+    },
+    /// Somebody else uses it.
+    InUse,
+    /// The disk has no room for it.
+    NoSpace {
+        /// Bytes asked for.
+        size: u64,
+    },
+    /// The system refuses.
+    Io {
+        /// What we were about to do.
+        doing: &'static str,
+        /// Its answer.
+        error: io::Error,
+    },
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.path.display())?;
+        match &self.cause {
+            OpenCause::Missing => f.write_str("does not exist; give size= to make it"),
+            OpenCause::Directory => f.write_str("is a directory; give a file or a block device"),
+            OpenCause::NotStorage => f.write_str("is neither a file nor a block device; give one of these"),
+            OpenCause::Permission { readonly: true } => {
+                f.write_str("may not be read by this user; change its permissions or run as its owner")
+            }
+            OpenCause::Permission { readonly: false } => {
+                f.write_str("may not be written by this user; change its permissions or give readonly")
+            }
+            OpenCause::BlockSize(block) => write!(f, "block={block} is not possible; give 512 or 4096"),
+            OpenCause::NotMultiple { size, block, found } => {
+                let (below, whose) =
+                    (size - size % u64::from(*block), if *found { "its size" } else { "size" });
+                write!(
+                    f,
+                    "{whose} {size} B is not a multiple of the block size {block} B; the nearest are "
+                )?;
+                write!(f, "{below} and {}", below.saturating_add(u64::from(*block)))
+            }
+            OpenCause::TooSmall { size, block } => {
+                write!(f, "has {size} B, less than one block of {block} B; give size= or a larger file")
+            }
+            OpenCause::SizeDiffers { found, given } => {
+                write!(f, "has {found} B, but size={given} was given; leave size= out or resize it first")
+            }
+            OpenCause::InUse => f.write_str("is in use (another export, or mounted); end that use first"),
+            OpenCause::NoSpace { size } => {
+                write!(f, "the disk has no room for {size} B; free some or give a smaller size=")
+            }
+            OpenCause::Io { doing, error } => write!(f, "can't {doing}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.cause {
+            OpenCause::Io { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// Something about how a medium is served that its owner may want to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// Transfers go through the page cache; why.
+    Buffered(String),
+    /// There is no io_uring: one transfer at a time, each waited for; why.
+    OneAtATime(String),
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Buffered(why) => write!(f, "transfers go through the page cache: {why}"),
+            Self::OneAtATime(why) => write!(f, "transfers are made one at a time, without io_uring: {why}"),
+        }
+    }
+}
+
+/// An open, locked file of a known size.
+pub(super) struct Opened {
+    pub(super) file: File,
+    pub(super) size: u64,
+    /// Not a block device: it can be truncated.
+    pub(super) regular: bool,
+    /// Bytes that offsets and lengths must be aligned to when the page cache is passed by.
+    pub(super) direct: Option<usize>,
+    pub(super) notes: Vec<Note>,
+}
+
+/// Opens, locks and checks `path`, making the file if that was asked for.
+pub(super) fn open(path: &Path, options: &Options) -> Result<Opened, OpenError> {
+    let mut made = false;
+    let result = try_open(path, options, &mut made);
+    if result.is_err() && made {
+        // Leave nothing half made behind; that this fails too would only hide the first error.
+        let _ = std::fs::remove_file(path);
+    }
+    result.map_err(|cause| OpenError { path: path.to_owned(), cause })
+}
+
+fn try_open(path: &Path, options: &Options, made: &mut bool) -> Result<Opened, OpenCause> {
+    if ![512, 4096].contains(&options.block) {
+        return Err(OpenCause::BlockSize(options.block));
+    }
+    if let Some(size) = options.size {
+        check_size(size, options.block, false)?;
+    }
+    let (mut file, metadata) = open_locked(path, options, made)?;
+    let device = metadata.file_type().is_block_device();
+    let found =
+        file.seek(SeekFrom::End(0)).map_err(|error| OpenCause::Io { doing: "find its size", error })?;
+    let size = settle_size(&file, found, device, options)?;
+    if options.reserve && !device && !options.readonly {
+        match allocate(&file, 0, size, 0) {
+            // Where space can't be reserved, a write may still find the disk full, and says so then.
+            Err(error) if error.raw_os_error() != Some(libc::EOPNOTSUPP) => {
+                return Err(no_space_or("reserve its space", size, error));
+            }
+            _ => {}
+        }
+    }
+    let (direct, note) = match options.direct {
+        true => set_direct(path, &file, options.block),
+        false => (None, None),
+    };
+    Ok(Opened { file, size, regular: !device, direct, notes: note.into_iter().collect() })
+}
+
+/// The file of `path`, locked against other exports, and what it is.
+fn open_locked(path: &Path, options: &Options, made: &mut bool) -> Result<(File, Metadata), OpenCause> {
+    let refused = |doing| {
+        move |error: io::Error| match error.raw_os_error() {
+            Some(libc::EACCES | libc::EPERM | libc::EROFS) => {
+                OpenCause::Permission { readonly: options.readonly }
+            }
+            Some(libc::EBUSY) => OpenCause::InUse,
+            Some(libc::ENOSPC | libc::EDQUOT) => OpenCause::NoSpace { size: options.size.unwrap_or(0) },
+            _ => OpenCause::Io { doing, error },
+        }
+    };
+    let mut how = OpenOptions::new();
+    how.read(true).write(!options.readonly);
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => return Err(OpenCause::Directory),
+        // The kernel then refuses a device that is mounted.
+        Ok(metadata) if metadata.file_type().is_block_device() => {
+            how.custom_flags(if options.readonly { 0 } else { libc::O_EXCL });
+        }
+        Ok(metadata) if metadata.is_file() => {}
+        Ok(_) => return Err(OpenCause::NotStorage),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if !options.create || options.size.is_none() || options.readonly {
+                return Err(OpenCause::Missing);
+            }
+            how.create_new(true);
+            *made = true;
+        }
+        Err(error) => return Err(refused("look at it")(error)),
+    }
+    let file = how.open(path).map_err(|error| {
+        *made = false;
+        refused("open it")(error)
+    })?;
+    match lock(&file, options.readonly) {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(OpenCause::InUse),
+        // A file system without locks: nothing keeps two exports apart there.
+        Err(TryLockError::Error(error)) if error.raw_os_error() == Some(libc::ENOLCK) => {}
+        Err(TryLockError::Error(error)) => return Err(OpenCause::Io { doing: "lock it", error }),
+    }
+    let metadata = file.metadata().map_err(refused("look at it"))?;
+    Ok((file, metadata))
+}
+
+/// Locks `file`, waiting a little for a user that has just died: its lock goes with its io_uring, which
+/// the kernel takes apart some time after the process has ended.
+fn lock(file: &File, shared: bool) -> Result<(), TryLockError> {
+    let start = Instant::now();
+    loop {
+        match if shared { file.try_lock_shared() } else { file.try_lock() } {
+            Err(TryLockError::WouldBlock) if start.elapsed() < LOCK_PATIENCE => {
+                std::thread::sleep(LOCK_PATIENCE / 50);
+            }
+            result => return result,
+        }
+    }
+}
+
+fn check_size(size: u64, block: u32, found: bool) -> Result<(), OpenCause> {
+    if size < u64::from(block) {
+        return Err(OpenCause::TooSmall { size, block });
+    }
+    if !size.is_multiple_of(u64::from(block)) {
+        return Err(OpenCause::NotMultiple { size, block, found });
+    }
+    Ok(())
+}
+
+/// The size to serve: the one found, or the one given where that is no contradiction.
+fn settle_size(file: &File, found: u64, device: bool, options: &Options) -> Result<u64, OpenCause> {
+    match options.size {
+        None => check_size(found, options.block, true).map(|()| found),
+        Some(size) if size == found || (device && size < found) => Ok(size),
+        Some(size) if found == 0 && !device && !options.readonly => {
+            file.set_len(size).map_err(|error| no_space_or("set its size", size, error)).map(|()| size)
+        }
+        Some(given) => Err(OpenCause::SizeDiffers { found, given }),
+    }
+}
+
+fn no_space_or(doing: &'static str, size: u64, error: io::Error) -> OpenCause {
+    match error.raw_os_error() {
+        Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => OpenCause::NoSpace { size },
+        _ => OpenCause::Io { doing, error },
+    }
+}
+
+/// Lets transfers pass by the page cache, if blocks of `block` bytes can; returns the alignment, or why not.
+fn set_direct(path: &Path, file: &File, block: u32) -> (Option<usize>, Option<Note>) {
+    let block = usize::try_from(block).expect("a block size was checked");
+    let buffered = |why: String| (None, Some(Note::Buffered(why)));
+    match direct_alignment(file) {
+        Some((0, _) | (_, 0)) => return buffered("the file system has no direct transfers".into()),
+        Some((memory, offset)) if memory > MEMORY_ALIGNMENT || !block.is_multiple_of(offset) => {
+            return buffered(format!(
+                "direct transfers of {} need an alignment of {offset} B, and a block has {block} B",
+                path.display()
+            ));
+        }
+        None if !block.is_multiple_of(MEMORY_ALIGNMENT) => {
+            return buffered(format!(
+                "the alignment for direct transfers is unknown, and a block has {block} B"
+            ));
+        }
+        _ => {}
+    }
+    // SAFETY: reads the flags of a descriptor that is open for as long as `file` is borrowed.
+    let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
+    // SAFETY: sets the flags of the same descriptor; no memory is passed.
+    if flags < 0 || unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags | libc::O_DIRECT) } != 0 {
+        return buffered(format!("direct transfers are refused: {}", io::Error::last_os_error()));
+    }
+    (Some(block), None)
+}
+
+/// The alignment of memory and offsets for direct transfers, in bytes; zeroes where there are none, `None`
+/// where the kernel can't tell.
+fn direct_alignment(file: &File) -> Option<(usize, usize)> {
+    let mut status = std::mem::MaybeUninit::<libc::statx>::zeroed();
+    let empty = CString::default();
+    // SAFETY: the path is an empty C string, which with AT_EMPTY_PATH means the open descriptor itself;
+    // the kernel writes at most one `statx`.
+    let result = unsafe {
+        libc::statx(
+            file.as_raw_fd(),
+            empty.as_ptr(),
+            libc::AT_EMPTY_PATH,
+            libc::STATX_DIOALIGN,
+            status.as_mut_ptr(),
+        )
+    };
+    if result != 0 {
+        return None;
+    }
+    // SAFETY: all zeroes is a valid `statx`, and the kernel has overwritten it with one.
+    let status = unsafe { status.assume_init() };
+    let known = status.stx_mask & libc::STATX_DIOALIGN != 0;
+    let bytes = |value: u32| usize::try_from(value).ok();
+    known.then(|| Some((bytes(status.stx_dio_mem_align)?, bytes(status.stx_dio_offset_align)?)))?
+}
