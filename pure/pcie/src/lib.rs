@@ -14,6 +14,7 @@ extern crate std;
 pub mod completer;
 pub mod config;
 pub mod device;
+pub mod endpoint;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod memory;

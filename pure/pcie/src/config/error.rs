@@ -1,7 +1,7 @@
 //! Error signalling and logging: Device Status, Advanced Error Reporting and ERR_* messages.
 
 use super::{Access, ConfigSpace, Field, aer, express, header, offset};
-use crate::wire::{Bdf, MessageRouting, Packet, message};
+use crate::wire::{Bdf, Head, Header, MessageRouting, Packet, Prefixes, message};
 
 /// An error that a function detects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -106,12 +106,12 @@ pub(super) fn define(space: &mut ConfigSpace, at: u16) {
 ///
 /// `advisory` where the specification has the error signalled as correctable because another agent
 /// recovers (an Unsupported Request that is answered, an unexpected completion). `log` is the header of the
-/// TLP that is to blame, as the double words of the wire.
+/// TLP that is to blame.
 pub fn report_error(
     space: &mut ConfigSpace,
     error: FunctionError,
     advisory: bool,
-    log: Option<[u32; 4]>,
+    log: Option<&Header>,
 ) -> Option<ErrorMessage> {
     let device = |field: Field| field.at(offset::EXPRESS);
     let unsupported = error == FunctionError::UnsupportedRequest;
@@ -153,17 +153,24 @@ pub fn report_error(
 
 /// Sets the error's status bit; the first unmasked error also sets pointer and header log. Says whether
 /// the error is unmasked.
-fn log_uncorrectable(space: &mut ConfigSpace, error: FunctionError, log: Option<[u32; 4]>) -> bool {
+fn log_uncorrectable(space: &mut ConfigSpace, error: FunctionError, log: Option<&Header>) -> bool {
     let masked = space.is_set(error.place(aer::UNCORRECTABLE_MASK));
     let pointer = aer::FIRST_ERROR.at(offset::AER);
     let unmasked_status = space.read(aer::UNCORRECTABLE_STATUS.at(offset::AER).offset())
         & !space.read(aer::UNCORRECTABLE_MASK.at(offset::AER).offset());
     if !masked && unmasked_status == 0 {
         space.set(pointer, u32::from(error.bit()));
-        for (index, dword) in (0..4).zip(log.unwrap_or_default()) {
+        for (index, dword) in (0..4).zip(log.map(header_words).unwrap_or_default()) {
             space.set(Field::dword(aer::HEADER_LOG + index * 4).at(offset::AER), dword);
         }
     }
     space.set(error.place(aer::UNCORRECTABLE_STATUS), 1);
     !masked
+}
+
+/// The four double words of `header`, as on the wire; the last is 0 where it has three.
+fn header_words(header: &Header) -> [u32; 4] {
+    let mut bytes = [0; Head::LENGTH_MAX];
+    Head { prefixes: Prefixes::NONE, header: *header, digest: false }.emit(&mut bytes);
+    core::array::from_fn(|word| u32::from_be_bytes(core::array::from_fn(|byte| bytes[word * 4 + byte])))
 }

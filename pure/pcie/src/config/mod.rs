@@ -17,6 +17,7 @@ mod tests;
 
 pub use bar::{Bar, BarIndex, BarKind, Window};
 
+pub(crate) use builder::halves;
 pub use builder::{Builder, Identity, Link, PortType, Slot, offset};
 pub use error::{ErrorMessage, FunctionError, report_error};
 pub use field::Field;

@@ -1,6 +1,7 @@
 //! Tests of configuration spaces.
 
 use super::*;
+use crate::wire::{Bdf, Packet, Tag};
 use proptest::prelude::*;
 use std::vec::Vec;
 
@@ -121,7 +122,8 @@ fn unsupported_power_states_are_ignored() {
 
 #[test]
 fn errors_are_logged_and_reported_as_the_enable_bits_say() {
-    let log = Some([1, 2, 3, 4]);
+    let blamed = Packet::memory_read(Bdf::new(1, 2, 3), Tag::new(4), 0x1000, 4);
+    let log = Some(&blamed.header);
     let error = FunctionError::UnsupportedRequest;
     let mut space = endpoint();
     assert_eq!(report_error(&mut space, error, true, log), None);
@@ -130,7 +132,10 @@ fn errors_are_logged_and_reported_as_the_enable_bits_say() {
     assert_eq!(space.read(0x104), 0, "an advisory error is masked after reset");
     assert_eq!(report_error(&mut space, error, false, log), None);
     assert_eq!(space.read(0x104), 1 << 20);
-    assert_eq!([space.get(aer::FIRST_ERROR.at(0x100)), space.read(0x11c), space.read(0x128)], [20, 1, 4]);
+    assert_eq!(
+        [space.get(aer::FIRST_ERROR.at(0x100)), space.read(0x11c), space.read(0x124)],
+        [20, 1, 0x1000]
+    );
     space.write(0x78, 0b1111, 0b0001);
     assert_eq!(report_error(&mut space, error, false, None), Some(ErrorMessage::NonFatal));
     assert_eq!(space.read(0x11c), 1, "the first error's header stays");

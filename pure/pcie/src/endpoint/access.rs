@@ -1,0 +1,167 @@
+//! The host's accesses to memory behind the BARs.
+
+use alloc::vec::Vec;
+
+use engine::Instant;
+
+use super::msix::MsixRegion;
+use super::{BAR_READS_MAX, BARS, BarToken, Endpoint, Output};
+use crate::config::{BarIndex, FunctionError};
+use crate::wire::{AddressType, Header, Kind, MemoryOperation, Packet};
+
+/// Longest request whose enables may have holes, in double words.
+const HOLES_DWORDS_MAX: u16 = 2;
+
+impl Endpoint {
+    /// The BAR that decodes all of the request, and the offset of its first double word in it.
+    #[inline]
+    fn decode(&self, header: &Header, address: u64) -> Option<(BarIndex, u64)> {
+        let last = address.checked_add(u64::from(header.length) * 4 - 1)?;
+        for (index, window) in (0..).zip(&self.windows[..BARS]) {
+            if window.contains(address) {
+                return window.contains(last).then(|| (BarIndex::new(index), address - window.base));
+            }
+        }
+        None
+    }
+
+    pub(super) fn on_memory(&mut self, now: Instant, packet: &Packet) {
+        let header = &packet.header;
+        let Kind::Memory(request) = &header.kind else { return };
+        let place = self.decode(header, request.address);
+        let untranslated = header.address_type != AddressType::TranslationRequest;
+        let Some((bar, offset)) = place.filter(|_| untranslated) else {
+            return self.refuse(header, FunctionError::UnsupportedRequest);
+        };
+        match request.operation {
+            MemoryOperation::Write if header.poisoned => self.on_poisoned(header),
+            MemoryOperation::Write => self.on_write(now, bar, offset, packet),
+            MemoryOperation::Read => self.on_read(bar, offset, header),
+            // Only legacy endpoints know locks, and this one completes no AtomicOps.
+            _ => self.refuse(header, FunctionError::UnsupportedRequest),
+        }
+    }
+
+    fn on_read(&mut self, bar: BarIndex, offset: u64, header: &Header) {
+        let length = header.byte_length();
+        if length == 0 {
+            // A flush: what was written before has been handed over already.
+            let zero = self.zero.clone();
+            return self.complete(header, &zero);
+        }
+        if let Some(table) = &self.msix
+            && table.region(bar, offset).is_some()
+        {
+            let mut bytes = self.pool.take(usize::from(header.length) * 4);
+            for (index, bytes) in (0..).zip(bytes.chunks_exact_mut(4)) {
+                bytes.copy_from_slice(&table.read(offset + index * 4).to_le_bytes());
+            }
+            let bytes = self.pool.seal(bytes);
+            return self.complete(header, &bytes);
+        }
+        let Some(token) = self.reads.put(header) else {
+            return self.refuse(header, FunctionError::CompleterAbort);
+        };
+        let offset = offset + u64::from(header.lead());
+        self.outputs.push_back(Output::BarRead { token, bar, offset, length });
+    }
+
+    fn on_write(&mut self, now: Instant, bar: BarIndex, offset: u64, packet: &Packet) {
+        let region = self.msix.as_ref().and_then(|table| table.region(bar, offset));
+        match region {
+            Some(MsixRegion::Table) => self.on_table_write(now, offset, packet),
+            Some(MsixRegion::Pending) => {}
+            None => self.on_bar_write(bar, offset, packet),
+        }
+    }
+
+    fn on_bar_write(&mut self, bar: BarIndex, offset: u64, packet: &Packet) {
+        let header = &packet.header;
+        if header.length > HOLES_DWORDS_MAX {
+            let offset = offset + u64::from(header.lead());
+            return self.outputs.push_back(Output::BarWrite { bar, offset, data: packet.data() });
+        }
+        let enabled = header.enables_of(0) | header.enables_of(1) << 4;
+        let mut byte = 0;
+        while byte < 8 {
+            let run = (enabled >> byte).trailing_ones();
+            if run == 0 {
+                byte += 1;
+                continue;
+            }
+            let (start, end) = (byte as usize, (byte + run) as usize);
+            let (data, offset) = (packet.payload.slice(start..end), offset + u64::from(byte));
+            self.outputs.push_back(Output::BarWrite { bar, offset, data });
+            byte += run;
+        }
+    }
+
+    fn on_table_write(&mut self, now: Instant, offset: u64, packet: &Packet) {
+        let dwords = packet.payload.chunks_exact(4).take(usize::from(packet.header.length));
+        for (index, bytes) in (0..).zip(dwords) {
+            let Some(table) = &mut self.msix else { return };
+            let value = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+            let enables = packet.header.enables_of(index);
+            let vector = table.write(offset + u64::from(index) * 4, value, enables);
+            if let Some(vector) = vector.filter(|_| self.msix_open && self.bus_master)
+                && let Some((address, data)) = table.take_pending(vector)
+            {
+                self.requester.write(address, &data);
+            }
+        }
+        self.drain(now);
+    }
+}
+
+/// BAR reads that wait for the device.
+#[derive(Debug, Default)]
+pub(super) struct BarReads {
+    slots: Vec<Slot>,
+    free: Vec<u16>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    /// Counts the uses of the slot, so that a token from before a reset names nothing.
+    generation: u16,
+    request: Option<Header>,
+}
+
+impl BarReads {
+    /// Keeps the request; `None` where there is no room.
+    fn put(&mut self, request: &Header) -> Option<BarToken> {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None if self.slots.len() < BAR_READS_MAX => {
+                self.slots.push(Slot { generation: 0, request: None });
+                u16::try_from(self.slots.len() - 1).ok()?
+            }
+            None => return None,
+        };
+        let slot = &mut self.slots[usize::from(index)];
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.request = Some(*request);
+        Some(BarToken(u32::from(slot.generation) << 16 | u32::from(index)))
+    }
+
+    pub(super) fn take(&mut self, token: BarToken) -> Option<Header> {
+        let [high, low, index_high, index_low] = token.0.to_be_bytes();
+        let index = u16::from_be_bytes([index_high, index_low]);
+        let slot = self.slots.get_mut(usize::from(index))?;
+        if slot.generation != u16::from_be_bytes([high, low]) {
+            return None;
+        }
+        let request = slot.request.take()?;
+        self.free.push(index);
+        Some(request)
+    }
+
+    /// Forgets every read.
+    pub(super) fn clear(&mut self) {
+        for (index, slot) in (0..).zip(&mut self.slots) {
+            if slot.request.take().is_some() {
+                self.free.push(index);
+            }
+        }
+    }
+}

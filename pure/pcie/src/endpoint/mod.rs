@@ -1,0 +1,491 @@
+//! A function on a link: configuration space, BARs, DMA and MSI-X around the logic of a device.
+//!
+//! Packets go in and out. Accesses of the host to the device's registers come out as [`Output::BarRead`]
+//! and [`Output::BarWrite`]; the device answers reads with [`Endpoint::bar_read_done`] and reaches the host
+//! with [`Endpoint::dma`]. The MSI-X table and its pending bits are the endpoint's own.
+
+mod access;
+mod msix;
+#[cfg(test)]
+mod tests;
+
+pub use msix::MsixLayout;
+
+use alloc::collections::VecDeque;
+
+use engine::{Buffer, Engine, Instant, Pool};
+
+use crate::completer::{self, Completer};
+use crate::config::{
+    Bar, BarIndex, Builder, ConfigSpace, FunctionError, Identity, Link, PortType, Reset, Window, express,
+    header, msix as msix_register, offset, report_error,
+};
+use crate::device::{Dma, DmaId, DmaResult};
+use crate::requester::{self, CompletionTimeout, RequestError, Requester, TagWidth};
+use crate::wire::{Bdf, CompletionStatus, Header, Kind, MessageRouting, Packet, message};
+use access::BarReads;
+use msix::MsixTable;
+
+/// BAR reads that may wait for the device at a time; more are answered with Completer Abort. A requester has
+/// at most 768 tags.
+pub const BAR_READS_MAX: usize = 1024;
+/// Base Address Registers of a function.
+const BARS: usize = header::TYPE0_BARS;
+
+/// What a function is built as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndpointConfig {
+    /// Who it is.
+    pub identity: Identity,
+    /// What its link can do.
+    pub link: Link,
+    /// Device Serial Number.
+    pub serial_number: u64,
+    /// Its BARs; a 64-bit one takes the register behind it too.
+    pub bars: [Option<Bar>; BARS],
+    /// Its interrupts, if it has any.
+    pub msix: Option<MsixLayout>,
+}
+
+/// Names a BAR read between its request and its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BarToken(u32);
+
+/// What an endpoint asks of the world.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// To be sent on the link.
+    Packet(Packet),
+    /// The host reads the device's registers or memory; answer with [`Endpoint::bar_read_done`].
+    BarRead {
+        /// Names the read in its answer.
+        token: BarToken,
+        /// Which BAR.
+        bar: BarIndex,
+        /// First byte, counted from the BAR's start.
+        offset: u64,
+        /// Bytes, 1..=4096.
+        length: u32,
+    },
+    /// The host writes the device's registers or memory.
+    BarWrite {
+        /// Which BAR.
+        bar: BarIndex,
+        /// First byte, counted from the BAR's start.
+        offset: u64,
+        /// The bytes, at least one.
+        data: Buffer,
+    },
+    /// An answer to a [`Dma::Read`].
+    Dma(DmaResult),
+    /// The function was reset. Reads of host memory and BAR reads that were under way are forgotten: the
+    /// former get no answer, the answer to the latter is ignored.
+    Reset(Reset),
+}
+
+/// What has happened since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Requests answered with, or dropped as, Unsupported Request.
+    pub unsupported_requests: u64,
+    /// Completions that answered nothing outstanding.
+    pub unexpected_completions: u64,
+    /// TLPs dropped as malformed here: more payload than Max_Payload_Size.
+    pub malformed: u64,
+    /// Requests dropped because their data was poisoned.
+    pub poisoned: u64,
+    /// Interrupts asked for by the device that had no MSI-X to go through.
+    pub interrupts_lost: u64,
+}
+
+/// A function on a link.
+#[derive(Debug)]
+pub struct Endpoint {
+    space: ConfigSpace,
+    bars: [Option<Bar>; BARS],
+    /// Where each BAR now decodes; closed where it does not.
+    windows: [Window; BARS],
+    /// Bus, device and function number, as captured from configuration writes.
+    id: Bdf,
+    bus_master: bool,
+    /// Whether MSI-X may speak: enabled, and the function not masked.
+    msix_enabled: bool,
+    msix_open: bool,
+    payload_size: u32,
+    msix: Option<MsixTable>,
+    requester: Requester,
+    completer: Completer,
+    reads: BarReads,
+    /// DMA reads that the requester had no room for; bounded by what the device has under way.
+    waiting: VecDeque<(DmaId, u64, u32)>,
+    outputs: VecDeque<Output>,
+    pool: Pool,
+    /// Four zero bytes: the answer to a zero-length read.
+    zero: Buffer,
+    /// Answers configuration requests with Configuration Request Retry Status.
+    held: bool,
+    statistics: Statistics,
+}
+
+impl Endpoint {
+    /// A function after power-up.
+    ///
+    /// # Panics
+    /// When `config` asks for a BAR or an MSI-X layout that the specification does not have.
+    pub fn new(config: &EndpointConfig) -> Self {
+        let mut builder = Builder::endpoint(config.identity);
+        for (index, bar) in (0..).zip(config.bars) {
+            if let Some(bar) = bar {
+                builder = builder.bar(BarIndex::new(index), bar);
+            }
+        }
+        builder = builder.power_management(false).express(PortType::Endpoint, config.link, None);
+        if let Some(layout) = config.msix {
+            builder = builder.msix(layout.bar, layout.vectors, layout.table_offset, layout.pending_offset);
+        }
+        let space = builder.advanced_error_reporting().serial_number(config.serial_number).build();
+        let mut endpoint = Self {
+            space,
+            bars: config.bars,
+            windows: [Window::CLOSED; BARS],
+            id: Bdf::default(),
+            bus_master: false,
+            msix_enabled: false,
+            msix_open: false,
+            payload_size: 128,
+            msix: config.msix.map(MsixTable::new),
+            requester: Requester::new(requester::Settings::default()),
+            completer: Completer::new(completer::Settings::default()),
+            reads: BarReads::default(),
+            waiting: VecDeque::new(),
+            outputs: VecDeque::new(),
+            pool: Pool::default(),
+            zero: Buffer::zeroed(4),
+            held: false,
+            statistics: Statistics::default(),
+        };
+        endpoint.refresh();
+        endpoint
+    }
+
+    /// The function's place, as captured from the last configuration write.
+    pub const fn id(&self) -> Bdf {
+        self.id
+    }
+    /// The configuration space.
+    pub const fn config(&self) -> &ConfigSpace {
+        &self.space
+    }
+    /// What has happened since the start.
+    pub const fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+    /// Counters of the requests that the function itself has sent.
+    pub const fn requests(&self) -> &requester::Statistics {
+        self.requester.statistics()
+    }
+
+    /// While `held`, configuration requests are answered with Configuration Request Retry Status: the device
+    /// is not ready yet.
+    pub const fn hold_configuration(&mut self, held: bool) {
+        self.held = held;
+    }
+
+    /// The link went down or was reset: everything returns to the values after power-up but what is sticky.
+    pub fn hot_reset(&mut self) {
+        self.on_reset(Reset::Hot);
+    }
+
+    /// The device reaches for the host.
+    ///
+    /// Without Bus Master Enable reads fail, writes are dropped, and interrupts become pending.
+    pub fn dma(&mut self, now: Instant, dma: Dma) {
+        match dma {
+            Dma::Read { id, .. } if !self.bus_master => {
+                self.outputs.push_back(Output::Dma(DmaResult::Failed { id }));
+            }
+            Dma::Read { id, address, length } => {
+                let cookie = u64::from(id.0);
+                let refused =
+                    !self.waiting.is_empty() || self.requester.read(now, cookie, address, length).is_err();
+                if refused {
+                    self.waiting.push_back((id, address, length));
+                }
+            }
+            Dma::Write { address, data } => {
+                if self.bus_master {
+                    self.requester.write(address, &data);
+                }
+            }
+            Dma::Interrupt { vector } => self.on_interrupt(vector),
+        }
+        self.drain(now);
+    }
+
+    fn on_interrupt(&mut self, vector: u16) {
+        let Some(table) = self.msix.as_mut().filter(|_| self.msix_enabled) else {
+            self.statistics.interrupts_lost += 1;
+            return;
+        };
+        match table.message(vector) {
+            Some((address, data)) if self.msix_open && self.bus_master => self.requester.write(address, data),
+            _ => table.set_pending(vector),
+        }
+    }
+
+    /// Tells of what has been pending and no longer need be.
+    fn tell_pending(&mut self) {
+        let Some(table) = self.msix.as_mut().filter(|_| self.msix_open && self.bus_master) else { return };
+        for vector in table.pending_vectors() {
+            if let Some((address, data)) = table.take_pending(vector) {
+                self.requester.write(address, &data);
+            }
+        }
+    }
+
+    /// Answers the BAR read `token` with its bytes; `None` is Completer Abort. A read that a reset has
+    /// forgotten is ignored.
+    ///
+    /// # Panics
+    /// When there are more or fewer bytes than the read asked for.
+    pub fn bar_read_done(&mut self, token: BarToken, data: Option<Buffer>) {
+        let Some(request) = self.reads.take(token) else { return };
+        match data {
+            Some(data) => self.complete(&request, &data),
+            None => self.refuse(&request, FunctionError::CompleterAbort),
+        }
+    }
+
+    /// Answers the BAR read `token` with a few bytes, which are copied: for registers.
+    ///
+    /// # Panics
+    /// When there are more or fewer bytes than the read asked for.
+    pub fn bar_read_done_bytes(&mut self, token: BarToken, bytes: &[u8]) {
+        let data = self.pool.copy(bytes);
+        self.bar_read_done(token, Some(data));
+    }
+
+    fn complete(&mut self, request: &Header, data: &Buffer) {
+        let outputs = &mut self.outputs;
+        self.completer.data(request, data, |packet| outputs.push_back(Output::Packet(packet)));
+    }
+
+    fn answer(&mut self, request: &Header, status: CompletionStatus) {
+        let packet = self.completer.status(request, status);
+        self.outputs.push_back(Output::Packet(packet));
+    }
+
+    /// Answers a request that can't be served, or drops it where it is posted, and logs the error.
+    fn refuse(&mut self, request: &Header, error: FunctionError) {
+        let status = match error {
+            FunctionError::CompleterAbort => CompletionStatus::CompleterAbort,
+            _ => CompletionStatus::UnsupportedRequest,
+        };
+        self.statistics.unsupported_requests += u64::from(status == CompletionStatus::UnsupportedRequest);
+        if request.is_non_posted() {
+            self.answer(request, status);
+        }
+        // An answered error is the requester's to handle: advisory here.
+        self.report(error, request.is_non_posted(), Some(request));
+    }
+
+    fn report(&mut self, error: FunctionError, advisory: bool, blamed: Option<&Header>) {
+        if let Some(message) = report_error(&mut self.space, error, advisory, blamed) {
+            self.outputs.push_back(Output::Packet(message.packet(self.id)));
+        }
+    }
+
+    fn on_config(&mut self, now: Instant, packet: &Packet) {
+        let Kind::Config(request) = &packet.header.kind else { return };
+        let here = request.routing == crate::wire::ConfigType::Type0 && request.target.function() == 0;
+        if !here {
+            return self.refuse(&packet.header, FunctionError::UnsupportedRequest);
+        }
+        if self.held {
+            return self.answer(&packet.header, CompletionStatus::ConfigRequestRetry);
+        }
+        if !request.write {
+            let mut value = self.space.read(request.offset);
+            let pending = express::TRANSACTIONS_PENDING.at(offset::EXPRESS);
+            if request.offset == pending.offset() {
+                value = pending.with(value, u32::from(!self.requester.is_idle()));
+            }
+            let data = self.pool.copy(&value.to_le_bytes());
+            return self.complete(&packet.header, &data);
+        }
+        if packet.header.poisoned {
+            return self.on_poisoned(&packet.header);
+        }
+        self.id = request.target;
+        let asleep = !self.space.in_d0();
+        let value = packet.payload.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        self.space.write(request.offset, value, request.enables);
+        self.refresh();
+        self.answer(&packet.header, CompletionStatus::Success);
+        if self.space.is_set(express::INITIATE_RESET.at(offset::EXPRESS)) {
+            self.on_reset(Reset::FunctionLevel);
+        } else if asleep && self.space.in_d0() {
+            self.on_reset(Reset::PowerState);
+        }
+        self.tell_pending();
+        self.drain(now);
+    }
+
+    fn on_poisoned(&mut self, request: &Header) {
+        self.statistics.poisoned += 1;
+        self.space.set(header::DETECTED_PARITY_ERROR, 1);
+        if request.is_non_posted() {
+            self.answer(request, CompletionStatus::UnsupportedRequest);
+        }
+        self.report(FunctionError::PoisonedTlp, request.is_non_posted(), Some(request));
+    }
+
+    fn on_message(&mut self, packet: &Packet) {
+        let Kind::Message(received) = &packet.header.kind else { return };
+        match received.code {
+            message::PME_TURN_OFF => {
+                let routing = MessageRouting::GatheredToRootComplex;
+                let acknowledgement = Packet::message(self.id, routing, message::PME_TO_ACK, 0);
+                self.outputs.push_back(Output::Packet(acknowledgement));
+            }
+            message::UNLOCK | message::SET_SLOT_POWER_LIMIT | message::VENDOR_DEFINED_1 => {}
+            _ => self.refuse(&packet.header, FunctionError::UnsupportedRequest),
+        }
+    }
+
+    fn on_reset(&mut self, reset: Reset) {
+        self.space.reset(reset);
+        self.waiting.clear();
+        self.requester.fail_all();
+        // The device forgets its reads with the reset: it must not hear of them.
+        while self.requester.poll_output().is_some() {}
+        self.reads.clear();
+        if let Some(table) = &mut self.msix {
+            table.reset();
+        }
+        if reset == Reset::Hot {
+            self.id = Bdf::default();
+        }
+        self.refresh();
+        self.outputs.push_back(Output::Reset(reset));
+    }
+
+    /// Derives from the configuration space what the hot paths need of it.
+    fn refresh(&mut self) {
+        let space = &self.space;
+        let enabled = space.memory_enabled();
+        for (index, (window, bar)) in (0..).zip(self.windows.iter_mut().zip(self.bars)) {
+            *window = match bar {
+                Some(bar) if enabled => bar.window(space, BarIndex::new(index)),
+                _ => Window::CLOSED,
+            };
+        }
+        self.bus_master = space.bus_master();
+        self.msix_enabled = self.msix.is_some() && space.is_set(msix_register::ENABLE.at(offset::MSIX));
+        self.msix_open = self.msix_enabled && !space.is_set(msix_register::FUNCTION_MASK.at(offset::MSIX));
+        self.payload_size = space.payload_size();
+        let at = |field: crate::config::Field| field.at(offset::EXPRESS);
+        let tags = if space.is_set(at(express::TEN_BIT_ENABLE)) {
+            TagWidth::Bits10
+        } else if space.is_set(at(express::EXTENDED_TAG)) {
+            TagWidth::Bits8
+        } else {
+            TagWidth::Bits5
+        };
+        let timeout = if space.is_set(at(express::TIMEOUT_DISABLE)) {
+            // Not for ever: a tag that never returns would be lost for good.
+            CompletionTimeout::D2
+        } else {
+            let code = u8::try_from(space.get(at(express::TIMEOUT_VALUE))).unwrap_or(0);
+            CompletionTimeout::from_code(code).unwrap_or_default()
+        };
+        let (id, payload_size) = (self.id, self.payload_size);
+        let read_request_size = space.read_request_size();
+        self.requester.set(requester::Settings { id, tags, read_request_size, payload_size, timeout });
+        let boundary = space.read_completion_boundary();
+        self.completer.set(completer::Settings { id, boundary, payload_size });
+    }
+
+    /// Hands on what the requester says, and gives it what waits.
+    fn drain(&mut self, now: Instant) {
+        loop {
+            while let Some(output) = self.requester.poll_output() {
+                self.on_requester(output);
+            }
+            let Some((id, address, length)) = self.waiting.front().copied() else { return };
+            if self.requester.read(now, u64::from(id.0), address, length).is_err() {
+                return;
+            }
+            self.waiting.pop_front();
+        }
+    }
+
+    #[inline]
+    fn on_requester(&mut self, output: requester::Output) {
+        let id = |cookie: u64| DmaId(u32::try_from(cookie).unwrap_or(u32::MAX));
+        match output {
+            requester::Output::Packet(packet) => self.outputs.push_back(Output::Packet(packet)),
+            requester::Output::ReadData { cookie, offset, data, last } => {
+                self.outputs.push_back(Output::Dma(DmaResult::Data { id: id(cookie), offset, data, last }));
+            }
+            requester::Output::ReadFailed { cookie, error } => {
+                self.outputs.push_back(Output::Dma(DmaResult::Failed { id: id(cookie) }));
+                self.on_read_failed(error);
+            }
+            requester::Output::Unexpected(blamed) => {
+                self.statistics.unexpected_completions += 1;
+                self.report(FunctionError::UnexpectedCompletion, true, Some(&blamed));
+            }
+            requester::Output::Register { .. } => {}
+        }
+    }
+
+    fn on_read_failed(&mut self, error: RequestError) {
+        match error {
+            RequestError::UnsupportedRequest => self.space.set(header::RECEIVED_MASTER_ABORT, 1),
+            RequestError::CompleterAbort => self.space.set(header::RECEIVED_TARGET_ABORT, 1),
+            RequestError::Timeout => self.report(FunctionError::CompletionTimeout, false, None),
+            RequestError::Poisoned => {
+                self.space.set(header::DETECTED_PARITY_ERROR, 1);
+                if self.space.is_set(header::PARITY_RESPONSE) {
+                    self.space.set(header::MASTER_DATA_PARITY, 1);
+                }
+                self.report(FunctionError::PoisonedTlp, false, None);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Engine for Endpoint {
+    /// A packet from the link.
+    type Input<'a> = Packet;
+    type Output = Output;
+
+    fn handle_input(&mut self, now: Instant, packet: Packet) {
+        if packet.header.payload_len() > self.payload_size as usize {
+            self.statistics.malformed += 1;
+            return self.report(FunctionError::MalformedTlp, false, Some(&packet.header));
+        }
+        match &packet.header.kind {
+            Kind::Completion(_) => {
+                self.requester.handle_input(now, packet);
+                self.drain(now);
+            }
+            Kind::Memory(_) => self.on_memory(now, &packet),
+            Kind::Config(_) => self.on_config(now, &packet),
+            Kind::Io(_) => self.refuse(&packet.header, FunctionError::UnsupportedRequest),
+            Kind::Message(_) => self.on_message(&packet),
+        }
+    }
+    fn handle_timeout(&mut self, now: Instant) {
+        self.requester.handle_timeout(now);
+        self.drain(now);
+    }
+    fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.requester.poll_timeout()
+    }
+}
