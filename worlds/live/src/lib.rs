@@ -7,4 +7,7 @@
 //! Drivers decide nothing about protocols: they move bytes, read the clock and sleep.
 
 pub mod clock;
+pub mod floor;
 pub mod media;
+pub mod reactor;
+pub mod tcp;

@@ -1,0 +1,308 @@
+//! A loop for one thread: spins while there is work, sleeps when there is none.
+//!
+//! While work keeps coming, a [`Driver`] is turned again and again and looks at its busy sockets directly,
+//! without asking the kernel which of them are ready; its rare ones (a listener, links at rest) it looks at
+//! only when the kernel has news of them, which the loop asks for every 20 µs. When nothing has happened for
+//! the spin budget, the thread sleeps until a registered descriptor has news, a deadline is due, or
+//! somebody wakes it.
+
+mod stop;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::{Instant, Nanos};
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
+
+use crate::clock::Clock;
+
+pub use stop::Stop;
+
+/// How often a spinning loop asks the kernel for news of the descriptors that are not looked at in each turn.
+const NEWS_EVERY: Nanos = Nanos::from_micros(20);
+/// News taken from the kernel at once; more come with the next call.
+const NEWS_MAX: usize = 64;
+/// The kernel's timeouts are milliseconds: a deadline sooner than that is spun for, if spinning is allowed.
+const SLEEP_MIN: Nanos = Nanos::from_millis(1);
+/// The longest sleep, should a clock or a counter misbehave.
+const SLEEP_MAX: Nanos = Nanos::from_secs(60);
+/// How long an orderly close may take before the loop ends without it.
+pub const CLOSE_MAX: Nanos = Nanos::from_secs(3);
+
+const EACH_TURN: Token = Token(0);
+const ON_NEWS: Token = Token(1);
+const WAKER: Token = Token(2);
+
+/// What a turn has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Something was done: turn again at once.
+    Busy,
+    /// Every source that was looked at had nothing, down to its last byte.
+    Idle,
+    /// The driver has ended.
+    Done,
+}
+
+/// Moves bytes between engines and the world, never waiting.
+pub trait Driver {
+    /// Does what can be done now. The sources of [`Attention::EachTurn`] are to be looked at always, those of
+    /// [`Attention::OnNews`] when `context.news` is set. [`Turn::Idle`] promises that each source looked at was
+    /// emptied until it had nothing more to give: the kernel tells of news once.
+    ///
+    /// # Errors
+    /// When the world fails in a way that ends the driver.
+    fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn>;
+
+    /// When a turn is wanted even though nothing has happened.
+    fn poll_timeout(&self) -> Option<Instant>;
+
+    /// The loop is to end: begin an orderly close, and answer [`Turn::Done`] when it is complete.
+    fn on_stop(&mut self, now: Instant);
+}
+
+/// How often a driver looks at a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attention {
+    /// In each turn: what is busy, where each microsecond counts.
+    EachTurn,
+    /// When the kernel has news: listeners, links at rest.
+    OnNews,
+}
+
+impl Attention {
+    const fn token(self) -> Token {
+        match self {
+            Self::EachTurn => EACH_TURN,
+            Self::OnNews => ON_NEWS,
+        }
+    }
+}
+
+/// What a driver has in a turn.
+#[derive(Debug)]
+pub struct Context<'a> {
+    /// The time.
+    pub now: Instant,
+    /// Whether a source of [`Attention::OnNews`] may have some.
+    pub news: bool,
+    sources: &'a Sources,
+}
+
+impl Context<'_> {
+    /// The descriptors that end a sleep.
+    pub const fn sources(&self) -> &Sources {
+        self.sources
+    }
+}
+
+/// The descriptors that end a sleep.
+#[derive(Debug)]
+pub struct Sources(mio::Registry);
+
+impl Sources {
+    /// Adds `descriptor`, which ends a sleep when it becomes readable or writable. It leaves when it is closed.
+    ///
+    /// # Errors
+    /// When it is there already, or can't be waited for.
+    pub fn add(&self, descriptor: RawFd, attention: Attention) -> io::Result<()> {
+        self.0.register(
+            &mut SourceFd(&descriptor),
+            attention.token(),
+            Interest::READABLE | Interest::WRITABLE,
+        )
+    }
+
+    /// Changes how often `descriptor` is looked at.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn change(&self, descriptor: RawFd, attention: Attention) -> io::Result<()> {
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        self.0.reregister(&mut SourceFd(&descriptor), attention.token(), interest)
+    }
+
+    /// Takes `descriptor` away again, before it is closed; one that is not there is no error.
+    pub fn remove(&self, descriptor: RawFd) {
+        let _ = self.0.deregister(&mut SourceFd(&descriptor));
+    }
+}
+
+/// Why [`Reactor::run_until`] has come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// What was waited for is so.
+    Met,
+    /// The deadline came first.
+    TimedOut,
+    /// The driver has ended, by itself or because it was told to stop.
+    Done,
+    /// Told to stop, the driver did not end in time.
+    Abandoned,
+}
+
+/// The loop; see the module.
+#[derive(Debug)]
+pub struct Reactor {
+    poll: Poll,
+    events: Events,
+    sources: Sources,
+    clock: Clock,
+    spin: Nanos,
+    stop: Stop,
+    /// When the driver was told to stop.
+    stopping: Option<Instant>,
+    /// When something was last done, and when the kernel was last asked for news.
+    busy_at: Instant,
+    asked_at: Instant,
+    /// There may be news since the driver last looked at all of its sources.
+    news: bool,
+}
+
+impl Reactor {
+    /// A loop that spins for `spin` after it last had something to do; see [`spin_default`].
+    ///
+    /// # Errors
+    /// When the process has no descriptors left.
+    pub fn new(clock: Clock, spin: Nanos) -> io::Result<Self> {
+        let poll = Poll::new()?;
+        let sources = Sources(poll.registry().try_clone()?);
+        let stop = Stop::new(Arc::new(mio::Waker::new(poll.registry(), WAKER)?));
+        let now = clock.now();
+        Ok(Self {
+            poll,
+            events: Events::with_capacity(NEWS_MAX),
+            sources,
+            clock,
+            spin,
+            stop,
+            stopping: None,
+            busy_at: now,
+            asked_at: now,
+            news: true,
+        })
+    }
+
+    /// The descriptors that end a sleep.
+    pub const fn sources(&self) -> &Sources {
+        &self.sources
+    }
+
+    /// The clock of this loop.
+    pub const fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// What other threads and signals stop this loop with.
+    pub fn stop(&self) -> Stop {
+        self.stop.clone()
+    }
+
+    /// Runs `driver` until it has ended.
+    ///
+    /// # Errors
+    /// When the driver fails, or the system can't wait.
+    pub fn run<D: Driver>(&mut self, driver: &mut D) -> io::Result<Outcome> {
+        self.run_until(driver, None, |_| false)
+    }
+
+    /// Runs `driver` until `met`, asked after each turn, or until `deadline`. The driver is turned at least once.
+    ///
+    /// # Errors
+    /// When the driver fails, or the system can't wait.
+    pub fn run_until<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        deadline: Option<Instant>,
+        mut met: impl FnMut(&mut D) -> bool,
+    ) -> io::Result<Outcome> {
+        // The application may have given the driver something to do.
+        self.busy_at = self.clock.now();
+        loop {
+            let now = self.clock.now();
+            if let Some(outcome) = self.heed_stop(driver, now) {
+                return Ok(outcome);
+            }
+            if now - self.asked_at >= NEWS_EVERY {
+                if self.busy_at < self.asked_at {
+                    // Where processors are scarce the peer that we spin for needs this one.
+                    std::thread::yield_now();
+                }
+                self.ask(now, Duration::ZERO)?;
+            }
+            let turn = driver.turn(&Context { now, news: self.news, sources: &self.sources })?;
+            match turn {
+                Turn::Done => return Ok(Outcome::Done),
+                Turn::Busy => self.busy_at = now,
+                Turn::Idle => {}
+            }
+            if met(driver) {
+                return Ok(Outcome::Met);
+            }
+            if deadline.is_some_and(|at| at <= now) {
+                return Ok(Outcome::TimedOut);
+            }
+            if turn == Turn::Idle {
+                self.rest(driver, now, deadline)?;
+            }
+        }
+    }
+
+    /// After an idle turn: spin on, or sleep. News that came since the sources were emptied is still with the
+    /// kernel, and ends a sleep at once.
+    fn rest<D: Driver>(&mut self, driver: &D, now: Instant, deadline: Option<Instant>) -> io::Result<()> {
+        self.news = false;
+        if now - self.busy_at < self.spin {
+            std::hint::spin_loop();
+            return Ok(());
+        }
+        let close_by = self.stopping.map(|since| since + CLOSE_MAX);
+        let wake = [driver.poll_timeout(), deadline, close_by].into_iter().flatten().min();
+        let length = wake.map_or(SLEEP_MAX, |at| at - self.clock.now()).min(SLEEP_MAX);
+        if length < SLEEP_MIN && self.spin > Nanos::ZERO {
+            std::hint::spin_loop();
+            return Ok(());
+        }
+        // Spins again only if the turn after the sleep finds something.
+        self.ask(now, length.into())
+    }
+
+    /// Asks the kernel for news, for at most `length`.
+    fn ask(&mut self, now: Instant, length: Duration) -> io::Result<()> {
+        self.asked_at = now;
+        match self.poll.poll(&mut self.events, Some(length)) {
+            // What is looked at in each turn is no news.
+            Ok(()) => self.news |= self.events.iter().any(|event| event.token() != EACH_TURN),
+            // A signal; its handler may have left a note.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => self.news = true,
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn heed_stop<D: Driver>(&mut self, driver: &mut D, now: Instant) -> Option<Outcome> {
+        match self.stopping {
+            None if self.stop.is_asked_for() => {
+                self.stopping = Some(now);
+                driver.on_stop(now);
+                None
+            }
+            Some(since) if now - since >= CLOSE_MAX => Some(Outcome::Abandoned),
+            _ => None,
+        }
+    }
+}
+
+/// A spin budget for this machine: long enough for a round trip on a local network, none where the
+/// spinning would take the only processor from the peer it waits for.
+pub fn spin_default() -> Nanos {
+    match std::thread::available_parallelism() {
+        Ok(processors) if processors.get() > 1 => Nanos::from_micros(200),
+        _ => Nanos::ZERO,
+    }
+}

@@ -1,0 +1,216 @@
+//! The loop, with drivers that count.
+
+use std::os::fd::AsRawFd;
+use std::thread;
+use std::time::{Duration, Instant as Wall};
+
+use engine::{Buffer, Pool};
+
+use super::*;
+use crate::tcp::{Connection, Dialer, Dialled, Listener, Received};
+
+/// Sends back what comes, for as long as anybody is there.
+struct Echo {
+    listener: Listener,
+    connection: Option<Connection>,
+    pool: Pool,
+    turns: u64,
+    wake: Option<Instant>,
+    /// Whether a stop is heeded.
+    obedient: bool,
+    stopped: bool,
+}
+
+impl Echo {
+    fn new(sources: &Sources) -> Self {
+        let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        sources.add(listener.as_raw_fd(), Attention::OnNews).unwrap();
+        let pool = Pool::default();
+        Self { listener, connection: None, pool, turns: 0, wake: None, obedient: true, stopped: false }
+    }
+}
+
+impl Driver for Echo {
+    fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
+        self.turns += 1;
+        if self.stopped && self.obedient {
+            return Ok(Turn::Done);
+        }
+        let mut turn = Turn::Idle;
+        if self.wake.is_some_and(|at| at <= context.now) {
+            self.wake = None;
+            turn = Turn::Busy;
+        }
+        if context.news
+            && let Some(connection) = self.listener.accept()?
+        {
+            context.sources().add(connection.as_raw_fd(), Attention::EachTurn)?;
+            self.connection = Some(connection);
+            turn = Turn::Busy;
+        }
+        if let Some(connection) = &mut self.connection {
+            match connection.receive(&mut self.pool)? {
+                Received::Data(data) => {
+                    connection.send(data).unwrap();
+                    turn = Turn::Busy;
+                }
+                Received::Nothing => {}
+                Received::Closed => self.connection = None,
+            }
+        }
+        if let Some(connection) = &mut self.connection
+            && connection.flush()? > 0
+        {
+            turn = Turn::Busy;
+        }
+        Ok(turn)
+    }
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.wake
+    }
+    fn on_stop(&mut self, _now: Instant) {
+        self.stopped = true;
+    }
+}
+
+fn reactor(spin_micros: u64) -> (Reactor, Echo) {
+    let reactor = Reactor::new(Clock::start(), Nanos::from_micros(spin_micros)).unwrap();
+    let echo = Echo::new(reactor.sources());
+    (reactor, echo)
+}
+
+/// Processor time of this thread.
+fn processor_time() -> Duration {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the kernel writes one `rusage`.
+    let result = unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
+    assert_eq!(result, 0);
+    // SAFETY: all zeroes is a valid `rusage`, and the kernel has overwritten it with one.
+    let usage = unsafe { usage.assume_init() };
+    let of = |time: libc::timeval| {
+        Duration::from_secs(u64::try_from(time.tv_sec).unwrap())
+            + Duration::from_micros(u64::try_from(time.tv_usec).unwrap())
+    };
+    of(usage.ru_utime) + of(usage.ru_stime)
+}
+
+#[test]
+fn an_idle_loop_takes_no_processor_time() {
+    let (mut reactor, mut echo) = reactor(200);
+    let until = reactor.clock().now() + Nanos::from_secs(1);
+    // A deadline now and then, as keep alives are.
+    echo.wake = Some(reactor.clock().now() + Nanos::from_millis(500));
+    let (before, start) = (processor_time(), Wall::now());
+    let outcome = reactor.run_until(&mut echo, Some(until), |_| false).unwrap();
+    let (used, passed) = (processor_time() - before, start.elapsed());
+    assert_eq!((outcome, echo.wake), (Outcome::TimedOut, None));
+    assert!(passed >= Duration::from_secs(1) && used < passed / 100, "{used:?} of {passed:?}");
+}
+
+#[test]
+fn a_sleeping_loop_answers_whoever_connects() {
+    for spin in [0, 50] {
+        let (mut reactor, mut echo) = reactor(spin);
+        let (address, stop) = (echo.listener.address(), reactor.stop());
+        let client = thread::spawn(move || {
+            let mut dialer = Dialer::new(vec![address], Instant::ZERO);
+            let mut pool = Pool::default();
+            let mut connection = loop {
+                if let Dialled::Connected(connection) = dialer.poll(Instant::ZERO) {
+                    break connection;
+                }
+            };
+            for round in 0..50_u8 {
+                // Long enough for the other side to fall asleep, now and then.
+                thread::sleep(Duration::from_micros(u64::from(round % 3) * 400));
+                let sent = Buffer::from(vec![round; 1 << (round % 18)]);
+                connection.send(sent.clone()).unwrap();
+                let mut arrived = Vec::new();
+                while arrived.len() < sent.len() {
+                    connection.flush().unwrap();
+                    if let Received::Data(data) = connection.receive(&mut pool).unwrap() {
+                        arrived.extend_from_slice(&data);
+                    }
+                }
+                assert!(arrived == *sent);
+            }
+            stop.ask();
+        });
+        assert_eq!(reactor.run(&mut echo).unwrap(), Outcome::Done);
+        client.join().unwrap();
+    }
+}
+
+#[test]
+fn a_condition_ends_a_run_and_the_next_goes_on() {
+    let (mut reactor, mut echo) = reactor(0);
+    let outcome = reactor.run_until(&mut echo, None, |echo| echo.turns >= 1).unwrap();
+    assert_eq!((outcome, echo.turns), (Outcome::Met, 1));
+    echo.wake = Some(reactor.clock().now() + Nanos::from_millis(5));
+    let start = Wall::now();
+    let outcome = reactor.run_until(&mut echo, None, |echo| echo.wake.is_none()).unwrap();
+    assert_eq!(outcome, Outcome::Met);
+    assert!(start.elapsed() >= Duration::from_millis(5));
+    // It slept: a handful of turns, not thousands.
+    assert!(echo.turns < 20, "{} turns", echo.turns);
+}
+
+#[test]
+fn a_short_deadline_is_met_to_the_microsecond_when_spinning_is_allowed() {
+    let (mut reactor, mut echo) = reactor(50);
+    let at = reactor.clock().now() + Nanos::from_micros(300);
+    echo.wake = Some(at);
+    reactor.run_until(&mut echo, None, |echo| echo.wake.is_none()).unwrap();
+    let late = reactor.clock().now() - at;
+    // The kernel's own timeouts would be late by up to a millisecond; a busy machine may be, too.
+    assert!(late < Nanos::from_millis(20), "{late}");
+}
+
+#[test]
+fn a_driver_that_does_not_end_is_abandoned() {
+    let (mut reactor, mut echo) = reactor(0);
+    echo.obedient = false;
+    reactor.stop().ask();
+    let start = Wall::now();
+    assert_eq!(reactor.run(&mut echo).unwrap(), Outcome::Abandoned);
+    assert!(echo.stopped && start.elapsed() >= Duration::from(CLOSE_MAX));
+    assert!(echo.turns < 20, "{} turns", echo.turns);
+}
+
+const CHILD: &str = "FARLANE_LIVE_TEST_REACTOR_CHILD";
+
+/// Not a test by itself: the process that `a_signal_ends_a_sleeping_loop` signals.
+#[test]
+fn child_that_sleeps_until_it_is_signalled() {
+    if std::env::var_os(CHILD).is_none() {
+        return;
+    }
+    let (mut reactor, mut echo) = reactor(0);
+    reactor.stop().on_signals().unwrap();
+    println!("\nready");
+    assert_eq!(reactor.run(&mut echo).unwrap(), Outcome::Done);
+    println!("\nended in good order");
+    std::process::exit(42);
+}
+
+#[test]
+fn a_signal_ends_a_sleeping_loop() {
+    use std::io::{BufRead, BufReader};
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["reactor::tests::child_that_sleeps_until_it_is_signalled", "--exact", "--nocapture"])
+        .env(CHILD, "1")
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    for line in lines.map(Result::unwrap) {
+        if line == "ready" {
+            let id = libc::pid_t::try_from(child.id()).unwrap();
+            // SAFETY: signals our own child, which has not been waited for; no memory is passed.
+            assert_eq!(unsafe { libc::kill(id, libc::SIGTERM) }, 0);
+        } else if line == "ended in good order" {
+            break;
+        }
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(42));
+}

@@ -1,0 +1,147 @@
+//! One TCP connection.
+
+use std::io::{self, Read};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::fd::{AsRawFd, RawFd};
+
+use engine::{Buffer, BufferMut, Pool};
+
+use super::outbox::{Outbox, OutboxFull};
+
+/// What arrives in one piece of up to this many bytes is copied out, so that the block it arrived in is used again.
+const COPY_MAX: usize = 4 << 10;
+/// The smallest and the largest block to receive into. A received buffer keeps its whole block: blocks grow
+/// while they are filled to the end, and shrink while they are not.
+const BLOCK_MIN: usize = 16 << 10;
+const BLOCK_MAX: usize = 256 << 10;
+/// The factor between block sizes, that of the pool's classes.
+const BLOCK_STEP: usize = 4;
+/// Blocks in a row that would have fitted the next smaller size before that is chosen.
+const SHRINK_AFTER: u32 = 16;
+
+/// What a connection had to give.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Received {
+    /// Some bytes of the stream; there may be more.
+    Data(Buffer),
+    /// Nothing now.
+    Nothing,
+    /// The peer has closed its side; nothing will come.
+    Closed,
+}
+
+/// A connection that never waits.
+#[derive(Debug)]
+pub struct Connection {
+    socket: TcpStream,
+    peer: SocketAddr,
+    outbox: Outbox,
+    /// Where the next bytes go.
+    block: Option<BufferMut>,
+    block_length: usize,
+    /// Blocks in a row that were larger than needed.
+    roomy: u32,
+}
+
+impl Connection {
+    /// Takes over a connected socket: no waiting, no delay for company (TCP_NODELAY).
+    pub(super) fn new(socket: TcpStream, peer: SocketAddr) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        socket.set_nodelay(true)?;
+        Ok(Self { socket, peer, outbox: Outbox::default(), block: None, block_length: BLOCK_MIN, roomy: 0 })
+    }
+
+    /// The address of the other end.
+    pub const fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Bytes that wait to be sent.
+    pub const fn unsent(&self) -> usize {
+        self.outbox.bytes()
+    }
+
+    /// Puts `data` behind what waits to be sent; [`Connection::flush`] sends it.
+    ///
+    /// # Errors
+    /// When too much waits; the connection must then be given up.
+    pub fn send(&mut self, data: Buffer) -> Result<(), OutboxFull> {
+        self.outbox.push(data)
+    }
+
+    /// Sends as much as the system takes without waiting; returns the bytes it took.
+    ///
+    /// # Errors
+    /// When the connection has failed.
+    pub fn flush(&mut self) -> io::Result<usize> {
+        match self.outbox.bytes() {
+            0 => Ok(0),
+            _ => self.outbox.write_to(&mut self.socket),
+        }
+    }
+
+    /// What has arrived, without waiting.
+    ///
+    /// # Errors
+    /// When the connection has failed.
+    pub fn receive(&mut self, pool: &mut Pool) -> io::Result<Received> {
+        let mut block = match self.block.take() {
+            Some(block) => block,
+            None => pool.take(self.block_length),
+        };
+        let result = loop {
+            match self.socket.read(&mut block) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => break result,
+            }
+        };
+        let count = match result {
+            Ok(count) => count,
+            Err(error) => {
+                self.block = Some(block);
+                return match error.kind() {
+                    io::ErrorKind::WouldBlock => Ok(Received::Nothing),
+                    _ => Err(error),
+                };
+            }
+        };
+        if count == 0 {
+            return Ok(Received::Closed);
+        }
+        if count <= COPY_MAX {
+            let data = pool.copy(&block[..count]);
+            self.block = Some(block);
+            return Ok(Received::Data(data));
+        }
+        self.choose_block_length(count);
+        block.truncate(count);
+        Ok(Received::Data(pool.seal(block)))
+    }
+
+    fn choose_block_length(&mut self, count: usize) {
+        if count == self.block_length {
+            self.block_length = (self.block_length * BLOCK_STEP).min(BLOCK_MAX);
+            self.roomy = 0;
+        } else if count <= self.block_length / BLOCK_STEP {
+            self.roomy += 1;
+            if self.roomy == SHRINK_AFTER {
+                self.block_length = (self.block_length / BLOCK_STEP).max(BLOCK_MIN);
+                self.roomy = 0;
+            }
+        } else {
+            self.roomy = 0;
+        }
+    }
+
+    /// Tells the peer that nothing more will be sent.
+    pub fn close(&mut self) {
+        // A connection that is gone already needs no closing.
+        let _ = self.socket.shutdown(Shutdown::Write);
+    }
+}
+
+impl AsRawFd for Connection {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}
