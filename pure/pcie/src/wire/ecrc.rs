@@ -41,7 +41,7 @@ const fn low_byte(word: u32) -> usize {
 }
 
 /// The remainder `crc` after `bytes` more.
-fn update(mut crc: u32, bytes: &[u8]) -> u32 {
+pub(super) fn update(mut crc: u32, bytes: &[u8]) -> u32 {
     let (slices, rest) = bytes.as_chunks::<SLICE>();
     for slice in slices {
         let [a, b, c, d, e, f, g, h] = *slice;
