@@ -214,3 +214,81 @@ fn a_signal_ends_a_sleeping_loop() {
     }
     assert_eq!(child.wait().unwrap().code(), Some(42));
 }
+
+/// Keeps one read of a file under way after another, and counts those that ended.
+struct Reader {
+    medium: crate::media::FileMedium,
+    ended: u32,
+}
+
+impl Driver for Reader {
+    fn turn(&mut self, _context: &Context<'_>) -> io::Result<Turn> {
+        use nvme::media::{Completion, IoId, MediumId, Operation, Request};
+        if self.medium.in_flight() == 0 {
+            let operation = Operation::Read { offset: u64::from(self.ended % 256) * 4096, length: 4096 };
+            self.medium.submit(Request { id: IoId(self.ended), medium: MediumId(0), operation });
+        }
+        let mut ended = 0;
+        let done = self.medium.reap(&mut |completion| {
+            if let Completion::Done { result, .. } = completion {
+                result.unwrap();
+                ended += 1;
+            }
+        })?;
+        self.ended += ended;
+        Ok(if done > 0 { Turn::Busy } else { Turn::Idle })
+    }
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+    fn on_stop(&mut self, _now: Instant) {}
+}
+
+#[test]
+fn a_medium_ends_a_sleep() {
+    let exe = std::env::current_exe().unwrap();
+    let path = exe.parent().unwrap().join(format!("farlane-live-reactor-{}", std::process::id()));
+    let options = crate::media::Options { size: Some(1 << 20), block: 4096, ..Default::default() };
+    let mut medium = crate::media::open(&path, &options).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    // Bytes on the disk, so that reading them takes a while.
+    let data = Buffer::zeroed(1 << 20);
+    medium.submit(nvme::media::Request {
+        id: nvme::media::IoId(0),
+        medium: nvme::media::MediumId(0),
+        operation: nvme::media::Operation::Write { offset: 0, data, durable: true },
+    });
+    while medium.in_flight() > 0 {
+        medium.reap(&mut |_| ()).unwrap();
+    }
+    let mut reactor = Reactor::new(Clock::start(), Nanos::ZERO).unwrap();
+    if let Some(descriptor) = medium.poll_fd() {
+        reactor.sources().add(descriptor, Attention::EachTurn).unwrap();
+    }
+    let mut reader = Reader { medium, ended: 0 };
+    let deadline = reactor.clock().now() + Nanos::from_secs(20);
+    let outcome = reactor.run_until(&mut reader, Some(deadline), |reader| reader.ended >= 500).unwrap();
+    assert_eq!(outcome, Outcome::Met, "{} reads ended", reader.ended);
+}
+
+#[test]
+fn a_peer_that_reads_again_ends_a_sleep() {
+    let (mut reactor, mut echo) = reactor(0);
+    let (address, stop) = (echo.listener.address(), reactor.stop());
+    let length = 8 << 20;
+    let client = thread::spawn(move || {
+        use std::io::{Read, Write};
+        let mut socket = std::net::TcpStream::connect(address).unwrap();
+        let mut reading = socket.try_clone().unwrap();
+        let writer = thread::spawn(move || socket.write_all(&vec![7; length]).unwrap());
+        // By now the other side can send no more, and sleeps.
+        writer.join().unwrap();
+        thread::sleep(Duration::from_millis(100));
+        let mut bytes = vec![0; length];
+        reading.read_exact(&mut bytes).unwrap();
+        assert!(bytes.iter().all(|&byte| byte == 7));
+        stop.ask();
+    });
+    assert_eq!(reactor.run(&mut echo).unwrap(), Outcome::Done);
+    client.join().unwrap();
+}
