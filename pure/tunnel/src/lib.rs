@@ -1,4 +1,21 @@
+//! Long-range PCIe: transaction-layer packets over a reliable byte stream, with credits and replay.
+//!
+//! The two halves of a distributed switch are [`Upstream`], near the host, and [`Downstream`], at the device;
+//! between them is a [`session::Session`] each. The bytes are in [`frame`], and `docs/tunnel-protocol.md` is their
+//! specification.
+
 #![no_std]
 #![forbid(unsafe_code)]
-//! To be written.
+
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod credits;
+pub mod frame;
+#[cfg(test)]
+mod pair;
+pub mod session;
+mod stream;
+
+pub use session::Session;

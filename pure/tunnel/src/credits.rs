@@ -1,0 +1,191 @@
+//! Credits of a session: how much each end may still send.
+//!
+//! As in PCI Express, headers and data of posted requests, non-posted requests and completions are counted
+//! apart. What travels are limits counted from the start of the session, so that a repeated or lost update does no harm.
+
+use crate::frame::{FrameError, Reader};
+use engine::Buffer;
+use pcie::ordering::{Allowance, Lane, data_credits};
+use pcie::wire::Tlp;
+
+/// Limits and counts stay less than this apart, so that they can be compared although they wrap.
+pub(crate) const WINDOW_MAX: u32 = 1 << 30;
+
+/// Headers and data of one lane: an amount, or a count since the start of the session that wraps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Amount {
+    /// TLPs.
+    pub headers: u32,
+    /// Payload in units of 16 B, rounded up for each TLP.
+    pub data: u32,
+}
+
+impl Amount {
+    const fn plus(self, other: Self) -> Self {
+        Self { headers: self.headers.wrapping_add(other.headers), data: self.data.wrapping_add(other.data) }
+    }
+    const fn since(self, earlier: Self) -> Self {
+        Self {
+            headers: self.headers.wrapping_sub(earlier.headers),
+            data: self.data.wrapping_sub(earlier.data),
+        }
+    }
+    /// Whether this count is at most `limit`; both wrap.
+    const fn is_within(self, limit: Self) -> bool {
+        let left = limit.since(self);
+        left.headers <= WINDOW_MAX && left.data <= WINDOW_MAX
+    }
+}
+
+/// An amount or a count of each lane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CreditLimits {
+    lanes: [Amount; Lane::COUNT],
+}
+
+impl CreditLimits {
+    /// The limits of each lane.
+    pub const fn new(posted: Amount, non_posted: Amount, completion: Amount) -> Self {
+        Self { lanes: [posted, non_posted, completion] }
+    }
+    /// The limit of `lane`.
+    pub const fn of(&self, lane: Lane) -> Amount {
+        self.lanes[lane.index()]
+    }
+
+    pub(crate) fn parse(reader: &mut Reader<'_>) -> Result<Self, FrameError> {
+        let mut limits = Self::default();
+        for lane in &mut limits.lanes {
+            *lane = Amount { headers: reader.u32()?, data: reader.u32()? };
+        }
+        Ok(limits)
+    }
+    pub(crate) fn emit(&self) -> [u8; 24] {
+        let mut bytes = [0; 24];
+        for (lane, bytes) in self.lanes.iter().zip(bytes.chunks_exact_mut(8)) {
+            let both = (u64::from(lane.headers) << 32) | u64::from(lane.data);
+            bytes.copy_from_slice(&both.to_be_bytes());
+        }
+        bytes
+    }
+}
+
+/// What a packet takes.
+pub(crate) fn cost(packet: &Tlp<Buffer>) -> (Lane, Amount) {
+    (Lane::of(&packet.header), Amount { headers: 1, data: data_credits(packet) })
+}
+
+/// The sender's account: what has been sent against what the peer allows.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spending {
+    sent: CreditLimits,
+    limit: CreditLimits,
+}
+
+impl Spending {
+    /// The peer allows `limit`, counted from the start of the session. `false` if it takes back what it has granted.
+    pub(crate) fn allow(&mut self, limit: CreditLimits) -> bool {
+        let lanes = self.limit.lanes.iter().zip(&limit.lanes).zip(&self.sent.lanes);
+        let grows = lanes.into_iter().all(|((old, new), sent)| old.is_within(*new) && sent.is_within(*new));
+        if grows {
+            self.limit = limit;
+        }
+        grows
+    }
+}
+
+impl Allowance for Spending {
+    fn take(&mut self, lane: Lane, data: u32) -> bool {
+        let sent = &mut self.sent.lanes[lane.index()];
+        let then = sent.plus(Amount { headers: 1, data });
+        let allowed = then.is_within(self.limit.lanes[lane.index()]);
+        if allowed {
+            *sent = then;
+        }
+        allowed
+    }
+}
+
+/// The receiver's account: what has arrived and what has been passed on, against what was granted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Granting {
+    window: CreditLimits,
+    arrived: CreditLimits,
+    passed_on: CreditLimits,
+    /// What the peer was last told.
+    told: CreditLimits,
+}
+
+impl Granting {
+    /// Lets the peer have at most `window` under way.
+    pub(crate) fn new(window: CreditLimits) -> Self {
+        let none = CreditLimits::default();
+        Self { window, arrived: none, passed_on: none, told: window }
+    }
+    /// The limits to tell the peer, which is now done.
+    pub(crate) fn tell(&mut self) -> CreditLimits {
+        for (told, (passed, window)) in
+            self.told.lanes.iter_mut().zip(self.passed_on.lanes.iter().zip(&self.window.lanes))
+        {
+            *told = passed.plus(*window);
+        }
+        self.told
+    }
+    /// A packet arrived. `false` if it was more than granted.
+    pub(crate) fn arrive(&mut self, (lane, cost): (Lane, Amount)) -> bool {
+        let arrived = &mut self.arrived.lanes[lane.index()];
+        *arrived = arrived.plus(cost);
+        arrived.is_within(self.told.lanes[lane.index()])
+    }
+    /// A packet has left our memory.
+    pub(crate) const fn pass_on(&mut self, (lane, cost): (Lane, Amount)) {
+        let passed = &mut self.passed_on.lanes[lane.index()];
+        *passed = passed.plus(cost);
+    }
+    /// Whether what the peer doesn't know of yet is more than the `part`-th of a lane's window.
+    pub(crate) fn is_news_by(&self, part: u32) -> bool {
+        let lanes = self.passed_on.lanes.iter().zip(&self.window.lanes).zip(&self.told.lanes);
+        lanes.into_iter().any(|((passed, window), told)| {
+            let news = passed.plus(*window).since(*told);
+            news.headers > window.headers / part || news.data > window.data / part
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn even(headers: u32, data: u32) -> CreditLimits {
+        CreditLimits { lanes: [Amount { headers, data }; Lane::COUNT] }
+    }
+
+    #[test]
+    fn what_is_spent_comes_back_when_it_is_passed_on() {
+        let mut spending = Spending::default();
+        let mut granting = Granting::new(even(2, 4));
+        assert!(spending.allow(even(2, 4)));
+        let cost = (Lane::Posted, Amount { headers: 1, data: 3 });
+        assert!(spending.take(Lane::Posted, 3) && granting.arrive(cost));
+        assert!(!spending.take(Lane::Posted, 3), "one data credit is left");
+        assert!(!granting.is_news_by(4));
+        granting.pass_on(cost);
+        assert!(granting.is_news_by(2) && !granting.is_news_by(1));
+        assert!(spending.allow(granting.tell()) && !granting.is_news_by(2));
+        assert!(spending.take(Lane::Posted, 4) && !spending.take(Lane::Posted, 1));
+        assert!(spending.take(Lane::Posted, 0) && !spending.take(Lane::Posted, 0));
+        assert!(spending.take(Lane::Completion, 1), "lanes are apart");
+    }
+
+    #[test]
+    fn a_peer_can_neither_overdraw_nor_take_back_and_counts_wrap() {
+        let mut granting = Granting::new(even(1, 1));
+        assert!(granting.arrive((Lane::NonPosted, Amount { headers: 1, data: 0 })));
+        assert!(!granting.arrive((Lane::NonPosted, Amount { headers: 1, data: 0 })));
+        let near_the_end = even(u32::MAX, u32::MAX);
+        let mut spending = Spending { sent: near_the_end, limit: near_the_end };
+        assert!(!spending.take(Lane::Posted, 1));
+        assert!(spending.allow(even(4, 4)) && spending.take(Lane::Posted, 5));
+        assert!(!spending.allow(even(3, 4)));
+    }
+}

@@ -1,0 +1,333 @@
+//! The frames of the handshake: Hello, and Welcome, which has the same form.
+
+use alloc::string::String;
+use core::fmt;
+
+use super::{FrameError, FrameKind, Reader, Sequence, Writer, checked_text, clip};
+use crate::credits::CreditLimits;
+use engine::Nanos;
+
+/// The longest body of a Hello or Welcome, bytes.
+pub const HELLO_BODY_MAX: usize = 1024;
+/// The longest name, vendor or device text, bytes.
+pub const NAME_MAX: usize = 64;
+
+/// What a Hello begins with, so that a stranger is recognised.
+const MAGIC: [u8; 8] = *b"FARLANE\n";
+/// Bytes of the body before the options.
+pub(super) const FIXED: usize = 44;
+
+const OUTCOME_OFFSET: usize = 13;
+const MANDATORY: u16 = 0x8000;
+const OPTION_LIMITS: u16 = MANDATORY | 1;
+const OPTION_CREDITS: u16 = MANDATORY | 2;
+const OPTION_NAME: u16 = 3;
+const OPTION_VENDOR: u16 = 4;
+const OPTION_DEVICE: u16 = 5;
+const OPTION_STAMPS: u16 = 6;
+const OPTION_PEER: u16 = MANDATORY | 7;
+/// Options that are known, as bits of a set.
+const OPTIONS_KNOWN: u16 = 7;
+
+/// Which end of the tunnel somebody is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Role {
+    /// Towards the root complex: dials.
+    Upstream = 1,
+    /// Towards the device: accepts.
+    Downstream = 2,
+}
+
+/// What became of a handshake.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Outcome {
+    /// Only asked for: a Hello.
+    #[default]
+    Asked = 0,
+    /// A new session.
+    New = 1,
+    /// The session that the Hello named goes on.
+    Resumed = 2,
+}
+
+/// Names one run of an end: a restarted process has another. 128 bits, random or a UUID.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct InstanceId(pub [u8; 16]);
+
+impl fmt::Debug for InstanceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl fmt::Display for InstanceId {
+    /// As a UUID is written.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, byte) in self.0.iter().enumerate() {
+            let dash = if matches!(index, 4 | 6 | 8 | 10) { "-" } else { "" };
+            write!(f, "{dash}{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Names a session between two instances; chosen at random by the downstream end. 0 names none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SessionId(pub u64);
+
+impl SessionId {
+    /// No session: a new one is wanted.
+    pub const NONE: Self = Self(0);
+}
+
+/// Who an end is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// This run of it.
+    pub instance: InstanceId,
+    /// What people call it, at most [`NAME_MAX`] bytes.
+    pub name: String,
+    /// Who made it, at most [`NAME_MAX`] bytes.
+    pub vendor: String,
+    /// What it is, at most [`NAME_MAX`] bytes.
+    pub device: String,
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.name.is_empty() { write!(f, "{}", self.instance) } else { f.write_str(&self.name) }
+    }
+}
+
+/// What an end can take and for how long it waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The longest payload of a TLP that it receives, bytes: 128..=4096, a multiple of 4.
+    pub max_payload: u16,
+    /// For how long it holds a session without a connection; whole milliseconds. The shorter of both ends' counts.
+    pub hold: Nanos,
+    /// For how long it bears silence on a connection; whole milliseconds. The peer sends a Ping at least thrice as often.
+    pub silence: Nanos,
+}
+
+/// The body of a Hello or Welcome.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello<'a> {
+    /// The lowest version that the sender speaks; of a Welcome, the version chosen.
+    pub version_low: u16,
+    /// The highest version that the sender speaks; of a Welcome, the version chosen.
+    pub version_high: u16,
+    /// What the sender is.
+    pub role: Role,
+    /// What a Welcome answers.
+    pub outcome: Outcome,
+    /// The session to resume, or the one that now is; [`SessionId::NONE`] asks for a new one.
+    pub session: SessionId,
+    /// The sender.
+    pub instance: InstanceId,
+    /// The oldest frame that the sender could send again.
+    pub oldest: Sequence,
+    /// What the sender can take.
+    pub limits: Limits,
+    /// How much the receiver of this may send, counted from the start of the session.
+    pub credits: CreditLimits,
+    /// What people call the sender.
+    pub name: &'a str,
+    /// Who made it.
+    pub vendor: &'a str,
+    /// What it is.
+    pub device: &'a str,
+    /// Whether the sender wants time stamps on TLP frames.
+    pub wants_stamps: bool,
+    /// With whom the session was that the sender wants to resume.
+    pub peer: Option<InstanceId>,
+}
+
+impl<'a> Hello<'a> {
+    /// Whether `body` begins as every version of a Hello does, and with which versions. To be looked at before
+    /// anything else: the rest may be of a version that we don't know.
+    ///
+    /// # Errors
+    /// When it doesn't.
+    pub fn versions(body: &[u8]) -> Result<(u16, u16), FrameError> {
+        let mut reader = Reader::new(body);
+        let magic = reader.array()?;
+        if magic != MAGIC {
+            return Err(FrameError::Magic(magic));
+        }
+        let (low, high) = (reader.u16()?, reader.u16()?);
+        if low > high {
+            return Err(FrameError::VersionRange { low, high });
+        }
+        Ok((low, high))
+    }
+
+    pub(super) fn parse(kind: FrameKind, body: &'a [u8]) -> Result<Self, FrameError> {
+        let (version_low, version_high) = Self::versions(body)?;
+        let mut reader = Reader::new(body);
+        reader.bytes(12)?;
+        let role = match reader.u8()? {
+            1 => Role::Upstream,
+            2 => Role::Downstream,
+            other => return Err(FrameError::UnknownRole(other)),
+        };
+        let outcome = match (kind, reader.u8()?) {
+            (FrameKind::Hello, 0) => Outcome::Asked,
+            (FrameKind::Welcome, 1) => Outcome::New,
+            (FrameKind::Welcome, 2) => Outcome::Resumed,
+            (_, other) => return Err(FrameError::UnknownOutcome(other)),
+        };
+        if reader.u16()? != 0 {
+            return Err(FrameError::Reserved { kind, offset: OUTCOME_OFFSET + 1 });
+        }
+        let session = SessionId(reader.u64()?);
+        let instance = InstanceId(reader.array()?);
+        let oldest = Sequence::from_bits(reader.u32()?);
+        let options = Options::parse(kind, reader.rest)?;
+        Ok(Self {
+            version_low,
+            version_high,
+            role,
+            outcome,
+            session,
+            instance,
+            oldest,
+            limits: options.limits.ok_or(FrameError::MissingOption(OPTION_LIMITS))?,
+            credits: options.credits.ok_or(FrameError::MissingOption(OPTION_CREDITS))?,
+            name: options.name,
+            vendor: options.vendor,
+            device: options.device,
+            wants_stamps: options.wants_stamps,
+            peer: options.peer,
+        })
+    }
+
+    pub(super) fn emit(&self, writer: &mut Writer<'_>) {
+        writer.put(&MAGIC);
+        writer.put(&self.version_low.to_be_bytes());
+        writer.put(&self.version_high.to_be_bytes());
+        writer.put(&[self.role as u8, self.outcome as u8, 0, 0]);
+        writer.put(&self.session.0.to_be_bytes());
+        writer.put(&self.instance.0);
+        writer.put(&self.oldest.bits().to_be_bytes());
+        let [m0, m1] = self.limits.max_payload.to_be_bytes();
+        let [h0, h1, h2, h3] = millis(self.limits.hold).to_be_bytes();
+        let [s0, s1, s2, s3] = millis(self.limits.silence).to_be_bytes();
+        put_option(writer, OPTION_LIMITS, &[m0, m1, 0, 0, h0, h1, h2, h3, s0, s1, s2, s3]);
+        put_option(writer, OPTION_CREDITS, &self.credits.emit());
+        let texts = [(OPTION_NAME, self.name), (OPTION_VENDOR, self.vendor), (OPTION_DEVICE, self.device)];
+        for (option, text) in texts {
+            if !text.is_empty() {
+                put_option(writer, option, clip(text, NAME_MAX).as_bytes());
+            }
+        }
+        if self.wants_stamps {
+            put_option(writer, OPTION_STAMPS, &[]);
+        }
+        if let Some(peer) = self.peer {
+            put_option(writer, OPTION_PEER, &peer.0);
+        }
+    }
+
+    /// The sender, with texts of its own.
+    pub fn identity(&self) -> Identity {
+        Identity {
+            instance: self.instance,
+            name: self.name.into(),
+            vendor: self.vendor.into(),
+            device: self.device.into(),
+        }
+    }
+}
+
+fn millis(length: Nanos) -> u32 {
+    u32::try_from(length.get() / 1_000_000).unwrap_or(u32::MAX)
+}
+
+fn put_option(writer: &mut Writer<'_>, option: u16, value: &[u8]) {
+    writer.put(&option.to_be_bytes());
+    writer.put(&u16::try_from(value.len()).expect("an option is short").to_be_bytes());
+    writer.put(value);
+    writer.zeros_to_multiple_of_4();
+}
+
+#[derive(Default)]
+struct Options<'a> {
+    limits: Option<Limits>,
+    credits: Option<CreditLimits>,
+    name: &'a str,
+    vendor: &'a str,
+    device: &'a str,
+    wants_stamps: bool,
+    peer: Option<InstanceId>,
+}
+
+impl<'a> Options<'a> {
+    fn parse(kind: FrameKind, bytes: &'a [u8]) -> Result<Self, FrameError> {
+        let mut options = Self::default();
+        let mut reader = Reader::new(bytes);
+        let mut seen = 0_u16;
+        while !reader.rest.is_empty() {
+            let offset = FIXED + bytes.len() - reader.rest.len();
+            let (option, length) = (reader.u16()?, reader.u16()?);
+            let error = FrameError::OptionLength { option, length };
+            let value = reader.bytes(usize::from(length)).map_err(|_| error)?;
+            let padding = usize::from(length).next_multiple_of(4) - usize::from(length);
+            if reader.bytes(padding).map_err(|_| error)?.iter().any(|byte| *byte != 0) {
+                return Err(FrameError::Reserved { kind, offset: offset + 4 + usize::from(length) });
+            }
+            let number = option & !MANDATORY;
+            if (1..=OPTIONS_KNOWN).contains(&number) {
+                if seen & (1 << number) != 0 {
+                    return Err(FrameError::RepeatedOption(option));
+                }
+                seen |= 1 << number;
+            }
+            options.take(kind, offset, option, value)?;
+        }
+        Ok(options)
+    }
+
+    fn take(
+        &mut self,
+        kind: FrameKind,
+        offset: usize,
+        option: u16,
+        value: &'a [u8],
+    ) -> Result<(), FrameError> {
+        let length = u16::try_from(value.len()).unwrap_or(u16::MAX);
+        let wrong_length = FrameError::OptionLength { option, length };
+        let mut reader = Reader::new(value);
+        let text = || {
+            let text = checked_text(value).ok_or(FrameError::Text { kind, offset: offset + 4 })?;
+            if text.len() <= NAME_MAX { Ok(text) } else { Err(wrong_length) }
+        };
+        match option {
+            OPTION_LIMITS if length == 12 => self.limits = Some(parse_limits(&mut reader)?),
+            OPTION_CREDITS if length == 24 => self.credits = Some(CreditLimits::parse(&mut reader)?),
+            OPTION_NAME => self.name = text()?,
+            OPTION_VENDOR => self.vendor = text()?,
+            OPTION_DEVICE => self.device = text()?,
+            OPTION_STAMPS if length == 0 => self.wants_stamps = true,
+            OPTION_PEER if length == 16 => self.peer = Some(InstanceId(reader.array()?)),
+            OPTION_LIMITS | OPTION_CREDITS | OPTION_STAMPS | OPTION_PEER => return Err(wrong_length),
+            _ if option & MANDATORY != 0 => return Err(FrameError::UnknownMandatoryOption(option)),
+            _ => (),
+        }
+        Ok(())
+    }
+}
+
+fn parse_limits(reader: &mut Reader<'_>) -> Result<Limits, FrameError> {
+    let max_payload = reader.u16()?;
+    let reserved = reader.u16()?;
+    let hold = Nanos::from_millis(u64::from(reader.u32()?));
+    let silence = Nanos::from_millis(u64::from(reader.u32()?));
+    let fits = (128..=4096).contains(&max_payload) && max_payload.is_multiple_of(4);
+    if !fits || reserved != 0 || silence == Nanos::ZERO {
+        return Err(FrameError::OptionValue(OPTION_LIMITS));
+    }
+    Ok(Limits { max_payload, hold, silence })
+}

@@ -1,0 +1,59 @@
+//! Numbers of frames.
+
+use core::fmt;
+
+/// The number of a numbered frame: counts from 0 for a new session and wraps at 2^32.
+///
+/// Numbers are compared by their distance, which is small because a sender keeps at most
+/// [`crate::session::REPLAY_FRAMES_MAX`] frames unacknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Sequence(u32);
+
+impl Sequence {
+    /// The number of a session's first frame.
+    pub const FIRST: Self = Self(0);
+
+    /// From the bits on the wire.
+    pub const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+    /// The bits on the wire.
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+    /// The number `count` frames later.
+    #[must_use]
+    pub const fn plus(self, count: u32) -> Self {
+        Self(self.0.wrapping_add(count))
+    }
+    /// How many frames there are from `earlier` up to this one.
+    pub const fn since(self, earlier: Self) -> u32 {
+        self.0.wrapping_sub(earlier.0)
+    }
+    /// Whether it is one of `from`, …, `to`, both included.
+    pub const fn is_within(self, from: Self, to: Self) -> bool {
+        self.since(from) <= to.since(from)
+    }
+}
+
+impl fmt::Display for Sequence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_wrap() {
+        let before = Sequence::from_bits(u32::MAX);
+        let after = before.plus(3);
+        assert_eq!(after.bits(), 2);
+        assert_eq!(after.since(before), 3);
+        assert!(Sequence::FIRST.is_within(before, after));
+        assert!(!after.plus(1).is_within(before, after));
+        assert!(!before.plus(u32::MAX).is_within(before, after));
+    }
+}

@@ -1,0 +1,115 @@
+//! How the peer's clock stands against ours.
+
+use engine::{Instant, Nanos};
+
+use crate::frame::Pong;
+
+/// How many exchanges are remembered.
+const SAMPLES_MAX: usize = 16;
+/// By how much two clocks may drift apart, in parts per million: 100 each way, as for common oscillators.
+const DRIFT_PPM: u64 = 200;
+
+/// The peer's clock against ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockAlignment {
+    /// What to add to our time to have the peer's, nanoseconds.
+    pub offset_ns: i64,
+    /// The offset is right to within this, if the clocks drift apart by no more than 200 ppm.
+    pub error: Nanos,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    taken_at: Instant,
+    alignment: ClockAlignment,
+}
+
+/// Exchanges of Ping and Pong, of which the best recent one counts.
+#[derive(Debug, Default)]
+pub(super) struct Clock {
+    samples: [Option<Sample>; SAMPLES_MAX],
+    next: usize,
+    round_trip: Option<Nanos>,
+}
+
+impl Clock {
+    /// A Pong to a Ping of ours has arrived at `now`. What can't be (a Pong that took longer than the exchange) is ignored.
+    pub(super) fn on_pong(&mut self, now: Instant, pong: &Pong) {
+        let away = i128::from((now - pong.ping_sent_at).get());
+        let there = i128::from(pong.sent_at.as_nanos()) - i128::from(pong.ping_received_at.as_nanos());
+        if there < 0 || there > away {
+            return;
+        }
+        let out = i128::from(pong.ping_received_at.as_nanos()) - i128::from(pong.ping_sent_at.as_nanos());
+        let back = i128::from(pong.sent_at.as_nanos()) - i128::from(now.as_nanos());
+        let (Ok(offset_ns), Ok(round_trip)) =
+            (i64::try_from((out + back).div_euclid(2)), u64::try_from(away - there))
+        else {
+            return;
+        };
+        // One nanosecond for the halving.
+        let error = Nanos::new(round_trip.div_ceil(2)) + Nanos::new(1);
+        self.round_trip = Some(Nanos::new(round_trip));
+        self.samples[self.next] =
+            Some(Sample { taken_at: now, alignment: ClockAlignment { offset_ns, error } });
+        self.next = (self.next + 1) % SAMPLES_MAX;
+    }
+
+    /// The best that is known at `now`.
+    pub(super) fn alignment(&self, now: Instant) -> Option<ClockAlignment> {
+        let aged = self.samples.iter().flatten().map(|sample| {
+            let drift = (now - sample.taken_at) * DRIFT_PPM / 1_000_000;
+            ClockAlignment { error: sample.alignment.error + drift, ..sample.alignment }
+        });
+        aged.min_by_key(|alignment| alignment.error)
+    }
+
+    /// The network's part of the latest exchange.
+    pub(super) const fn round_trip(&self) -> Option<Nanos> {
+        self.round_trip
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(nanoseconds: u64) -> Instant {
+        Instant::from_nanos(nanoseconds)
+    }
+
+    #[test]
+    fn the_offset_is_within_its_bound_however_uneven_the_ways_are() {
+        for (out, dwell, back) in [(100, 50, 100), (0, 7, 501), (333, 0, 0)] {
+            // The peer's clock is 1,000 ahead.
+            let pong = Pong {
+                ping_sent_at: at(10),
+                ping_received_at: at(1_010 + out),
+                sent_at: at(1_010 + out + dwell),
+            };
+            let mut clock = Clock::default();
+            clock.on_pong(at(10 + out + dwell + back), &pong);
+            let found = clock.alignment(at(10 + out + dwell + back)).unwrap();
+            assert!(found.offset_ns.abs_diff(1_000) <= found.error.get(), "{found:?}");
+            assert_eq!(found.error.get(), (out + back).div_ceil(2) + 1);
+        }
+    }
+
+    #[test]
+    fn a_good_exchange_ages_and_nonsense_is_ignored() {
+        let mut clock = Clock::default();
+        let pong = |sent, received, answered| Pong {
+            ping_sent_at: at(sent),
+            ping_received_at: at(received),
+            sent_at: at(answered),
+        };
+        clock.on_pong(at(100), &pong(0, 50, 50));
+        clock.on_pong(at(2_000), &pong(0, 1_000, 1_000));
+        assert_eq!(clock.alignment(at(2_000)).unwrap().error.get(), 51);
+        let later = at(100_000_000);
+        assert_eq!(clock.alignment(later).unwrap().error.get(), 51 + 19_999);
+        clock.on_pong(later, &pong(99_999_990, 9, 5));
+        clock.on_pong(later, &pong(99_999_990, 0, u64::MAX));
+        assert_eq!(clock.alignment(later).unwrap().error.get(), 51 + 19_999);
+    }
+}

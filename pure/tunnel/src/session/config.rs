@@ -1,0 +1,76 @@
+//! The settings of a session.
+
+use engine::Nanos;
+use pcie::ordering::Lane;
+
+use crate::credits::{Amount, CreditLimits, WINDOW_MAX};
+use crate::frame::{Identity, Limits};
+
+/// The settings of a session; [`Config::default`] suits a local network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Who we are.
+    pub identity: Identity,
+    /// The longest payload that we receive, bytes: 128..=4096, a multiple of 4.
+    pub max_payload: u16,
+    /// What the peer may have under way to us; raised to two longest TLPs a lane.
+    pub window: CreditLimits,
+    /// For how long a session is held without a connection; the shorter of both ends' counts. Beyond the completion
+    /// timeout of the requesters it serves nothing.
+    pub hold: Nanos,
+    /// For how long silence on a connection is borne.
+    pub silence: Nanos,
+    /// How often to send a Ping, at most a third of the peer's `silence`.
+    pub ping_interval: Nanos,
+    /// For how long an acknowledgement or a credit may wait for a TLP that carries it.
+    pub acknowledge_delay: Nanos,
+    /// For how long a handshake may take.
+    pub handshake: Nanos,
+    /// How long to wait before dialling again: doubled from the first to the second with each failure.
+    pub redial: (Nanos, Nanos),
+    /// Whether the TLP frames of both ends carry time stamps; it suffices that one end wants it.
+    pub stamps: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        // 512 payloads of 4 KiB under way each direction: 2 MiB, the product of 100 Gbit/s and 160 us.
+        let bulk = Amount { headers: 512, data: 512 * 256 };
+        Self {
+            identity: Identity::default(),
+            max_payload: 4096,
+            window: CreditLimits::new(bulk, Amount { headers: 512, data: 4096 }, bulk),
+            hold: Nanos::from_secs(10),
+            silence: Nanos::from_secs(5),
+            ping_interval: Nanos::from_secs(1),
+            acknowledge_delay: Nanos::from_millis(5),
+            handshake: Nanos::from_secs(5),
+            redial: (Nanos::from_millis(10), Nanos::from_secs(2)),
+            stamps: false,
+        }
+    }
+}
+
+impl Config {
+    /// Brings what is out of range into it.
+    pub(super) fn normalise(&mut self) {
+        self.max_payload = self.max_payload.clamp(128, 4096).next_multiple_of(4);
+        // A receiver tells at once when half of a window is free again. What is then left to the sender is half a
+        // window less what is under way, and that must do for any TLP: else both would wait for each other.
+        let longest = u32::from(self.max_payload).div_ceil(16);
+        let at_least = |amount: Amount, data: u32| Amount {
+            headers: amount.headers.clamp(2, WINDOW_MAX),
+            data: amount.data.clamp(2 * data, WINDOW_MAX),
+        };
+        self.window = CreditLimits::new(
+            at_least(self.window.of(Lane::Posted), longest),
+            at_least(self.window.of(Lane::NonPosted), longest),
+            at_least(self.window.of(Lane::Completion), longest),
+        );
+        self.silence = self.silence.max(Nanos::from_millis(3));
+    }
+
+    pub(super) const fn limits(&self) -> Limits {
+        Limits { max_payload: self.max_payload, hold: self.hold, silence: self.silence }
+    }
+}

@@ -1,0 +1,269 @@
+//! Hello and Welcome, from the dial to the link.
+
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+
+use engine::Buffer;
+
+use super::link::NewLink;
+use super::{
+    Connection, DownReason, HandshakeError, Link, Output, PINGS_QUICK, Role, Session, Timer, VERSION_HIGH,
+    VERSION_LOW,
+};
+use crate::frame::{Frame, FrameError, FrameHeader, FrameKind, Hello, Outcome, RefuseCode, SessionId};
+
+/// What the first frame of a peer turned out to be, if not what was awaited.
+#[derive(Debug)]
+pub(crate) enum Ungreeted {
+    /// To be refused, for this reason.
+    Refuse(RefuseCode, String),
+    /// The peer refuses, for this reason.
+    ByPeer(RefuseCode, String),
+}
+
+/// Looks at the first frame of a peer, which is to be a Hello or Welcome (`awaited`) of the `role` that is not ours.
+pub(crate) fn greeting<'a>(
+    frame: &'a Result<(FrameHeader, Buffer), FrameError>,
+    awaited: FrameKind,
+    role: Role,
+) -> Result<(&'a FrameHeader, Hello<'a>), Ungreeted> {
+    let stranger = |error: &dyn core::fmt::Display| {
+        let text = format!("this is a Farlane tunnel, and that was no {awaited:?} of it: {error}");
+        Ungreeted::Refuse(RefuseCode::NotFarlane, text)
+    };
+    let malformed = |error: FrameError| match error {
+        FrameError::UnknownMandatoryOption(_) => {
+            Ungreeted::Refuse(RefuseCode::UnknownOption, format!("{awaited:?}: {error}"))
+        }
+        _ => Ungreeted::Refuse(RefuseCode::Malformed, format!("malformed {awaited:?}: {error}")),
+    };
+    let (header, body) = match frame {
+        Ok(frame) => frame,
+        Err(error @ FrameError::UnknownKind(_)) => return Err(stranger(error)),
+        Err(error) => return Err(malformed(*error)),
+    };
+    if header.kind != awaited && header.kind != FrameKind::Refuse {
+        return Err(stranger(&format_args!("it was a {:?}", header.kind)));
+    }
+    if header.kind == awaited {
+        let (low, high) = Hello::versions(body).map_err(|error| match error {
+            FrameError::Magic(_) => stranger(&error),
+            other => malformed(other),
+        })?;
+        if low.max(VERSION_LOW) > high.min(VERSION_HIGH) {
+            let text = format!(
+                "no version in common: versions {VERSION_LOW} to {VERSION_HIGH} are spoken here, {low} to {high} there"
+            );
+            return Err(Ungreeted::Refuse(RefuseCode::Version, text));
+        }
+    }
+    match Frame::parse(header, body).map_err(malformed)? {
+        Frame::Hello(hello) | Frame::Welcome(hello) if hello.role == role => Ok((header, hello)),
+        Frame::Hello(hello) | Frame::Welcome(hello) => {
+            let text = format!("both ends are {:?}: join an upstream end to a downstream end", hello.role);
+            Err(Ungreeted::Refuse(RefuseCode::Role, text))
+        }
+        Frame::Refuse(code, text) => Err(Ungreeted::ByPeer(code, text.to_owned())),
+        other => Err(stranger(&format_args!("it was a {:?}", other.kind()))),
+    }
+}
+
+/// Whether dialling again can't help: somebody must change something first.
+const fn is_final(code: RefuseCode) -> bool {
+    !matches!(code, RefuseCode::InUse | RefuseCode::Busy | RefuseCode::Deadline)
+}
+
+impl Session {
+    pub(super) fn on_connected(&mut self) {
+        if self.connection == Connection::Stopped {
+            self.emit(Output::CloseConnection);
+            return;
+        }
+        // The world replaces connections only at the downstream end, where the newest counts.
+        if matches!(self.connection, Connection::Greeting | Connection::Open) {
+            self.on_connection_lost(super::LossReason::Disconnected);
+        }
+        self.reader.clear();
+        self.connection = Connection::Greeting;
+        self.timers.disarm(Timer::Dial);
+        self.timers.arm(Timer::Handshake, self.now + self.config.handshake);
+        if self.role == Role::Upstream {
+            let session = self.link.as_ref().map_or(SessionId::NONE, |link| link.id);
+            self.greet(session, Outcome::Asked);
+        }
+    }
+
+    /// Sends a Hello or a Welcome.
+    fn greet(&mut self, session: SessionId, outcome: Outcome) {
+        let config = self.config.clone();
+        let (version_low, version_high) = match outcome {
+            Outcome::Asked => (VERSION_LOW, VERSION_HIGH),
+            Outcome::New | Outcome::Resumed => (VERSION_HIGH, VERSION_HIGH),
+        };
+        let hello = Hello {
+            version_low,
+            version_high,
+            role: self.role,
+            outcome,
+            session,
+            instance: config.identity.instance,
+            oldest: self.link.as_ref().map(Link::oldest).unwrap_or_default(),
+            limits: config.limits(),
+            credits: config.window,
+            name: &config.identity.name,
+            vendor: &config.identity.vendor,
+            device: &config.identity.device,
+            wants_stamps: config.stamps,
+            peer: self.link.as_ref().map(|link| link.peer.instance),
+        };
+        match outcome {
+            Outcome::Asked => self.transmit(&Frame::Hello(hello)),
+            Outcome::New | Outcome::Resumed => self.transmit(&Frame::Welcome(hello)),
+        }
+    }
+
+    /// What the reader has while a Hello or Welcome is awaited.
+    pub(super) fn on_greeting(&mut self, frame: Result<Option<(FrameHeader, Buffer)>, FrameError>) {
+        let Some(frame) = frame.transpose() else { return };
+        let (awaited, role) = match self.role {
+            Role::Upstream => (FrameKind::Welcome, Role::Downstream),
+            Role::Downstream => (FrameKind::Hello, Role::Upstream),
+        };
+        match greeting(&frame, awaited, role) {
+            Ok((header, hello)) if self.role == Role::Upstream => self.on_welcome(header, &hello),
+            Ok((header, hello)) => self.on_hello(header, &hello),
+            Err(Ungreeted::Refuse(code, text)) => self.refuse(code, text),
+            Err(Ungreeted::ByPeer(code, text)) => self.on_refused(code, text),
+        }
+    }
+
+    fn on_hello(&mut self, header: &FrameHeader, hello: &Hello<'_>) {
+        let ours = self.config.identity.instance;
+        let resumable = self.link.as_ref().is_some_and(|link| {
+            link.id == hello.session
+                && link.peer.instance == hello.instance
+                && hello.peer == Some(ours)
+                && link.can_resume(header.acknowledge, hello.oldest, header.sequence)
+        });
+        if resumable {
+            let id = hello.session;
+            // The Welcome tells what we have before the connection goes on from there.
+            self.greet(id, Outcome::Resumed);
+            self.resume(header);
+        } else {
+            self.replace_link(hello);
+            let id = self.new_session_id();
+            self.greet(id, Outcome::New);
+            self.open_link(id, hello);
+        }
+    }
+
+    fn on_welcome(&mut self, header: &FrameHeader, hello: &Hello<'_>) {
+        let fits = match (&self.link, hello.outcome) {
+            (Some(link), Outcome::Resumed) => {
+                link.id == hello.session
+                    && link.peer.instance == hello.instance
+                    && link.can_resume(header.acknowledge, hello.oldest, header.sequence)
+            }
+            (None, Outcome::Resumed) => false,
+            (_, _) => {
+                let first = header.sequence.bits() == 0 && header.acknowledge.bits() == 0;
+                first && hello.session != SessionId::NONE
+            }
+        };
+        if !fits || hello.version_low != hello.version_high {
+            let error = super::ProtocolError::Welcome;
+            self.refuse(RefuseCode::Malformed, format!("{error}"));
+            return;
+        }
+        if hello.outcome == Outcome::Resumed {
+            self.resume(header);
+        } else {
+            self.replace_link(hello);
+            self.open_link(hello.session, hello);
+        }
+    }
+
+    /// A new session begins where one is held: that one is over.
+    fn replace_link(&mut self, hello: &Hello<'_>) {
+        if let Some(link) = &self.link {
+            let (was, is) = (link.peer.instance, hello.instance);
+            let reason = if was == is { DownReason::NotResumed } else { DownReason::PeerChanged { was, is } };
+            self.link_down(reason);
+        }
+    }
+
+    fn open_link(&mut self, id: SessionId, hello: &Hello<'_>) {
+        let new = NewLink {
+            id,
+            peer: hello.identity(),
+            max_payload: hello.limits.max_payload,
+            hold: hello.limits.hold.min(self.config.hold),
+            ping_interval: self.config.ping_interval.min(hello.limits.silence / 3),
+            stamped: self.config.stamps || hello.wants_stamps,
+            window: self.config.window,
+        };
+        let mut link = Link::new(self.now, new);
+        let allowed = link.allow(hello.credits);
+        self.link_number = self.link_number.wrapping_add(1);
+        self.clock = super::Clock::default();
+        self.emit(Output::LinkUp { peer: link.peer.clone() });
+        self.link = Some(link);
+        self.on_open();
+        if let Err(error) = allowed {
+            self.end_link(crate::frame::CloseCode::Protocol, DownReason::Protocol(error));
+        }
+    }
+
+    fn resume(&mut self, header: &FrameHeader) {
+        if let Some(link) = &mut self.link {
+            link.resume(header.acknowledge);
+        }
+        self.timers.disarm(Timer::Hold);
+        self.statistics.resumptions += 1;
+        self.emit(Output::Resumed);
+        self.on_open();
+        // Credits that were told on the lost connection may not have arrived.
+        self.acknowledge_due = true;
+    }
+
+    fn on_open(&mut self) {
+        self.connection = Connection::Open;
+        self.redial_delay = self.config.redial.0;
+        self.pings_quick = PINGS_QUICK;
+        self.timers.disarm(Timer::Handshake);
+        self.timers.arm(Timer::Ping, self.now);
+        self.timers.arm(Timer::Silence, self.now + self.config.silence);
+    }
+
+    /// Ends a handshake, telling the peer why.
+    fn refuse(&mut self, code: RefuseCode, text: String) {
+        self.transmit_last(&Frame::Refuse(code, &text));
+        self.drop_connection();
+        self.emit(Output::HandshakeFailed(HandshakeError::Refused { code, text }));
+        self.redial_delay = self.config.redial.1;
+        self.redial();
+    }
+
+    fn on_refused(&mut self, code: RefuseCode, text: String) {
+        self.emit(Output::CloseConnection);
+        self.drop_connection();
+        let error = HandshakeError::RefusedByPeer { code, text: text.clone() };
+        self.emit(Output::HandshakeFailed(error));
+        if self.role == Role::Upstream {
+            self.link_down(DownReason::Refused { code, text });
+            if is_final(code) {
+                self.connection = Connection::Stopped;
+                return;
+            }
+        }
+        self.redial_delay = self.config.redial.1;
+        self.redial();
+    }
+
+    pub(super) fn on_handshake_late(&mut self) {
+        let text = format!("the handshake was not done within {}", self.config.handshake);
+        self.refuse(RefuseCode::Deadline, text);
+    }
+}

@@ -1,0 +1,305 @@
+//! The state that two ends share while their link is up, across connections.
+
+use alloc::collections::VecDeque;
+
+use engine::{Instant, Nanos};
+use pcie::ordering::Queue;
+use pcie::wire::Packet;
+
+use super::ProtocolError;
+use crate::credits::{CreditLimits, Granting, Spending};
+use crate::frame::{
+    BODY_MAX, Frame, FrameHeader, FrameKind, HEADER_LENGTH, Identity, ResetPhase, STAMPS_LENGTH, Sequence,
+    SessionId, Stamps, TLP_LENGTH_MAX, emit_stamps,
+};
+
+/// How many frames are kept for being sent again; a sender waits for an acknowledgement before it sends more.
+pub const REPLAY_FRAMES_MAX: usize = 8192;
+/// How many payload bytes are kept for being sent again, give or take a TLP.
+pub const REPLAY_BYTES_MAX: usize = 16 << 20;
+/// How many resets may wait for their answer.
+pub(super) const RESETS_MAX: u32 = 16;
+
+/// What a TLP frame has beyond its payload, at most.
+const OVERHEAD_MAX: usize = HEADER_LENGTH + STAMPS_LENGTH + (TLP_LENGTH_MAX - 4096);
+/// A numbered frame of any kind.
+const FRAME_MAX: usize = HEADER_LENGTH + BODY_MAX;
+
+#[derive(Debug)]
+enum Numbered {
+    Tlp(Packet),
+    Reset(ResetPhase),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) id: SessionId,
+    pub(super) peer: Identity,
+    /// The longest payload that the peer takes, bytes.
+    pub(super) max_payload: u16,
+    pub(super) hold: Nanos,
+    /// How often the peer wants to hear from us.
+    pub(super) ping_interval: Nanos,
+    pub(super) stamped: bool,
+    pub(super) up_since: Instant,
+
+    queue: Queue,
+    spending: Spending,
+    /// The queue holds only what there is no credit for.
+    blocked: bool,
+    /// Frames from `oldest` on that have been numbered and not acknowledged.
+    replay: VecDeque<Numbered>,
+    replay_bytes: usize,
+    oldest: Sequence,
+    /// The next frame to be put on the connection: within the replay frames after a reconnect or a reset, else just
+    /// behind them.
+    cursor: Sequence,
+
+    granting: Granting,
+    expected: Sequence,
+    /// When the newest numbered frame arrived.
+    received_at: Instant,
+    /// What has arrived since we last acknowledged.
+    unacknowledged_frames: u32,
+    unacknowledged_bytes: usize,
+    /// Resets that we asked for and that have not been answered: what comes up meanwhile is from before.
+    pub(super) resets_pending: u32,
+}
+
+/// What a new link is made of.
+pub(super) struct NewLink {
+    pub(super) id: SessionId,
+    pub(super) peer: Identity,
+    pub(super) max_payload: u16,
+    pub(super) hold: Nanos,
+    pub(super) ping_interval: Nanos,
+    pub(super) stamped: bool,
+    pub(super) window: CreditLimits,
+}
+
+impl Link {
+    pub(super) fn new(now: Instant, new: NewLink) -> Self {
+        Self {
+            id: new.id,
+            peer: new.peer,
+            max_payload: new.max_payload,
+            hold: new.hold,
+            ping_interval: new.ping_interval,
+            stamped: new.stamped,
+            up_since: now,
+            queue: Queue::new(),
+            spending: Spending::default(),
+            blocked: false,
+            replay: VecDeque::new(),
+            replay_bytes: 0,
+            oldest: Sequence::FIRST,
+            cursor: Sequence::FIRST,
+            granting: Granting::new(new.window),
+            expected: Sequence::FIRST,
+            received_at: Instant::ZERO,
+            unacknowledged_frames: 0,
+            unacknowledged_bytes: 0,
+            resets_pending: 0,
+        }
+    }
+
+    pub(super) const fn oldest(&self) -> Sequence {
+        self.oldest
+    }
+    pub(super) const fn cursor(&self) -> Sequence {
+        self.cursor
+    }
+    pub(super) const fn expected(&self) -> Sequence {
+        self.expected
+    }
+    /// The number of the next frame that is new.
+    pub(super) fn next(&self) -> Sequence {
+        self.oldest.plus(u32::try_from(self.replay.len()).expect("the replay buffer is bounded"))
+    }
+    pub(super) fn queued_packets(&self) -> usize {
+        self.queue.len()
+    }
+    pub(super) const fn queued_bytes(&self) -> usize {
+        self.queue.bytes()
+    }
+    pub(super) const fn replay_bytes(&self) -> usize {
+        self.replay_bytes
+    }
+
+    pub(super) fn push(&mut self, packet: Packet) {
+        self.queue.push(packet);
+        self.blocked = false;
+    }
+
+    /// Drops what has not been sent and numbers a reset instead. Returns how many packets were dropped.
+    pub(super) fn push_reset(&mut self, phase: ResetPhase) -> usize {
+        let dropped = self.queue.len();
+        self.queue.clear();
+        self.replay.push_back(Numbered::Reset(phase));
+        dropped
+    }
+
+    /// The peer may send up to these limits, which it hereby learns.
+    pub(super) fn tell_credits(&mut self) -> CreditLimits {
+        self.granting.tell()
+    }
+    pub(super) fn allow(&mut self, limits: CreditLimits) -> Result<(), ProtocolError> {
+        self.blocked = false;
+        if self.spending.allow(limits) { Ok(()) } else { Err(ProtocolError::CreditLimit) }
+    }
+    /// Whether it is time to tell the peer of credits: for company in a segment, or in a segment of its own.
+    pub(super) fn credits_due(&self, alone: bool) -> bool {
+        self.granting.is_news_by(if alone { 2 } else { 4 })
+    }
+    pub(super) const fn unacknowledged(&self) -> (u32, usize) {
+        (self.unacknowledged_frames, self.unacknowledged_bytes)
+    }
+
+    /// Checks a frame's number and takes its acknowledgement.
+    pub(super) fn on_header(&mut self, header: &FrameHeader) -> Result<(), ProtocolError> {
+        if header.sequence != self.expected {
+            let (expected, found) = (self.expected, header.sequence);
+            return Err(ProtocolError::Sequence { expected, found });
+        }
+        self.on_acknowledge(header.acknowledge)
+    }
+
+    fn on_acknowledge(&mut self, acknowledge: Sequence) -> Result<(), ProtocolError> {
+        if acknowledge == self.oldest {
+            return Ok(());
+        }
+        if !acknowledge.is_within(self.oldest, self.cursor) {
+            let (oldest, next) = (self.oldest, self.cursor);
+            return Err(ProtocolError::Acknowledge { oldest, next, found: acknowledge });
+        }
+        self.forget_before(acknowledge);
+        self.blocked = false;
+        Ok(())
+    }
+
+    fn forget_before(&mut self, acknowledge: Sequence) {
+        for _ in 0..acknowledge.since(self.oldest) {
+            if let Some(Numbered::Tlp(packet)) = self.replay.pop_front() {
+                self.replay_bytes -= packet.payload.len();
+            }
+        }
+        self.oldest = acknowledge;
+    }
+
+    /// A numbered frame whose header was right has arrived.
+    pub(super) const fn on_numbered(&mut self, now: Instant, length: usize) {
+        self.expected = self.expected.plus(1);
+        self.received_at = now;
+        self.unacknowledged_frames += 1;
+        self.unacknowledged_bytes += length;
+    }
+    pub(super) fn granting(&mut self) -> &mut Granting {
+        &mut self.granting
+    }
+
+    /// Whether both ends still have what the other lacks. `peer_expects`: the next frame that the peer expects;
+    /// `peer_oldest`, `peer_next`: what the peer can send.
+    pub(super) fn can_resume(
+        &self,
+        peer_expects: Sequence,
+        peer_oldest: Sequence,
+        peer_next: Sequence,
+    ) -> bool {
+        peer_expects.is_within(self.oldest, self.next()) && self.expected.is_within(peer_oldest, peer_next)
+    }
+
+    /// Goes on over a new connection, from the frame that the peer expects.
+    pub(super) fn resume(&mut self, peer_expects: Sequence) {
+        self.forget_before(peer_expects);
+        self.cursor = peer_expects;
+        self.blocked = false;
+        self.acknowledged();
+    }
+
+    /// The peer has just been told what has arrived.
+    pub(super) const fn acknowledged(&mut self) {
+        self.unacknowledged_frames = 0;
+        self.unacknowledged_bytes = 0;
+    }
+
+    /// Whether there may be a numbered frame to send.
+    pub(super) fn wants_to_send(&self) -> bool {
+        self.cursor != self.next() || (!self.blocked && !self.queue.is_empty())
+    }
+
+    /// An upper bound of the bytes of all numbered frames that could be sent now, at most `most`.
+    pub(super) fn sendable_bytes(&self, most: usize) -> usize {
+        if self.cursor != self.next() {
+            return most;
+        }
+        (self.queue.len() * OVERHEAD_MAX + self.queue.bytes()).min(most)
+    }
+
+    /// Puts frames into `bytes`, as many as credits and room allow, and returns their number and length.
+    pub(super) fn emit(&mut self, now: Instant, bytes: &mut [u8]) -> (usize, usize) {
+        let stamps = self.stamped.then_some(Stamps { sent_at: now, received_at: self.received_at });
+        let (mut frames, mut at) = (0, 0);
+        while self.fits(bytes.len() - at)
+            && let Some(index) = self.next_index()
+        {
+            let header = (self.cursor, self.expected);
+            at += emit_numbered(&self.replay[index], header, stamps.as_ref(), &mut bytes[at..]);
+            self.cursor = self.cursor.plus(1);
+            frames += 1;
+        }
+        (frames, at)
+    }
+
+    /// Whether the next frame surely fits into `room` bytes, whichever it is.
+    fn fits(&self, room: usize) -> bool {
+        room >= FRAME_MAX || room >= self.sendable_bytes(FRAME_MAX)
+    }
+
+    /// Where in the replay buffer the next frame to send is, after taking it out of the queue if it is new.
+    fn next_index(&mut self) -> Option<usize> {
+        let index = usize::try_from(self.cursor.since(self.oldest)).unwrap_or(usize::MAX);
+        if index < self.replay.len() {
+            return Some(index);
+        }
+        if self.replay.len() >= REPLAY_FRAMES_MAX || self.replay_bytes >= REPLAY_BYTES_MAX {
+            self.blocked = true;
+            return None;
+        }
+        let Some(packet) = self.queue.pop(&mut self.spending) else {
+            self.blocked = true;
+            return None;
+        };
+        self.replay_bytes += packet.payload.len();
+        self.replay.push_back(Numbered::Tlp(packet));
+        Some(index)
+    }
+}
+
+fn emit_numbered(
+    frame: &Numbered,
+    (sequence, acknowledge): (Sequence, Sequence),
+    stamps: Option<&Stamps>,
+    bytes: &mut [u8],
+) -> usize {
+    let packet = match frame {
+        Numbered::Reset(phase) => return Frame::Reset(*phase).emit(sequence, acknowledge, bytes),
+        Numbered::Tlp(packet) => packet,
+    };
+    let (head, body) = bytes.split_at_mut(HEADER_LENGTH);
+    let mut length = 0;
+    if let Some(stamps) = stamps {
+        body[..STAMPS_LENGTH].copy_from_slice(&emit_stamps(stamps));
+        length = STAMPS_LENGTH;
+    }
+    length += packet.emit(&mut body[length..]);
+    let header = FrameHeader {
+        kind: FrameKind::Tlp,
+        stamped: stamps.is_some(),
+        length: u16::try_from(length).expect("no TLP is longer than TLP_LENGTH_MAX"),
+        sequence,
+        acknowledge,
+    };
+    head.copy_from_slice(&header.emit());
+    HEADER_LENGTH + length
+}

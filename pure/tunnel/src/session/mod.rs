@@ -1,0 +1,498 @@
+//! One end of a session: a link that outlives the connections which carry it.
+//!
+//! The upstream end dials, the downstream end waits. While the link is up, packets go in with
+//! [`Session::send`] and come out as [`Output::Tlp`] at the other end: none lost, none twice, in an order that PCI
+//! Express allows. A lost connection is replaced within the hold time and the link never notices.
+
+mod clock;
+mod config;
+mod handshake;
+mod link;
+mod reason;
+mod receive;
+#[cfg(test)]
+mod tests;
+mod timers;
+mod transmit;
+
+pub use clock::ClockAlignment;
+pub use config::Config;
+pub use link::{REPLAY_BYTES_MAX, REPLAY_FRAMES_MAX};
+pub use reason::{DownReason, HandshakeError, LossReason, ProtocolError};
+pub use transmit::SEGMENT_MAX;
+
+use alloc::borrow::ToOwned;
+use alloc::collections::VecDeque;
+use alloc::string::String;
+
+use engine::{Buffer, Engine, Instant, Nanos, Pool, Rng};
+use pcie::wire::Packet;
+
+use crate::credits::cost;
+use crate::frame::{CloseCode, Frame, Identity, ResetPhase, Role, SessionId, Stamps};
+use crate::stream::FrameReader;
+use clock::Clock;
+use link::Link;
+use timers::{Timer, Timers};
+
+/// The lowest version of the protocol that we speak.
+pub const VERSION_LOW: u16 = 1;
+/// The highest version of the protocol that we speak.
+pub const VERSION_HIGH: u16 = 1;
+/// How many packets may wait for credits or a connection; beyond, the link goes down.
+pub const QUEUE_PACKETS_MAX: usize = 65_536;
+/// How many payload bytes may wait for credits or a connection; beyond, the link goes down.
+pub const QUEUE_BYTES_MAX: usize = 64 << 20;
+/// How many Pings follow each other quickly on a new connection, for a first alignment of the clocks.
+const PINGS_QUICK: u8 = 4;
+/// Their distance.
+const PING_QUICK_INTERVAL: Nanos = Nanos::from_millis(20);
+
+/// What the world tells a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// A connection is there: the one asked for with [`Output::Connect`], or one that was accepted.
+    Connected,
+    /// A piece of the byte stream, cut anywhere.
+    Received(Buffer),
+    /// The connection ended, or could not be made.
+    Disconnected,
+}
+
+/// What a session asks of the world, or tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Append these bytes to the stream.
+    Transmit(Buffer),
+    /// A packet from the peer.
+    Tlp {
+        /// The packet.
+        packet: Packet,
+        /// When it arrived and what its frame says about time.
+        arrival: Arrival,
+    },
+    /// Dial the peer; answered by [`Input::Connected`] or [`Input::Disconnected`].
+    Connect,
+    /// End the connection once all bytes before this are on their way. No [`Input::Disconnected`] is expected.
+    CloseConnection,
+    /// Packets pass from now on.
+    LinkUp {
+        /// Who is at the other end.
+        peer: Identity,
+    },
+    /// Packets no longer pass; those under way may be lost.
+    LinkDown {
+        /// Why.
+        reason: DownReason,
+    },
+    /// The connection was lost; the link is still up and packets wait.
+    Interrupted {
+        /// Why.
+        reason: LossReason,
+    },
+    /// The link goes on over a new connection.
+    Resumed,
+    /// A handshake came to nothing.
+    HandshakeFailed(HandshakeError),
+    /// The host resets the device (hot reset).
+    Reset,
+}
+
+// Outputs are moved for every packet.
+const _: () = assert!(size_of::<Output>() <= 160);
+
+/// When a packet arrived and what its frame says about time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// When it arrived, by our clock.
+    pub at: Instant,
+    /// Time stamps, by the peer's clock.
+    pub stamps: Option<Stamps>,
+}
+
+/// What a session has done since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// TLPs sent, those sent again not counted.
+    pub tlps_sent: u64,
+    /// TLPs received.
+    pub tlps_received: u64,
+    /// Pieces of the stream handed out by [`Output::Transmit`].
+    pub segments_sent: u64,
+    /// Bytes in them.
+    pub bytes_sent: u64,
+    /// Bytes received.
+    pub bytes_received: u64,
+    /// Segments that carried an acknowledgement or credits and nothing else.
+    pub acknowledgements_alone: u64,
+    /// Frames that a new connection made necessary to send again.
+    pub frames_replayed: u64,
+    /// Times a session went on over a new connection.
+    pub resumptions: u64,
+    /// Packets dropped: the link was down, was reset, or the payload is longer than the peer takes.
+    pub dropped: u64,
+}
+
+/// What there is of a connection, and what is awaited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Connection {
+    /// Nothing; and nothing is to be done about it.
+    Stopped,
+    /// None: the upstream end waits for its time to dial, the downstream end for a connection.
+    None,
+    /// Upstream only: [`Output::Connect`] is under way.
+    Dialling,
+    /// A Hello or Welcome is awaited.
+    Greeting,
+    /// Frames pass.
+    Open,
+}
+
+enum Item {
+    Output(Output),
+    /// With the number of the link whose credits it took.
+    Tlp(Packet, Arrival, u32),
+    /// With the number of the link that it came over.
+    Reset(u32),
+}
+
+/// See the module.
+pub struct Session {
+    role: Role,
+    config: Config,
+    rng: Rng,
+    now: Instant,
+    connection: Connection,
+    link: Option<Link>,
+    /// Counts links, so that credits return to the one that they are of.
+    link_number: u32,
+    reader: FrameReader,
+    pool: Pool,
+    items: VecDeque<Item>,
+    timers: Timers,
+    clock: Clock,
+    last_heard: Instant,
+    redial_delay: Nanos,
+    ping_due: bool,
+    /// The Ping that has not been answered.
+    ping_sent_at: Option<Instant>,
+    pings_quick: u8,
+    /// A Ping to answer: when it was sent and when it arrived.
+    pong_due: Option<(Instant, Instant)>,
+    acknowledge_due: bool,
+    statistics: Statistics,
+}
+
+impl Session {
+    /// The end towards the root complex. It dials as soon as it is first settled. The seed of `rng` need not be secret.
+    pub fn upstream(config: Config, rng: Rng) -> Self {
+        let mut session = Self::new(Role::Upstream, config, rng);
+        session.timers.arm(Timer::Dial, Instant::ZERO);
+        session
+    }
+
+    /// The end towards the device. It waits for [`Input::Connected`].
+    pub fn downstream(config: Config, rng: Rng) -> Self {
+        Self::new(Role::Downstream, config, rng)
+    }
+
+    fn new(role: Role, mut config: Config, rng: Rng) -> Self {
+        config.normalise();
+        let redial_delay = config.redial.0;
+        Self {
+            role,
+            config,
+            rng,
+            now: Instant::ZERO,
+            connection: Connection::None,
+            link: None,
+            link_number: 0,
+            reader: FrameReader::default(),
+            pool: Pool::default(),
+            items: VecDeque::new(),
+            timers: Timers::default(),
+            clock: Clock::default(),
+            last_heard: Instant::ZERO,
+            redial_delay,
+            ping_due: false,
+            ping_sent_at: None,
+            pings_quick: 0,
+            pong_due: None,
+            acknowledge_due: false,
+            statistics: Statistics::default(),
+        }
+    }
+
+    /// Sends `packet` to the peer, after whatever it may not overtake. While the link is down it is dropped, as by any
+    /// link that is down.
+    pub fn send(&mut self, now: Instant, packet: Packet) {
+        self.now = now;
+        let Some(link) = &mut self.link else {
+            self.statistics.dropped += 1;
+            return;
+        };
+        if packet.payload.len() > usize::from(link.max_payload) {
+            self.statistics.dropped += 1;
+            return;
+        }
+        link.push(packet);
+        let (packets, bytes) = (link.queued_packets(), link.queued_bytes());
+        if packets > QUEUE_PACKETS_MAX || bytes > QUEUE_BYTES_MAX {
+            self.end_link(CloseCode::Overrun, DownReason::Overrun { packets, bytes });
+        }
+    }
+
+    /// Resets the device (hot reset): what has not been sent is dropped, and what the device sent before it was reset
+    /// never comes out here. Nothing happens at the downstream end or while the link is down.
+    pub fn reset(&mut self, now: Instant) {
+        self.now = now;
+        let (Role::Upstream, Some(link)) = (self.role, &mut self.link) else { return };
+        link.resets_pending += 1;
+        if link.resets_pending > link::RESETS_MAX {
+            let (packets, bytes) = (link.queued_packets(), link.queued_bytes());
+            self.end_link(CloseCode::Overrun, DownReason::Overrun { packets, bytes });
+            return;
+        }
+        let dropped = link.push_reset(ResetPhase::Request);
+        self.statistics.dropped += u64::try_from(dropped).unwrap_or(u64::MAX);
+    }
+
+    /// Ends the session for good, telling the peer `text`, after sending what credits allow. The upstream end doesn't
+    /// dial again until [`Session::restart`].
+    pub fn close(&mut self, now: Instant, text: &str) {
+        self.now = now;
+        if self.connection == Connection::Open {
+            self.flush();
+            self.transmit_last(&Frame::Close(CloseCode::Normal, text));
+        } else if matches!(self.connection, Connection::Greeting | Connection::Dialling) {
+            self.items.push_back(Item::Output(Output::CloseConnection));
+        }
+        self.link_down(DownReason::Closed);
+        self.drop_connection();
+        self.connection = Connection::Stopped;
+        self.timers.disarm(Timer::Dial);
+    }
+
+    /// Dials again after [`Session::close`] or after a refusal that is final.
+    pub fn restart(&mut self, now: Instant) {
+        self.now = now;
+        if self.connection == Connection::Stopped {
+            self.connection = Connection::None;
+            self.redial_delay = self.config.redial.0;
+            if self.role == Role::Upstream {
+                self.timers.arm(Timer::Dial, Instant::ZERO);
+            }
+        }
+    }
+
+    /// The peer, while the link is up, be it without a connection.
+    pub fn peer(&self) -> Option<&Identity> {
+        self.link.as_ref().map(|link| &link.peer)
+    }
+    /// Since when the link is up.
+    pub fn up_since(&self) -> Option<Instant> {
+        self.link.as_ref().map(|link| link.up_since)
+    }
+    /// Whether frames pass at this moment.
+    pub fn is_open(&self) -> bool {
+        self.connection == Connection::Open
+    }
+    /// The peer's clock against ours, as of the latest input.
+    pub fn clock(&self) -> Option<ClockAlignment> {
+        self.clock.alignment(self.now)
+    }
+    /// How long the latest Ping and its Pong were on their way.
+    pub const fn round_trip(&self) -> Option<Nanos> {
+        self.clock.round_trip()
+    }
+    /// Payload bytes that wait for credits or a connection. Whoever produces packets without being asked may look at
+    /// it and pause.
+    pub fn queued_bytes(&self) -> usize {
+        self.link.as_ref().map_or(0, Link::queued_bytes)
+    }
+    /// Payload bytes that are kept until the peer acknowledges them.
+    pub fn unacknowledged_bytes(&self) -> usize {
+        self.link.as_ref().map_or(0, Link::replay_bytes)
+    }
+    /// What has been done so far.
+    pub const fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
+    fn emit(&mut self, output: Output) {
+        self.items.push_back(Item::Output(output));
+    }
+
+    /// Everything of a connection ends; the link, if up, stays.
+    fn drop_connection(&mut self) {
+        self.connection = Connection::None;
+        self.reader.clear();
+        Timer::OF_CONNECTION.into_iter().for_each(|timer| self.timers.disarm(timer));
+        (self.ping_due, self.ping_sent_at, self.pong_due) = (false, None, None);
+        self.acknowledge_due = false;
+    }
+
+    /// The connection is no more. Holds the link, if it is up, and dials, if that is ours to do.
+    fn on_connection_lost(&mut self, reason: LossReason) {
+        let was = self.connection;
+        if matches!(was, Connection::Stopped | Connection::None) {
+            return;
+        }
+        self.drop_connection();
+        match (&self.link, was) {
+            (Some(link), Connection::Open) => {
+                let at = self.now + link.hold;
+                self.timers.arm(Timer::Hold, at);
+                self.emit(Output::Interrupted { reason });
+                // It may have been an accident: try again at once, and only then begin to wait.
+                self.redial_delay = Nanos::ZERO;
+            }
+            (_, Connection::Greeting) => self.emit(Output::HandshakeFailed(HandshakeError::Disconnected)),
+            _ => (),
+        }
+        self.redial();
+    }
+
+    /// Upstream: arranges the next attempt, each after a longer wait.
+    fn redial(&mut self) {
+        if self.role != Role::Upstream {
+            return;
+        }
+        let (shortest, longest) = self.config.redial;
+        let delay = self.redial_delay;
+        self.redial_delay = (delay * 2).max(shortest).min(longest);
+        // Up to a quarter more, so that many ends don't dial in step.
+        let jitter = Nanos::new(self.rng.below(delay.get() / 4 + 1));
+        self.timers.arm(Timer::Dial, self.now + delay + jitter);
+    }
+
+    /// Takes the link down, if it is up.
+    fn link_down(&mut self, reason: DownReason) {
+        self.timers.disarm(Timer::Hold);
+        if let Some(link) = self.link.take() {
+            self.statistics.dropped += u64::try_from(link.queued_packets()).unwrap_or(u64::MAX);
+            self.emit(Output::LinkDown { reason });
+        }
+    }
+
+    /// We end the link and the connection, telling the peer, if it can hear us.
+    fn end_link(&mut self, code: CloseCode, reason: DownReason) {
+        if self.connection == Connection::Open {
+            let text = alloc::format!("{reason}");
+            self.transmit_last(&Frame::Close(code, &text));
+            self.drop_connection();
+            self.redial_delay = self.config.redial.1;
+            self.redial();
+        }
+        self.link_down(reason);
+    }
+
+    fn on_closed_by_peer(&mut self, code: CloseCode, text: &str) {
+        self.emit(Output::CloseConnection);
+        self.drop_connection();
+        self.link_down(DownReason::ClosedByPeer { code, text: text.to_owned() });
+        self.redial_delay = self.config.redial.1;
+        self.redial();
+    }
+
+    fn on_hold_expired(&mut self) {
+        let hold = self.link.as_ref().map_or(Nanos::ZERO, |link| link.hold);
+        self.link_down(DownReason::HoldExpired(hold));
+    }
+
+    fn on_silence(&mut self) {
+        let end = self.last_heard + self.config.silence;
+        if end > self.now {
+            self.timers.arm(Timer::Silence, end);
+            return;
+        }
+        self.emit(Output::CloseConnection);
+        self.on_connection_lost(LossReason::Silence(self.config.silence));
+    }
+
+    fn on_ping_timer(&mut self) {
+        let Some(link) = &self.link else { return };
+        self.ping_due = true;
+        let mut interval = link.ping_interval;
+        if self.pings_quick > 0 {
+            self.pings_quick -= 1;
+            interval = interval.min(PING_QUICK_INTERVAL);
+        }
+        self.timers.arm(Timer::Ping, self.now + interval);
+    }
+
+    fn on_timer(&mut self, timer: Timer) {
+        match timer {
+            Timer::Dial => {
+                self.connection = Connection::Dialling;
+                self.emit(Output::Connect);
+            }
+            Timer::Handshake => self.on_handshake_late(),
+            Timer::Hold => self.on_hold_expired(),
+            Timer::Acknowledge => self.acknowledge_due = true,
+            Timer::Ping => self.on_ping_timer(),
+            Timer::Silence => self.on_silence(),
+        }
+    }
+
+    /// A name for a session that no other has had.
+    fn new_session_id(&mut self) -> SessionId {
+        SessionId(self.rng.next_u64().max(1))
+    }
+}
+
+impl Engine for Session {
+    type Input<'a> = Input;
+    type Output = Output;
+
+    fn handle_input(&mut self, now: Instant, input: Input) {
+        self.now = now;
+        match input {
+            Input::Connected => self.on_connected(),
+            Input::Received(bytes) => self.on_received(bytes),
+            Input::Disconnected => self.on_connection_lost(LossReason::Disconnected),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
+        while let Some(timer) = self.timers.expire(now) {
+            self.on_timer(timer);
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        match self.items.pop_front() {
+            Some(Item::Reset(number)) => {
+                self.on_reset_delivered(number);
+                Some(Output::Reset)
+            }
+            Some(Item::Output(output)) => Some(output),
+            Some(Item::Tlp(packet, arrival, number)) => {
+                if number == self.link_number
+                    && let Some(link) = &mut self.link
+                {
+                    link.granting().pass_on(cost(&packet));
+                }
+                Some(Output::Tlp { packet, arrival })
+            }
+            None => self.poll_transmit().map(Output::Transmit),
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.timers.earliest()
+    }
+}
+
+impl core::fmt::Debug for Session {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let peer: Option<String> = self.peer().map(|peer| alloc::format!("{peer}"));
+        f.debug_struct("Session")
+            .field("role", &self.role)
+            .field("connection", &self.connection)
+            .field("peer", &peer)
+            .field("statistics", &self.statistics)
+            .finish_non_exhaustive()
+    }
+}

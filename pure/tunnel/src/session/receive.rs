@@ -1,0 +1,143 @@
+//! What comes in over an open connection.
+
+use engine::Buffer;
+use pcie::wire::Packet;
+
+use super::{Arrival, Connection, DownReason, Item, ProtocolError, Session, Timer};
+use crate::credits::cost;
+use crate::frame::{
+    CloseCode, Frame, FrameHeader, FrameKind, HEADER_LENGTH, Pong, ResetPhase, Role, STAMPS_LENGTH, parse_tlp,
+};
+
+/// After so many numbered frames an acknowledgement no longer waits for company.
+const ACKNOWLEDGE_FRAMES: u32 = 64;
+/// After so many bytes of numbered frames an acknowledgement no longer waits for company.
+const ACKNOWLEDGE_BYTES: usize = 128 << 10;
+
+impl Session {
+    pub(super) fn on_received(&mut self, bytes: Buffer) {
+        if !matches!(self.connection, Connection::Greeting | Connection::Open) {
+            // The rest of a connection that we have given up.
+            return;
+        }
+        self.last_heard = self.now;
+        self.statistics.bytes_received += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        self.reader.push(bytes);
+        loop {
+            // Either handler may end the connection, and the reader is then empty.
+            let result = match (self.reader.next(&mut self.pool), self.connection) {
+                (Ok(None), _) => break,
+                (frame, Connection::Greeting) => {
+                    self.on_greeting(frame);
+                    Ok(())
+                }
+                (Ok(Some((header, body))), _) => self.on_frame(&header, &body),
+                (Err(error), _) => Err(ProtocolError::Frame(error)),
+            };
+            if let Err(error) = result {
+                self.end_link(CloseCode::Protocol, DownReason::Protocol(error));
+            }
+        }
+        self.arrange_acknowledgement();
+    }
+
+    fn on_frame(&mut self, header: &FrameHeader, body: &Buffer) -> Result<(), ProtocolError> {
+        let link = self.link.as_mut().expect("an open connection has a link");
+        link.on_header(header)?;
+        if header.kind == FrameKind::Tlp {
+            return self.on_tlp(header, body);
+        }
+        match Frame::parse(header, body).map_err(ProtocolError::Frame)? {
+            Frame::Credit(limits) => link.allow(limits),
+            Frame::Reset(phase) => self.on_reset(phase),
+            Frame::Ping(sent_at) => {
+                self.pong_due = Some((sent_at, self.now));
+                Ok(())
+            }
+            Frame::Pong(pong) => {
+                self.on_pong(&pong);
+                Ok(())
+            }
+            Frame::Close(code, text) => {
+                self.on_closed_by_peer(code, text);
+                Ok(())
+            }
+            Frame::Hello(_) | Frame::Welcome(_) | Frame::Refuse(..) | Frame::Tlp(..) => {
+                Err(ProtocolError::Unexpected(header.kind))
+            }
+        }
+    }
+
+    fn on_tlp(&mut self, header: &FrameHeader, body: &Buffer) -> Result<(), ProtocolError> {
+        let link = self.link.as_mut().expect("an open connection has a link");
+        let (stamps, _) = parse_tlp(header.stamped, body).map_err(ProtocolError::Frame)?;
+        let packet = match stamps {
+            None => Packet::parse(body),
+            Some(_) => Packet::parse(&body.slice(STAMPS_LENGTH..body.len())),
+        };
+        let packet = packet.map_err(ProtocolError::Tlp)?;
+        if packet.payload.len() > usize::from(self.config.max_payload) {
+            let found = packet.payload.len();
+            return Err(ProtocolError::Payload { most: self.config.max_payload, found });
+        }
+        let cost = cost(&packet);
+        if !link.granting().arrive(cost) {
+            return Err(ProtocolError::Overdrawn(cost.0));
+        }
+        link.on_numbered(self.now, HEADER_LENGTH + body.len());
+        self.statistics.tlps_received += 1;
+        if self.role == Role::Upstream && link.resets_pending > 0 {
+            // From before the reset that is under way.
+            link.granting().pass_on(cost);
+            return Ok(());
+        }
+        self.items.push_back(Item::Tlp(packet, Arrival { at: self.now, stamps }, self.link_number));
+        Ok(())
+    }
+
+    fn on_reset(&mut self, phase: ResetPhase) -> Result<(), ProtocolError> {
+        let link = self.link.as_mut().expect("an open connection has a link");
+        link.on_numbered(self.now, HEADER_LENGTH);
+        match (self.role, phase) {
+            (Role::Upstream, ResetPhase::Done) if link.resets_pending > 0 => link.resets_pending -= 1,
+            (Role::Downstream, ResetPhase::Request) => {
+                link.resets_pending += 1;
+                if link.resets_pending > super::link::RESETS_MAX {
+                    return Err(ProtocolError::Reset);
+                }
+                self.items.push_back(Item::Reset(self.link_number));
+            }
+            _ => return Err(ProtocolError::Reset),
+        }
+        Ok(())
+    }
+
+    /// The device learns of the reset that came over link `number`: what was queued for the host is from before it.
+    pub(super) fn on_reset_delivered(&mut self, number: u32) {
+        if number == self.link_number
+            && let Some(link) = &mut self.link
+        {
+            link.resets_pending -= 1;
+            let dropped = link.push_reset(ResetPhase::Done);
+            self.statistics.dropped += u64::try_from(dropped).unwrap_or(u64::MAX);
+        }
+    }
+
+    fn on_pong(&mut self, pong: &Pong) {
+        if self.ping_sent_at == Some(pong.ping_sent_at) {
+            self.ping_sent_at = None;
+            self.clock.on_pong(self.now, pong);
+        }
+    }
+
+    /// Lets an acknowledgement wait for company, unless much has arrived.
+    fn arrange_acknowledgement(&mut self) {
+        let (Connection::Open, Some(link)) = (self.connection, &self.link) else { return };
+        let (frames, bytes) = link.unacknowledged();
+        if frames >= ACKNOWLEDGE_FRAMES || bytes >= ACKNOWLEDGE_BYTES {
+            self.acknowledge_due = true;
+        } else if frames > 0 && !self.timers.is_armed(Timer::Acknowledge) {
+            self.timers.arm(Timer::Acknowledge, self.now + self.config.acknowledge_delay);
+        }
+    }
+}

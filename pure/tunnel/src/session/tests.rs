@@ -1,0 +1,343 @@
+use std::string::{String, ToString};
+use std::vec::Vec;
+
+use engine::{Engine, Instant, Nanos, Rng};
+use pcie::ordering::Lane;
+use pcie::wire::Packet;
+
+use super::*;
+use crate::credits::{Amount, CreditLimits};
+use crate::frame::{InstanceId, Role};
+use crate::pair::{Pair, completion, config, read, write};
+
+const UP: Role = Role::Upstream;
+const DOWN: Role = Role::Downstream;
+
+/// Sends `count` packets of all kinds each way, some at a time, and says what each end is to receive.
+fn converse(pair: &mut Pair, count: u32, step: Nanos) -> [Vec<Packet>; 2] {
+    let mut sent = [Vec::new(), Vec::new()];
+    for number in 0..count {
+        let size = if pair.rng.one_in(10) { 4096 } else { 4 };
+        let packets = [
+            (UP, if number % 3 == 0 { read(number) } else { write(number, size) }),
+            (DOWN, if number % 3 == 0 { completion(number) } else { write(number, size) }),
+        ];
+        for (from, packet) in packets {
+            sent[if from == UP { 1 } else { 0 }].push(packet.clone());
+            pair.send(from, packet);
+        }
+        if pair.rng.one_in(3) {
+            pair.run_for(step);
+        }
+    }
+    sent
+}
+
+/// Packets of one lane must be as sent; lanes may pass each other as PCI Express allows.
+fn assert_delivered(found: &[Packet], sent: &[Packet]) {
+    assert_eq!(found.len(), sent.len(), "packets lost or repeated");
+    for lane in Lane::ALL {
+        let of = |packets: &[Packet]| -> Vec<Packet> {
+            packets.iter().filter(|packet| Lane::of(&packet.header) == lane).cloned().collect()
+        };
+        assert_eq!(of(found), of(sent), "{lane:?}");
+    }
+    // Nothing may pass a posted write: whatever came after the n-th write comes after it still.
+    let posted_before = |packets: &[Packet]| -> Vec<(String, usize)> {
+        let mut posted = 0;
+        let mut all = Vec::new();
+        for packet in packets {
+            if packet.is_posted() {
+                posted += 1;
+            } else {
+                all.push((std::format!("{packet}"), posted));
+            }
+        }
+        all.sort();
+        all
+    };
+    for (found, sent) in posted_before(found).iter().zip(&posted_before(sent)) {
+        assert!(found.0 == sent.0 && found.1 >= sent.1, "{found:?} overtook a write: {sent:?}");
+    }
+}
+
+#[test]
+fn packets_pass_both_ways() {
+    let mut pair = Pair::joined(1);
+    let [to_up, to_down] = converse(&mut pair, 2_000, Nanos::from_micros(5));
+    pair.run_for(Nanos::from_millis(100));
+    assert_delivered(&pair.up.packets, &to_up);
+    assert_delivered(&pair.down.packets, &to_down);
+    assert_eq!(pair.up.session.unacknowledged_bytes() + pair.down.session.unacknowledged_bytes(), 0);
+}
+
+#[test]
+fn a_conversation_survives_a_cut_at_each_of_its_bytes() {
+    let total = {
+        let mut pair = Pair::joined(2);
+        let before = pair.bytes;
+        converse(&mut pair, 12, Nanos::from_micros(15));
+        pair.run_for(Nanos::from_millis(50));
+        pair.bytes - before
+    };
+    for cut in 0..=total {
+        let mut pair = Pair::joined(2);
+        pair.cut_after = Some(cut);
+        let [to_up, to_down] = converse(&mut pair, 12, Nanos::from_micros(15));
+        pair.run_for(Nanos::from_millis(500));
+        assert_delivered(&pair.up.packets, &to_up);
+        assert_delivered(&pair.down.packets, &to_down);
+        assert!(!pair.up.events.iter().any(|event| event.starts_with("down")), "{cut}: {:?}", pair.up.events);
+    }
+}
+
+#[test]
+fn the_handshake_survives_a_cut_at_each_of_its_bytes() {
+    for cut in 0..600 {
+        let mut pair = Pair::new(config("host", 1), config("box", 2), cut);
+        pair.cut_after = Some(usize::try_from(cut).unwrap());
+        pair.run_for(Nanos::from_millis(500));
+        pair.send(UP, write(1, 4));
+        pair.send(DOWN, write(2, 4));
+        pair.run_for(Nanos::from_millis(500));
+        assert_eq!((pair.up.packets.len(), pair.down.packets.len()), (1, 1), "{cut}: {:?}", pair.up.events);
+    }
+}
+
+fn campaign(seed: u64) {
+    let tiny = CreditLimits::new(
+        Amount { headers: 5, data: 600 },
+        Amount { headers: 2, data: 0 },
+        Amount { headers: 3, data: 0 },
+    );
+    let mut rng = Rng::from_seed(seed);
+    let (mut up, mut down) = (config("host", 1), config("box", 2));
+    for config in [&mut up, &mut down] {
+        config.stamps = rng.one_in(2);
+        if rng.one_in(2) {
+            config.window = tiny;
+        }
+    }
+    let mut pair = Pair::new(up, down, seed);
+    pair.run_for(Nanos::from_millis(200));
+    pair.delay = Nanos::new(rng.below(1_000_000));
+    pair.jitter = rng.below(100_000);
+    pair.chunk = [0, 1, 20, 5_000][usize::try_from(rng.below(4)).unwrap()];
+    let mut sent = [Vec::new(), Vec::new()];
+    for _ in 0..rng.below(6) {
+        pair.cut_after = rng.one_in(2).then(|| usize::try_from(rng.below(50_000)).unwrap());
+        let count = u32::try_from(rng.below(60)).unwrap();
+        let [to_up, to_down] = converse(&mut pair, count, Nanos::new(rng.below(300_000)));
+        sent[0].extend(to_up);
+        sent[1].extend(to_down);
+        if rng.one_in(3) {
+            pair.cut();
+        }
+        pair.reachable = !rng.one_in(4);
+        pair.run_for(Nanos::new(rng.below(100_000_000)));
+    }
+    // Healed, everything arrives.
+    (pair.reachable, pair.cut_after) = (true, None);
+    pair.run_for(Nanos::from_secs(9));
+    let [to_up, to_down] = sent;
+    assert_delivered(&pair.up.packets, &to_up);
+    assert_delivered(&pair.down.packets, &to_down);
+    assert!(!pair.up.events.iter().any(|event| event.starts_with("down")), "{:?}", pair.up.events);
+}
+
+#[test]
+fn nothing_is_lost_repeated_or_reordered_over_many_seeds() {
+    for seed in 0..300 {
+        let result = std::panic::catch_unwind(|| campaign(seed));
+        assert!(result.is_ok(), "seed {seed}");
+    }
+}
+
+#[test]
+fn posted_writes_pass_reads_without_credit_and_nothing_deadlocks() {
+    let mut down = config("box", 2);
+    let (wide, none) = (down.window.of(Lane::Posted), Amount::default());
+    down.window = CreditLimits::new(wide, none, none);
+    let mut pair = Pair::new(config("host", 1), down, 3);
+    pair.run_for(Nanos::from_millis(200));
+    let sent: Vec<_> =
+        (0..600).map(|number| if number % 2 == 0 { read(number) } else { write(number, 4096) }).collect();
+    sent.iter().for_each(|packet| pair.send(UP, packet.clone()));
+    pair.run_for(Nanos::from_millis(100));
+    assert_delivered(&pair.down.packets, &sent);
+    assert!(pair.down.packets[..] != sent[..], "the window of two reads made writes pass them");
+}
+
+#[test]
+fn an_exchange_takes_two_segments_and_one_acknowledgement_comes_late() {
+    let mut pair = Pair::joined(4);
+    pair.run_for(Nanos::from_millis(900));
+    let segments = pair.segments;
+    for number in 0..100 {
+        pair.send(UP, read(number));
+        pair.run_for(Nanos::from_micros(11));
+        pair.send(DOWN, completion(number));
+        pair.run_for(Nanos::from_micros(11));
+    }
+    assert_eq!(pair.segments - segments, 200);
+    pair.run_for(Nanos::from_millis(20));
+    assert_eq!(pair.segments - segments, 201, "the last completion is acknowledged alone");
+    assert_eq!(pair.down.session.unacknowledged_bytes(), 0);
+}
+
+#[test]
+fn what_waits_shares_a_segment() {
+    let mut pair = Pair::joined(5);
+    pair.run_for(Nanos::from_millis(900));
+    let segments = pair.segments;
+    (0..50).for_each(|number| pair.send(UP, write(number, 64)));
+    pair.run_for(Nanos::from_micros(15));
+    assert_eq!((pair.segments - segments, pair.down.packets.len()), (1, 50));
+}
+
+#[test]
+fn a_restarted_peer_takes_the_link_down_and_up() {
+    let mut pair = Pair::joined(6);
+    pair.down.session = Session::downstream(config("other box", 9), Rng::from_seed(9));
+    pair.cut();
+    pair.run_for(Nanos::from_millis(500));
+    let [_, interrupted, down, up] = &pair.up.events[..] else { panic!("{:?}", pair.up.events) };
+    assert_eq!((interrupted.as_str(), up.as_str()), ("interrupted", "up other box"));
+    let (was, is) = (InstanceId([2; 16]), InstanceId([9; 16]));
+    assert_eq!(down.as_str(), std::format!("down: {}", DownReason::PeerChanged { was, is }));
+}
+
+#[test]
+fn a_restarted_host_takes_the_link_down_and_up() {
+    let mut pair = Pair::joined(7);
+    pair.up.session = Session::upstream(config("host", 8), Rng::from_seed(9));
+    pair.run_for(Nanos::from_millis(500));
+    let last: Vec<_> = pair.down.events.iter().map(|event| event.split(' ').next().unwrap()).collect();
+    assert_eq!(last, ["up", "interrupted", "down:", "up"]);
+}
+
+#[test]
+fn past_the_hold_time_the_link_goes_down_and_comes_up_anew() {
+    let mut pair = Pair::joined(8);
+    pair.reachable = false;
+    pair.cut();
+    pair.run_for(Nanos::from_millis(500));
+    pair.send(UP, write(1, 4));
+    // The box may learn of the loss only by the silence of 5 s.
+    pair.run_for(Nanos::from_secs(16));
+    for end in [&pair.up, &pair.down] {
+        assert_eq!(end.events[1..], ["interrupted".to_string(), "down: no connection for 10 s".to_string()]);
+    }
+    pair.reachable = true;
+    pair.run_for(Nanos::from_secs(3));
+    assert_eq!(pair.up.events.last().unwrap(), "up box");
+    assert_eq!(pair.down.packets, [], "what waited belonged to the old link");
+    pair.send(UP, write(2, 4));
+    pair.run_for(Nanos::from_millis(1));
+    assert_eq!(pair.down.packets, [write(2, 4)]);
+}
+
+#[test]
+fn silence_is_a_lost_connection() {
+    let mut pair = Pair::joined(9);
+    // The world swallows everything and says nothing.
+    pair.delay = Nanos::from_secs(100);
+    pair.run_for(Nanos::from_secs(7));
+    assert_eq!(pair.up.events[1], "interrupted");
+    assert_eq!(pair.down.events[1], "interrupted");
+}
+
+#[test]
+fn clocks_are_aligned_within_the_bound() {
+    for seed in 0..50 {
+        let mut pair = Pair::new(config("host", 1), config("box", 2), seed);
+        pair.up.skew = pair.rng.below(1 << 50);
+        pair.down.skew = pair.rng.below(1 << 50);
+        pair.jitter = pair.rng.below(1_000_000);
+        pair.run_for(Nanos::from_secs(5));
+        let truth = i64::try_from(pair.down.skew).unwrap() - i64::try_from(pair.up.skew).unwrap();
+        for (end, truth) in [(&pair.up, truth), (&pair.down, -truth)] {
+            let ClockAlignment { offset_ns, error } = end.session.clock().unwrap();
+            assert!(offset_ns.abs_diff(truth) <= error.get(), "seed {seed}: {offset_ns} {error} {truth}");
+            assert!(error <= Nanos::new(10_000 + 1_000_000));
+        }
+    }
+}
+
+#[test]
+fn stamps_tell_how_long_the_far_end_took() {
+    let mut up = config("host", 1);
+    up.stamps = true;
+    let mut pair = Pair::new(up, config("box", 2), 1);
+    pair.down.skew = 5_000_000_000;
+    pair.run_for(Nanos::from_millis(200));
+    pair.send(UP, read(1));
+    pair.run_for(Nanos::from_micros(10));
+    pair.run_for(Nanos::from_micros(123));
+    pair.send(DOWN, completion(1));
+    pair.run_for(Nanos::from_micros(10));
+    let stamps = pair.up.arrivals[0].stamps.unwrap();
+    assert_eq!(stamps.sent_at - stamps.received_at, Nanos::from_micros(123));
+}
+
+#[test]
+fn a_reset_reaches_the_device_and_what_came_before_it_is_gone() {
+    let mut pair = Pair::joined(10);
+    pair.send(DOWN, write(1, 4));
+    let now = pair.now;
+    pair.up.session.reset(now);
+    pair.run_for(Nanos::from_millis(1));
+    pair.send(DOWN, write(2, 4));
+    pair.run_for(Nanos::from_millis(1));
+    assert_eq!(pair.down.events.last().unwrap(), "reset");
+    assert_eq!(pair.up.packets, [write(2, 4)]);
+}
+
+#[test]
+fn a_reset_survives_a_cut() {
+    for cut in 0..80 {
+        let mut pair = Pair::joined(11);
+        pair.cut_after = Some(cut);
+        let now = pair.now;
+        pair.up.session.reset(now);
+        pair.run_for(Nanos::from_millis(300));
+        pair.send(DOWN, write(2, 4));
+        pair.run_for(Nanos::from_millis(300));
+        let resets = pair.down.events.iter().filter(|event| *event == "reset").count();
+        assert_eq!((resets, pair.up.packets.len()), (1, 1), "{cut}");
+    }
+}
+
+#[test]
+fn a_close_is_told_with_its_words_after_what_was_sent() {
+    let mut pair = Pair::joined(12);
+    pair.send(UP, write(1, 4));
+    let now = pair.now;
+    pair.up.session.close(now, "the host shuts down");
+    pair.run_for(Nanos::from_secs(20));
+    assert_eq!(pair.down.packets, [write(1, 4)]);
+    assert_eq!(pair.up.events[1..], ["down: closed"]);
+    assert_eq!(pair.down.events[1..], ["down: closed by the peer: the host shuts down"]);
+    let now = pair.now;
+    pair.up.session.restart(now);
+    pair.run_for(Nanos::from_millis(100));
+    assert_eq!(pair.up.events.last().unwrap(), "up box");
+}
+
+#[test]
+fn two_ends_of_one_role_tell_each_other_so() {
+    let mut down = Session::downstream(config("a", 1), Rng::from_seed(1));
+    let mut other = Session::downstream(config("b", 2), Rng::from_seed(1));
+    let mut up = Session::upstream(config("c", 3), Rng::from_seed(1));
+    for session in [&mut down, &mut other, &mut up] {
+        session.handle_input(Instant::ZERO, Input::Connected);
+    }
+    // An upstream end whose Hello comes back to it.
+    let Some(Output::Transmit(hello)) = up.poll_output() else { panic!("no Hello") };
+    up.handle_input(Instant::ZERO, Input::Received(hello));
+    let outputs: Vec<_> = core::iter::from_fn(|| up.poll_output()).collect();
+    let [Output::Transmit(_), Output::CloseConnection, Output::HandshakeFailed(error)] = &outputs[..] else {
+        panic!("{outputs:?}")
+    };
+    assert!(error.to_string().contains("Farlane"), "{error}");
+}

@@ -1,0 +1,105 @@
+//! What goes out: everything that waits shares a segment, nothing waits for company.
+
+use engine::{Buffer, BufferMut};
+
+use super::{Connection, Item, Output, Session, Timer};
+use crate::frame::{BODY_MAX, CREDIT_BODY, Frame, HEADER_LENGTH, HELLO_BODY_MAX, Pong, Sequence};
+
+/// The longest piece of stream that is handed out at once, bytes.
+pub const SEGMENT_MAX: usize = 64 << 10;
+/// Kept free in every segment for a Credit, a Ping and a Pong.
+const CONTROL_MAX: usize = 3 * (HEADER_LENGTH + CREDIT_BODY);
+/// A frame of the handshake, or a Close.
+const LAST_MAX: usize = HEADER_LENGTH + HELLO_BODY_MAX;
+
+impl Session {
+    /// The next segment, if there is anything to send.
+    pub(super) fn poll_transmit(&mut self) -> Option<Buffer> {
+        if self.connection != Connection::Open {
+            return None;
+        }
+        let link = self.link.as_mut()?;
+        let alone =
+            self.acknowledge_due || self.ping_due || self.pong_due.is_some() || link.credits_due(true);
+        if !alone && !link.wants_to_send() {
+            return None;
+        }
+        let room = link.sendable_bytes(SEGMENT_MAX - CONTROL_MAX);
+        let mut block = self.pool.take(room + CONTROL_MAX);
+        let again = link.next().since(link.cursor());
+        let (frames, mut length) = link.emit(self.now, &mut block[..room]);
+        if !alone && frames == 0 {
+            return None;
+        }
+        length += self.emit_control(frames, &mut block[length..]);
+        let frames = u64::try_from(frames).unwrap_or(u64::MAX);
+        let again = frames.min(u64::from(again));
+        self.statistics.tlps_sent += frames - again;
+        self.statistics.frames_replayed += again;
+        Some(self.seal(block, length))
+    }
+
+    /// Adds what travels with the segment's `frames` or makes it worth sending. Returns its length.
+    fn emit_control(&mut self, frames: usize, bytes: &mut [u8]) -> usize {
+        let Some(link) = &mut self.link else { return 0 };
+        let (sequence, acknowledge) = (link.cursor(), link.expected());
+        let mut at = 0;
+        if self.acknowledge_due || link.credits_due(false) {
+            let credit = Frame::Credit(link.tell_credits());
+            at += credit.emit(sequence, acknowledge, &mut bytes[at..]);
+            let others = frames > 0 || self.ping_due || self.pong_due.is_some();
+            self.statistics.acknowledgements_alone += u64::from(!others);
+        }
+        if core::mem::take(&mut self.ping_due) {
+            self.ping_sent_at = Some(self.now);
+            at += Frame::Ping(self.now).emit(sequence, acknowledge, &mut bytes[at..]);
+        }
+        if let Some((ping_sent_at, ping_received_at)) = self.pong_due.take() {
+            let pong = Pong { ping_sent_at, ping_received_at, sent_at: self.now };
+            at += Frame::Pong(pong).emit(sequence, acknowledge, &mut bytes[at..]);
+        }
+        // Whatever was sent has acknowledged what had arrived. Credits that have not been told can wait: see
+        // `Config::normalise`.
+        link.acknowledged();
+        self.acknowledge_due = false;
+        self.timers.disarm(Timer::Acknowledge);
+        at
+    }
+
+    fn seal(&mut self, mut block: BufferMut, length: usize) -> Buffer {
+        block.truncate(length);
+        self.statistics.segments_sent += 1;
+        self.statistics.bytes_sent += u64::try_from(length).unwrap_or(u64::MAX);
+        self.pool.seal(block)
+    }
+
+    /// Hands out all segments that could go now.
+    pub(super) fn flush(&mut self) {
+        while let Some(segment) = self.poll_transmit() {
+            self.items.push_back(Item::Output(Output::Transmit(segment)));
+        }
+    }
+
+    /// Hands out a frame of the handshake or of the end in a segment of its own.
+    pub(super) fn transmit(&mut self, frame: &Frame<'_>) {
+        let (sequence, acknowledge) = match &self.link {
+            // A Hello or a Welcome tells of new frames; what has not been acknowledged is told by its own field.
+            Some(link) if matches!(frame, Frame::Hello(_) | Frame::Welcome(_)) => {
+                (link.next(), link.expected())
+            }
+            Some(link) => (link.cursor(), link.expected()),
+            None => (Sequence::FIRST, Sequence::FIRST),
+        };
+        const { assert!(LAST_MAX <= HEADER_LENGTH + BODY_MAX) };
+        let mut block = self.pool.take(LAST_MAX);
+        let length = frame.emit(sequence, acknowledge, &mut block);
+        let segment = self.seal(block, length);
+        self.items.push_back(Item::Output(Output::Transmit(segment)));
+    }
+
+    /// As [`Session::transmit`], and then ends the connection.
+    pub(super) fn transmit_last(&mut self, frame: &Frame<'_>) {
+        self.transmit(frame);
+        self.items.push_back(Item::Output(Output::CloseConnection));
+    }
+}
