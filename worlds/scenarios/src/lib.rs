@@ -1,1 +1,10 @@
-//! To be written.
+//! Worlds assembled: what hosts do ([`workload`]), what must hold whatever goes wrong ([`checker`]),
+//! what goes wrong ([`chaos`]), and campaigns of many seeds ([`campaign`]).
+
+#![forbid(unsafe_code)]
+
+pub mod campaign;
+pub mod chaos;
+pub mod checker;
+pub mod stamp;
+pub mod workload;

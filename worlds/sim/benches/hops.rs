@@ -23,7 +23,7 @@ struct Packet {
 
 impl Node for Hop {
     type Packet = Packet;
-    fn handle(&mut self, context: &mut Context<'_, Packet>, event: Event<'_, Packet>) {
+    fn handle(&mut self, context: &mut Context<'_, Packet>, event: Event<Packet>) {
         if let Event::Packet { port, packet } = event {
             self.hops += 1;
             let out = if self.ports == 1 { port } else { PortId(1 - port.0) };

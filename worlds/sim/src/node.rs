@@ -19,7 +19,7 @@ impl NodeId {
 
 /// What the world tells a node.
 #[derive(Debug)]
-pub enum Event<'a, P> {
+pub enum Event<P> {
     /// A packet came over a direct link.
     Packet {
         /// The node's port.
@@ -32,7 +32,7 @@ pub enum Event<'a, P> {
         /// The connection.
         connection: ConnectionId,
         /// What happened.
-        event: StreamEvent<'a>,
+        event: StreamEvent,
     },
     /// A medium answers.
     Media(media::Completion),
@@ -46,7 +46,7 @@ pub trait Node {
     type Packet;
 
     /// Takes one event. What it wants of the world, it asks of `context`, here or in [`Node::settle`].
-    fn handle(&mut self, context: &mut Context<'_, Self::Packet>, event: Event<'_, Self::Packet>);
+    fn handle(&mut self, context: &mut Context<'_, Self::Packet>, event: Event<Self::Packet>);
 
     /// Does what is due, hands its outputs to `context` and says when it wants to be called again.
     /// Called after every event, at every wake, and when the node starts.

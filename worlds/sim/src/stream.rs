@@ -16,8 +16,8 @@ pub struct ConnectionId {
 }
 
 /// What happens to a connection.
-#[derive(Debug, PartialEq, Eq)]
-pub enum StreamEvent<'a> {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StreamEvent {
     /// A peer dialled, and here it is.
     Accepted {
         /// Who dialled.
@@ -26,7 +26,7 @@ pub enum StreamEvent<'a> {
     /// The peer accepted.
     Opened,
     /// Bytes arrived.
-    Data(&'a [u8]),
+    Data(Buffer),
     /// There is room again, after a send that took less than it was given.
     Writable,
     /// It is gone; nothing follows.
@@ -130,15 +130,6 @@ pub(crate) struct Connection {
     generation: u32,
     link: usize,
     ends: [End; 2],
-}
-
-/// An event at an end of a connection, with its bytes owned.
-#[derive(Debug)]
-pub(crate) enum Popped {
-    Accepted(NodeId),
-    Opened,
-    Data(Buffer),
-    Closed(Closed),
 }
 
 /// Connections that the table may hold; a world that needs more forgets to close them.
@@ -420,7 +411,7 @@ impl<P> Core<P> {
     }
 
     /// Takes what arrives next at `side`.
-    pub(crate) fn pop_arrival(&mut self, index: usize, side: usize) -> (ConnectionId, Popped) {
+    pub(crate) fn pop_arrival(&mut self, index: usize, side: usize) -> (ConnectionId, StreamEvent) {
         let connection = &mut self.streams.connections[index];
         let id = ConnectionId {
             index: u32::try_from(index).expect("few connections"),
@@ -430,17 +421,17 @@ impl<P> Core<P> {
         let end = &mut connection.ends[side];
         let (_, arrival) = end.arrivals.pop_front().expect("an armed end has an arrival");
         self.schedule.show(end.arrival_slot, end.arrivals.front().map(|(key, _)| *key));
-        let popped = match arrival {
-            Arrival::Accepted => Popped::Accepted(peer),
-            Arrival::Opened => Popped::Opened,
-            Arrival::Data(data) => Popped::Data(data),
+        let event = match arrival {
+            Arrival::Accepted => StreamEvent::Accepted { peer },
+            Arrival::Opened => StreamEvent::Opened,
+            Arrival::Data(data) => StreamEvent::Data(data),
             Arrival::Closed(why) => {
                 self.forget(index, side);
                 self.release(index);
-                Popped::Closed(why)
+                StreamEvent::Closed(why)
             }
         };
-        (id, popped)
+        (id, event)
     }
 
     /// Takes the notice that `side` has room again, if it has.

@@ -7,7 +7,7 @@ use crate::direct::{Direct, PortId};
 use crate::faults::{Fault, Plan};
 use crate::media::{MediaProfile, Medium};
 use crate::schedule::{Schedule, Slot, Source};
-use crate::stream::{ConnectionId, LinkProfile, Popped, StreamEvent, Streams};
+use crate::stream::{LinkProfile, StreamEvent, Streams};
 use crate::{Context, Digest, Event, Node, NodeId};
 
 /// What the world knows of a node besides the node itself.
@@ -116,6 +116,12 @@ impl<N: Node> World<N> {
         &self.nodes[id.index()]
     }
 
+    /// Every node, in the order in which they were added.
+    pub fn ids(&self) -> impl Iterator<Item = NodeId> + use<N> {
+        let count = u32::try_from(self.nodes.len()).expect("few nodes");
+        (0..count).map(NodeId)
+    }
+
     /// Whether a node is up.
     pub fn is_alive(&self, id: NodeId) -> bool {
         self.core.nodes[id.index()].alive
@@ -210,12 +216,13 @@ impl<N: Node> World<N> {
                 self.deliver(node, Event::Packet { port, packet });
             }
             Source::Arrival { connection, side } => {
-                let (id, popped) = self.core.pop_arrival(connection, side);
-                self.deliver_arrival(node, id, &popped);
+                let (connection, event) = self.core.pop_arrival(connection, side);
+                self.note_stream(node, &event);
+                self.deliver(node, Event::Stream { connection, event });
             }
             Source::Writable { connection, side } => {
                 if let Some(connection) = self.core.pop_writable(connection, side) {
-                    self.note(node, 2, 0);
+                    self.note_stream(node, &StreamEvent::Writable);
                     self.deliver(node, Event::Stream { connection, event: StreamEvent::Writable });
                 }
             }
@@ -228,21 +235,21 @@ impl<N: Node> World<N> {
         }
     }
 
-    fn deliver_arrival(&mut self, node: NodeId, connection: ConnectionId, popped: &Popped) {
-        let (code, event) = match popped {
-            Popped::Accepted(peer) => (u64::from(peer.0), StreamEvent::Accepted { peer: *peer }),
-            Popped::Opened => (1, StreamEvent::Opened),
-            Popped::Data(data) => (2, StreamEvent::Data(data)),
-            Popped::Closed(why) => (3, StreamEvent::Closed(*why)),
+    fn note_stream(&mut self, node: NodeId, event: &StreamEvent) {
+        let code = match event {
+            StreamEvent::Accepted { peer } => 16 + u64::from(peer.0),
+            StreamEvent::Opened => 1,
+            StreamEvent::Data(_) => 2,
+            StreamEvent::Writable => 3,
+            StreamEvent::Closed(_) => 4,
         };
         self.note(node, 3, code);
         if let StreamEvent::Data(bytes) = event {
             self.digest.bytes(bytes);
         }
-        self.deliver(node, Event::Stream { connection, event });
     }
 
-    fn deliver(&mut self, node: NodeId, event: Event<'_, N::Packet>) {
+    fn deliver(&mut self, node: NodeId, event: Event<N::Packet>) {
         if self.core.nodes[node.index()].alive {
             self.nodes[node.index()].handle(&mut Context { core: &mut self.core, node }, event);
             self.settle(node);
@@ -328,9 +335,8 @@ impl<N: Node> World<N> {
     /// Ends all faults: every node is up, links and media are as they were at first.
     pub fn heal(&mut self) {
         self.core.heal_links();
-        for index in 0..self.nodes.len() {
-            let node = NodeId(u32::try_from(index).expect("few nodes"));
-            self.core.nodes[index].paused_until = Instant::ZERO;
+        for node in self.ids() {
+            self.core.nodes[node.index()].paused_until = Instant::ZERO;
             self.core.heal_media(node);
             self.restart(node);
             self.rouse(node);

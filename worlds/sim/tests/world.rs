@@ -79,7 +79,7 @@ impl Source {
 impl Node for Toy {
     type Packet = u64;
 
-    fn handle(&mut self, context: &mut Context<'_, u64>, event: Event<'_, u64>) {
+    fn handle(&mut self, context: &mut Context<'_, u64>, event: Event<u64>) {
         match (self, event) {
             (Self::Source(source), Event::Stream { connection, event }) => match event {
                 StreamEvent::Opened => {
@@ -102,7 +102,7 @@ impl Node for Toy {
                     assert_eq!(stream.2, None, "{event:?} after the end");
                     match event {
                         StreamEvent::Data(bytes) => {
-                            for &found in bytes {
+                            for &found in bytes.iter() {
                                 assert_eq!(found, byte(stream.1));
                                 stream.1 += 1;
                             }

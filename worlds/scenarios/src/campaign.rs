@@ -1,0 +1,180 @@
+//! Many seeds: each a world, a plan of faults, and what must hold during and after.
+
+use std::fmt;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+
+use engine::{Instant, Nanos};
+use sim::faults::Plan;
+use sim::{Node, NodeId, World};
+
+use crate::chaos::Trouble;
+use crate::workload::{Counts, Phase, Workload};
+
+/// A node that a campaign can drive.
+pub trait Subject: Node {
+    /// The workloads of the disks that this node uses; none where it is no host.
+    fn workloads(&mut self) -> &mut [Workload];
+    /// The same, to look at.
+    fn workloads_ref(&self) -> &[Workload];
+    /// Where the node is, for the report of a world that never settles.
+    fn describe(&self) -> String;
+}
+
+/// How long a trial goes on.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Faults happen for so long.
+    pub chaos: Nanos,
+    /// Once healed, everything outstanding ends within this time.
+    pub drain: Nanos,
+    /// And then a verification within this time.
+    pub verify: Nanos,
+}
+
+/// What became of a seed.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// The seed.
+    pub seed: u64,
+    /// Fingerprint of the whole run.
+    pub digest: u64,
+    /// Events of the run.
+    pub events: u64,
+    /// Virtual time of the run.
+    pub elapsed: Nanos,
+    /// What went wrong on purpose.
+    pub troubles: Vec<Trouble>,
+    /// What the hosts did.
+    pub counts: Counts,
+    /// What went wrong that must not; empty when all is well.
+    pub failures: Vec<String>,
+}
+
+impl Outcome {
+    /// The command that runs this seed again.
+    pub fn replay(&self) -> String {
+        format!("cargo run --release -p farlane-scenarios --bin campaign -- --seed {}", self.seed)
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Counts { done, failed, abandoned } = self.counts;
+        writeln!(
+            f,
+            "seed {}: {} events in {} of virtual time, digest {:016x}; {done} operations done, {failed} failed, \
+             {abandoned} abandoned; troubles: {:?}",
+            self.seed, self.events, self.elapsed, self.digest, self.troubles
+        )?;
+        for failure in &self.failures {
+            writeln!(f, "  FAILED: {failure}")?;
+        }
+        if !self.failures.is_empty() {
+            writeln!(f, "  replay: {}", self.replay())?;
+        }
+        Ok(())
+    }
+}
+
+/// Runs a world through its plan, heals it, and verifies it.
+///
+/// Safety: nothing a host reads contradicts the model, and no operation ends twice. Liveness: once
+/// healed, all that is outstanding ends, and a verification of the whole disk finds nothing amiss.
+pub fn trial<N: Subject>(world: &mut World<N>, plan: &Plan, limits: Limits) -> Outcome {
+    let nodes: Vec<NodeId> = world.ids().collect();
+    let mut failures = Vec::new();
+    world.run_with(plan, Instant::ZERO + limits.chaos);
+    world.heal();
+    for phase in [Phase::Drain, Phase::Verify] {
+        nodes.iter().for_each(|&node| enter(world, node, phase));
+        let (limit, what) = match phase {
+            Phase::Verify => (limits.verify, "the verification has not ended"),
+            _ => (limits.drain, "operations are outstanding"),
+        };
+        let until = world.now() + limit;
+        let busy = |world: &World<N>| nodes.iter().any(|&node| is_busy(world.node(node), phase));
+        if !world.run_while(until, busy) {
+            failures.push(format!("{what} {limit} after the world was healed"));
+            let describe = |node: &NodeId| format!("{node:?}: {}", world.node(*node).describe());
+            failures.extend(nodes.iter().map(describe));
+            break;
+        }
+    }
+    let mut outcome = Outcome {
+        digest: world.digest(),
+        events: world.events(),
+        elapsed: world.now() - Instant::ZERO,
+        failures,
+        ..Outcome::default()
+    };
+    for node in nodes {
+        for workload in world.node_mut(node).workloads() {
+            workload.checker_mut().expect_idle();
+            let counts = workload.counts();
+            outcome.counts.done += counts.done;
+            outcome.counts.failed += counts.failed;
+            outcome.counts.abandoned += counts.abandoned;
+            outcome.failures.extend(workload.checker().violations().iter().map(ToString::to_string));
+        }
+    }
+    outcome
+}
+
+fn enter<N: Subject>(world: &mut World<N>, node: NodeId, phase: Phase) {
+    world.node_mut(node).workloads().iter_mut().for_each(|workload| workload.enter(phase));
+}
+
+fn is_busy<N: Subject>(node: &N, phase: Phase) -> bool {
+    node.workloads_ref().iter().any(|workload| match phase {
+        Phase::Verify => workload.phase() != Phase::Verified,
+        _ => workload.checker().outstanding() > 0,
+    })
+}
+
+/// Runs `run` for every seed on `jobs` threads and hands each outcome to `report`, as they come.
+/// A panic is an outcome too. Ends early when `report` says so.
+pub fn run_seeds(
+    seeds: Range<u64>,
+    jobs: usize,
+    run: impl Fn(u64) -> Outcome + Sync,
+    mut report: impl FnMut(Outcome) -> bool,
+) {
+    let next = AtomicU64::new(seeds.start);
+    let (sender, receiver) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.max(1) {
+            let (sender, next, seeds, run) = (sender.clone(), &next, &seeds, &run);
+            scope.spawn(move || {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if !seeds.contains(&seed) || sender.send(guarded(seed, run)).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        for outcome in &receiver {
+            if !report(outcome) {
+                next.store(u64::MAX / 2, Ordering::Relaxed);
+                break;
+            }
+        }
+        // Senders stop when nobody listens.
+        drop(receiver);
+    });
+}
+
+fn guarded(seed: u64, run: &impl Fn(u64) -> Outcome) -> Outcome {
+    let outcome = catch_unwind(AssertUnwindSafe(|| run(seed)));
+    let mut outcome = outcome.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("of an unknown kind");
+        Outcome { failures: vec![format!("a panic: {text}")], ..Outcome::default() }
+    });
+    outcome.seed = seed;
+    outcome
+}

@@ -1,0 +1,156 @@
+//! What goes wrong in a campaign: faults drawn from a seed.
+
+use engine::{Instant, Nanos, Rng};
+use sim::NodeId;
+use sim::faults::{Fault, Plan};
+use sim::media::MediaProfile;
+use sim::stream::LinkProfile;
+
+/// Who faults happen to, and what the times are that matter to them.
+#[derive(Clone, Debug)]
+pub struct ChaosConfig {
+    /// The host's node.
+    pub near: NodeId,
+    /// The devices' nodes.
+    pub far: Vec<NodeId>,
+    /// How long faults may begin to happen.
+    pub duration: Nanos,
+    /// At most so many.
+    pub faults_max: u64,
+    /// How long a session survives without its connection: some faults end sooner, some later.
+    pub hold_time: Nanos,
+    /// The link between near and far while nothing is wrong.
+    pub link: LinkProfile,
+    /// The media while nothing is wrong.
+    pub media: MediaProfile,
+}
+
+/// The kinds of fault that a campaign knows, for its report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Trouble {
+    /// The connection is cut.
+    Cut,
+    /// The connection is cut many times in a row.
+    CutStorm,
+    /// Nothing passes for less than the hold time.
+    ShortHold,
+    /// Nothing passes for more than the hold time.
+    LongHold,
+    /// The link is slow and uneven.
+    Degraded,
+    /// The far end is killed and back within the hold time.
+    FarKill,
+    /// The far end is killed and back only after the hold time.
+    FarKillLong,
+    /// The host is killed and comes back.
+    NearKill,
+    /// The far end does nothing for a time.
+    FarPause,
+    /// The host does nothing for a time.
+    NearPause,
+    /// Media fail now and then.
+    MediaErrors,
+    /// Media take long, some requests much longer than others.
+    SlowMedia,
+    /// Media stop answering for a time.
+    Stall,
+}
+
+const TROUBLES: [Trouble; 13] = [
+    Trouble::Cut,
+    Trouble::CutStorm,
+    Trouble::ShortHold,
+    Trouble::LongHold,
+    Trouble::Degraded,
+    Trouble::FarKill,
+    Trouble::FarKillLong,
+    Trouble::NearKill,
+    Trouble::FarPause,
+    Trouble::NearPause,
+    Trouble::MediaErrors,
+    Trouble::SlowMedia,
+    Trouble::Stall,
+];
+
+/// Cuts of a storm.
+const STORM: u64 = 20;
+
+/// Draws a plan, and says which troubles are in it.
+///
+/// Half of the seeds have one kind of trouble only, so that each is met alone; the others mix them.
+pub fn plan(config: &ChaosConfig, rng: &mut Rng) -> (Plan, Vec<Trouble>) {
+    let mut plan = Plan::new();
+    let mut troubles = Vec::new();
+    let only = rng.one_in(2).then(|| pick(rng));
+    for _ in 0..rng.below(config.faults_max + 1) {
+        let trouble = only.unwrap_or_else(|| pick(rng));
+        let at = Instant::ZERO + Nanos::new(rng.below(config.duration.get()));
+        let far = config.far[usize::try_from(rng.below(config.far.len() as u64)).expect("few far ends")];
+        add(&mut plan, config, trouble, at, far, rng);
+        troubles.push(trouble);
+    }
+    troubles.sort();
+    troubles.dedup();
+    (plan, troubles)
+}
+
+fn pick(rng: &mut Rng) -> Trouble {
+    TROUBLES[usize::try_from(rng.below(TROUBLES.len() as u64)).expect("a few")]
+}
+
+fn add(plan: &mut Plan, config: &ChaosConfig, trouble: Trouble, at: Instant, far: NodeId, rng: &mut Rng) {
+    let (near, hold) = (config.near, config.hold_time);
+    let short = Nanos::new(rng.below(hold.get() * 3 / 4));
+    let long = hold + hold / 8 + Nanos::new(rng.below(hold.get()));
+    let any = Nanos::new(rng.below(hold.get() * 2));
+    let kill = |plan: &mut Plan, node, down| {
+        plan.at(at, Fault::Kill(node));
+        plan.at(at + down, Fault::Restart(node));
+    };
+    match trouble {
+        Trouble::Cut => plan.at(at, Fault::Cut(near, far)),
+        Trouble::CutStorm => {
+            let mut at = at;
+            for _ in 0..STORM {
+                plan.at(at, Fault::Cut(near, far));
+                at = at + Nanos::new(rng.below(hold.get() / 16));
+            }
+        }
+        Trouble::ShortHold => plan.at(at, Fault::Hold(near, far, short)),
+        Trouble::LongHold => {
+            plan.at(at, Fault::Hold(near, far, long));
+            plan.at(at, Fault::Cut(near, far));
+        }
+        Trouble::Degraded => {
+            let worse = LinkProfile {
+                latency: config.link.latency * (1 + rng.below(50)),
+                jitter: Nanos::new(rng.below(hold.get() / 100)),
+                rate: 1_000_000 + rng.below(100_000_000),
+                in_flight_max: 1 + usize::try_from(rng.below(32 << 10)).expect("32 KiB"),
+                segment_max: 1 + usize::try_from(rng.below(1 << 10)).expect("1 KiB"),
+                ..config.link
+            };
+            plan.at(at, Fault::Link(near, far, worse));
+            plan.at(at + any, Fault::Link(near, far, config.link));
+        }
+        Trouble::FarKill => kill(plan, far, short),
+        Trouble::FarKillLong => kill(plan, far, long),
+        Trouble::NearKill => kill(plan, near, any),
+        Trouble::FarPause => plan.at(at, Fault::Pause(far, any)),
+        Trouble::NearPause => plan.at(at, Fault::Pause(near, any)),
+        Trouble::MediaErrors => {
+            let failing = MediaProfile { error_one_in: 1 + rng.below(50), ..config.media };
+            plan.at(at, Fault::Media(far, failing));
+            plan.at(at + any, Fault::Media(far, config.media));
+        }
+        Trouble::SlowMedia => {
+            let slow = MediaProfile { jitter: Nanos::new(rng.below(hold.get() / 2)), ..config.media };
+            plan.at(at, Fault::Media(far, slow));
+            plan.at(at + any, Fault::Media(far, config.media));
+        }
+        Trouble::Stall => {
+            plan.at(at, Fault::Stall(far));
+            plan.at(at + any, Fault::Resume(far));
+        }
+    }
+}
