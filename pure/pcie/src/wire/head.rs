@@ -29,16 +29,9 @@ impl Head {
     /// When `bytes` ends too early or they are malformed.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Self, TlpError> {
-        let mut prefixes = Prefixes::NONE;
-        let mut start = 0;
-        while bytes.get(start).is_some_and(|code| code & at::CODE_FMT == at::CODE_PREFIX) {
-            let word = bytes.get(start..).and_then(|rest| rest.first_chunk::<4>());
-            let word = word.ok_or(truncated(Part::Prefix, start + 4, bytes))?;
-            prefixes.push(u32::from_be_bytes(*word))?;
-            start += 4;
-        }
-        let (header, digest) = parse_header(bytes, start)?;
-        Ok(Self { prefixes, header, digest })
+        let mut head = Self { prefixes: Prefixes::NONE, header: Header::BLANK, digest: false };
+        head.digest = parse_into(bytes, &mut head.prefixes, &mut head.header)?;
+        Ok(head)
     }
 
     /// Length of prefixes and header in bytes.
@@ -72,9 +65,27 @@ const fn truncated(part: Part, need: usize, bytes: &[u8]) -> TlpError {
     TlpError::Truncated { part, need, have: bytes.len() }
 }
 
-/// The header at `start` of `bytes`, and TD.
+/// Parses what comes before a payload into `prefixes` (of which there are none yet) and `header`, and returns TD.
 #[inline]
-fn parse_header(bytes: &[u8], start: usize) -> Result<(Header, bool), TlpError> {
+pub(super) fn parse_into(
+    bytes: &[u8],
+    prefixes: &mut Prefixes,
+    header: &mut Header,
+) -> Result<bool, TlpError> {
+    let mut start = 0;
+    while bytes.get(start).is_some_and(|code| code & at::CODE_FMT == at::CODE_PREFIX) {
+        let word = bytes.get(start..).and_then(|rest| rest.first_chunk::<4>());
+        let word = word.ok_or(truncated(Part::Prefix, start + 4, bytes))?;
+        prefixes.push(u32::from_be_bytes(*word))?;
+        start += 4;
+    }
+    parse_header(bytes, start, header)
+}
+
+/// Parses the header at `start` of `bytes` into `header`, and returns TD. In place, because a header is written in small
+/// pieces: to copy it right away would wait for all of them.
+#[inline]
+fn parse_header(bytes: &[u8], start: usize, header: &mut Header) -> Result<bool, TlpError> {
     let rest = bytes.get(start..).unwrap_or(&[]);
     let Some(&code) = rest.first() else {
         return Err(truncated(Part::Header, start + 12, bytes));
@@ -89,8 +100,8 @@ fn parse_header(bytes: &[u8], start: usize) -> Result<(Header, bool), TlpError> 
         let header = rest.first_chunk::<16>().ok_or(truncated(Part::Header, start + 16, bytes))?;
         [word(header, 0), word(header, 1), word(header, 2), word(header, 3)]
     };
-    let header = decode(code, words)?;
-    Ok((header, at::DIGEST.is_set(words[0])))
+    decode(code, words, header)?;
+    Ok(at::DIGEST.is_set(words[0]))
 }
 
 #[inline]
@@ -115,26 +126,26 @@ const fn is_known(code: u8) -> bool {
     }
 }
 
-/// Decodes and checks a header whose `code` is known.
+/// Decodes a header whose `code` is known into `header`, and checks it.
 #[inline]
-fn decode(code: u8, words: [u32; 4]) -> Result<Header, TlpError> {
+fn decode(code: u8, words: [u32; 4], header: &mut Header) -> Result<(), TlpError> {
     let data = code & at::CODE_DATA != 0;
     match code & !(at::CODE_4DW | at::CODE_DATA) {
-        at::TYPE_IO => decode_io(data, words),
-        at::TYPE_CONFIG_0 => decode_config(ConfigType::Type0, data, words),
-        at::TYPE_CONFIG_1 => decode_config(ConfigType::Type1, data, words),
-        at::TYPE_COMPLETION => Ok(decode_completion(false, data, words)),
-        at::TYPE_COMPLETION_LOCKED => Ok(decode_completion(true, data, words)),
-        kind if kind & at::CODE_MESSAGE != 0 => decode_message(kind, data, words),
-        kind => decode_memory(kind, data, code & at::CODE_4DW != 0, words),
+        at::TYPE_IO => decode_io(data, words, header)?,
+        at::TYPE_CONFIG_0 => decode_config(ConfigType::Type0, data, words, header)?,
+        at::TYPE_CONFIG_1 => decode_config(ConfigType::Type1, data, words, header)?,
+        at::TYPE_COMPLETION => decode_completion(false, data, words, header),
+        at::TYPE_COMPLETION_LOCKED => decode_completion(true, data, words, header),
+        kind if kind & at::CODE_MESSAGE != 0 => decode_message(kind, data, words, header)?,
+        _ => decode_memory(code, words, header)?,
     }
+    Ok(())
 }
 
 /// The fields of the first double word, around `kind`.
 #[inline]
-fn common(first: u32, kind: Kind) -> Header {
-    let length = at::LENGTH.half_of(first);
-    let mut header = Header {
+fn common(first: u32, length: u16, kind: Kind) -> Header {
+    Header {
         traffic_class: at::TRAFFIC_CLASS.byte_of(first),
         attributes: Attributes {
             relaxed_ordering: at::RELAXED_ORDERING.is_set(first),
@@ -148,11 +159,22 @@ fn common(first: u32, kind: Kind) -> Header {
         reserved: 0,
         length,
         kind,
-    };
-    if length == 0 && !header.length_is_reserved() {
-        header.length = Header::LENGTH_MAX;
     }
-    header
+}
+
+/// Length in double words, where 0 means the most.
+#[inline]
+const fn length(first: u32) -> u16 {
+    match at::LENGTH.half_of(first) {
+        0 => Header::LENGTH_MAX,
+        length => length,
+    }
+}
+
+/// Length where the type may be without data, so that it then has no meaning.
+#[inline]
+const fn length_if(data: bool, first: u32) -> u16 {
+    if data { length(first) } else { at::LENGTH.half_of(first) }
 }
 
 #[inline]
@@ -162,7 +184,9 @@ fn tag(first: u32, second: u32) -> Tag {
 }
 
 #[inline]
-fn decode_memory(kind: u8, data: bool, wide: bool, words: [u32; 4]) -> Result<Header, TlpError> {
+fn decode_memory(code: u8, words: [u32; 4], header: &mut Header) -> Result<(), TlpError> {
+    let (kind, data) = (code & !(at::CODE_4DW | at::CODE_DATA), code & at::CODE_DATA != 0);
+    let wide = code & at::CODE_4DW != 0;
     let [first, second, third, fourth] = words;
     let (high, low) = if wide { (third, fourth) } else { (0, third) };
     let request = MemoryRequest {
@@ -182,12 +206,11 @@ fn decode_memory(kind: u8, data: bool, wide: bool, words: [u32; 4]) -> Result<He
         width: if wide { Width::Bits64 } else { Width::Bits32 },
         hint: at::HINT.byte_of(low),
     };
-    let header = common(first, Kind::Memory(request));
-    check_memory(&header, &request)?;
-    Ok(header)
+    *header = common(first, length(first), Kind::Memory(request));
+    check_memory(header, &request)
 }
 
-fn decode_io(write: bool, words: [u32; 4]) -> Result<Header, TlpError> {
+fn decode_io(write: bool, words: [u32; 4], header: &mut Header) -> Result<(), TlpError> {
     let [first, second, third, _] = words;
     let request = IoRequest {
         write,
@@ -196,13 +219,17 @@ fn decode_io(write: bool, words: [u32; 4]) -> Result<Header, TlpError> {
         enables: at::FIRST_ENABLES.byte_of(second),
         address: third & at::ADDRESS.all(),
     };
-    let mut header = common(first, Kind::Io(request));
+    *header = common(first, length(first), Kind::Io(request));
     header.reserved = at::HINT.byte_of(third);
-    check_single(&header, second)?;
-    Ok(header)
+    check_single(header, second)
 }
 
-fn decode_config(routing: ConfigType, write: bool, words: [u32; 4]) -> Result<Header, TlpError> {
+fn decode_config(
+    routing: ConfigType,
+    write: bool,
+    words: [u32; 4],
+    header: &mut Header,
+) -> Result<(), TlpError> {
     let [first, second, third, _] = words;
     let request = ConfigRequest {
         write,
@@ -213,10 +240,9 @@ fn decode_config(routing: ConfigType, write: bool, words: [u32; 4]) -> Result<He
         target: Bdf::from_bits(at::TARGET.half_of(third)),
         offset: at::REGISTER.half_of(third) * 4,
     };
-    let mut header = common(first, Kind::Config(request));
+    *header = common(first, length(first), Kind::Config(request));
     header.reserved = at::CONFIG_RESERVED_HIGH.byte_of(third) << 2 | at::CONFIG_RESERVED_LOW.byte_of(third);
-    check_single(&header, second)?;
-    Ok(header)
+    check_single(header, second)
 }
 
 /// The rules that I/O and configuration requests share: one double word of traffic class 0, nothing special.
@@ -234,11 +260,12 @@ fn check_single(header: &Header, second: u32) -> Result<(), TlpError> {
     }
 }
 
-fn decode_message(kind: u8, data: bool, words: [u32; 4]) -> Result<Header, TlpError> {
+fn decode_message(kind: u8, data: bool, words: [u32; 4], header: &mut Header) -> Result<(), TlpError> {
     let [first, second, third, fourth] = words;
     let code = at::MESSAGE_CODE.byte_of(second);
-    let header = common(
+    *header = common(
         first,
+        length_if(data, first),
         Kind::Message(Message {
             routing: MessageRouting::from(kind & at::CODE_ROUTING),
             requester: Bdf::from_bits(at::REQUESTER.half_of(second)),
@@ -251,11 +278,11 @@ fn decode_message(kind: u8, data: bool, words: [u32; 4]) -> Result<Header, TlpEr
     if header.traffic_class != 0 && message::needs_default_class(code) {
         return Err(TlpError::TrafficClass { class: header.traffic_class });
     }
-    Ok(header)
+    Ok(())
 }
 
 #[inline]
-fn decode_completion(locked: bool, data: bool, words: [u32; 4]) -> Header {
+fn decode_completion(locked: bool, data: bool, words: [u32; 4], header: &mut Header) {
     let [first, second, third, _] = words;
     let byte_count = match at::BYTE_COUNT.half_of(second) {
         0 => Completion::BYTE_COUNT_MAX,
@@ -272,22 +299,25 @@ fn decode_completion(locked: bool, data: bool, words: [u32; 4]) -> Header {
         data,
         locked,
     });
-    let mut header = common(first, kind);
+    *header = common(first, length_if(data, first), kind);
     header.reserved = at::COMPLETION_RESERVED.byte_of(third);
-    header
 }
 
 impl Header {
     /// The longest payload: 1,024 double words.
     pub const LENGTH_MAX: u16 = 1024;
 
-    /// Whether Length has no meaning: messages and completions without data.
-    const fn length_is_reserved(&self) -> bool {
-        matches!(
-            self.kind,
-            Kind::Message(Message { data: false, .. }) | Kind::Completion(Completion { data: false, .. })
-        )
-    }
+    /// What a header is parsed into; of no meaning.
+    pub(super) const BLANK: Self = Self::new(
+        Kind::Io(IoRequest {
+            write: false,
+            requester: Bdf::from_bits(0),
+            tag: Tag::new(0),
+            enables: 0,
+            address: 0,
+        }),
+        0,
+    );
 
     /// The header's double words with TD as `digest`; the fourth is used by 4 DW headers only.
     #[inline]

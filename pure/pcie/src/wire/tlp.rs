@@ -1,7 +1,10 @@
 //! A whole TLP.
 
+use core::ops::Range;
+
 use engine::Buffer;
 
+use super::head::parse_into;
 use super::{Bdf, Head, Header, Kind, Part, Prefixes, Tag, TlpError};
 
 /// A transaction-layer packet (TLP): prefixes, header, payload, digest.
@@ -33,11 +36,9 @@ impl<'a> Tlp<&'a [u8]> {
     /// When it is malformed, cut off, or followed by anything.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, TlpError> {
-        let (tlp, rest) = Self::parse_first(bytes)?;
-        match rest {
-            [] => Ok(tlp),
-            _ => Err(TlpError::TrailingBytes { need: bytes.len() - rest.len(), have: bytes.len() }),
-        }
+        let mut tlp = Self::new(Header::BLANK, bytes);
+        tlp.payload = &bytes[tlp.parse_whole(bytes)?];
+        Ok(tlp)
     }
 
     /// Parses the TLP at the start of `bytes`, and returns it with the bytes behind it.
@@ -46,18 +47,10 @@ impl<'a> Tlp<&'a [u8]> {
     /// When it is malformed or cut off.
     #[inline]
     pub fn parse_first(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), TlpError> {
-        let head = Head::parse(bytes)?;
-        let have = bytes.len();
-        let end = head.encoded_len() + head.header.payload_len();
-        let payload = bytes.get(head.encoded_len()..end);
-        let payload = payload.ok_or(TlpError::Truncated { part: Part::Payload, need: end, have })?;
-        let rest = &bytes[end..];
-        let (digest, rest) = match (head.digest, rest) {
-            (false, rest) => (None, rest),
-            (true, [a, b, c, d, rest @ ..]) => (Some(u32::from_be_bytes([*a, *b, *c, *d])), rest),
-            (true, _) => return Err(TlpError::Truncated { part: Part::Digest, need: end + 4, have }),
-        };
-        Ok((Self { prefixes: head.prefixes, header: head.header, payload, digest }, rest))
+        let mut tlp = Self::new(Header::BLANK, bytes);
+        let (payload, length) = tlp.parse_into(bytes)?;
+        tlp.payload = &bytes[payload];
+        Ok((tlp, &bytes[length..]))
     }
 }
 
@@ -67,10 +60,9 @@ impl Packet {
     /// # Errors
     /// When it is malformed, cut off, or followed by anything.
     pub fn parse(bytes: &Buffer) -> Result<Self, TlpError> {
-        let Tlp { prefixes, header, payload, digest } = Tlp::<&[u8]>::parse(bytes)?;
-        let start = prefixes.encoded_len() + header.encoded_len();
-        let payload = bytes.slice(start..start + payload.len());
-        Ok(Self { prefixes, header, payload, digest })
+        let mut packet = Self::new(Header::BLANK, Buffer::EMPTY);
+        packet.payload = bytes.slice(packet.parse_whole(bytes)?);
+        Ok(packet)
     }
 
     /// The payload without what fills up its first and last double word: the bytes from the first enabled to the last
@@ -85,6 +77,34 @@ impl<P> Tlp<P> {
     /// A TLP without prefixes and digest.
     pub const fn new(header: Header, payload: P) -> Self {
         Self { prefixes: Prefixes::NONE, header, payload, digest: None }
+    }
+
+    /// Parses the TLP at the start of `bytes` into this blank one, all but its payload; returns where that is, and the TLP's
+    /// length. In place, as its header is.
+    #[inline]
+    fn parse_into(&mut self, bytes: &[u8]) -> Result<(Range<usize>, usize), TlpError> {
+        let digest = parse_into(bytes, &mut self.prefixes, &mut self.header)?;
+        let start = self.prefixes.encoded_len() + self.header.encoded_len();
+        let end = start + self.header.payload_len();
+        let have = bytes.len();
+        let truncated = TlpError::Truncated { part: Part::Payload, need: end, have };
+        let rest = bytes.get(end..).ok_or(truncated)?;
+        if !digest {
+            return Ok((start..end, end));
+        }
+        let truncated = TlpError::Truncated { part: Part::Digest, need: end + 4, have };
+        let digest = rest.first_chunk().ok_or(truncated)?;
+        self.digest = Some(u32::from_be_bytes(*digest));
+        Ok((start..end, end + 4))
+    }
+
+    /// As `parse_into`, for a TLP that must fill `bytes`.
+    #[inline]
+    fn parse_whole(&mut self, bytes: &[u8]) -> Result<Range<usize>, TlpError> {
+        match self.parse_into(bytes)? {
+            (payload, need) if need == bytes.len() => Ok(payload),
+            (_, need) => Err(TlpError::TrailingBytes { need, have: bytes.len() }),
+        }
     }
 
     /// What precedes the payload.
