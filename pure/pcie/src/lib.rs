@@ -20,4 +20,5 @@ pub mod fuzz;
 pub mod memory;
 pub mod ordering;
 pub mod requester;
+pub mod root_complex;
 pub mod wire;

@@ -1,0 +1,576 @@
+//! The top of the hierarchy: asks on behalf of the host, answers the devices' DMA, and enumerates.
+
+mod allocate;
+mod capabilities;
+mod enumerate;
+mod scan;
+#[cfg(test)]
+mod tests;
+mod topology;
+
+pub use enumerate::{EnumerationError, Plan};
+pub use topology::{
+    BarRegister, Bridge, Capability, CapabilityId, Express, Fault, Function, MsiX, Slot, Space, Topology,
+    Window,
+};
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use engine::{Buffer, Engine, Instant, Nanos, Step};
+
+use crate::completer::{self, Completer};
+use crate::requester::{self, Busy, CompletionTimeout, RequestError, Requester, TagWidth};
+use crate::wire::{
+    Bdf, CompletionStatus, ConfigType, Header, Kind, MemoryOperation, MemoryRequest, Message, Packet,
+};
+use enumerate::{Answer, Question, Running};
+
+/// Writes in this window are interrupts, as on a PC (MSI and MSI-X addresses).
+pub const INTERRUPT_WINDOW: core::ops::Range<u64> = 0xfee0_0000..0xfef0_0000;
+/// Device reads that may wait for host memory at a time; more are answered with Completer Abort.
+pub const MEMORY_READS_MAX: usize = 16_384;
+/// Requests must not cross a multiple of this many bytes.
+const PAGE: u64 = 4096;
+/// Names from here on belong to enumeration's own register accesses.
+const ENUMERATION: u64 = 1 << 63;
+/// Tokens are an index below this, and above it how often the link had gone down by then.
+const TOKEN_EPOCH: u32 = 1 << 14;
+const _: () = assert!(MEMORY_READS_MAX <= TOKEN_EPOCH as usize);
+
+/// What a root complex is built as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The bus below the root port: device 0 on it gets type 0 configuration requests.
+    pub bus: u8,
+    /// Max_Payload_Size that the root port supports, in bytes.
+    pub payload_size: u32,
+    /// How many tags the root port has.
+    pub tags: TagWidth,
+    /// How long to wait for completions.
+    pub timeout: CompletionTimeout,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { bus: 1, payload_size: 4096, tags: TagWidth::Bits10, timeout: CompletionTimeout::default() }
+    }
+}
+
+/// Names a read of host memory by a device until it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MemoryReadToken(pub u32);
+
+/// What the link says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// A packet came.
+    Packet(Packet),
+    /// The link is down: nothing that is outstanding will be answered.
+    LinkDown,
+}
+
+/// What a root complex says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// To be sent down the link.
+    Packet(Packet),
+    /// Some bytes that the host asked for with [`RootComplex::read`]; see [`requester::Output::ReadData`].
+    ReadData {
+        /// The read's name.
+        cookie: u64,
+        /// Where in the read the bytes belong.
+        offset: u32,
+        /// The bytes.
+        data: Buffer,
+        /// Whether every byte has now come.
+        last: bool,
+    },
+    /// A read of the host failed.
+    ReadFailed {
+        /// The read's name.
+        cookie: u64,
+        /// Why.
+        error: RequestError,
+    },
+    /// A configuration request of the host ended.
+    Register {
+        /// The request's name.
+        cookie: u64,
+        /// What was read, 0 for a write.
+        result: Result<u32, RequestError>,
+    },
+    /// A device reads host memory: answer with [`RootComplex::memory_read_done`]. Whole double words: the
+    /// address and the length are multiples of 4.
+    MemoryRead {
+        /// Names the read.
+        token: MemoryReadToken,
+        /// First address.
+        address: u64,
+        /// Bytes, 4..=4096.
+        length: u32,
+    },
+    /// A device writes host memory. What lies outside of it is dropped, as posted writes are.
+    MemoryWrite {
+        /// First address.
+        address: u64,
+        /// The bytes.
+        data: Buffer,
+    },
+    /// A device raises a message-signalled interrupt, behind the writes that came before it.
+    Interrupt {
+        /// Where the message was written, in [`INTERRUPT_WINDOW`].
+        address: u64,
+        /// The message.
+        data: u32,
+    },
+    /// A message for the root complex: power management, hot-plug, errors.
+    Message(Message),
+    /// Enumeration, or re-enumeration below a port, has ended.
+    Enumerated(Result<Topology, EnumerationError>),
+    /// The link sent what it should not have: an unexpected completion or a malformed request. Dropped.
+    Unexpected(Header),
+}
+
+/// What has happened since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Reads of host memory.
+    pub memory_reads: u64,
+    /// Writes to host memory.
+    pub memory_writes: u64,
+    /// Interrupts.
+    pub interrupts: u64,
+    /// ERR_COR messages.
+    pub errors_correctable: u64,
+    /// ERR_NONFATAL messages.
+    pub errors_non_fatal: u64,
+    /// ERR_FATAL messages.
+    pub errors_fatal: u64,
+    /// Power-management messages.
+    pub power_management: u64,
+    /// Other messages.
+    pub other_messages: u64,
+    /// Requests answered with Unsupported Request or Completer Abort.
+    pub refused: u64,
+    /// Packets dropped as malformed.
+    pub malformed: u64,
+}
+
+/// A root complex with one root port.
+#[derive(Debug)]
+pub struct RootComplex {
+    config: Config,
+    requester: Requester,
+    completer: Completer,
+    outputs: VecDeque<Output>,
+    /// Reads that wait for host memory; `None` is a free slot.
+    reads: Vec<Option<Header>>,
+    free: Vec<u32>,
+    /// How often the link has gone down, modulo what a token holds: old tokens name nothing.
+    epoch: u32,
+    enumeration: Option<Running>,
+    /// The question that enumeration has asked last; answers to earlier ones are stale.
+    question: u64,
+    statistics: Statistics,
+}
+
+impl RootComplex {
+    /// A root complex with nothing found yet below it.
+    pub fn new(config: Config) -> Self {
+        let settings = requester::Settings {
+            id: Bdf::new(0, 0, 0),
+            tags: config.tags,
+            read_request_size: 4096,
+            // Until enumeration knows what everybody takes.
+            payload_size: 128,
+            timeout: config.timeout,
+        };
+        let answers = completer::Settings { id: settings.id, boundary: 64, payload_size: 128 };
+        Self {
+            config,
+            requester: Requester::new(settings),
+            completer: Completer::new(answers),
+            outputs: VecDeque::new(),
+            reads: Vec::new(),
+            free: Vec::new(),
+            epoch: 0,
+            enumeration: None,
+            question: 0,
+            statistics: Statistics::default(),
+        }
+    }
+
+    /// What it was built as.
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+    /// What has happened since the start.
+    pub const fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+    /// What has happened to the host's own requests.
+    pub const fn requester_statistics(&self) -> &requester::Statistics {
+        self.requester.statistics()
+    }
+    /// Sets how long to wait for completions of requests sent from now on.
+    pub fn set_completion_timeout(&mut self, timeout: CompletionTimeout) {
+        self.requester.set(requester::Settings { timeout, ..*self.requester.settings() });
+    }
+
+    /// Reads `length` bytes of a device's memory (BARs) at `address`.
+    ///
+    /// # Errors
+    /// [`Busy`] when too many requests are under way.
+    pub fn read(&mut self, now: Instant, cookie: u64, address: u64, length: u32) -> Result<(), Busy> {
+        self.requester.read(now, cookie, address, length)?;
+        self.collect(now);
+        Ok(())
+    }
+
+    /// Writes `data` to a device's memory (BARs) at `address`; posted.
+    pub fn write(&mut self, address: u64, data: &Buffer) {
+        self.requester.write(address, data);
+        self.collect_packets();
+    }
+
+    /// Reads a double word of `target`'s configuration space. `cookie` is below 2^63.
+    ///
+    /// # Errors
+    /// [`Busy`] when too many requests are under way.
+    ///
+    /// # Panics
+    /// When `cookie` is 2^63 or more: enumeration uses those.
+    pub fn config_read(&mut self, now: Instant, cookie: u64, target: Bdf, offset: u16) -> Result<(), Busy> {
+        assert!(cookie < ENUMERATION, "a cookie that enumeration uses");
+        self.requester.config_read(now, cookie, self.routing(target), target, offset)?;
+        self.collect(now);
+        Ok(())
+    }
+
+    /// Writes those bytes of a double word of `target`'s configuration space that `enables` names.
+    ///
+    /// # Errors
+    /// [`Busy`] when too many requests are under way.
+    ///
+    /// # Panics
+    /// When `cookie` is 2^63 or more: enumeration uses those.
+    pub fn config_write(
+        &mut self,
+        now: Instant,
+        cookie: u64,
+        target: Bdf,
+        offset: u16,
+        enables: u8,
+        value: u32,
+    ) -> Result<(), Busy> {
+        assert!(cookie < ENUMERATION, "a cookie that enumeration uses");
+        let routing = self.routing(target);
+        self.requester.config_write(now, cookie, routing, target, offset, enables, value)?;
+        self.collect(now);
+        Ok(())
+    }
+
+    /// Answers an [`Output::MemoryRead`]: with the bytes asked for, or with `None` where no memory is, which
+    /// the device is told as Unsupported Request. A token that is not open any more is ignored.
+    ///
+    /// # Panics
+    /// When the bytes are not as many as were asked for.
+    pub fn memory_read_done(&mut self, token: MemoryReadToken, data: Option<Buffer>) {
+        let (epoch, index) = (token.0 / TOKEN_EPOCH, token.0 % TOKEN_EPOCH);
+        if epoch != self.epoch {
+            return;
+        }
+        let Some(request) = self.reads.get_mut(index as usize).and_then(Option::take) else { return };
+        self.free.push(index);
+        match data {
+            None => self.refuse(&request, CompletionStatus::UnsupportedRequest),
+            Some(data) => {
+                let outputs = &mut self.outputs;
+                self.completer.data(&request, &data, |packet| outputs.push_back(Output::Packet(packet)));
+            }
+        }
+    }
+
+    /// Finds, sizes, places and enables everything below the root port. Ends with [`Output::Enumerated`].
+    /// An enumeration that is still running is dropped without a result.
+    pub fn enumerate(&mut self, now: Instant, plan: Plan) {
+        let (running, step) = Running::start(self.config, plan);
+        self.enumeration = Some(running);
+        self.on_step(now, step);
+    }
+
+    /// Enumerates anew what is below the downstream port `port` of `topology`, within the buses and windows that
+    /// the port has, and leaves the rest alone (hot-plug). Ends with [`Output::Enumerated`].
+    pub fn enumerate_below(&mut self, now: Instant, topology: Topology, port: Bdf, plan: Plan) {
+        let (running, step) = Running::start_below(self.config, plan, topology, port);
+        self.enumeration = Some(running);
+        self.on_step(now, step);
+    }
+
+    /// Whether an enumeration is running.
+    pub const fn is_enumerating(&self) -> bool {
+        self.enumeration.is_some()
+    }
+
+    const fn routing(&self, target: Bdf) -> ConfigType {
+        if target.bus() == self.config.bus { ConfigType::Type0 } else { ConfigType::Type1 }
+    }
+
+    fn on_step(&mut self, now: Instant, step: Step<Question, Result<Topology, EnumerationError>>) {
+        match step {
+            Step::Done(result) => {
+                self.enumeration = None;
+                if let Ok(topology) = &result {
+                    let payload_size = topology.payload_size();
+                    self.requester.set(requester::Settings { payload_size, ..*self.requester.settings() });
+                    // Devices that take less ask for less: see `Function::read_request_size`.
+                    let payload_size = self.config.payload_size;
+                    self.completer.set(completer::Settings { payload_size, ..*self.completer.settings() });
+                }
+                self.outputs.push_back(Output::Enumerated(result));
+            }
+            Step::Ask(question) => self.ask(now, question),
+        }
+    }
+
+    fn ask(&mut self, now: Instant, question: Question) {
+        self.question += 1;
+        let cookie = ENUMERATION | self.question;
+        let sent = match question {
+            Question::Read { target, offset } => {
+                self.requester.config_read(now, cookie, self.routing(target), target, offset)
+            }
+            Question::Write { target, offset, enables, value } => {
+                let routing = self.routing(target);
+                self.requester.config_write(now, cookie, routing, target, offset, enables, value)
+            }
+            Question::Wait(length) => {
+                self.sleep(now + length, None);
+                Ok(())
+            }
+        };
+        if sent == Err(Busy) {
+            self.sleep(now + BUSY_PAUSE, Some(question));
+        }
+        self.collect_packets();
+    }
+
+    fn sleep(&mut self, until: Instant, again: Option<Question>) {
+        if let Some(running) = &mut self.enumeration {
+            running.sleep = Some((until, again));
+        }
+    }
+
+    fn answer(&mut self, now: Instant, answer: Answer) {
+        if let Some(running) = &mut self.enumeration {
+            let step = running.script.answer(answer);
+            self.on_step(now, step);
+        }
+    }
+
+    /// Passes on what the requester says, letting enumeration go on where its answer is among it.
+    fn collect(&mut self, now: Instant) {
+        while let Some(output) = self.requester.poll_output() {
+            match output {
+                requester::Output::Register { cookie, result } if cookie >= ENUMERATION => {
+                    if cookie == ENUMERATION | self.question {
+                        self.answer(now, result);
+                    }
+                }
+                output => self.pass_on(output),
+            }
+        }
+    }
+
+    /// As [`RootComplex::collect`], where answers to enumeration can't be due.
+    fn collect_packets(&mut self) {
+        while let Some(output) = self.requester.poll_output() {
+            self.pass_on(output);
+        }
+    }
+
+    fn pass_on(&mut self, output: requester::Output) {
+        self.outputs.push_back(match output {
+            requester::Output::Packet(packet) => Output::Packet(packet),
+            requester::Output::ReadData { cookie, offset, data, last } => {
+                Output::ReadData { cookie, offset, data, last }
+            }
+            requester::Output::ReadFailed { cookie, error } => Output::ReadFailed { cookie, error },
+            requester::Output::Register { cookie, result } => Output::Register { cookie, result },
+            requester::Output::Unexpected(header) => Output::Unexpected(header),
+        });
+    }
+}
+
+/// How long enumeration waits when the host's driver has taken every request.
+const BUSY_PAUSE: Nanos = Nanos::from_millis(1);
+
+impl RootComplex {
+    fn on_packet(&mut self, now: Instant, packet: Packet) {
+        match &packet.header.kind {
+            Kind::Completion(_) => {
+                self.requester.handle_input(now, packet);
+                self.collect(now);
+            }
+            Kind::Memory(request) => match request.operation {
+                MemoryOperation::Write => self.on_write(*request, packet),
+                MemoryOperation::Read => self.on_read(*request, &packet.header),
+                // No locks, no AtomicOps: Device Capabilities 2 of a root port that completes none.
+                _ => self.refuse(&packet.header, CompletionStatus::UnsupportedRequest),
+            },
+            Kind::Message(message) => self.on_message(*message),
+            Kind::Io(_) | Kind::Config(_) => {
+                self.refuse(&packet.header, CompletionStatus::UnsupportedRequest);
+            }
+        }
+    }
+
+    fn on_read(&mut self, request: MemoryRequest, header: &Header) {
+        let length = u32::from(header.length) * 4;
+        if !within_page(request.address, length) {
+            return self.on_malformed(header);
+        }
+        if INTERRUPT_WINDOW.contains(&request.address) {
+            return self.refuse(header, CompletionStatus::UnsupportedRequest);
+        }
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.reads[index as usize] = Some(*header);
+                index
+            }
+            None if self.reads.len() < MEMORY_READS_MAX => {
+                self.reads.push(Some(*header));
+                u32::try_from(self.reads.len() - 1).unwrap_or(u32::MAX)
+            }
+            None => return self.refuse(header, CompletionStatus::CompleterAbort),
+        };
+        self.statistics.memory_reads += 1;
+        let token = MemoryReadToken(self.epoch * TOKEN_EPOCH + index);
+        self.outputs.push_back(Output::MemoryRead { token, address: request.address, length });
+    }
+
+    fn on_write(&mut self, request: MemoryRequest, packet: Packet) {
+        let header = &packet.header;
+        let (lead, length) = (usize::from(header.lead()), header.byte_length() as usize);
+        if !within_page(request.address, u32::from(header.length) * 4) || lead + length > packet.payload.len()
+        {
+            return self.on_malformed(&packet.header);
+        }
+        if header.poisoned || length == 0 {
+            // Bad data must not reach memory, and a write of nothing only flushes.
+            self.statistics.malformed += u64::from(header.poisoned);
+            return;
+        }
+        let address = request.address + lead as u64;
+        if INTERRUPT_WINDOW.contains(&address) {
+            return self.on_interrupt(address, &packet);
+        }
+        self.statistics.memory_writes += 1;
+        if !contiguous(header) {
+            return self.on_sparse_write(request.address, &packet);
+        }
+        let whole = lead == 0 && length == packet.payload.len();
+        let data = if whole { packet.payload } else { packet.payload.slice(lead..lead + length) };
+        self.outputs.push_back(Output::MemoryWrite { address, data });
+    }
+
+    /// A write with holes between its enabled bytes: byte by byte. At most two double words may have them.
+    fn on_sparse_write(&mut self, address: u64, packet: &Packet) {
+        for index in 0..packet.payload.len() {
+            let dword = u16::try_from(index / 4).unwrap_or(u16::MAX);
+            if packet.header.enables_of(dword) >> (index % 4) & 1 == 1 {
+                let data = packet.payload.slice(index..index + 1);
+                self.outputs.push_back(Output::MemoryWrite { address: address + index as u64, data });
+            }
+        }
+    }
+
+    fn on_interrupt(&mut self, address: u64, packet: &Packet) {
+        match <[u8; 4]>::try_from(&*packet.payload) {
+            Ok(bytes) => {
+                self.statistics.interrupts += 1;
+                self.outputs.push_back(Output::Interrupt { address, data: u32::from_le_bytes(bytes) });
+            }
+            Err(_) => self.on_malformed(&packet.header),
+        }
+    }
+
+    fn on_message(&mut self, message: Message) {
+        use crate::wire::message as code;
+        let count = match message.code {
+            code::ERR_COR => &mut self.statistics.errors_correctable,
+            code::ERR_NONFATAL => &mut self.statistics.errors_non_fatal,
+            code::ERR_FATAL => &mut self.statistics.errors_fatal,
+            code::PM_PME | code::PME_TO_ACK => &mut self.statistics.power_management,
+            _ => &mut self.statistics.other_messages,
+        };
+        *count += 1;
+        self.outputs.push_back(Output::Message(message));
+    }
+
+    fn on_malformed(&mut self, header: &Header) {
+        self.statistics.malformed += 1;
+        self.outputs.push_back(Output::Unexpected(*header));
+    }
+
+    fn refuse(&mut self, request: &Header, status: CompletionStatus) {
+        self.statistics.refused += 1;
+        self.outputs.push_back(Output::Packet(self.completer.status(request, status)));
+    }
+
+    fn on_link_down(&mut self, now: Instant) {
+        // Whoever asked is gone; an answer that still comes must not name a later read.
+        for (index, read) in self.reads.iter_mut().enumerate() {
+            if read.take().is_some() {
+                self.free.push(u32::try_from(index).unwrap_or(u32::MAX));
+            }
+        }
+        self.epoch = (self.epoch + 1) % (u32::MAX / TOKEN_EPOCH);
+        self.requester.fail_all();
+        self.collect(now);
+    }
+}
+
+/// Whether a request stays within one 4 KiB page.
+const fn within_page(address: u64, length: u32) -> bool {
+    address % PAGE + length as u64 <= PAGE
+}
+
+/// Whether every byte from the first enabled one to the last one is enabled.
+fn contiguous(header: &Header) -> bool {
+    if header.length > 2 {
+        return true;
+    }
+    let enabled = (0..header.length).map(|index| header.enables_of(index).count_ones()).sum::<u32>();
+    enabled == header.byte_length()
+}
+
+impl Engine for RootComplex {
+    type Input<'a> = Input;
+    type Output = Output;
+
+    fn handle_input(&mut self, now: Instant, input: Input) {
+        match input {
+            Input::Packet(packet) => self.on_packet(now, packet),
+            Input::LinkDown => self.on_link_down(now),
+        }
+    }
+    fn handle_timeout(&mut self, now: Instant) {
+        self.requester.handle_timeout(now);
+        self.collect(now);
+        let due = self.enumeration.as_mut().and_then(|running| running.sleep.take_if(|(at, _)| *at <= now));
+        match due {
+            Some((_, Some(question))) => self.ask(now, question),
+            Some((_, None)) => self.answer(now, Ok(0)),
+            None => {}
+        }
+    }
+    fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+    fn poll_timeout(&self) -> Option<Instant> {
+        let wake = self.enumeration.as_ref().and_then(|running| running.sleep).map(|(at, _)| at);
+        self.requester.poll_timeout().into_iter().chain(wake).min()
+    }
+}
