@@ -21,4 +21,5 @@ pub mod memory;
 pub mod ordering;
 pub mod requester;
 pub mod root_complex;
+pub mod switch;
 pub mod wire;

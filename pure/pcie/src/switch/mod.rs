@@ -1,0 +1,367 @@
+//! A switch: an upstream port, up to 32 downstream ports, and the routing between them.
+//!
+//! To software it is what the specification says: a type 1 function for the upstream port and one for each
+//! downstream port, device n on the bus between them being port n. Packets are routed by address, by ID or
+//! implicitly and leave as they came; nothing is queued here. All registers are here too, so that they
+//! answer while the far end of a link is gone.
+
+mod message;
+mod port;
+mod routing;
+#[cfg(test)]
+mod tests;
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use engine::{Engine, Instant, Pool};
+
+use crate::completer::{self, Completer};
+use crate::config::{
+    ConfigSpace, FunctionError, Identity, Link, PortType, Slot, bridge, header as config_header,
+};
+use crate::wire::{Bdf, CompletionStatus, ConfigRequest, ConfigType, Header, Kind, Packet};
+use message::Gathered;
+use port::{LinkChange, Port, Route};
+use routing::{ConfigRoute, Routes};
+
+/// Downstream ports that a switch has at most: devices on its internal bus.
+pub const DOWNSTREAM_PORTS_MAX: u8 = 32;
+
+/// A port of a switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PortId {
+    /// The one towards the root complex.
+    Upstream,
+    /// The one with this number, 0..32: its device number on the internal bus.
+    Downstream(u8),
+}
+
+/// What a switch is built as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SwitchConfig {
+    /// Who the upstream port is.
+    pub upstream: Identity,
+    /// Who the downstream ports are.
+    pub downstream: Identity,
+    /// How many downstream ports, 1..=32.
+    pub ports: u8,
+    /// What the links can do; the port number is the switch's to give.
+    pub link: Link,
+    /// Hot-Plug Surprise of the slots: devices may vanish without that being an error.
+    pub surprise: bool,
+    /// Device Serial Number, of all ports.
+    pub serial_number: u64,
+}
+
+/// What a switch asks of the world.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// To be sent out of a port.
+    Forward {
+        /// Which.
+        port: PortId,
+        /// What.
+        packet: Packet,
+    },
+    /// The link below a downstream port goes through a hot reset.
+    HotReset {
+        /// Which.
+        port: PortId,
+    },
+}
+
+/// What has happened since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Packets forwarded.
+    pub forwarded: u64,
+    /// Requests refused: answered with Unsupported Request where they are not posted.
+    pub refused: u64,
+    /// Completions that had nowhere to go.
+    pub unexpected_completions: u64,
+}
+
+/// A switch.
+#[derive(Debug)]
+pub struct Switch {
+    upstream: Port,
+    downstream: Vec<Port>,
+    routes: Routes,
+    gathered: Gathered,
+    completer: Completer,
+    pool: Pool,
+    outputs: VecDeque<Output>,
+    statistics: Statistics,
+}
+
+impl Switch {
+    /// A switch after power-up, with nothing below it yet.
+    ///
+    /// # Panics
+    /// When it has no downstream port or too many.
+    pub fn new(config: &SwitchConfig) -> Self {
+        assert!((1..=DOWNSTREAM_PORTS_MAX).contains(&config.ports), "a switch of {} ports", config.ports);
+        let serial = config.serial_number;
+        let upstream = Port::new(config.upstream, PortType::Upstream, config.link, None, serial);
+        let downstream: Vec<_> = (0..config.ports)
+            .map(|index| {
+                let link = Link { port: index + 1, ..config.link };
+                let slot = Slot { number: u16::from(index) + 1, surprise: config.surprise };
+                Port::new(config.downstream, PortType::Downstream, link, Some(slot), serial)
+            })
+            .collect();
+        Self {
+            routes: Routes::new(&upstream, &downstream),
+            upstream,
+            downstream,
+            gathered: Gathered::default(),
+            completer: Completer::new(completer::Settings::default()),
+            pool: Pool::default(),
+            outputs: VecDeque::new(),
+            statistics: Statistics::default(),
+        }
+    }
+
+    /// What has happened since the start.
+    pub const fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+    /// How many downstream ports there are.
+    pub const fn ports(&self) -> usize {
+        self.downstream.len()
+    }
+    /// The configuration space of `port`.
+    ///
+    /// # Panics
+    /// When there is no such port.
+    pub fn config(&self, port: PortId) -> &ConfigSpace {
+        match port {
+            PortId::Upstream => &self.upstream.space,
+            PortId::Downstream(index) => &self.downstream[usize::from(index)].space,
+        }
+    }
+    /// The place of `port`'s function.
+    ///
+    /// # Panics
+    /// When there is no such port.
+    pub fn id(&self, port: PortId) -> Bdf {
+        match port {
+            PortId::Upstream => self.upstream.id,
+            PortId::Downstream(index) => self.downstream[usize::from(index)].id,
+        }
+    }
+    /// Whether packets can leave by `port`: its link is up, and software has neither disabled nor reset it.
+    pub fn is_up(&self, port: PortId) -> bool {
+        match port {
+            PortId::Upstream => true,
+            PortId::Downstream(index) => self.routes.is_up(index),
+        }
+    }
+
+    fn port_mut(&mut self, port: PortId) -> &mut Port {
+        match port {
+            PortId::Upstream => &mut self.upstream,
+            PortId::Downstream(index) => &mut self.downstream[usize::from(index)],
+        }
+    }
+
+    /// The link below downstream port `port` came up: its far end is attached.
+    ///
+    /// # Panics
+    /// When there is no such downstream port.
+    pub fn link_up(&mut self, port: PortId) {
+        self.on_attach(port, true);
+    }
+
+    /// The link below downstream port `port` went down: its far end is gone. Requests that were forwarded and
+    /// not completed end by their requesters' Completion Timeout.
+    ///
+    /// # Panics
+    /// When there is no such downstream port.
+    pub fn link_down(&mut self, port: PortId) {
+        self.on_attach(port, false);
+    }
+
+    fn on_attach(&mut self, port: PortId, attached: bool) {
+        let PortId::Downstream(index) = port else { panic!("the upstream link's state is not the switch's") };
+        let change = self.port_mut(port).attach(attached);
+        self.routes = Routes::new(&self.upstream, &self.downstream);
+        if change == LinkChange::WentDown {
+            self.forget_below(index);
+            if !self.port_mut(port).expects_surprise() {
+                self.report(port, FunctionError::SurpriseDown, false, None);
+            }
+        }
+        self.send_interrupt(port);
+    }
+
+    /// The upstream link was reset: every port returns to its values after power-up, but for what is sticky,
+    /// and the reset goes on below.
+    pub fn hot_reset(&mut self) {
+        self.upstream.reset();
+        self.upstream.id = Bdf::default();
+        self.reset_below();
+        self.refresh();
+    }
+
+    /// A hot reset of the internal bus: of the downstream ports and all that is below them.
+    fn reset_below(&mut self) {
+        for (index, port) in (0..).zip(&mut self.downstream) {
+            port.reset();
+            if port.attached {
+                self.outputs.push_back(Output::HotReset { port: PortId::Downstream(index) });
+            }
+            // The link itself comes back with the port.
+            port.follow_link();
+        }
+        self.gathered = Gathered::default();
+    }
+
+    /// Sends the hot-plug interrupt of `port`, if one is due, as the memory write that it is.
+    fn send_interrupt(&mut self, port: PortId) {
+        if let Some(packet) = self.port_mut(port).poll_interrupt() {
+            self.outputs.push_back(Output::Forward { port: PortId::Upstream, packet });
+        }
+    }
+
+    /// Derives what routing needs from the registers.
+    fn refresh(&mut self) {
+        let bus = u8::try_from(self.upstream.space.get(bridge::SECONDARY_BUS)).unwrap_or(0);
+        for (device, port) in (0..).zip(&mut self.downstream) {
+            port.id = Bdf::new(bus, device, 0);
+        }
+        self.routes = Routes::new(&self.upstream, &self.downstream);
+    }
+
+    /// Sends `packet` on, or answers it in place of what should have taken it.
+    #[inline]
+    fn deliver(&mut self, ingress: PortId, route: Route, packet: Packet) {
+        match route {
+            Route::Forward(port) => {
+                self.statistics.forwarded += 1;
+                self.outputs.push_back(Output::Forward { port, packet });
+            }
+            Route::Refuse(port) => self.refuse(ingress, port, &packet.header),
+        }
+    }
+
+    /// `port` answers a request that came in by `ingress` and that nothing takes, drops it where it is posted, and logs the error.
+    fn refuse(&mut self, ingress: PortId, port: PortId, request: &Header) {
+        if request.is_completion() {
+            self.statistics.unexpected_completions += 1;
+            return self.report(port, FunctionError::UnexpectedCompletion, true, Some(request));
+        }
+        self.statistics.refused += 1;
+        if request.is_non_posted() {
+            self.answer(ingress, port, request, CompletionStatus::UnsupportedRequest);
+        }
+        self.report(port, FunctionError::UnsupportedRequest, request.is_non_posted(), Some(request));
+    }
+
+    /// Makes `port` the completer of what is answered next.
+    fn answer_as(&mut self, port: PortId) {
+        let id = self.id(port);
+        self.completer.set(completer::Settings { id, ..completer::Settings::default() });
+    }
+
+    fn answer(&mut self, ingress: PortId, port: PortId, request: &Header, status: CompletionStatus) {
+        self.answer_as(port);
+        let packet = self.completer.status(request, status);
+        self.outputs.push_back(Output::Forward { port: ingress, packet });
+    }
+
+    fn on_config(&mut self, ingress: PortId, mut packet: Packet) {
+        let Kind::Config(request) = &mut packet.header.kind else { return };
+        match self.routes.by_config(ingress, request, self.downstream.len()) {
+            ConfigRoute::Refuse(port) => self.refuse(ingress, port, &packet.header),
+            ConfigRoute::Port(port) => {
+                let request = *request;
+                self.on_port_config(port, &request, &packet);
+            }
+            ConfigRoute::Below(index) => {
+                let port = &self.downstream[usize::from(index)];
+                if request.target.bus() == *port.buses().start() {
+                    // A link has one device, number 0 (no ARI forwarding).
+                    if request.target.device() != 0 {
+                        return self.refuse(ingress, PortId::Downstream(index), &packet.header);
+                    }
+                    request.routing = ConfigType::Type0;
+                }
+                let up = self.routes.is_up(index);
+                let port = PortId::Downstream(index);
+                self.deliver(ingress, if up { Route::Forward(port) } else { Route::Refuse(port) }, packet);
+            }
+        }
+    }
+
+    /// A configuration request for one of the switch's own functions.
+    fn on_port_config(&mut self, port: PortId, request: &ConfigRequest, packet: &Packet) {
+        let header = &packet.header;
+        if !request.write {
+            let value = self.config(port).read(request.offset);
+            self.answer_as(port);
+            let data = self.pool.copy(&value.to_le_bytes());
+            let outputs = &mut self.outputs;
+            // Configuration requests are taken from the root complex only.
+            return self.completer.data(header, &data, |packet| {
+                outputs.push_back(Output::Forward { port: PortId::Upstream, packet });
+            });
+        }
+        if header.poisoned {
+            self.port_mut(port).space.set(config_header::DETECTED_PARITY_ERROR, 1);
+            self.answer(PortId::Upstream, port, header, CompletionStatus::UnsupportedRequest);
+            return self.report(port, FunctionError::PoisonedTlp, true, Some(header));
+        }
+        if port == PortId::Upstream {
+            self.upstream.id = request.target;
+        }
+        let value = packet.payload.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        let in_reset = self.upstream.space.is_set(bridge::SECONDARY_BUS_RESET);
+        self.port_mut(port).space.write(request.offset, value, request.enables);
+        self.answer(PortId::Upstream, port, header, CompletionStatus::Success);
+        match port {
+            PortId::Upstream => {
+                if !in_reset && self.upstream.space.is_set(bridge::SECONDARY_BUS_RESET) {
+                    self.reset_below();
+                }
+            }
+            PortId::Downstream(index) => {
+                if self.port_mut(port).follow_link() == LinkChange::WentDown {
+                    self.outputs.push_back(Output::HotReset { port });
+                    self.forget_below(index);
+                }
+            }
+        }
+        self.refresh();
+        self.send_interrupt(port);
+    }
+}
+
+impl Engine for Switch {
+    /// A packet, and the port that it came in by.
+    type Input<'a> = (PortId, Packet);
+    type Output = Output;
+
+    #[inline]
+    fn handle_input(&mut self, _now: Instant, (ingress, packet): (PortId, Packet)) {
+        if packet.header.poisoned {
+            self.report(ingress, FunctionError::PoisonedTlp, true, Some(&packet.header));
+        }
+        let route = match &packet.header.kind {
+            Kind::Memory(request) => self.routes.by_address(ingress, request.requester, request.address),
+            Kind::Completion(completion) => self.routes.by_id(ingress, completion.requester),
+            Kind::Io(request) => self.route_io(ingress, request.requester, request.address),
+            Kind::Config(_) => return self.on_config(ingress, packet),
+            Kind::Message(_) => return self.on_message(ingress, packet),
+        };
+        self.deliver(ingress, route, packet);
+    }
+    fn handle_timeout(&mut self, _now: Instant) {}
+    fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+}

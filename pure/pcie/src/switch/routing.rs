@@ -1,0 +1,199 @@
+//! Which port a packet leaves by.
+
+use alloc::vec::Vec;
+
+use super::port::{Port, Route};
+use super::{PortId, Switch};
+use crate::config::{Window, bridge};
+use crate::wire::{Bdf, ConfigRequest, ConfigType};
+
+/// No downstream port has this bus below it.
+const NOBODY: u8 = u8::MAX;
+/// Bus numbers.
+const BUSES: usize = 256;
+
+/// What the ports' registers mean for routing; made anew whenever one of them changes.
+#[derive(Clone, Debug)]
+pub(super) struct Routes {
+    /// The windows of downstream ports that are open.
+    memory: Vec<(Window, u8)>,
+    /// The windows of the upstream port.
+    upstream: [Window; 2],
+    /// The downstream port that has a bus below it.
+    buses: [u8; BUSES],
+    /// The bus between upstream and downstream ports; 0 while it has no number.
+    internal_bus: u8,
+    /// Buses below the upstream port.
+    subordinate_bus: u8,
+    /// Downstream ports whose link is up, bit by bit.
+    pub(super) up: u32,
+    /// Downstream ports that may send requests up, bit by bit.
+    masters: u32,
+    upstream_master: bool,
+}
+
+impl Routes {
+    pub(super) fn new(upstream: &Port, downstream: &[Port]) -> Self {
+        let mut routes = Self {
+            memory: Vec::with_capacity(downstream.len() * 2),
+            upstream: upstream.memory_windows(),
+            buses: [NOBODY; BUSES],
+            internal_bus: *upstream.buses().start(),
+            subordinate_bus: *upstream.buses().end(),
+            up: 0,
+            masters: 0,
+            upstream_master: upstream.space.bus_master(),
+        };
+        if upstream.space.is_set(bridge::SECONDARY_BUS_RESET) || !upstream.space.in_d0() {
+            routes.upstream = [Window::CLOSED; 2];
+            routes.internal_bus = 0;
+            routes.subordinate_bus = 0;
+            return routes;
+        }
+        for (index, port) in (0_u8..).zip(downstream) {
+            let windows = port.memory_windows().into_iter().filter(|window| !window.is_closed());
+            routes.memory.extend(windows.map(|window| (window, index)));
+            routes.up |= u32::from(port.link_usable()) << index;
+            routes.masters |= u32::from(port.space.bus_master()) << index;
+            // Bus 0 is the root's: a secondary bus without a number takes nothing.
+            if *port.buses().start() == 0 || !port.space.in_d0() {
+                continue;
+            }
+            for bus in port.buses() {
+                let place = &mut routes.buses[usize::from(bus)];
+                if *place == NOBODY {
+                    *place = index;
+                }
+            }
+        }
+        routes
+    }
+
+    pub(super) const fn is_up(&self, port: u8) -> bool {
+        self.up >> port & 1 == 1
+    }
+
+    const fn below(&self, bus: u8) -> Option<u8> {
+        match self.buses[bus as usize] {
+            NOBODY => None,
+            port => Some(port),
+        }
+    }
+
+    /// Whether the upstream port takes `bus` down.
+    const fn is_inside(&self, bus: u8) -> bool {
+        self.internal_bus != 0 && self.internal_bus <= bus && bus <= self.subordinate_bus
+    }
+
+    #[inline]
+    fn upstream_takes(&self, address: u64) -> bool {
+        self.upstream.iter().any(|window| window.contains(address))
+    }
+
+    /// Down to `port`, or refused by it while its link is down.
+    const fn down(&self, port: u8) -> Route {
+        if self.is_up(port) {
+            Route::Forward(PortId::Downstream(port))
+        } else {
+            Route::Refuse(PortId::Downstream(port))
+        }
+    }
+
+    /// Up out of the switch, where the ports on the way are bus masters.
+    const fn up_from(&self, port: u8) -> Route {
+        if !self.upstream_master {
+            Route::Refuse(PortId::Downstream(port))
+        } else {
+            Route::Forward(PortId::Upstream)
+        }
+    }
+
+    /// Whether `requester` may send requests up through `port`: a bus master, and one that is below it. Who speaks
+    /// in another's name is refused (as with ACS Source Validation, which can't be turned off here).
+    const fn may_request(&self, port: u8, requester: Bdf) -> bool {
+        self.masters >> port & 1 == 1 && self.buses[requester.bus() as usize] == port
+    }
+
+    /// A request by memory address.
+    #[inline]
+    pub(super) fn by_address(&self, ingress: PortId, requester: Bdf, address: u64) -> Route {
+        let claimed = self.memory.iter().find(|(window, _)| window.contains(address)).map(|(_, port)| *port);
+        match (ingress, claimed) {
+            (PortId::Upstream, Some(port)) if self.upstream_takes(address) => self.down(port),
+            (PortId::Upstream, _) => Route::Refuse(PortId::Upstream),
+            (PortId::Downstream(from), _) if !self.may_request(from, requester) => Route::Refuse(ingress),
+            // What a port has below it never comes from there.
+            (PortId::Downstream(from), Some(port)) if port == from => Route::Refuse(ingress),
+            (PortId::Downstream(_), Some(port)) => self.down(port),
+            (PortId::Downstream(_), None) if self.upstream_takes(address) => Route::Refuse(ingress),
+            (PortId::Downstream(from), None) => self.up_from(from),
+        }
+    }
+
+    /// A completion, or a message routed by ID.
+    #[inline]
+    pub(super) fn by_id(&self, ingress: PortId, target: Bdf) -> Route {
+        let bus = target.bus();
+        match (ingress, self.below(bus)) {
+            (PortId::Upstream, Some(port)) if self.is_inside(bus) => self.down(port),
+            (PortId::Upstream, _) => Route::Refuse(PortId::Upstream),
+            (PortId::Downstream(from), Some(port)) if port == from => Route::Refuse(ingress),
+            (PortId::Downstream(_), Some(port)) => self.down(port),
+            (PortId::Downstream(_), None) if self.is_inside(bus) => Route::Refuse(ingress),
+            (PortId::Downstream(_), None) => Route::Forward(PortId::Upstream),
+        }
+    }
+
+    /// A configuration request.
+    pub(super) fn by_config(&self, ingress: PortId, request: &ConfigRequest, ports: usize) -> ConfigRoute {
+        let PortId::Upstream = ingress else { return ConfigRoute::Refuse(ingress) };
+        let (bus, device, function) =
+            (request.target.bus(), request.target.device(), request.target.function());
+        if request.routing == ConfigType::Type0 {
+            return if function == 0 { ConfigRoute::Port(ingress) } else { ConfigRoute::Refuse(ingress) };
+        }
+        if self.internal_bus != 0 && bus == self.internal_bus {
+            let exists = usize::from(device) < ports && function == 0;
+            return if exists {
+                ConfigRoute::Port(PortId::Downstream(device))
+            } else {
+                ConfigRoute::Refuse(ingress)
+            };
+        }
+        let Some(port) = self.below(bus).filter(|_| self.is_inside(bus)) else {
+            return ConfigRoute::Refuse(ingress);
+        };
+        ConfigRoute::Below(port)
+    }
+}
+
+/// Where a configuration request goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ConfigRoute {
+    /// To this port's own registers.
+    Port(PortId),
+    /// Beyond this downstream port.
+    Below(u8),
+    /// Nowhere: this port answers.
+    Refuse(PortId),
+}
+
+impl Switch {
+    /// A request by I/O address: rare, so looked up in the registers.
+    pub(super) fn route_io(&self, ingress: PortId, requester: Bdf, address: u32) -> Route {
+        let inside = self.upstream.takes_io(address);
+        let mut ports = (0_u8..).zip(&self.downstream);
+        let claimed = ports.find(|(_, port)| port.takes_io(address)).map(|(index, _)| index);
+        match (ingress, claimed) {
+            (PortId::Upstream, Some(port)) if inside => self.routes.down(port),
+            (PortId::Upstream, _) => Route::Refuse(PortId::Upstream),
+            (PortId::Downstream(from), _) if !self.routes.may_request(from, requester) => {
+                Route::Refuse(ingress)
+            }
+            (PortId::Downstream(from), Some(port)) if port != from => self.routes.down(port),
+            (PortId::Downstream(_), Some(_)) => Route::Refuse(ingress),
+            (PortId::Downstream(_), None) if inside => Route::Refuse(ingress),
+            (PortId::Downstream(from), None) => self.routes.up_from(from),
+        }
+    }
+}
