@@ -10,5 +10,6 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod controller;
 pub mod media;
 pub mod wire;

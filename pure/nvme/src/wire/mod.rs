@@ -1,14 +1,24 @@
 //! The bytes of NVM Express: what a queue entry, an identify structure, a feature and a log page look like.
 
 mod bits;
+mod dataset;
 mod entry;
+pub mod feature;
+pub mod identify;
+mod layout;
+pub mod log;
 mod opcode;
 mod status;
+mod text;
 
 pub use bits::Bits;
+pub use dataset::DatasetRange;
 pub use entry::{
     CommandId, CompletionQueueEntry, DataTransfer, FusedOperation, NamespaceId, SubmissionQueueEntry,
     SubmissionQueueId,
 };
 pub use opcode::{AdminOpcode, IoOpcode};
 pub use status::{Status, StatusCode};
+pub use text::Text;
+
+pub(crate) use bits::{join_u64, low_u8, low_u16};

@@ -1,0 +1,136 @@
+//! The admin commands: one table of who handles them and what they affect.
+
+use super::errors::{Failure, Location};
+use super::{CommandToken, Controller, Handled, Step};
+use crate::wire::{
+    AdminOpcode, Bits, CommandId, IoOpcode, StatusCode, SubmissionQueueEntry, SubmissionQueueId,
+};
+use crate::wire::{low_u8, low_u16};
+
+/// A double word of the Commands Supported and Effects log, and of the one for features.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Effects(u32);
+
+impl Effects {
+    /// Command Supported (CSUPP), with no effect on anything.
+    pub(super) const NONE: Self = Self(1 << 0);
+    /// Logical Block Content Change (LBCC).
+    pub(super) const CONTENT: Self = Self(1 << 1);
+    /// Namespace Capability Change (NCC).
+    pub(super) const NAMESPACE: Self = Self(1 << 2);
+    /// Controller Capability Change (CCC).
+    pub(super) const CONTROLLER: Self = Self(1 << 4);
+    /// Command Submission and Execution (CSE) 010b: no other command to any namespace meanwhile.
+    pub(super) const ALONE: Self = Self(0b010 << 16);
+    /// Scope: a namespace.
+    pub(super) const NAMESPACE_SCOPE: Self = Self(1 << 20);
+    /// Scope: the controller.
+    pub(super) const CONTROLLER_SCOPE: Self = Self(1 << 21);
+
+    pub(super) const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    pub(super) const fn word(self) -> u32 {
+        self.0
+    }
+}
+
+type Handler = fn(&mut Controller, CommandToken, &SubmissionQueueEntry) -> Handled;
+
+/// An admin command: adding one is a line in [`ADMIN_COMMANDS`].
+pub(super) struct AdminCommand {
+    pub(super) opcode: AdminOpcode,
+    handler: Handler,
+    pub(super) effects: Effects,
+}
+
+const fn command(opcode: AdminOpcode, handler: Handler, effects: Effects) -> AdminCommand {
+    AdminCommand { opcode, handler, effects: Effects::NONE.and(effects) }
+}
+
+const CONTROLLER: Effects = Effects::CONTROLLER_SCOPE;
+const FORMAT: Effects =
+    Effects::NAMESPACE_SCOPE.and(Effects::CONTENT).and(Effects::NAMESPACE).and(Effects::ALONE);
+
+/// Every admin command of the core; those of the transport are in its configuration.
+pub(super) static ADMIN_COMMANDS: &[AdminCommand] = &[
+    command(AdminOpcode::GetLogPage, Controller::on_get_log_page, CONTROLLER),
+    command(AdminOpcode::Identify, Controller::on_identify, CONTROLLER),
+    command(AdminOpcode::Abort, Controller::on_abort, CONTROLLER),
+    command(AdminOpcode::SetFeatures, Controller::on_set_features, CONTROLLER.and(Effects::CONTROLLER)),
+    command(AdminOpcode::GetFeatures, Controller::on_get_features, CONTROLLER),
+    command(AdminOpcode::AsynchronousEventRequest, Controller::on_event_request, CONTROLLER),
+    command(AdminOpcode::FormatNvm, Controller::on_format, FORMAT),
+];
+
+const READS: Effects = Effects::NONE.and(Effects::NAMESPACE_SCOPE);
+const WRITES: Effects = READS.and(Effects::CONTENT);
+
+/// Every I/O command and what it affects. The hot path finds its handlers by a `match`; a test holds the two together.
+pub(super) static IO_COMMANDS: &[(IoOpcode, Effects)] = &[
+    (IoOpcode::Flush, READS),
+    (IoOpcode::Write, WRITES),
+    (IoOpcode::Read, READS),
+    (IoOpcode::Compare, READS),
+    (IoOpcode::WriteZeroes, WRITES),
+    (IoOpcode::DatasetManagement, WRITES),
+    (IoOpcode::Verify, READS),
+];
+
+/// Submission Queue Identifier (SQID) of Abort, in CDW10.
+const ABORT_QUEUE: Bits = Bits::new(15, 0);
+/// Command Identifier (CID) of Abort, in CDW10.
+const ABORT_COMMAND: Bits = Bits::new(31, 16);
+/// DW0 of Abort: the command was not aborted.
+const NOT_ABORTED: u32 = 1;
+
+impl Controller {
+    pub(super) fn on_admin_command(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
+        let opcode = AdminOpcode::from(entry.opcode);
+        match ADMIN_COMMANDS.iter().find(|command| command.opcode == opcode) {
+            Some(command) => (command.handler)(self, token, entry),
+            None => Err(Failure::field(StatusCode::InvalidCommandOpcode, Location::OPCODE)),
+        }
+    }
+
+    /// Ends the command at once if its effect would not be in doubt; else it runs on and Abort says so. Since
+    /// every Abort ends at once, their limit is never exceeded.
+    fn on_abort(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
+        let queue = SubmissionQueueId(low_u16(ABORT_QUEUE.of(entry.cdw10)));
+        let command = CommandId(low_u16(ABORT_COMMAND.of(entry.cdw10)));
+        let found = self.slots.tokens().find(|other| {
+            *other != token
+                && self.slots.peek(*other).is_some_and(|slot| {
+                    slot.queue == queue && slot.entry.command_id == command && slot.state.can_abort()
+                })
+        });
+        let Some(found) = found else {
+            return Ok(Step::Done(NOT_ABORTED));
+        };
+        self.fail(found, Failure::new(StatusCode::CommandAbortRequested));
+        Ok(Step::Done(0))
+    }
+
+    /// The 256 double words of the admin commands and those of the I/O commands.
+    pub(super) fn command_effects(&self, mut set: impl FnMut(usize, u32)) {
+        for command in ADMIN_COMMANDS {
+            set(usize::from(u8::from(command.opcode)), command.effects.word());
+        }
+        for opcode in &self.config.transport_commands {
+            let effects = Effects::NONE.and(Effects::CONTROLLER_SCOPE);
+            set(usize::from(u8::from(*opcode)), effects.word());
+        }
+        for (opcode, effects) in IO_COMMANDS {
+            set(256 + usize::from(u8::from(*opcode)), effects.word());
+        }
+    }
+}
+
+/// The Command Set Identifier of the NVM command set.
+pub(super) const NVM_COMMAND_SET: u8 = 0;
+
+/// Command Set Identifier (CSI), in CDW11 of Identify.
+pub(super) fn command_set_of_identify(entry: &SubmissionQueueEntry) -> u8 {
+    low_u8(Bits::new(31, 24).of(entry.cdw11))
+}

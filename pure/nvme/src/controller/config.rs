@@ -1,0 +1,229 @@
+//! What a controller is built from: identity, limits, namespaces.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use super::features::SavedFeature;
+use super::smart::Counters;
+use crate::media::MediumId;
+use crate::wire::{AdminOpcode, NamespaceId};
+
+/// The highest namespace identifier (NN) that a configuration may use.
+pub const NAMESPACE_ID_MAX: u32 = 1024;
+/// The most commands that may be in flight at once, Asynchronous Event Requests included.
+pub const COMMANDS_MAX: u32 = 65_535;
+/// The most bytes that one command may move: what a pool's buffer can hold.
+pub const TRANSFER_BYTES_MAX: u32 = 1 << 20;
+/// The smallest memory page, and the unit of the Maximum Data Transfer Size (MDTS) and friends.
+pub const PAGE_BYTES: u32 = 4096;
+
+/// A logical block's length.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum BlockSize {
+    /// 512 bytes: LBA format 0.
+    #[default]
+    Bytes512,
+    /// 4,096 bytes: LBA format 1.
+    Bytes4096,
+}
+
+impl BlockSize {
+    /// Every block size, in the order of the LBA formats.
+    pub const ALL: [Self; 2] = [Self::Bytes512, Self::Bytes4096];
+
+    /// Bytes in a block.
+    pub const fn bytes(self) -> u32 {
+        1 << self.shift()
+    }
+
+    /// The block size's binary logarithm: LBA Data Size (LBADS).
+    pub const fn shift(self) -> u8 {
+        match self {
+            Self::Bytes512 => 9,
+            Self::Bytes4096 => 12,
+        }
+    }
+
+    /// The index of the LBA format.
+    pub const fn format(self) -> u8 {
+        match self {
+            Self::Bytes512 => 0,
+            Self::Bytes4096 => 1,
+        }
+    }
+
+    /// The block size of an LBA format, if there is such a format.
+    pub fn from_format(format: u32) -> Option<Self> {
+        Self::ALL.get(usize::try_from(format).ok()?).copied()
+    }
+
+    /// The block size of so many bytes, if there is one.
+    pub fn from_bytes(bytes: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|size| size.bytes() == bytes)
+    }
+}
+
+/// Names by which a namespace is known everywhere and for ever; all zeroes means that it has no such name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct NamespaceIdentity {
+    /// IEEE Extended Unique Identifier (EUI64), most significant byte first.
+    pub eui64: [u8; 8],
+    /// Namespace Globally Unique Identifier (NGUID), most significant byte first.
+    pub nguid: [u8; 16],
+    /// Namespace UUID (RFC 9562), most significant byte first.
+    pub uuid: [u8; 16],
+}
+
+impl NamespaceIdentity {
+    /// An identity that is a function of `name` (a path, a serial number): the same name is the same
+    /// namespace tomorrow. The UUID is of version 8, the EUI64 is locally administered.
+    pub fn derived(name: &str) -> Self {
+        // FNV-1a with 128 bits: names are configuration, nobody attacks them.
+        let hash = |salt: u8| {
+            name.bytes().chain([salt]).fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128, |hash, byte| {
+                (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
+            })
+        };
+        let mut uuid = hash(1).to_be_bytes();
+        uuid[6] = uuid[6] & 0x0f | 0x80;
+        uuid[8] = uuid[8] & 0x3f | 0x80;
+        let nguid = hash(2).to_be_bytes();
+        let [mut first, b, c, d, e, f, g, h, ..] = hash(3).to_be_bytes();
+        first = first & 0xfc | 0x02;
+        Self { eui64: [first, b, c, d, e, f, g, h], nguid, uuid }
+    }
+}
+
+/// A namespace to serve.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamespaceConfig {
+    /// Its identifier, 1..=[`NAMESPACE_ID_MAX`].
+    pub id: NamespaceId,
+    /// Where its bytes are.
+    pub medium: MediumId,
+    /// The medium's length in bytes; what does not fill a block is not used.
+    pub bytes: u64,
+    /// The logical block size; Format NVM changes it.
+    pub block: BlockSize,
+    /// Whether it is write protected.
+    pub read_only: bool,
+    /// Its lasting names.
+    pub identity: NamespaceIdentity,
+}
+
+/// What a controller is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Serial Number (SN), at most 20 ASCII characters.
+    pub serial_number: String,
+    /// Model Number (MN), at most 40 ASCII characters.
+    pub model_number: String,
+    /// Firmware Revision (FR), at most 8 ASCII characters.
+    pub firmware_revision: String,
+    /// NVM Subsystem NVMe Qualified Name (SUBNQN), at most 223 bytes.
+    pub subsystem_name: String,
+    /// PCI Vendor ID (VID).
+    pub vendor: u16,
+    /// PCI Subsystem Vendor ID (SSVID).
+    pub subsystem_vendor: u16,
+    /// IEEE OUI Identifier (IEEE), least significant byte first.
+    pub ieee_oui: [u8; 3],
+    /// Controller ID (CNTLID).
+    pub controller_id: u16,
+    /// The namespaces, all attached.
+    pub namespaces: Vec<NamespaceConfig>,
+    /// Commands in flight at once, at most [`COMMANDS_MAX`]; tokens are 0..this.
+    pub commands_max: u32,
+    /// Maximum Data Transfer Size (MDTS) in bytes: a power of two, [`PAGE_BYTES`]..=[`TRANSFER_BYTES_MAX`].
+    pub transfer_bytes_max: u32,
+    /// I/O queues of either kind that may be created.
+    pub io_queues_max: u16,
+    /// Interrupt vectors of the transport.
+    pub interrupt_vectors: u16,
+    /// Asynchronous Event Requests that may be outstanding, 1..=16.
+    pub event_requests_max: u8,
+    /// SGL Support (SGLS), as reported: what of SGLs the transport implements.
+    pub sgl_support: u32,
+    /// Whether the media have a volatile write cache, so that Flush and FUA matter.
+    pub volatile_write_cache: bool,
+    /// The composite temperature at the start, in kelvin; see [`Controller::set_temperature`](super::Controller::set_temperature).
+    pub temperature: u16,
+    /// Warning Composite Temperature Threshold (WCTEMP), in kelvin.
+    pub temperature_warning: u16,
+    /// Critical Composite Temperature Threshold (CCTEMP), in kelvin.
+    pub temperature_critical: u16,
+    /// What the counters of the health log start from: the device's life so far.
+    pub counters: Counters,
+    /// Admin commands that the transport carries out itself: the Commands Supported and Effects log names them.
+    pub transport_commands: Vec<AdminOpcode>,
+    /// Feature values that were saved in an earlier life; see [`Notification::FeatureSaved`](super::Notification::FeatureSaved).
+    pub saved_features: Vec<SavedFeature>,
+}
+
+impl Config {
+    /// A controller called `serial_number` with the usual limits and no namespaces.
+    pub fn new(serial_number: &str) -> Self {
+        Self {
+            serial_number: serial_number.to_string(),
+            model_number: "Farlane NVMe".to_string(),
+            firmware_revision: env!("CARGO_PKG_VERSION").to_string(),
+            subsystem_name: format!("nqn.2026-01.io.farlane:{serial_number}"),
+            vendor: 0x1b36,
+            subsystem_vendor: 0x1b36,
+            ieee_oui: [0; 3],
+            controller_id: 1,
+            namespaces: Vec::new(),
+            commands_max: 1024,
+            transfer_bytes_max: 128 << 10,
+            io_queues_max: 64,
+            interrupt_vectors: 65,
+            event_requests_max: 4,
+            sgl_support: 0,
+            volatile_write_cache: true,
+            temperature: 300,
+            temperature_warning: 343,
+            temperature_critical: 353,
+            counters: Counters::default(),
+            transport_commands: Vec::from([
+                AdminOpcode::DeleteIoSubmissionQueue,
+                AdminOpcode::CreateIoSubmissionQueue,
+                AdminOpcode::DeleteIoCompletionQueue,
+                AdminOpcode::CreateIoCompletionQueue,
+            ]),
+            saved_features: Vec::new(),
+        }
+    }
+
+    /// The configuration with another namespace: the next identifier, 512 B blocks, writable, identity
+    /// derived from the serial number and that identifier.
+    #[must_use]
+    pub fn with_namespace(mut self, medium: MediumId, bytes: u64) -> Self {
+        let id = NamespaceId(self.namespaces.iter().map(|namespace| namespace.id.0).max().unwrap_or(0) + 1);
+        let identity = NamespaceIdentity::derived(&format!("{}/{id}", self.serial_number));
+        let block = BlockSize::default();
+        self.namespaces.push(NamespaceConfig { id, medium, bytes, block, read_only: false, identity });
+        self
+    }
+
+    /// Checks what only the one who configures can get wrong.
+    ///
+    /// # Panics
+    /// When a limit is exceeded or two namespaces have one identifier.
+    pub(super) fn check(&self) {
+        assert!((1..=COMMANDS_MAX).contains(&self.commands_max), "commands_max is 1..={COMMANDS_MAX}");
+        assert!(
+            self.transfer_bytes_max.is_power_of_two()
+                && (PAGE_BYTES..=TRANSFER_BYTES_MAX).contains(&self.transfer_bytes_max),
+            "transfer_bytes_max is a power of two, {PAGE_BYTES}..={TRANSFER_BYTES_MAX}"
+        );
+        assert!((1..=16).contains(&self.event_requests_max), "event_requests_max is 1..=16");
+        assert!(self.io_queues_max >= 1, "io_queues_max is at least 1");
+        for (index, namespace) in self.namespaces.iter().enumerate() {
+            let id = namespace.id.0;
+            assert!((1..=NAMESPACE_ID_MAX).contains(&id), "namespace {id} is not in 1..={NAMESPACE_ID_MAX}");
+            let twice = self.namespaces[..index].iter().any(|other| other.id == namespace.id);
+            assert!(!twice, "namespace {id} is configured twice");
+        }
+    }
+}

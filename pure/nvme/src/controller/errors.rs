@@ -1,0 +1,97 @@
+//! Failures of commands and the Error Information log that keeps them.
+
+use alloc::collections::VecDeque;
+
+use crate::wire::log::ErrorEntry;
+use crate::wire::{Status, StatusCode, SubmissionQueueEntry, SubmissionQueueId};
+
+/// Entries of the Error Information log (ELPE); older ones are forgotten.
+pub const ERROR_LOG_ENTRIES: usize = 64;
+
+/// Parameter Error Location: the byte, and the bit in it, of the command that is to blame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Location(u16);
+
+impl Location {
+    /// No particular field.
+    pub(crate) const UNSPECIFIED: Self = Self(u16::MAX);
+    pub(crate) const OPCODE: Self = Self::at(0, 0);
+    pub(crate) const FUSED_OPERATION: Self = Self::at(1, 0);
+    pub(crate) const NAMESPACE: Self = Self::at(4, 0);
+    pub(crate) const DATA_POINTER: Self = Self::at(24, 0);
+    pub(crate) const CDW10: Self = Self::at(40, 0);
+    pub(crate) const CDW11: Self = Self::at(44, 0);
+    pub(crate) const CDW12: Self = Self::at(48, 0);
+    pub(crate) const CDW14: Self = Self::at(56, 0);
+
+    /// Bit `bit` of byte `byte` of the command.
+    pub(crate) const fn at(byte: u8, bit: u8) -> Self {
+        Self(u16::from_le_bytes([byte, bit]))
+    }
+}
+
+/// Why a command failed, and what the log says about it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Failure {
+    pub(crate) status: Status,
+    pub(crate) location: Location,
+    pub(crate) lba: u64,
+}
+
+impl Failure {
+    pub(crate) const fn new(code: StatusCode) -> Self {
+        Self { status: Status::new(code), location: Location::UNSPECIFIED, lba: 0 }
+    }
+
+    /// A failure that a field of the command is to blame for.
+    pub(crate) const fn field(code: StatusCode, location: Location) -> Self {
+        Self { status: Status::new(code), location, lba: 0 }
+    }
+
+    /// A failure at a logical block.
+    pub(crate) const fn at_lba(code: StatusCode, lba: u64) -> Self {
+        Self { status: Status::new(code), location: Location::UNSPECIFIED, lba }
+    }
+}
+
+/// The Error Information log, newest first.
+#[derive(Debug, Default)]
+pub(super) struct ErrorLog {
+    entries: VecDeque<ErrorEntry>,
+    count: u64,
+}
+
+impl ErrorLog {
+    pub(super) fn record(
+        &mut self,
+        queue: SubmissionQueueId,
+        entry: &SubmissionQueueEntry,
+        failure: &Failure,
+    ) {
+        self.count += 1;
+        if self.entries.len() == ERROR_LOG_ENTRIES {
+            self.entries.pop_back();
+        }
+        self.entries.push_front(ErrorEntry {
+            error_count: self.count,
+            submission_queue: queue.0,
+            command_id: entry.command_id.0,
+            // The Phase Tag's place is bit 0 here as in a completion.
+            status: failure.status.raw() << 1,
+            parameter_location: failure.location.0,
+            lba: failure.lba,
+            namespace: entry.namespace.0,
+            ..ErrorEntry::default()
+        });
+    }
+
+    /// Errors since power-on: Number of Error Information Log Entries.
+    pub(super) const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The entries, newest first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &ErrorEntry> {
+        self.entries.iter()
+    }
+}

@@ -1,0 +1,197 @@
+//! Asynchronous events: what happened, who asked to be told, and what is masked until its log is read.
+
+use alloc::collections::{BTreeSet, VecDeque};
+
+use super::errors::{Failure, Location};
+use super::slots::State;
+use super::{CommandToken, CompletionResult, Controller, Handled, Output, Step};
+use crate::wire::log::{LogPage, critical_warning};
+use crate::wire::{NamespaceId, Status, StatusCode, SubmissionQueueEntry};
+
+/// Asynchronous events that can be reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AsynchronousEvent {
+    /// Error: a doorbell of a queue that does not exist was written.
+    WriteToInvalidDoorbell,
+    /// Error: a doorbell was written with a value that cannot be.
+    InvalidDoorbellValue,
+    /// Error: an internal error that lasts.
+    PersistentInternalError,
+    /// Error: an internal error that has passed.
+    TransientInternalError,
+    /// SMART: reliability is degraded.
+    ReliabilityDegraded,
+    /// SMART: a temperature threshold was crossed.
+    TemperatureThreshold,
+    /// SMART: the available spare fell below its threshold.
+    SpareBelowThreshold,
+    /// Notice: what Identify says of a namespace has changed.
+    NamespaceAttributeChanged,
+}
+
+impl AsynchronousEvent {
+    /// Asynchronous Event Type: 0 error status, 1 SMART / health status, 2 notice.
+    pub const fn kind(self) -> u8 {
+        match self {
+            Self::WriteToInvalidDoorbell
+            | Self::InvalidDoorbellValue
+            | Self::PersistentInternalError
+            | Self::TransientInternalError => 0,
+            Self::ReliabilityDegraded | Self::TemperatureThreshold | Self::SpareBelowThreshold => 1,
+            Self::NamespaceAttributeChanged => 2,
+        }
+    }
+
+    /// Asynchronous Event Information, within its type.
+    pub const fn information(self) -> u8 {
+        match self {
+            Self::WriteToInvalidDoorbell | Self::ReliabilityDegraded | Self::NamespaceAttributeChanged => 0,
+            Self::InvalidDoorbellValue | Self::TemperatureThreshold => 1,
+            Self::SpareBelowThreshold => 2,
+            Self::PersistentInternalError => 3,
+            Self::TransientInternalError => 4,
+        }
+    }
+
+    /// The log page to read about it, which clears the event.
+    pub const fn log_page(self) -> LogPage {
+        match self.kind() {
+            0 => LogPage::ErrorInformation,
+            1 => LogPage::Smart,
+            _ => LogPage::ChangedNamespaces,
+        }
+    }
+
+    /// DW0 of the completion that reports it.
+    pub fn completion_dw0(self) -> u32 {
+        u32::from_le_bytes([self.kind(), self.information(), self.log_page().into(), 0])
+    }
+}
+
+/// Event types that exist here; see [`AsynchronousEvent::kind`].
+const KINDS: usize = 3;
+
+#[derive(Debug)]
+pub(super) struct Events {
+    /// Outstanding Asynchronous Event Requests, oldest first.
+    requests: VecDeque<CommandToken>,
+    requests_max: usize,
+    /// What happened and was not reported, each at most once.
+    pending: VecDeque<AsynchronousEvent>,
+    /// Types that were reported and whose log was not read yet.
+    masked: [bool; KINDS],
+    /// The Changed Namespace List; no longer than there are identifiers.
+    changed: BTreeSet<NamespaceId>,
+    /// The temperature was beyond a threshold when last looked at.
+    too_warm_or_cold: bool,
+}
+
+impl Events {
+    pub(super) fn new(requests_max: u8) -> Self {
+        Self {
+            requests: VecDeque::new(),
+            requests_max: requests_max.into(),
+            pending: VecDeque::new(),
+            masked: [false; KINDS],
+            changed: BTreeSet::new(),
+            too_warm_or_cold: false,
+        }
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.requests.clear();
+        self.pending.clear();
+        self.masked = [false; KINDS];
+        self.changed.clear();
+        self.too_warm_or_cold = false;
+    }
+
+    /// Forgets the request called `token`, which ends otherwise.
+    pub(super) fn withdraw(&mut self, token: CommandToken) {
+        self.requests.retain(|request| *request != token);
+    }
+
+    pub(super) fn raise(&mut self, event: AsynchronousEvent) {
+        if !self.pending.contains(&event) {
+            self.pending.push_back(event);
+        }
+    }
+
+    /// The log page was read: its events are no longer news, and its type may be reported again.
+    pub(super) fn clear(&mut self, page: LogPage) {
+        self.pending.retain(|event| event.log_page() != page);
+        match page {
+            LogPage::ErrorInformation => self.masked[0] = false,
+            LogPage::Smart => self.masked[1] = false,
+            LogPage::ChangedNamespaces => {
+                self.masked[2] = false;
+                self.changed.clear();
+            }
+            _ => (),
+        }
+    }
+
+    pub(super) fn changed_namespaces(&self) -> impl Iterator<Item = &NamespaceId> {
+        self.changed.iter()
+    }
+
+    /// An event that can be reported now, and the request that it completes.
+    fn report(&mut self) -> Option<(CommandToken, AsynchronousEvent)> {
+        let masked = self.masked;
+        let index = self.pending.iter().position(|event| !masked[usize::from(event.kind())])?;
+        let token = self.requests.pop_front()?;
+        let event = self.pending.remove(index)?;
+        self.masked[usize::from(event.kind())] = true;
+        Some((token, event))
+    }
+}
+
+impl Controller {
+    pub(super) fn on_event_request(&mut self, token: CommandToken, _: &SubmissionQueueEntry) -> Handled {
+        if self.events.requests.len() >= self.events.requests_max {
+            let code = StatusCode::AsynchronousEventRequestLimitExceeded;
+            return Err(Failure::field(code, Location::OPCODE));
+        }
+        self.slots.of(token).state = State::AwaitingEvent;
+        self.events.requests.push_back(token);
+        self.report_events();
+        Ok(Step::Waiting)
+    }
+
+    pub(super) fn report_events(&mut self) {
+        while let Some((token, event)) = self.events.report() {
+            self.slots.retire(token);
+            let completion =
+                CompletionResult { dw0: event.completion_dw0(), dw1: 0, status: Status::SUCCESS };
+            self.outputs.push_back(Output::Complete { token, completion });
+        }
+    }
+
+    pub(super) fn on_namespace_changed(&mut self, namespace: NamespaceId) {
+        self.events.changed.insert(namespace);
+        self.raise_event(self.now, AsynchronousEvent::NamespaceAttributeChanged);
+    }
+
+    /// Critical Warning of the health log, now.
+    pub(super) fn critical_warning(&self) -> u8 {
+        let temperature = u32::from(self.smart.temperature());
+        let (over, under) = self.features.temperature_thresholds();
+        if temperature >= over || temperature <= under { critical_warning::TEMPERATURE } else { 0 }
+    }
+
+    /// Raises the event when the temperature has come to be beyond a threshold.
+    pub(super) fn check_temperature(&mut self) {
+        let beyond = self.critical_warning() & critical_warning::TEMPERATURE != 0;
+        let crossed = beyond && !self.events.too_warm_or_cold;
+        self.events.too_warm_or_cold = beyond;
+        if crossed {
+            self.raise_event(self.now, AsynchronousEvent::TemperatureThreshold);
+        }
+    }
+
+    /// Looks again at what the host has only now enabled.
+    pub(super) fn recheck_conditions(&mut self) {
+        self.events.too_warm_or_cold = false;
+        self.check_temperature();
+    }
+}

@@ -1,0 +1,463 @@
+//! Features: their values, and the commands Get Features and Set Features.
+
+use alloc::vec::Vec;
+
+use engine::{Instant, Nanos};
+
+use super::config::Config;
+use super::errors::{Failure, Location};
+use super::slots::HostDataFor;
+use super::{AsynchronousEvent, CommandToken, Controller, Handled, Notification, Step};
+use crate::wire::feature::{self, FeatureId, capability};
+use crate::wire::{NamespaceId, StatusCode, SubmissionQueueEntry, low_u8, low_u16};
+
+/// Names a value: the feature, and what of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FeatureKey {
+    /// The feature.
+    pub feature: FeatureId,
+    /// The namespace, where each has a value of its own; else [`NamespaceId::NONE`].
+    pub namespace: NamespaceId,
+    /// Which value of several: the interrupt vector, or 0 for the over and 1 for the under temperature threshold; else 0.
+    pub index: u16,
+}
+
+/// A value that outlives resets and power cycles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SavedFeature {
+    /// What the value is of.
+    pub key: FeatureKey,
+    /// The value: CDW11 of the Set Features command that saved it.
+    pub value: u32,
+}
+
+/// A value that is one double word.
+#[derive(Clone, Copy, Debug)]
+struct Setting {
+    key: FeatureKey,
+    default: u32,
+    current: u32,
+    saved: Option<u32>,
+}
+
+/// Index of the over temperature threshold.
+const OVER: u16 = 0;
+/// Index of the under temperature threshold.
+const UNDER: u16 = 1;
+/// Threshold Temperature Select: every sensor.
+const EVERY_SENSOR: u32 = 0xf;
+/// What the Asynchronous Event Configuration can enable here.
+const EVENTS_SUPPORTED: u32 =
+    feature::EVENT_CRITICAL_WARNINGS.put(0x1f) | feature::EVENT_NAMESPACE_ATTRIBUTE.put(1);
+/// Aggregation Time's unit.
+const AGGREGATION_UNIT: Nanos = Nanos::from_micros(100);
+/// Bytes of the Timestamp data structure.
+const TIMESTAMP_BYTES: u32 = 8;
+/// Timestamp Origin: set by a Set Features command, in the byte behind the 48 bits of milliseconds.
+const TIMESTAMP_SET_BY_HOST: u8 = 0b001 << 1;
+
+#[derive(Debug)]
+pub(super) struct Features {
+    settings: Vec<Setting>,
+    queues: u32,
+    queues_max: u32,
+    host_identifier: [u8; 16],
+    /// What the host said the time was (milliseconds of the Unix epoch), when it said it, and whether it did.
+    timestamp: (u64, Instant, bool),
+    /// The Volatile Write Cache feature's current value, which every write asks for.
+    write_cache: bool,
+}
+
+impl Features {
+    pub(super) fn new(now: Instant, config: &Config) -> Self {
+        let mut settings: Vec<_> = defaults(config).collect();
+        for saved in &config.saved_features {
+            if let Some(setting) = settings.iter_mut().find(|setting| setting.key == saved.key) {
+                setting.saved = Some(saved.value);
+            }
+        }
+        let queues = u32::from(config.io_queues_max) - 1;
+        let queues = feature::SUBMISSION_QUEUES.put(queues) | feature::COMPLETION_QUEUES.put(queues);
+        let mut features = Self {
+            settings,
+            queues,
+            queues_max: queues,
+            host_identifier: [0; 16],
+            timestamp: (0, now, false),
+            write_cache: true,
+        };
+        features.reset(now);
+        features
+    }
+
+    /// Back to the saved values, else the defaults.
+    pub(super) fn reset(&mut self, now: Instant) {
+        for setting in &mut self.settings {
+            setting.current = setting.saved.unwrap_or(setting.default);
+        }
+        self.queues = self.queues_max;
+        self.host_identifier = [0; 16];
+        self.timestamp = (0, now, false);
+        self.remember_write_cache();
+    }
+
+    fn remember_write_cache(&mut self) {
+        self.write_cache = feature::WRITE_CACHE_ENABLE.is_set(self.value(FeatureId::VolatileWriteCache, 0));
+    }
+
+    #[inline]
+    pub(super) const fn write_cache_is_enabled(&self) -> bool {
+        self.write_cache
+    }
+
+    /// The current value of a feature of the controller; 0 if it is absent.
+    fn value(&self, feature: FeatureId, index: u16) -> u32 {
+        let key = FeatureKey { feature, namespace: NamespaceId::NONE, index };
+        self.settings.iter().find(|setting| setting.key == key).map_or(0, |setting| setting.current)
+    }
+
+    /// The over and under thresholds of the composite temperature, in kelvin.
+    pub(super) fn temperature_thresholds(&self) -> (u32, u32) {
+        let threshold = |index| feature::TEMPERATURE.of(self.value(FeatureId::TemperatureThreshold, index));
+        (threshold(OVER), threshold(UNDER))
+    }
+
+    pub(super) fn event_is_enabled(&self, event: AsynchronousEvent) -> bool {
+        use crate::wire::log::critical_warning;
+        let enabled = self.value(FeatureId::AsynchronousEventConfiguration, 0);
+        let warning = match event {
+            AsynchronousEvent::SpareBelowThreshold => critical_warning::SPARE,
+            AsynchronousEvent::TemperatureThreshold => critical_warning::TEMPERATURE,
+            AsynchronousEvent::ReliabilityDegraded => critical_warning::RELIABILITY,
+            AsynchronousEvent::NamespaceAttributeChanged => {
+                return feature::EVENT_NAMESPACE_ATTRIBUTE.is_set(enabled);
+            }
+            // Errors cannot be masked by configuration.
+            _ => return true,
+        };
+        feature::EVENT_CRITICAL_WARNINGS.of(enabled) & u32::from(warning) != 0
+    }
+
+    /// Milliseconds and attributes, as the Timestamp data structure has them.
+    fn timestamp(&self, now: Instant) -> [u8; 8] {
+        let (said, since, by_host) = self.timestamp;
+        let [a, b, c, d, e, f, ..] = (said + (now - since).get() / 1_000_000).to_le_bytes();
+        [a, b, c, d, e, f, if by_host { TIMESTAMP_SET_BY_HOST } else { 0 }, 0]
+    }
+}
+
+/// Every value of one double word with its default.
+fn defaults(config: &Config) -> impl Iterator<Item = Setting> {
+    let setting = |feature, namespace, index, default| Setting {
+        key: FeatureKey { feature, namespace, index },
+        default,
+        current: default,
+        saved: None,
+    };
+    let of_controller = move |feature, index, default| setting(feature, NamespaceId::NONE, index, default);
+    let burst = feature::ARBITRATION_BURST.put(feature::ARBITRATION_UNLIMITED);
+    let cache = config.volatile_write_cache;
+    [
+        of_controller(FeatureId::Arbitration, 0, burst),
+        of_controller(FeatureId::PowerManagement, 0, 0),
+        of_controller(FeatureId::TemperatureThreshold, OVER, config.temperature_warning.into()),
+        of_controller(FeatureId::TemperatureThreshold, UNDER, 0),
+        of_controller(FeatureId::InterruptCoalescing, 0, 0),
+        of_controller(FeatureId::WriteAtomicity, 0, 0),
+        of_controller(FeatureId::AsynchronousEventConfiguration, 0, 0),
+    ]
+    .into_iter()
+    .chain(cache.then(|| of_controller(FeatureId::VolatileWriteCache, 0, feature::WRITE_CACHE_ENABLE.put(1))))
+    .chain(
+        (0..config.interrupt_vectors).map(move |vector| {
+            of_controller(FeatureId::InterruptVectorConfiguration, vector, u32::from(vector))
+        }),
+    )
+    .chain(
+        config.namespaces.iter().map(move |namespace| setting(FeatureId::ErrorRecovery, namespace.id, 0, 0)),
+    )
+}
+
+/// What Get Features answers for Select = supported capabilities; 0 for a feature that is absent.
+pub(super) fn capabilities(config: &Config, id: FeatureId) -> u32 {
+    match id {
+        FeatureId::Arbitration
+        | FeatureId::TemperatureThreshold
+        | FeatureId::InterruptCoalescing
+        | FeatureId::WriteAtomicity
+        | FeatureId::AsynchronousEventConfiguration => capability::SAVEABLE | capability::CHANGEABLE,
+        FeatureId::ErrorRecovery => {
+            capability::SAVEABLE | capability::NAMESPACE_SPECIFIC | capability::CHANGEABLE
+        }
+        FeatureId::VolatileWriteCache if config.volatile_write_cache => {
+            capability::SAVEABLE | capability::CHANGEABLE
+        }
+        FeatureId::PowerManagement
+        | FeatureId::NumberOfQueues
+        | FeatureId::InterruptVectorConfiguration
+        | FeatureId::Timestamp
+        | FeatureId::HostIdentifier => capability::CHANGEABLE,
+        FeatureId::VolatileWriteCache | FeatureId::Other(_) => 0,
+    }
+}
+
+const fn invalid(location: Location) -> Failure {
+    Failure::field(StatusCode::InvalidField, location)
+}
+
+impl Controller {
+    pub(super) fn on_get_features(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
+        let id = self.feature_of(entry)?;
+        let select = feature::SELECT.of(entry.cdw10);
+        match select {
+            0..=2 => (),
+            3 => return Ok(Step::Done(capabilities(&self.config, id))),
+            _ => return Err(invalid(Location::at(41, 0))),
+        }
+        match id {
+            FeatureId::NumberOfQueues => {
+                Ok(Step::Done(if select == 0 { self.features.queues } else { self.features.queues_max }))
+            }
+            FeatureId::Timestamp => {
+                let timestamp = if select == 0 { self.features.timestamp(self.now) } else { [0; 8] };
+                let data = self.pool.copy(&timestamp);
+                self.push_all(token, data);
+                Ok(Step::Done(0))
+            }
+            FeatureId::HostIdentifier => {
+                let identifier = if select == 0 { self.features.host_identifier } else { [0; 16] };
+                let length = host_identifier_length(entry);
+                let data = self.pool.copy(&identifier[..length]);
+                self.push_all(token, data);
+                Ok(Step::Done(0))
+            }
+            _ => {
+                let key = self.key_of(id, entry)?;
+                let found = self.features.settings.iter().find(|setting| setting.key == key);
+                let setting = found.ok_or(invalid(Location::CDW11))?;
+                Ok(Step::Done(match select {
+                    0 => setting.current,
+                    1 => setting.default,
+                    _ => setting.saved.unwrap_or(setting.default),
+                }))
+            }
+        }
+    }
+
+    pub(super) fn on_set_features(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
+        let id = self.feature_of(entry)?;
+        let save = feature::SAVE.is_set(entry.cdw10);
+        let supported = capabilities(&self.config, id);
+        if save && supported & capability::SAVEABLE == 0 {
+            return Err(Failure::field(StatusCode::FeatureNotSaveable, Location::at(43, 7)));
+        }
+        let one_namespace = entry.namespace != NamespaceId::NONE && entry.namespace != NamespaceId::ALL;
+        if one_namespace && supported & capability::NAMESPACE_SPECIFIC == 0 {
+            return Err(Failure::field(StatusCode::FeatureNotNamespaceSpecific, Location::NAMESPACE));
+        }
+        match id {
+            FeatureId::Timestamp => Ok(self.pull(token, TIMESTAMP_BYTES, HostDataFor::SetFeatures)),
+            FeatureId::HostIdentifier => {
+                let length = if host_identifier_length(entry) == 16 { 16 } else { 8 };
+                Ok(self.pull(token, length, HostDataFor::SetFeatures))
+            }
+            FeatureId::NumberOfQueues => self.set_number_of_queues(entry.cdw11),
+            _ => {
+                let value = self.valid_value(id, entry.cdw11)?;
+                self.set_values(id, entry, value, save)?;
+                self.on_value_set(id, value);
+                Ok(Step::Done(0))
+            }
+        }
+    }
+
+    /// The data of a Set Features command whose value is more than a double word.
+    pub(super) fn on_feature_data(&mut self, entry: &SubmissionQueueEntry, data: &[u8]) -> Handled {
+        if self.feature_of(entry)? == FeatureId::Timestamp {
+            let mut raw = [0; 8];
+            raw[..6].copy_from_slice(&data[..6]);
+            self.features.timestamp = (u64::from_le_bytes(raw), self.now, true);
+            return Ok(Step::Done(0));
+        }
+        let mut identifier = [0; 16];
+        identifier[..data.len()].copy_from_slice(data);
+        let present = self.features.host_identifier;
+        if present != [0; 16] && present != identifier {
+            // A host that is known can't become another without a reset.
+            return Err(Failure::new(StatusCode::CommandSequenceError));
+        }
+        self.features.host_identifier = identifier;
+        Ok(Step::Done(0))
+    }
+
+    fn feature_of(&self, entry: &SubmissionQueueEntry) -> Result<FeatureId, Failure> {
+        let id = FeatureId::from(low_u8(feature::FID.of(entry.cdw10)));
+        if capabilities(&self.config, id) == 0 { Err(invalid(Location::CDW10)) } else { Ok(id) }
+    }
+
+    /// Which value of the feature CDW11 and NSID speak of.
+    fn key_of(&self, id: FeatureId, entry: &SubmissionQueueEntry) -> Result<FeatureKey, Failure> {
+        let mut key = FeatureKey { feature: id, namespace: NamespaceId::NONE, index: 0 };
+        match id {
+            FeatureId::InterruptVectorConfiguration => {
+                key.index = low_u16(feature::INTERRUPT_VECTOR.of(entry.cdw11));
+            }
+            FeatureId::TemperatureThreshold => {
+                let kind = feature::THRESHOLD_TYPE.of(entry.cdw11);
+                if feature::TEMPERATURE_SELECT.of(entry.cdw11) != 0 || kind > u32::from(UNDER) {
+                    return Err(invalid(Location::CDW11));
+                }
+                key.index = low_u16(kind);
+            }
+            FeatureId::ErrorRecovery => {
+                let found = self.namespaces.find(entry.namespace);
+                let missing = Failure::field(StatusCode::InvalidNamespaceOrFormat, Location::NAMESPACE);
+                key.namespace = found.ok_or(missing)?.id;
+            }
+            _ => (),
+        }
+        Ok(key)
+    }
+
+    /// The value that CDW11 asks for, if the feature can have it.
+    fn valid_value(&self, id: FeatureId, cdw11: u32) -> Result<u32, Failure> {
+        let refused = match id {
+            FeatureId::PowerManagement => feature::POWER_STATE.is_set(cdw11),
+            FeatureId::ErrorRecovery => feature::DEALLOCATED_ERROR_ENABLE.is_set(cdw11),
+            FeatureId::InterruptVectorConfiguration => {
+                feature::INTERRUPT_VECTOR.of(cdw11) >= u32::from(self.config.interrupt_vectors)
+            }
+            _ => false,
+        };
+        if refused {
+            return Err(invalid(Location::CDW11));
+        }
+        Ok(match id {
+            FeatureId::PowerManagement => 0,
+            FeatureId::TemperatureThreshold => {
+                cdw11 & (feature::TEMPERATURE.put(u32::MAX) | feature::THRESHOLD_TYPE.put(u32::MAX))
+            }
+            FeatureId::ErrorRecovery => feature::TIME_LIMITED_RECOVERY.of(cdw11),
+            FeatureId::VolatileWriteCache => feature::WRITE_CACHE_ENABLE.of(cdw11),
+            FeatureId::WriteAtomicity => feature::DISABLE_NORMAL.of(cdw11),
+            FeatureId::InterruptCoalescing => {
+                cdw11
+                    & (feature::AGGREGATION_THRESHOLD.put(u32::MAX) | feature::AGGREGATION_TIME.put(u32::MAX))
+            }
+            FeatureId::InterruptVectorConfiguration => {
+                cdw11 & (feature::INTERRUPT_VECTOR.put(u32::MAX) | feature::COALESCING_DISABLE.put(u32::MAX))
+            }
+            FeatureId::AsynchronousEventConfiguration => cdw11 & EVENTS_SUPPORTED,
+            _ => cdw11,
+        })
+    }
+
+    /// Sets the value that the command names, or those of all namespaces or sensors.
+    fn set_values(
+        &mut self,
+        id: FeatureId,
+        entry: &SubmissionQueueEntry,
+        value: u32,
+        save: bool,
+    ) -> Result<(), Failure> {
+        let all_sensors = id == FeatureId::TemperatureThreshold
+            && feature::TEMPERATURE_SELECT.of(entry.cdw11) == EVERY_SENSOR;
+        let all_namespaces = id == FeatureId::ErrorRecovery && entry.namespace == NamespaceId::ALL;
+        let key = if all_namespaces {
+            None
+        } else if all_sensors {
+            // There is one: the composite.
+            let cdw11 = feature::TEMPERATURE_SELECT.replace(entry.cdw11, 0);
+            Some(self.key_of(id, &SubmissionQueueEntry { cdw11, ..*entry })?)
+        } else {
+            Some(self.key_of(id, entry)?)
+        };
+        let mut set = 0_usize;
+        for setting in &mut self.features.settings {
+            if setting.key.feature == id && key.is_none_or(|key| setting.key == key) {
+                setting.current = value;
+                set += 1;
+                if save {
+                    setting.saved = Some(value);
+                    let saved = SavedFeature { key: setting.key, value };
+                    self.outputs.push_back(super::Output::Notify(Notification::FeatureSaved(saved)));
+                }
+            }
+        }
+        if set == 0 && !all_namespaces { Err(invalid(Location::CDW11)) } else { Ok(()) }
+    }
+
+    /// What a new value brings about.
+    fn on_value_set(&mut self, id: FeatureId, value: u32) {
+        match id {
+            FeatureId::Arbitration => self.announce_arbitration(value),
+            FeatureId::InterruptCoalescing => self.announce_coalescing(value),
+            FeatureId::InterruptVectorConfiguration => self.announce_vector(value),
+            FeatureId::VolatileWriteCache => self.features.remember_write_cache(),
+            FeatureId::TemperatureThreshold => self.check_temperature(),
+            FeatureId::AsynchronousEventConfiguration => self.recheck_conditions(),
+            _ => (),
+        }
+    }
+
+    fn announce_arbitration(&mut self, value: u32) {
+        let burst = feature::ARBITRATION_BURST.of(value);
+        let burst = (burst != feature::ARBITRATION_UNLIMITED).then(|| 1 << burst);
+        self.notify(Notification::Arbitration { burst });
+    }
+
+    fn announce_coalescing(&mut self, value: u32) {
+        let time = AGGREGATION_UNIT * u64::from(feature::AGGREGATION_TIME.of(value));
+        let threshold = if value == 0 { 0 } else { low_u16(feature::AGGREGATION_THRESHOLD.of(value)) + 1 };
+        self.notify(Notification::InterruptCoalescing { threshold, time });
+    }
+
+    fn announce_vector(&mut self, value: u32) {
+        let vector = low_u16(feature::INTERRUPT_VECTOR.of(value));
+        let coalescing_disabled = feature::COALESCING_DISABLE.is_set(value);
+        self.notify(Notification::InterruptVector { vector, coalescing_disabled });
+    }
+
+    /// Tells the transport of the values that differ from what it starts with.
+    pub(super) fn announce_saved_features(&mut self) {
+        let arbitration = self.features.value(FeatureId::Arbitration, 0);
+        if feature::ARBITRATION_BURST.of(arbitration) != feature::ARBITRATION_UNLIMITED {
+            self.announce_arbitration(arbitration);
+        }
+        let coalescing = self.features.value(FeatureId::InterruptCoalescing, 0);
+        if coalescing != 0 {
+            self.announce_coalescing(coalescing);
+        }
+    }
+
+    fn set_number_of_queues(&mut self, cdw11: u32) -> Handled {
+        let submission = feature::SUBMISSION_QUEUES.of(cdw11);
+        let completion = feature::COMPLETION_QUEUES.of(cdw11);
+        // 65,536 queues cannot be asked for: queue 0 is the admin queue.
+        if submission == 0xffff || completion == 0xffff {
+            return Err(invalid(Location::CDW11));
+        }
+        if self.io_queues_exist {
+            return Err(Failure::new(StatusCode::CommandSequenceError));
+        }
+        let most = u32::from(self.config.io_queues_max) - 1;
+        let (submission, completion) = (submission.min(most), completion.min(most));
+        let value = feature::SUBMISSION_QUEUES.put(submission) | feature::COMPLETION_QUEUES.put(completion);
+        self.features.queues = value;
+        self.notify(Notification::NumberOfQueues {
+            submission: low_u16(submission) + 1,
+            completion: low_u16(completion) + 1,
+        });
+        Ok(Step::Done(value))
+    }
+}
+
+/// Bytes of the Host Identifier that the command speaks of.
+const fn host_identifier_length(entry: &SubmissionQueueEntry) -> usize {
+    if feature::EXTENDED_HOST_IDENTIFIER.is_set(entry.cdw11) { 16 } else { 8 }
+}
+
+/// Whether values of the feature belong to namespaces rather than to the controller.
+pub(super) fn is_namespace_specific(config: &Config, id: FeatureId) -> bool {
+    capabilities(config, id) & capability::NAMESPACE_SPECIFIC != 0
+}

@@ -1,0 +1,324 @@
+//! The commands of the NVM command set.
+
+use engine::Buffer;
+
+use super::errors::{Failure, Location};
+use super::namespace::Namespace;
+use super::slots::{HostDataFor, MediaFor, State};
+use super::{CommandToken, Controller, Handled, Step};
+use crate::media::{MediaError, Operation};
+use crate::wire::{Bits, DatasetRange, IoOpcode, NamespaceId, StatusCode, SubmissionQueueEntry};
+
+/// Number of Logical Blocks (NLB), 0's based, in CDW12.
+const NLB: Bits = Bits::new(15, 0);
+/// Directive Type (DTYPE) of a write, in CDW12.
+const DIRECTIVE_TYPE: Bits = Bits::new(23, 20);
+/// Deallocate (DEAC) of Write Zeroes, in CDW12.
+const DEALLOCATE: Bits = Bits::bit(25);
+/// Force Unit Access (FUA), in CDW12.
+const FORCE_UNIT_ACCESS: Bits = Bits::bit(30);
+/// Number of Ranges (NR) of Dataset Management, 0's based, in CDW10.
+const RANGES: Bits = Bits::new(7, 0);
+/// Attribute – Deallocate (AD) of Dataset Management, in CDW11.
+const ATTRIBUTE_DEALLOCATE: Bits = Bits::bit(2);
+
+/// The bytes of a medium that a command is about.
+#[derive(Clone, Copy)]
+struct Extent {
+    offset: u64,
+    length: u64,
+}
+
+impl Controller {
+    #[inline]
+    pub(super) fn on_io_command(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
+        match IoOpcode::from(entry.opcode) {
+            IoOpcode::Read => self.on_read(token, entry),
+            IoOpcode::Write => self.on_write(token, entry),
+            IoOpcode::Flush => self.on_flush(token, entry),
+            IoOpcode::Compare => self.on_compare(token, entry),
+            IoOpcode::WriteZeroes => self.on_write_zeroes(token, entry),
+            IoOpcode::DatasetManagement => self.on_dataset_management(token, entry),
+            IoOpcode::Verify => self.on_verify(token, entry),
+            _ => Err(Failure::field(StatusCode::InvalidCommandOpcode, Location::OPCODE)),
+        }
+    }
+
+    #[inline]
+    fn on_read(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
+        let namespace = self.ready_namespace(entry)?;
+        let extent = extent_of(namespace, entry)?;
+        let medium = namespace.medium;
+        let length = self.transfer_length(extent)?;
+        self.slots.of(token).length = length;
+        let operation = Operation::Read { offset: extent.offset, length };
+        Ok(self.ask_medium(token, MediaFor::Read, medium, length, operation))
+    }
+
+    #[inline]
+    fn on_write(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
+        let extent = extent_of(self.writable_namespace(entry)?, entry)?;
+        if DIRECTIVE_TYPE.is_set(entry.cdw12) {
+            return Err(Failure::field(StatusCode::InvalidField, Location::at(50, 4)));
+        }
+        let length = self.transfer_length(extent)?;
+        Ok(self.pull(token, length, HostDataFor::Write))
+    }
+
+    /// The range is checked again: the namespace may have been formatted while the data was on its way.
+    #[inline]
+    pub(super) fn on_write_data(
+        &mut self,
+        token: CommandToken,
+        entry: &SubmissionQueueEntry,
+        data: Buffer,
+    ) -> Handled {
+        let namespace = self.writable_namespace(entry)?;
+        let extent = extent_of(namespace, entry)?;
+        let medium = namespace.medium;
+        self.check_pulled(extent, &data)?;
+        let durable = self.must_be_durable(entry);
+        let operation = Operation::Write { offset: extent.offset, data, durable };
+        Ok(self.ask_medium(token, MediaFor::Write, medium, 0, operation))
+    }
+
+    fn on_compare(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
+        let extent = extent_of(self.ready_namespace(entry)?, entry)?;
+        let length = self.transfer_length(extent)?;
+        Ok(self.pull(token, length, HostDataFor::Compare))
+    }
+
+    pub(super) fn on_compare_data(
+        &mut self,
+        token: CommandToken,
+        entry: &SubmissionQueueEntry,
+        data: Buffer,
+    ) -> Handled {
+        let namespace = self.ready_namespace(entry)?;
+        let extent = extent_of(namespace, entry)?;
+        let medium = namespace.medium;
+        self.check_pulled(extent, &data)?;
+        let slot = self.slots.of(token);
+        slot.data = data;
+        let length = slot.length;
+        let operation = Operation::Read { offset: extent.offset, length };
+        Ok(self.ask_medium(token, MediaFor::Compare { equal: true }, medium, length, operation))
+    }
+
+    fn on_write_zeroes(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
+        let namespace = self.writable_namespace(entry)?;
+        let Extent { offset, length } = extent_of(namespace, entry)?;
+        let medium = namespace.medium;
+        let deallocate = DEALLOCATE.is_set(entry.cdw12);
+        let durable = self.must_be_durable(entry);
+        let operation = Operation::WriteZeroes { offset, length, deallocate, durable };
+        Ok(self.ask_medium(token, MediaFor::WriteZeroes, medium, 0, operation))
+    }
+
+    fn on_verify(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
+        self.verify_from(token, entry, 0)
+    }
+
+    pub(super) fn on_verified(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
+        let slot = self.slots.of(token);
+        let (verified, step) = (slot.cursor + u64::from(slot.expected), slot.expected);
+        self.smart.count_verified(step);
+        self.verify_from(token, entry, verified)
+    }
+
+    /// Reads the next piece, no longer than a transfer: up to 65,536 blocks would be too much to hold at once.
+    fn verify_from(&mut self, token: CommandToken, entry: &SubmissionQueueEntry, verified: u64) -> Handled {
+        let namespace = self.ready_namespace(entry)?;
+        let extent = extent_of(namespace, entry)?;
+        let medium = namespace.medium;
+        let left = extent.length.saturating_sub(verified);
+        if left == 0 {
+            return Ok(Step::Done(0));
+        }
+        let step = u32::try_from(left).unwrap_or(u32::MAX).min(self.config.transfer_bytes_max);
+        self.slots.of(token).cursor = verified;
+        let operation = Operation::Read { offset: extent.offset + verified, length: step };
+        Ok(self.ask_medium(token, MediaFor::Verify, medium, step, operation))
+    }
+
+    fn on_dataset_management(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
+        self.ready_namespace(entry)?;
+        let ranges = RANGES.of(entry.cdw10) + 1;
+        let length = ranges * u32::try_from(DatasetRange::LENGTH).unwrap_or(u32::MAX);
+        Ok(self.pull(token, length, HostDataFor::DatasetManagement))
+    }
+
+    /// Only Deallocate has an effect; the other attributes and the context attributes are hints.
+    pub(super) fn on_dataset_ranges(
+        &mut self,
+        token: CommandToken,
+        entry: &SubmissionQueueEntry,
+        data: Buffer,
+    ) -> Handled {
+        let deallocate = ATTRIBUTE_DEALLOCATE.is_set(entry.cdw11);
+        let namespace =
+            if deallocate { self.writable_namespace(entry)? } else { self.ready_namespace(entry)? };
+        for range in DatasetRange::list(&data) {
+            extent_within(namespace, range.starting_lba, u64::from(range.blocks))?;
+        }
+        if !deallocate {
+            return Ok(Step::Done(0));
+        }
+        self.slots.of(token).data = data;
+        self.deallocate_from(token, entry, 0)
+    }
+
+    /// Deallocates the kept range with this index, or the next one that is not empty.
+    pub(super) fn deallocate_from(
+        &mut self,
+        token: CommandToken,
+        entry: &SubmissionQueueEntry,
+        index: u16,
+    ) -> Handled {
+        let namespace = self.writable_namespace(entry)?;
+        let medium = namespace.medium;
+        let data = self.slots.peek(token).map(|slot| slot.data.clone()).unwrap_or_default();
+        let ranges = DatasetRange::list(&data).skip(usize::from(index));
+        let next = (index..).zip(ranges).find(|(_, range)| range.blocks > 0);
+        let Some((index, range)) = next else {
+            return Ok(Step::Done(0));
+        };
+        let Extent { offset, length } =
+            extent_within(namespace, range.starting_lba, u64::from(range.blocks))?;
+        let operation = Operation::Deallocate { offset, length };
+        Ok(self.ask_medium(token, MediaFor::Deallocate(index), medium, 0, operation))
+    }
+
+    fn on_flush(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
+        if entry.namespace == NamespaceId::ALL {
+            return Ok(self.flush_after(token, NamespaceId::NONE));
+        }
+        let medium = self.ready_namespace(entry)?.medium;
+        Ok(self.ask_medium(token, MediaFor::Flush, medium, 0, Operation::Flush))
+    }
+
+    /// Flushes the first namespace after `previous`; when there is none, all are flushed.
+    pub(super) fn flush_after(&mut self, token: CommandToken, previous: NamespaceId) -> Step {
+        match self.namespaces.after(previous).map(|namespace| (namespace.id, namespace.medium)) {
+            Some((id, medium)) => self.ask_medium(token, MediaFor::FlushAll(id), medium, 0, Operation::Flush),
+            None => Step::Done(0),
+        }
+    }
+
+    /// Goes on with the next namespace even after a failure: the others' bytes are no less worth keeping.
+    pub(super) fn on_flushed(
+        &mut self,
+        token: CommandToken,
+        namespace: NamespaceId,
+        result: Result<(), MediaError>,
+    ) -> Handled {
+        let slot = self.slots.of(token);
+        slot.failure = slot.failure.or(result.err());
+        let (entry, failure) = (slot.entry, slot.failure);
+        match (self.flush_after(token, namespace), failure) {
+            (Step::Done(_), Some(error)) => Err(self.media_failure(&entry, MediaFor::Flush, error)),
+            (step, _) => Ok(step),
+        }
+    }
+
+    /// What the host is told of a medium's failure.
+    #[cold]
+    pub(super) fn media_failure(
+        &mut self,
+        entry: &SubmissionQueueEntry,
+        purpose: MediaFor,
+        error: MediaError,
+    ) -> Failure {
+        let reading = matches!(purpose, MediaFor::Read | MediaFor::Compare { .. } | MediaFor::Verify);
+        let code = match error {
+            MediaError::Read | MediaError::Write => {
+                self.smart.count_media_error();
+                if reading { StatusCode::UnrecoveredReadError } else { StatusCode::WriteFault }
+            }
+            MediaError::NoSpace => StatusCode::CapacityExceeded,
+            MediaError::ReadOnly => StatusCode::NamespaceWriteProtected,
+            MediaError::OutOfRange => StatusCode::LbaOutOfRange,
+        };
+        let names_lba = !matches!(
+            purpose,
+            MediaFor::Flush | MediaFor::FlushAll(_) | MediaFor::Deallocate(_) | MediaFor::Format(..)
+        );
+        Failure::at_lba(code, if names_lba { entry.starting_lba() } else { 0 })
+    }
+
+    /// The namespace that an I/O command is for.
+    #[inline]
+    fn ready_namespace(&self, entry: &SubmissionQueueEntry) -> Result<&Namespace, Failure> {
+        match self.namespaces.find(entry.namespace) {
+            Some(namespace) if !namespace.formatting => Ok(namespace),
+            Some(_) => Err(Failure::new(StatusCode::FormatInProgress)),
+            None => Err(Failure::field(StatusCode::InvalidNamespaceOrFormat, Location::NAMESPACE)),
+        }
+    }
+
+    #[inline]
+    fn writable_namespace(&self, entry: &SubmissionQueueEntry) -> Result<&Namespace, Failure> {
+        let namespace = self.ready_namespace(entry)?;
+        if namespace.read_only {
+            return Err(Failure::new(StatusCode::NamespaceWriteProtected));
+        }
+        Ok(namespace)
+    }
+
+    /// The length of a command's transfer, if it is within the Maximum Data Transfer Size.
+    #[inline]
+    fn transfer_length(&self, extent: Extent) -> Result<u32, Failure> {
+        u32::try_from(extent.length)
+            .ok()
+            .filter(|length| *length <= self.config.transfer_bytes_max)
+            .ok_or(Failure::field(StatusCode::InvalidField, Location::CDW12))
+    }
+
+    /// A format between pull and data changes what a block is: such a command has lost its meaning.
+    #[inline]
+    fn check_pulled(&self, extent: Extent, data: &Buffer) -> Result<(), Failure> {
+        if u64::try_from(data.len()) == Ok(extent.length) {
+            Ok(())
+        } else {
+            Err(Failure::new(StatusCode::FormatInProgress))
+        }
+    }
+
+    #[inline]
+    fn must_be_durable(&self, entry: &SubmissionQueueEntry) -> bool {
+        FORCE_UNIT_ACCESS.is_set(entry.cdw12)
+            || !self.config.volatile_write_cache
+            || !self.features.write_cache_is_enabled()
+    }
+}
+
+/// The bytes of the command's logical blocks.
+#[inline]
+fn extent_of(namespace: &Namespace, entry: &SubmissionQueueEntry) -> Result<Extent, Failure> {
+    extent_within(namespace, entry.starting_lba(), u64::from(NLB.of(entry.cdw12)) + 1)
+}
+
+/// The bytes of `blocks` logical blocks from `lba`, if the namespace has them.
+#[inline]
+fn extent_within(namespace: &Namespace, lba: u64, blocks: u64) -> Result<Extent, Failure> {
+    match lba.checked_add(blocks) {
+        Some(end) if end <= namespace.blocks => {
+            let shift = namespace.block.shift();
+            Ok(Extent { offset: lba << shift, length: blocks << shift })
+        }
+        _ => Err(Failure { location: Location::CDW10, ..Failure::at_lba(StatusCode::LbaOutOfRange, lba) }),
+    }
+}
+
+impl State {
+    /// Whether a command in this state can be ended without its effect being in doubt afterwards.
+    pub(super) const fn can_abort(self) -> bool {
+        match self {
+            Self::AwaitingEvent | Self::AwaitingHostData(_) => true,
+            Self::AwaitingMedia(purpose) => {
+                matches!(purpose, MediaFor::Read | MediaFor::Compare { .. } | MediaFor::Verify)
+            }
+            Self::Free | Self::Started => false,
+        }
+    }
+}

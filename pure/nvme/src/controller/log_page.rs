@@ -1,0 +1,143 @@
+//! Get Log Page.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::admin::Effects;
+use super::errors::{Failure, Location};
+use super::features::{capabilities, is_namespace_specific};
+use super::{CommandToken, Controller, Handled, Step};
+use crate::wire::feature::FeatureId;
+use crate::wire::log::{CHANGED_NAMESPACES_MAX, ErrorEntry, FirmwareSlotLog, LogPage, SmartLog};
+use crate::wire::{Bits, NamespaceId, StatusCode, SubmissionQueueEntry, Text, join_u64, low_u8};
+
+/// Log Page Identifier (LID), in CDW10.
+const LID: Bits = Bits::new(7, 0);
+/// Retain Asynchronous Event (RAE), in CDW10.
+const RETAIN_EVENT: Bits = Bits::bit(15);
+/// Number of Dwords, low (NUMDL), in CDW10.
+const DWORDS_LOW: Bits = Bits::new(31, 16);
+/// Number of Dwords, high (NUMDU), in CDW11.
+const DWORDS_HIGH: Bits = Bits::new(15, 0);
+/// Offset Type (OT), in CDW14: the offset is an index of entries.
+const OFFSET_IS_INDEX: Bits = Bits::bit(23);
+/// Command Set Identifier (CSI), in CDW14.
+const COMMAND_SET: Bits = Bits::new(31, 24);
+/// LID Supported (LSUPP) in the Supported Log Pages log; Feature Supported (FSUPP) in the features' log.
+const SUPPORTED: u32 = 1;
+
+impl Controller {
+    pub(super) fn on_get_log_page(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
+        let page = LogPage::from(low_u8(LID.of(entry.cdw10)));
+        if let LogPage::Other(_) = page {
+            return Err(Failure::field(StatusCode::InvalidLogPage, Location::CDW10));
+        }
+        let dwords = u64::from(DWORDS_HIGH.of(entry.cdw11)) << 16 | u64::from(DWORDS_LOW.of(entry.cdw10));
+        let length =
+            u32::try_from((dwords + 1) * 4).ok().filter(|bytes| *bytes <= self.config.transfer_bytes_max);
+        let length = length.ok_or(Failure::field(StatusCode::InvalidField, Location::at(42, 0)))?;
+        let offset = join_u64(entry.cdw12, entry.cdw13);
+        if !offset.is_multiple_of(4) {
+            return Err(Failure::field(StatusCode::InvalidField, Location::CDW12));
+        }
+        if OFFSET_IS_INDEX.is_set(entry.cdw14) {
+            return Err(Failure::field(StatusCode::InvalidField, Location::at(58, 7)));
+        }
+        let contents = self.log_page(page, entry)?;
+        let start = usize::try_from(offset).ok().filter(|start| *start <= contents.len());
+        let start = start.ok_or(Failure::field(StatusCode::InvalidField, Location::CDW12))?;
+        self.push_padded(token, &contents[start..], length);
+        if !RETAIN_EVENT.is_set(entry.cdw10) {
+            self.events.clear(page);
+            self.report_events();
+        }
+        Ok(Step::Done(0))
+    }
+
+    /// Pushes `length` bytes: the beginning of `contents`, then zeroes.
+    pub(super) fn push_padded(&mut self, token: CommandToken, contents: &[u8], length: u32) {
+        let length = usize::try_from(length).expect("at most TRANSFER_BYTES_MAX");
+        let mut buffer = self.pool.take(length);
+        let count = contents.len().min(length);
+        buffer[..count].copy_from_slice(&contents[..count]);
+        buffer[count..].fill(0);
+        let data = self.pool.seal(buffer);
+        self.push_all(token, data);
+    }
+
+    fn log_page(&mut self, page: LogPage, entry: &SubmissionQueueEntry) -> Result<Vec<u8>, Failure> {
+        Ok(match page {
+            LogPage::SupportedLogPages => dwords(256, |set| {
+                LogPage::ALL.iter().for_each(|page| set(usize::from(u8::from(*page)), SUPPORTED))
+            }),
+            LogPage::ErrorInformation => self.error_log(),
+            LogPage::Smart => self.smart_log(entry)?,
+            LogPage::FirmwareSlot => self.firmware_slot_log(),
+            LogPage::ChangedNamespaces => self.changed_namespaces_log(),
+            LogPage::CommandEffects => {
+                if COMMAND_SET.is_set(entry.cdw14) {
+                    return Err(Failure::field(StatusCode::InvalidField, Location::CDW14));
+                }
+                // 256 admin commands, 256 I/O commands, 2 KiB reserved.
+                dwords(1024, |set| self.command_effects(set))
+            }
+            LogPage::FeatureEffects => dwords(256, |set| self.feature_effects(set)),
+            LogPage::ManagementEffects => dwords(1024, |_| ()),
+            LogPage::Other(_) => return Err(Failure::field(StatusCode::InvalidLogPage, Location::CDW10)),
+        })
+    }
+
+    fn error_log(&self) -> Vec<u8> {
+        let mut log = vec![0; super::ERROR_LOG_ENTRIES * ErrorEntry::LENGTH];
+        let (places, _) = log.as_chunks_mut::<{ ErrorEntry::LENGTH }>();
+        for (place, entry) in places.iter_mut().zip(self.errors.iter()) {
+            entry.emit(place);
+        }
+        log
+    }
+
+    /// The log is of the controller; there is none per namespace, as Log Page Attributes say.
+    fn smart_log(&mut self, entry: &SubmissionQueueEntry) -> Result<Vec<u8>, Failure> {
+        if entry.namespace != NamespaceId::NONE && entry.namespace != NamespaceId::ALL {
+            return Err(Failure::field(StatusCode::InvalidField, Location::NAMESPACE));
+        }
+        let warning = self.critical_warning();
+        let log = self.smart.log(self.now, &self.config, warning, self.errors.count());
+        let mut bytes = [0; SmartLog::LENGTH];
+        log.emit(&mut bytes);
+        Ok(bytes.to_vec())
+    }
+
+    fn firmware_slot_log(&self) -> Vec<u8> {
+        let mut log = FirmwareSlotLog { active: 1, ..FirmwareSlotLog::default() };
+        log.revisions[0] = Text::padded_with_spaces(&self.config.firmware_revision);
+        let mut bytes = [0; FirmwareSlotLog::LENGTH];
+        log.emit(&mut bytes);
+        bytes.to_vec()
+    }
+
+    fn changed_namespaces_log(&self) -> Vec<u8> {
+        dwords(CHANGED_NAMESPACES_MAX, |set| {
+            for (index, id) in self.events.changed_namespaces().enumerate() {
+                set(index, id.0);
+            }
+        })
+    }
+
+    fn feature_effects(&self, set: &mut dyn FnMut(usize, u32)) {
+        for id in FeatureId::ALL {
+            if capabilities(&self.config, id) != 0 {
+                let of_namespace = is_namespace_specific(&self.config, id);
+                let scope = if of_namespace { Effects::NAMESPACE_SCOPE } else { Effects::CONTROLLER_SCOPE };
+                set(usize::from(u8::from(id)), SUPPORTED | scope.word());
+            }
+        }
+    }
+}
+
+/// `count` double words, zero but for those that `fill` sets.
+fn dwords(count: usize, fill: impl FnOnce(&mut dyn FnMut(usize, u32))) -> Vec<u8> {
+    let mut bytes = vec![0; count * 4];
+    fill(&mut |index, word| bytes[index * 4..][..4].copy_from_slice(&word.to_le_bytes()));
+    bytes
+}

@@ -1,0 +1,445 @@
+//! The command core of a controller: admin commands and the NVM command set, whatever the transport.
+//!
+//! A transport owns registers, queues, PRPs or SGLs or capsules. It hands each command over with a token
+//! of its choice, moves data when asked ([`Output::PullHostData`], [`Output::PushHostData`]) and posts the
+//! completion ([`Output::Complete`]), after which the token is free again. It keeps to itself the commands
+//! that are about its queues (Create and Delete I/O Queue), and reports their failures with
+//! [`Controller::record_error`]. Media are asked by [`Output::Media`] and answer by [`Input::Media`].
+
+mod admin;
+mod config;
+mod errors;
+mod events;
+mod features;
+mod format;
+mod identify;
+mod io;
+mod log_page;
+mod namespace;
+mod slots;
+mod smart;
+mod types;
+
+pub use config::{
+    BlockSize, COMMANDS_MAX, Config, NAMESPACE_ID_MAX, NamespaceConfig, NamespaceIdentity, PAGE_BYTES,
+    TRANSFER_BYTES_MAX,
+};
+pub use errors::ERROR_LOG_ENTRIES;
+pub use events::AsynchronousEvent;
+pub use features::{FeatureKey, SavedFeature};
+pub use smart::Counters;
+pub use types::{CommandToken, CompletionResult, Direction, Input, Notification, Output, Transfer};
+
+use alloc::collections::VecDeque;
+
+use engine::{Buffer, Engine, Instant, Pool};
+
+use crate::media::{self, MediaError, Operation, Request};
+use crate::wire::{FusedOperation, NamespaceId, Status, StatusCode, SubmissionQueueEntry, SubmissionQueueId};
+use errors::{ErrorLog, Failure, Location};
+use events::Events;
+use features::Features;
+use namespace::Namespaces;
+use slots::{HostDataFor, MediaFor, Slots, State};
+use smart::Smart;
+
+/// Outputs for which room is made at once, so that steady state allocates nothing.
+const OUTPUTS_EXPECTED: usize = 256;
+/// Bytes of buffers for admin data that are kept for use again, per size.
+const POOL_RETAIN: usize = 64 << 10;
+
+/// What a command's handler did: the command has ended with this result, or waits for something.
+pub(crate) enum Step {
+    /// Successful, with this DW0.
+    Done(u32),
+    /// To be continued.
+    Waiting,
+}
+
+type Handled = Result<Step, Failure>;
+
+/// The command core; see the module.
+#[derive(Debug)]
+pub struct Controller {
+    config: Config,
+    slots: Slots,
+    namespaces: Namespaces,
+    features: Features,
+    events: Events,
+    errors: ErrorLog,
+    smart: Smart,
+    pool: Pool,
+    outputs: VecDeque<Output>,
+    /// The time of the latest input.
+    now: Instant,
+    /// Requests that media have not ended, those of aborted commands included.
+    media_outstanding: usize,
+    /// Whether the transport has I/O queues, after which their number can't be set.
+    io_queues_exist: bool,
+}
+
+impl Engine for Controller {
+    type Input<'a> = Input;
+    type Output = Output;
+
+    #[inline]
+    fn handle_input(&mut self, now: Instant, input: Input) {
+        self.now = now;
+        match input {
+            Input::Command { token, queue, entry } => self.on_command(token, queue, entry),
+            Input::HostData { token, data } => self.on_host_data(token, data),
+            Input::HostDataFailed { token, status } => self.on_host_data_failed(token, status),
+            Input::Media(media::Completion::Data { id, offset, data }) => {
+                self.on_media_data(id, offset, data)
+            }
+            Input::Media(media::Completion::Done { id, result }) => self.on_media_done(id, result),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
+    }
+
+    #[inline]
+    fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// None, ever: nothing in the command core waits for a time.
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+}
+
+impl Controller {
+    /// A controller as it is after power-on at `now`.
+    ///
+    /// # Panics
+    /// When `config` exceeds a limit that its fields name.
+    pub fn new(now: Instant, config: Config) -> Self {
+        config.check();
+        let mut controller = Self {
+            slots: Slots::new(config.commands_max),
+            namespaces: Namespaces::new(&config.namespaces),
+            features: Features::new(now, &config),
+            events: Events::new(config.event_requests_max),
+            errors: ErrorLog::default(),
+            smart: Smart::new(now, config.temperature, config.counters),
+            pool: Pool::new(POOL_RETAIN),
+            outputs: VecDeque::with_capacity(OUTPUTS_EXPECTED),
+            now,
+            media_outstanding: 0,
+            io_queues_exist: false,
+            config,
+        };
+        controller.announce_saved_features();
+        controller
+    }
+
+    /// What the controller was built from; Format NVM and the like do not change it.
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// A controller level reset: commands in flight are gone without completions, Asynchronous Event
+    /// Requests too, outputs that were not polled are dropped, features return to their saved or default
+    /// values. What media still answer to old requests is ignored; a transport that must not let them
+    /// overtake the reset waits until [`Controller::media_outstanding`] is 0.
+    pub fn reset(&mut self, now: Instant) {
+        self.now = now;
+        for token in 0..=self.slots.own().0 {
+            self.slots.retire(CommandToken(token));
+        }
+        for namespace in self.namespaces.iter_mut() {
+            namespace.formatting = false;
+        }
+        // Requests that no medium has seen will never be answered.
+        let unseen = self.outputs.iter().filter(|output| matches!(output, Output::Media(_))).count();
+        self.media_outstanding -= unseen;
+        self.outputs.clear();
+        self.features.reset(now);
+        self.events.reset();
+        self.smart.on_reset(now);
+        self.io_queues_exist = false;
+        self.announce_saved_features();
+    }
+
+    /// Requests to media that have not ended, those of commands that are long gone included.
+    pub const fn media_outstanding(&self) -> usize {
+        self.media_outstanding
+    }
+
+    /// Begins a shutdown: makes everything durable that was written, then says [`Notification::ShutDown`].
+    /// Commands in flight are not waited for.
+    pub fn shut_down(&mut self, now: Instant) {
+        self.now = now;
+        let own = self.slots.own();
+        self.slots.retire(own);
+        self.slots.of(own).failure = None;
+        let step = self.flush_after(own, NamespaceId::NONE);
+        self.finish(own, Ok(step));
+    }
+
+    /// Tells whether the transport has I/O queues: once it has, Number of Queues can't be set.
+    pub const fn set_io_queues_exist(&mut self, exist: bool) {
+        self.io_queues_exist = exist;
+    }
+
+    /// What the command called `token` moves, from its arrival to its completion; none if it moves nothing.
+    pub fn transfer(&self, token: CommandToken) -> Option<Transfer> {
+        let slot = self.slots.peek(token).filter(|slot| slot.state != State::Free && slot.length > 0)?;
+        let from_host = slot.entry.opcode & 0b01 != 0;
+        let direction = if from_host { Direction::FromHost } else { Direction::ToHost };
+        Some(Transfer { direction, length: slot.length })
+    }
+
+    /// Commands of `queue` that have not ended.
+    pub fn in_flight(&self, queue: SubmissionQueueId) -> usize {
+        let of_queue = |token: &CommandToken| self.slots.peek(*token).is_some_and(|slot| slot.queue == queue);
+        self.slots.tokens().filter(of_queue).count()
+    }
+
+    /// Ends what commands of `queue` can be ended at once, as a deletion of the queue asks for. Returns how many
+    /// remain in flight: writes that a medium has begun must be waited for.
+    pub fn abort_queue(&mut self, now: Instant, queue: SubmissionQueueId) -> usize {
+        self.now = now;
+        let mut remaining = 0;
+        for token in (0..self.slots.own().0).map(CommandToken) {
+            let slot = self.slots.of(token);
+            if slot.state == State::Free || slot.queue != queue {
+                continue;
+            }
+            if slot.state.can_abort() {
+                self.fail(token, Failure::new(StatusCode::AbortedSubmissionQueueDeletion));
+            } else {
+                remaining += 1;
+            }
+        }
+        remaining
+    }
+
+    /// Logs a failure that the transport answered itself (queue commands, PRP errors found after the completion),
+    /// and returns the status to post: with More (M), as the Error Information log now has an entry.
+    pub fn record_error(
+        &mut self,
+        now: Instant,
+        queue: SubmissionQueueId,
+        entry: &SubmissionQueueEntry,
+        status: Status,
+    ) -> Status {
+        self.now = now;
+        let failure = Failure { status, location: Location::UNSPECIFIED, lba: 0 };
+        self.errors.record(queue, entry, &failure);
+        status.with_more()
+    }
+
+    /// Reports an asynchronous event, if the host enabled it and has asked for events.
+    pub fn raise_event(&mut self, now: Instant, event: AsynchronousEvent) {
+        self.now = now;
+        if self.features.event_is_enabled(event) {
+            self.events.raise(event);
+            self.report_events();
+        }
+    }
+
+    /// Sets the composite temperature, in kelvin; a threshold crossed is a critical warning and an event.
+    pub fn set_temperature(&mut self, now: Instant, kelvin: u16) {
+        self.now = now;
+        self.smart.set_temperature(now, kelvin, &self.config);
+        self.check_temperature();
+    }
+
+    /// Tells that the medium of `namespace` is now `bytes` long: the host hears of a changed namespace.
+    pub fn resize_namespace(&mut self, now: Instant, namespace: NamespaceId, bytes: u64) {
+        self.now = now;
+        if let Some(found) = self.namespaces.find_mut(namespace) {
+            found.resize(bytes);
+            self.on_namespace_changed(namespace);
+        }
+    }
+
+    /// Sets or lifts the write protection of `namespace`: the host hears of a changed namespace.
+    pub fn set_read_only(&mut self, now: Instant, namespace: NamespaceId, read_only: bool) {
+        self.now = now;
+        if let Some(found) = self.namespaces.find_mut(namespace) {
+            found.read_only = read_only;
+            self.on_namespace_changed(namespace);
+        }
+    }
+
+    /// What the health log counts, to be carried into the next start as [`Config::counters`].
+    pub fn counters(&self) -> Counters {
+        let mut counters = self.smart.counters(self.now);
+        counters.error_entries += self.errors.count();
+        counters
+    }
+
+    #[inline]
+    fn on_command(&mut self, token: CommandToken, queue: SubmissionQueueId, entry: SubmissionQueueEntry) {
+        self.slots.start(token, queue, entry);
+        let handled = if entry.fused() != FusedOperation::Normal {
+            Err(Failure::field(StatusCode::InvalidField, Location::FUSED_OPERATION))
+        } else if queue.is_admin() {
+            self.on_admin_command(token, &entry)
+        } else {
+            self.smart.begin_io(self.now);
+            self.on_io_command(token, &entry)
+        };
+        self.finish(token, handled);
+    }
+
+    #[inline]
+    fn finish(&mut self, token: CommandToken, handled: Handled) {
+        match handled {
+            Ok(Step::Waiting) => (),
+            Ok(Step::Done(dw0)) => self.complete(token, dw0, Status::SUCCESS),
+            Err(failure) => self.fail(token, failure),
+        }
+    }
+
+    fn on_host_data(&mut self, token: CommandToken, data: Buffer) {
+        let slot = self.slots.of(token);
+        let State::AwaitingHostData(purpose) = slot.state else {
+            return; // Aborted or reset in the meantime.
+        };
+        let wanted = usize::try_from(slot.length).unwrap_or(usize::MAX);
+        assert!(data.len() == wanted, "{token:?} pulled {wanted} B and was given {} B", data.len());
+        let entry = slot.entry;
+        let handled = match purpose {
+            HostDataFor::Write => self.on_write_data(token, &entry, data),
+            HostDataFor::Compare => self.on_compare_data(token, &entry, data),
+            HostDataFor::DatasetManagement => self.on_dataset_ranges(token, &entry, data),
+            HostDataFor::SetFeatures => self.on_feature_data(&entry, &data),
+        };
+        self.finish(token, handled);
+    }
+
+    fn on_host_data_failed(&mut self, token: CommandToken, status: Status) {
+        if self.slots.of(token).state != State::Free {
+            self.fail(token, Failure { status, location: Location::DATA_POINTER, lba: 0 });
+        }
+    }
+
+    #[inline]
+    fn on_media_data(&mut self, id: media::IoId, offset: u32, data: Buffer) {
+        let Some((token, purpose)) = self.slots.awaiting(id) else { return };
+        let slot = self.slots.of(token);
+        let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        let fits = offset.checked_add(length).is_some_and(|end| end <= slot.expected);
+        assert!(fits, "a medium answers {} B read with data at {offset}..+{length}", slot.expected);
+        slot.received += length;
+        match purpose {
+            MediaFor::Read => {
+                let length = slot.length;
+                self.outputs.push_back(Output::PushHostData { token, offset, length, data });
+            }
+            MediaFor::Compare { equal } => {
+                let start = usize::try_from(offset).unwrap_or(usize::MAX);
+                let equal = equal && slot.data[start..start + data.len()] == *data;
+                slot.state = State::AwaitingMedia(MediaFor::Compare { equal });
+            }
+            _ => (), // Verify only wants to know whether the bytes can be read.
+        }
+    }
+
+    #[inline]
+    fn on_media_done(&mut self, id: media::IoId, result: Result<(), MediaError>) {
+        self.media_outstanding = self.media_outstanding.saturating_sub(1);
+        let Some((token, purpose)) = self.slots.awaiting(id) else { return };
+        let slot = self.slots.of(token);
+        let short = result.is_ok() && slot.received != slot.expected;
+        let entry = slot.entry;
+        let handled = match (purpose, result) {
+            _ if short => Err(Failure::new(StatusCode::InternalError)),
+            (MediaFor::FlushAll(namespace), _) => self.on_flushed(token, namespace, result),
+            (MediaFor::Format(namespace, block), _) => {
+                self.on_formatted(token, &entry, namespace, block, result)
+            }
+            (_, Err(error)) => Err(self.media_failure(&entry, purpose, error)),
+            (MediaFor::Read | MediaFor::Compare { equal: true }, Ok(())) => {
+                self.smart.count_read(self.slots.of(token).length);
+                Ok(Step::Done(0))
+            }
+            (MediaFor::Write, Ok(())) => {
+                self.smart.count_write(self.slots.of(token).length);
+                Ok(Step::Done(0))
+            }
+            (MediaFor::Compare { equal: false }, Ok(())) => {
+                Err(Failure::at_lba(StatusCode::CompareFailure, entry.starting_lba()))
+            }
+            (MediaFor::WriteZeroes | MediaFor::Flush, Ok(())) => Ok(Step::Done(0)),
+            (MediaFor::Verify, Ok(())) => self.on_verified(token, &entry),
+            (MediaFor::Deallocate(index), Ok(())) => self.deallocate_from(token, &entry, index + 1),
+        };
+        self.finish(token, handled);
+    }
+
+    /// Asks the medium of `namespace` for the command's sake; `expected` bytes are to come back.
+    #[inline]
+    fn ask_medium(
+        &mut self,
+        token: CommandToken,
+        purpose: MediaFor,
+        medium: media::MediumId,
+        expected: u32,
+        operation: Operation,
+    ) -> Step {
+        let id = self.slots.issue(token, purpose, expected);
+        self.media_outstanding += 1;
+        self.outputs.push_back(Output::Media(Request { id, medium, operation }));
+        Step::Waiting
+    }
+
+    /// Pulls `length` bytes from the host for the command.
+    #[inline]
+    fn pull(&mut self, token: CommandToken, length: u32, purpose: HostDataFor) -> Step {
+        let slot = self.slots.of(token);
+        slot.length = length;
+        slot.state = State::AwaitingHostData(purpose);
+        self.outputs.push_back(Output::PullHostData { token, length });
+        Step::Waiting
+    }
+
+    /// Pushes `data` as the whole transfer of the command.
+    fn push_all(&mut self, token: CommandToken, data: Buffer) {
+        let length = u32::try_from(data.len()).expect("at most TRANSFER_BYTES_MAX");
+        self.slots.of(token).length = length;
+        if length > 0 {
+            self.outputs.push_back(Output::PushHostData { token, offset: 0, length, data });
+        }
+    }
+
+    #[inline]
+    fn complete(&mut self, token: CommandToken, dw0: u32, status: Status) {
+        if token == self.slots.own() {
+            let flushed = status.is_success();
+            self.slots.retire(token);
+            self.outputs.push_back(Output::Notify(Notification::ShutDown { flushed }));
+            return;
+        }
+        if !self.slots.of(token).queue.is_admin() {
+            self.smart.end_io(self.now);
+        }
+        self.slots.retire(token);
+        let completion = CompletionResult { dw0, dw1: 0, status };
+        self.outputs.push_back(Output::Complete { token, completion });
+    }
+
+    /// Ends the command with a failure, which the Error Information log keeps.
+    #[cold]
+    fn fail(&mut self, token: CommandToken, failure: Failure) {
+        let slot = self.slots.of(token);
+        let (queue, entry, was) = (slot.queue, slot.entry, slot.state);
+        if was == State::AwaitingEvent {
+            self.events.withdraw(token);
+        }
+        if token != self.slots.own() {
+            self.errors.record(queue, &entry, &failure);
+        }
+        self.complete(token, 0, failure.status.with_more());
+    }
+
+    fn notify(&mut self, notification: Notification) {
+        self.outputs.push_back(Output::Notify(notification));
+    }
+}

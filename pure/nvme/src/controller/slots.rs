@@ -1,0 +1,193 @@
+//! The commands in flight, by token.
+
+use alloc::vec::Vec;
+
+use engine::Buffer;
+
+use super::CommandToken;
+use super::config::{BlockSize, COMMANDS_MAX};
+use crate::media::{IoId, MediaError};
+use crate::wire::{NamespaceId, SubmissionQueueEntry, SubmissionQueueId};
+
+/// What a command does with the data it pulled from the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HostDataFor {
+    Write,
+    Compare,
+    DatasetManagement,
+    SetFeatures,
+}
+
+/// What a command waits for its medium to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MediaFor {
+    Read,
+    Write,
+    Flush,
+    /// A flush of every namespace, now of this one.
+    FlushAll(NamespaceId),
+    /// Against the data kept in the slot.
+    Compare {
+        equal: bool,
+    },
+    /// Block by block within the transfer limit: bytes verified so far are in the slot's cursor.
+    Verify,
+    WriteZeroes,
+    /// The range with this index, of the list kept in the slot.
+    Deallocate(u16),
+    /// Forget the contents of this namespace, then give it this block size.
+    Format(NamespaceId, BlockSize),
+}
+
+/// What a slot's command waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Free,
+    /// Being started; nothing is awaited yet.
+    Started,
+    AwaitingHostData(HostDataFor),
+    AwaitingMedia(MediaFor),
+    AwaitingEvent,
+}
+
+/// A command in flight.
+#[derive(Clone, Debug)]
+pub(super) struct Slot {
+    pub(super) state: State,
+    /// Distinguishes this slot's requests to media from those of its earlier commands.
+    pub(super) generation: u16,
+    pub(super) queue: SubmissionQueueId,
+    pub(super) entry: SubmissionQueueEntry,
+    /// Bytes that the command moves between host and controller.
+    pub(super) length: u32,
+    /// Bytes of the present request to the medium that have arrived.
+    pub(super) received: u32,
+    /// Bytes of the present read of the medium.
+    pub(super) expected: u32,
+    /// Progress of a command that asks its medium in steps, in bytes.
+    pub(super) cursor: u64,
+    /// Host data that is kept for later.
+    pub(super) data: Buffer,
+    /// The first failure among the steps.
+    pub(super) failure: Option<MediaError>,
+}
+
+impl Slot {
+    const fn new() -> Self {
+        Self {
+            state: State::Free,
+            generation: 0,
+            queue: SubmissionQueueId::ADMIN,
+            entry: EMPTY_ENTRY,
+            length: 0,
+            received: 0,
+            expected: 0,
+            cursor: 0,
+            data: Buffer::EMPTY,
+            failure: None,
+        }
+    }
+}
+
+const EMPTY_ENTRY: SubmissionQueueEntry = SubmissionQueueEntry {
+    opcode: 0,
+    flags: 0,
+    command_id: crate::wire::CommandId(0),
+    namespace: NamespaceId::NONE,
+    cdw2: 0,
+    cdw3: 0,
+    metadata_pointer: 0,
+    data_pointer: [0; 2],
+    cdw10: 0,
+    cdw11: 0,
+    cdw12: 0,
+    cdw13: 0,
+    cdw14: 0,
+    cdw15: 0,
+};
+
+/// All slots: one per token, and one more for what the controller does of its own accord (shutdown).
+#[derive(Clone, Debug)]
+pub(super) struct Slots(Vec<Slot>);
+
+const _: () = assert!(COMMANDS_MAX < 1 << 16, "an IoId has 16 bits for the slot");
+
+impl Slots {
+    pub(super) fn new(commands_max: u32) -> Self {
+        Self((0..=commands_max).map(|_| Slot::new()).collect())
+    }
+
+    /// The token of the controller's own slot.
+    pub(super) fn own(&self) -> CommandToken {
+        CommandToken(u32::try_from(self.0.len() - 1).expect("COMMANDS_MAX fits"))
+    }
+
+    /// The slot of a token that was given to a command.
+    #[inline]
+    pub(super) fn of(&mut self, token: CommandToken) -> &mut Slot {
+        let index = usize::try_from(token.0).unwrap_or(usize::MAX);
+        self.0.get_mut(index).expect("tokens are 0..commands_max")
+    }
+
+    pub(super) fn peek(&self, token: CommandToken) -> Option<&Slot> {
+        self.0.get(usize::try_from(token.0).ok()?)
+    }
+
+    /// Starts a command in the slot of `token`.
+    #[inline]
+    pub(super) fn start(
+        &mut self,
+        token: CommandToken,
+        queue: SubmissionQueueId,
+        entry: SubmissionQueueEntry,
+    ) {
+        assert!(token != self.own(), "tokens are 0..commands_max");
+        let slot = self.of(token);
+        assert!(slot.state == State::Free, "{token:?} is already in use");
+        slot.state = State::Started;
+        slot.queue = queue;
+        slot.entry = entry;
+        slot.length = 0;
+        slot.cursor = 0;
+        slot.failure = None;
+    }
+
+    /// Frees the slot of `token`; what its medium still says is no longer heard.
+    #[inline]
+    pub(super) fn retire(&mut self, token: CommandToken) {
+        let slot = self.of(token);
+        slot.state = State::Free;
+        slot.data = Buffer::EMPTY;
+    }
+
+    /// A name for the slot's next request to a medium.
+    #[inline]
+    pub(super) fn issue(&mut self, token: CommandToken, purpose: MediaFor, expected: u32) -> IoId {
+        let slot = self.of(token);
+        slot.state = State::AwaitingMedia(purpose);
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.received = 0;
+        slot.expected = expected;
+        IoId(u32::from(slot.generation) << 16 | token.0)
+    }
+
+    /// The token that awaits the medium's answer called `id`, and what for.
+    #[inline]
+    pub(super) fn awaiting(&self, id: IoId) -> Option<(CommandToken, MediaFor)> {
+        let token = CommandToken(id.0 & 0xffff);
+        let slot = self.peek(token)?;
+        match slot.state {
+            State::AwaitingMedia(purpose) if u32::from(slot.generation) == id.0 >> 16 => {
+                Some((token, purpose))
+            }
+            _ => None,
+        }
+    }
+
+    /// The tokens of commands in flight.
+    pub(super) fn tokens(&self) -> impl Iterator<Item = CommandToken> {
+        (0..self.own().0)
+            .map(CommandToken)
+            .filter(|token| self.peek(*token).is_some_and(|slot| slot.state != State::Free))
+    }
+}

@@ -1,0 +1,165 @@
+//! What the SMART / Health Information log counts.
+
+use engine::{Instant, Nanos};
+
+use super::config::Config;
+use crate::wire::log::SmartLog;
+
+/// Data Units are thousands of 512 byte units, rounded up.
+const DATA_UNIT_BYTES: u64 = 512 * 1000;
+const MINUTE: Nanos = Nanos::from_secs(60);
+const HOUR: Nanos = Nanos::from_secs(3600);
+
+/// What a device's life adds up to. Zero is a new device; see [`Config::counters`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Bytes read by Read, Compare and Verify.
+    pub bytes_read: u64,
+    /// Bytes written by Write.
+    pub bytes_written: u64,
+    /// Read and Compare commands that succeeded.
+    pub host_reads: u64,
+    /// Write commands that succeeded.
+    pub host_writes: u64,
+    /// Time with I/O commands in flight.
+    pub busy: Nanos,
+    /// Power cycles, the present one included.
+    pub power_cycles: u64,
+    /// Time under power.
+    pub power_on: Nanos,
+    /// Power losses without a shutdown.
+    pub unsafe_shutdowns: u64,
+    /// Media and Data Integrity Errors.
+    pub media_errors: u64,
+    /// Number of Error Information Log Entries over the device's life.
+    pub error_entries: u64,
+    /// Time above the warning temperature.
+    pub warning_temperature: Nanos,
+    /// Time above the critical temperature.
+    pub critical_temperature: Nanos,
+}
+
+/// The health of the device.
+#[derive(Debug)]
+pub(super) struct Smart {
+    counters: Counters,
+    started: Instant,
+    in_flight: u32,
+    busy_since: Instant,
+    temperature: u16,
+    temperature_since: Instant,
+}
+
+impl Smart {
+    pub(super) const fn new(now: Instant, temperature: u16, mut counters: Counters) -> Self {
+        counters.power_cycles += 1;
+        Self { counters, started: now, in_flight: 0, busy_since: now, temperature, temperature_since: now }
+    }
+
+    #[inline]
+    pub(super) const fn begin_io(&mut self, now: Instant) {
+        if self.in_flight == 0 {
+            self.busy_since = now;
+        }
+        self.in_flight += 1;
+    }
+
+    #[inline]
+    pub(super) fn end_io(&mut self, now: Instant) {
+        self.in_flight -= 1;
+        if self.in_flight == 0 {
+            self.counters.busy += now - self.busy_since;
+        }
+    }
+
+    pub(super) fn on_reset(&mut self, now: Instant) {
+        if self.in_flight > 0 {
+            self.in_flight = 0;
+            self.counters.busy += now - self.busy_since;
+        }
+    }
+
+    #[inline]
+    pub(super) fn count_read(&mut self, bytes: u32) {
+        self.counters.host_reads += 1;
+        self.counters.bytes_read += u64::from(bytes);
+    }
+
+    #[inline]
+    pub(super) fn count_write(&mut self, bytes: u32) {
+        self.counters.host_writes += 1;
+        self.counters.bytes_written += u64::from(bytes);
+    }
+
+    pub(super) fn count_verified(&mut self, bytes: u32) {
+        self.counters.bytes_read += u64::from(bytes);
+    }
+
+    pub(super) const fn count_media_error(&mut self) {
+        self.counters.media_errors += 1;
+    }
+
+    pub(super) const fn temperature(&self) -> u16 {
+        self.temperature
+    }
+
+    pub(super) fn set_temperature(&mut self, now: Instant, kelvin: u16, config: &Config) {
+        self.account_temperature(now, config);
+        self.temperature = kelvin;
+    }
+
+    /// Adds the time since the last look to the time above the thresholds.
+    fn account_temperature(&mut self, now: Instant, config: &Config) {
+        let elapsed = now - self.temperature_since;
+        self.temperature_since = now;
+        if self.temperature >= config.temperature_critical {
+            self.counters.critical_temperature += elapsed;
+        } else if self.temperature >= config.temperature_warning {
+            self.counters.warning_temperature += elapsed;
+        }
+    }
+
+    pub(super) fn counters(&self, now: Instant) -> Counters {
+        let mut counters = self.counters;
+        counters.power_on += now - self.started;
+        if self.in_flight > 0 {
+            counters.busy += now - self.busy_since;
+        }
+        counters
+    }
+
+    /// The log page at `now`. Spare and endurance stand at their best: no medium here wears out.
+    pub(super) fn log(
+        &mut self,
+        now: Instant,
+        config: &Config,
+        critical_warning: u8,
+        errors: u64,
+    ) -> SmartLog {
+        self.account_temperature(now, config);
+        let counters = self.counters(now);
+        let minutes = |time: Nanos| time.get() / MINUTE.get();
+        SmartLog {
+            critical_warning,
+            temperature: self.temperature,
+            available_spare: 100,
+            available_spare_threshold: 10,
+            percentage_used: 0,
+            data_units_read: counters.bytes_read.div_ceil(DATA_UNIT_BYTES).into(),
+            data_units_written: counters.bytes_written.div_ceil(DATA_UNIT_BYTES).into(),
+            host_reads: counters.host_reads.into(),
+            host_writes: counters.host_writes.into(),
+            controller_busy_minutes: minutes(counters.busy).into(),
+            power_cycles: counters.power_cycles.into(),
+            power_on_hours: (counters.power_on.get() / HOUR.get()).into(),
+            unsafe_shutdowns: counters.unsafe_shutdowns.into(),
+            media_errors: counters.media_errors.into(),
+            error_entries: (counters.error_entries + errors).into(),
+            warning_temperature_minutes: u32::try_from(minutes(counters.warning_temperature))
+                .unwrap_or(u32::MAX),
+            critical_temperature_minutes: u32::try_from(minutes(counters.critical_temperature))
+                .unwrap_or(u32::MAX),
+            ..SmartLog::default()
+        }
+    }
+}

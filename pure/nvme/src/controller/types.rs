@@ -1,0 +1,152 @@
+//! What passes between the command core and its transport.
+
+use engine::{Buffer, Nanos};
+
+use super::config::BlockSize;
+use super::features::SavedFeature;
+use crate::media;
+use crate::wire::{NamespaceId, Status, SubmissionQueueEntry, SubmissionQueueId};
+
+/// Names a command between its arrival and its completion: 0..`commands_max`, chosen by the transport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CommandToken(pub u32);
+
+/// What the transport and the media tell the core.
+#[derive(Debug)]
+pub enum Input {
+    /// A command was fetched; its token must not be in use.
+    Command {
+        /// The command's name from now to its completion.
+        token: CommandToken,
+        /// The queue it came from: which command set it is of, and how Abort finds it.
+        queue: SubmissionQueueId,
+        /// The command.
+        entry: SubmissionQueueEntry,
+    },
+    /// All the data that [`Output::PullHostData`] asked for.
+    HostData {
+        /// The command.
+        token: CommandToken,
+        /// The bytes, as many as were asked for; for a write, they go to the medium as they are.
+        data: Buffer,
+    },
+    /// The data could not be moved, in either direction. Ends the command with `status`, unless it was
+    /// completed already.
+    HostDataFailed {
+        /// The command.
+        token: CommandToken,
+        /// Why, in the specification's terms.
+        status: Status,
+    },
+    /// A medium's answer.
+    Media(media::Completion),
+}
+
+/// How a command ended, without what only the transport knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompletionResult {
+    /// Command-specific result (DW0).
+    pub dw0: u32,
+    /// Command-specific result (DW1).
+    pub dw1: u32,
+    /// The Status Field.
+    pub status: Status,
+}
+
+/// What the core asks of the transport and the media.
+#[derive(Debug)]
+pub enum Output {
+    /// Fetch the command's data from the host; answer with [`Input::HostData`] or [`Input::HostDataFailed`].
+    PullHostData {
+        /// The command.
+        token: CommandToken,
+        /// Bytes, at least 1.
+        length: u32,
+    },
+    /// Give these bytes to the host. Pieces may come in any order, and all of them come before the completion.
+    PushHostData {
+        /// The command.
+        token: CommandToken,
+        /// Where in the command's transfer these bytes belong.
+        offset: u32,
+        /// Bytes of the whole transfer, as a walk through PRPs needs to know it.
+        length: u32,
+        /// The bytes.
+        data: Buffer,
+    },
+    /// The command has ended and its token is free.
+    Complete {
+        /// The command.
+        token: CommandToken,
+        /// How it ended.
+        completion: CompletionResult,
+    },
+    /// Ask a medium.
+    Media(media::Request),
+    /// Something that the transport or the world may have to act upon.
+    Notify(Notification),
+}
+
+/// What changed that others care about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notification {
+    /// Number of Queues was set: so many I/O queues of each kind may be created.
+    NumberOfQueues {
+        /// I/O submission queues.
+        submission: u16,
+        /// I/O completion queues.
+        completion: u16,
+    },
+    /// Arbitration was set.
+    Arbitration {
+        /// Arbitration Burst: commands taken from one queue at a time; none for no limit.
+        burst: Option<u8>,
+    },
+    /// Interrupt Coalescing was set; both zero mean that it is off.
+    InterruptCoalescing {
+        /// Completions that raise the interrupt at once.
+        threshold: u16,
+        /// How long a completion may wait for others.
+        time: Nanos,
+    },
+    /// Interrupt Vector Configuration was set.
+    InterruptVector {
+        /// The vector.
+        vector: u16,
+        /// Interrupt coalescing must not be applied to it.
+        coalescing_disabled: bool,
+    },
+    /// A namespace has a new block size and no contents; worth remembering for the next start.
+    NamespaceFormatted {
+        /// The namespace.
+        namespace: NamespaceId,
+        /// Its block size.
+        block: BlockSize,
+    },
+    /// A feature's value was saved, to be given as [`Config::saved_features`](super::Config::saved_features) at the next start.
+    FeatureSaved(SavedFeature),
+    /// What [`Controller::shut_down`](super::Controller::shut_down) began has ended: acknowledged writes are durable,
+    /// unless it says otherwise.
+    ShutDown {
+        /// Whether every medium was flushed.
+        flushed: bool,
+    },
+}
+
+/// Which way a command's data moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// The controller will pull it.
+    FromHost,
+    /// The controller will push it.
+    ToHost,
+}
+
+/// What a command in flight moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    /// Which way.
+    pub direction: Direction,
+    /// Bytes.
+    pub length: u32,
+}

@@ -1,0 +1,137 @@
+//! Features: their identifiers, what of a feature is asked for, and the fields of their values.
+
+use super::Bits;
+
+/// Feature Identifier (FID), NVMe Base 2.0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FeatureId {
+    /// Arbitration (01h).
+    Arbitration,
+    /// Power Management (02h).
+    PowerManagement,
+    /// Temperature Threshold (04h).
+    TemperatureThreshold,
+    /// Error Recovery (05h), per namespace.
+    ErrorRecovery,
+    /// Volatile Write Cache (06h).
+    VolatileWriteCache,
+    /// Number of Queues (07h).
+    NumberOfQueues,
+    /// Interrupt Coalescing (08h).
+    InterruptCoalescing,
+    /// Interrupt Vector Configuration (09h).
+    InterruptVectorConfiguration,
+    /// Write Atomicity Normal (0Ah).
+    WriteAtomicity,
+    /// Asynchronous Event Configuration (0Bh).
+    AsynchronousEventConfiguration,
+    /// Timestamp (0Eh).
+    Timestamp,
+    /// Host Identifier (81h).
+    HostIdentifier,
+    /// A feature without a name here.
+    Other(u8),
+}
+
+impl FeatureId {
+    /// Every feature that has a name.
+    pub const ALL: [Self; 12] = [
+        Self::Arbitration,
+        Self::PowerManagement,
+        Self::TemperatureThreshold,
+        Self::ErrorRecovery,
+        Self::VolatileWriteCache,
+        Self::NumberOfQueues,
+        Self::InterruptCoalescing,
+        Self::InterruptVectorConfiguration,
+        Self::WriteAtomicity,
+        Self::AsynchronousEventConfiguration,
+        Self::Timestamp,
+        Self::HostIdentifier,
+    ];
+}
+
+impl From<FeatureId> for u8 {
+    fn from(feature: FeatureId) -> Self {
+        match feature {
+            FeatureId::Arbitration => 0x01,
+            FeatureId::PowerManagement => 0x02,
+            FeatureId::TemperatureThreshold => 0x04,
+            FeatureId::ErrorRecovery => 0x05,
+            FeatureId::VolatileWriteCache => 0x06,
+            FeatureId::NumberOfQueues => 0x07,
+            FeatureId::InterruptCoalescing => 0x08,
+            FeatureId::InterruptVectorConfiguration => 0x09,
+            FeatureId::WriteAtomicity => 0x0a,
+            FeatureId::AsynchronousEventConfiguration => 0x0b,
+            FeatureId::Timestamp => 0x0e,
+            FeatureId::HostIdentifier => 0x81,
+            FeatureId::Other(identifier) => identifier,
+        }
+    }
+}
+
+impl From<u8> for FeatureId {
+    fn from(identifier: u8) -> Self {
+        Self::ALL
+            .into_iter()
+            .find(|feature| u8::from(*feature) == identifier)
+            .unwrap_or(Self::Other(identifier))
+    }
+}
+
+/// Feature Identifier (FID) in CDW10 of Get and Set Features.
+pub const FID: Bits = Bits::new(7, 0);
+/// Select (SEL) in CDW10 of Get Features.
+pub const SELECT: Bits = Bits::new(10, 8);
+/// Save (SV) in CDW10 of Set Features.
+pub const SAVE: Bits = Bits::bit(31);
+
+/// Arbitration Burst (AB), as a power of two; [`ARBITRATION_UNLIMITED`] for no limit.
+pub const ARBITRATION_BURST: Bits = Bits::new(2, 0);
+/// The Arbitration Burst that means no limit.
+pub const ARBITRATION_UNLIMITED: u32 = 0b111;
+/// Power State (PS).
+pub const POWER_STATE: Bits = Bits::new(4, 0);
+/// Temperature Threshold (TMPTH) in kelvin.
+pub const TEMPERATURE: Bits = Bits::new(15, 0);
+/// Threshold Temperature Select (TMPSEL): 0 composite, 1..=8 a sensor, Fh all.
+pub const TEMPERATURE_SELECT: Bits = Bits::new(19, 16);
+/// Threshold Type Select (THSEL): 0 over, 1 under.
+pub const THRESHOLD_TYPE: Bits = Bits::new(21, 20);
+/// Time Limited Error Recovery (TLER) in 100 ms.
+pub const TIME_LIMITED_RECOVERY: Bits = Bits::new(15, 0);
+/// Deallocated or Unwritten Logical Block Error Enable (DULBE).
+pub const DEALLOCATED_ERROR_ENABLE: Bits = Bits::bit(16);
+/// Volatile Write Cache Enable (WCE).
+pub const WRITE_CACHE_ENABLE: Bits = Bits::bit(0);
+/// Number of I/O Submission Queues, 0's based (NSQR, NSQA).
+pub const SUBMISSION_QUEUES: Bits = Bits::new(15, 0);
+/// Number of I/O Completion Queues, 0's based (NCQR, NCQA).
+pub const COMPLETION_QUEUES: Bits = Bits::new(31, 16);
+/// Aggregation Threshold (THR), 0's based completions.
+pub const AGGREGATION_THRESHOLD: Bits = Bits::new(7, 0);
+/// Aggregation Time (TIME) in 100 microseconds.
+pub const AGGREGATION_TIME: Bits = Bits::new(15, 8);
+/// Interrupt Vector (IV).
+pub const INTERRUPT_VECTOR: Bits = Bits::new(15, 0);
+/// Coalescing Disable (CD).
+pub const COALESCING_DISABLE: Bits = Bits::bit(16);
+/// Disable Normal (DN) of Write Atomicity.
+pub const DISABLE_NORMAL: Bits = Bits::bit(0);
+/// SMART / Health Critical Warnings in the Asynchronous Event Configuration.
+pub const EVENT_CRITICAL_WARNINGS: Bits = Bits::new(7, 0);
+/// Namespace Attribute Notices in the Asynchronous Event Configuration and in OAES.
+pub const EVENT_NAMESPACE_ATTRIBUTE: Bits = Bits::bit(8);
+/// Enable Extended Host Identifier (EXHID): 16 bytes rather than 8.
+pub const EXTENDED_HOST_IDENTIFIER: Bits = Bits::bit(0);
+
+/// The features' fields of the word that Get Features returns for Select = supported capabilities.
+pub mod capability {
+    /// The value can be saved.
+    pub const SAVEABLE: u32 = 1 << 0;
+    /// Each namespace has a value of its own.
+    pub const NAMESPACE_SPECIFIC: u32 = 1 << 1;
+    /// The value can be changed.
+    pub const CHANGEABLE: u32 = 1 << 2;
+}

@@ -1,0 +1,393 @@
+//! Identify: what it is asked for (CNS) and the data structures that it returns.
+
+use super::layout::layout;
+use super::{Bits, NamespaceId, Text};
+
+/// Bytes of every Identify data structure.
+pub const IDENTIFY_LENGTH: usize = 4096;
+
+/// Controller or Namespace Structure (CNS): values of NVMe Base 2.0 that are answered here.
+pub mod cns {
+    /// Identify Namespace, NVM command set.
+    pub const NAMESPACE: u32 = 0x00;
+    /// Identify Controller.
+    pub const CONTROLLER: u32 = 0x01;
+    /// Active Namespace ID list.
+    pub const ACTIVE_NAMESPACES: u32 = 0x02;
+    /// Namespace Identification Descriptor list.
+    pub const NAMESPACE_DESCRIPTORS: u32 = 0x03;
+    /// I/O Command Set specific Identify Namespace.
+    pub const COMMAND_SET_NAMESPACE: u32 = 0x05;
+    /// I/O Command Set specific Identify Controller.
+    pub const COMMAND_SET_CONTROLLER: u32 = 0x06;
+    /// I/O Command Set specific Active Namespace ID list.
+    pub const COMMAND_SET_ACTIVE_NAMESPACES: u32 = 0x07;
+    /// I/O Command Set Independent Identify Namespace.
+    pub const INDEPENDENT_NAMESPACE: u32 = 0x08;
+    /// Allocated Namespace ID list.
+    pub const ALLOCATED_NAMESPACES: u32 = 0x10;
+    /// Identify Namespace of an allocated namespace.
+    pub const ALLOCATED_NAMESPACE: u32 = 0x11;
+    /// Controller list of those attached to a namespace.
+    pub const ATTACHED_CONTROLLERS: u32 = 0x12;
+    /// Controller list of the NVM subsystem.
+    pub const CONTROLLERS: u32 = 0x13;
+    /// I/O Command Set specific Allocated Namespace ID list.
+    pub const COMMAND_SET_ALLOCATED_NAMESPACES: u32 = 0x1a;
+    /// I/O Command Set data structure.
+    pub const COMMAND_SETS: u32 = 0x1c;
+}
+
+layout! {
+    /// Power State Descriptor.
+    PowerState, 32, {
+        /// Maximum Power (MP), in the unit that `flags` says.
+        0 maximum_power: u16,
+        /// Max Power Scale (MXPS) and Non-Operational State (NOPS).
+        3 flags: u8,
+        /// Entry Latency (ENLAT) in microseconds.
+        4 entry_latency: u32,
+        /// Exit Latency (EXLAT) in microseconds.
+        8 exit_latency: u32,
+        /// Relative Read Throughput (RRT).
+        12 read_throughput: u8,
+        /// Relative Read Latency (RRL).
+        13 read_latency: u8,
+        /// Relative Write Throughput (RWT).
+        14 write_throughput: u8,
+        /// Relative Write Latency (RWL).
+        15 write_latency: u8,
+    }
+}
+
+layout! {
+    /// Identify Controller data structure (CNS 01h), NVMe Base 2.0 with the fields of the NVM Command Set.
+    IdentifyController, IDENTIFY_LENGTH, {
+        /// PCI Vendor ID (VID).
+        0 vendor: u16,
+        /// PCI Subsystem Vendor ID (SSVID).
+        2 subsystem_vendor: u16,
+        /// Serial Number (SN).
+        4 serial_number: Text<20>,
+        /// Model Number (MN).
+        24 model_number: Text<40>,
+        /// Firmware Revision (FR).
+        64 firmware_revision: Text<8>,
+        /// Recommended Arbitration Burst (RAB), as a power of two.
+        72 recommended_arbitration_burst: u8,
+        /// IEEE OUI Identifier (IEEE).
+        73 ieee_oui: [u8; 3],
+        /// Controller Multi-Path I/O and Namespace Sharing Capabilities (CMIC).
+        76 multi_path: u8,
+        /// Maximum Data Transfer Size (MDTS), as a power of two of minimum memory pages; 0 for no limit.
+        77 maximum_data_transfer_size: u8,
+        /// Controller ID (CNTLID).
+        78 controller_id: u16,
+        /// Version (VER).
+        80 version: u32,
+        /// RTD3 Resume Latency (RTD3R).
+        84 rtd3_resume_latency: u32,
+        /// RTD3 Entry Latency (RTD3E): the longest a shutdown should take, in microseconds.
+        88 rtd3_entry_latency: u32,
+        /// Optional Asynchronous Events Supported (OAES).
+        92 optional_events: u32,
+        /// Controller Attributes (CTRATT).
+        96 attributes: u32,
+        /// Read Recovery Levels Supported (RRLS).
+        100 read_recovery_levels: u16,
+        /// Controller Type (CNTRLTYPE).
+        111 controller_type: u8,
+        /// FRU Globally Unique Identifier (FGUID).
+        112 fru_guid: [u8; 16],
+        /// Command Retry Delay Times 1 to 3 (CRDT1..3), in 100 ms.
+        128 command_retry_delays: [u16; 3],
+        /// Optional Admin Command Support (OACS).
+        256 optional_admin_commands: u16,
+        /// Abort Command Limit (ACL), 0's based.
+        258 abort_limit: u8,
+        /// Asynchronous Event Request Limit (AERL), 0's based.
+        259 event_request_limit: u8,
+        /// Firmware Updates (FRMW).
+        260 firmware_updates: u8,
+        /// Log Page Attributes (LPA).
+        261 log_page_attributes: u8,
+        /// Error Log Page Entries (ELPE), 0's based.
+        262 error_log_entries: u8,
+        /// Number of Power States Support (NPSS), 0's based.
+        263 power_states: u8,
+        /// Admin Vendor Specific Command Configuration (AVSCC).
+        264 admin_vendor_specific: u8,
+        /// Autonomous Power State Transition Attributes (APSTA).
+        265 autonomous_power_transitions: u8,
+        /// Warning Composite Temperature Threshold (WCTEMP) in kelvin.
+        266 warning_temperature: u16,
+        /// Critical Composite Temperature Threshold (CCTEMP) in kelvin.
+        268 critical_temperature: u16,
+        /// Maximum Time for Firmware Activation (MTFA).
+        270 firmware_activation_time: u16,
+        /// Host Memory Buffer Preferred Size (HMPRE).
+        272 host_memory_preferred: u32,
+        /// Host Memory Buffer Minimum Size (HMMIN).
+        276 host_memory_minimum: u32,
+        /// Total NVM Capacity (TNVMCAP) in bytes.
+        280 total_capacity: u128,
+        /// Unallocated NVM Capacity (UNVMCAP) in bytes.
+        296 unallocated_capacity: u128,
+        /// Replay Protected Memory Block Support (RPMBS).
+        312 replay_protected_memory: u32,
+        /// Extended Device Self-test Time (EDSTT) in minutes.
+        316 self_test_time: u16,
+        /// Device Self-test Options (DSTO).
+        318 self_test_options: u8,
+        /// Firmware Update Granularity (FWUG).
+        319 firmware_granularity: u8,
+        /// Keep Alive Support (KAS).
+        320 keep_alive: u16,
+        /// Host Controlled Thermal Management Attributes (HCTMA).
+        322 thermal_management: u16,
+        /// Sanitize Capabilities (SANICAP).
+        328 sanitize: u32,
+        /// Maximum Endurance Group Identifier (ENDGIDMAX).
+        340 endurance_groups: u16,
+        /// Submission Queue Entry Size (SQES): required low, maximum high nibble, as powers of two.
+        512 submission_entry_size: u8,
+        /// Completion Queue Entry Size (CQES): required low, maximum high nibble, as powers of two.
+        513 completion_entry_size: u8,
+        /// Maximum Outstanding Commands (MAXCMD).
+        514 maximum_commands: u16,
+        /// Number of Namespaces (NN): the highest namespace identifier.
+        516 namespaces: u32,
+        /// Optional NVM Command Support (ONCS).
+        520 optional_nvm_commands: u16,
+        /// Fused Operation Support (FUSES).
+        522 fused_operations: u16,
+        /// Format NVM Attributes (FNA).
+        524 format_attributes: u8,
+        /// Volatile Write Cache (VWC).
+        525 volatile_write_cache: u8,
+        /// Atomic Write Unit Normal (AWUN), 0's based blocks.
+        526 atomic_write_unit: u16,
+        /// Atomic Write Unit Power Fail (AWUPF), 0's based blocks.
+        528 atomic_write_unit_power_fail: u16,
+        /// I/O Command Set Vendor Specific Command Configuration (ICSVSCC).
+        530 io_vendor_specific: u8,
+        /// Namespace Write Protection Capabilities (NWPC).
+        531 write_protection: u8,
+        /// Atomic Compare & Write Unit (ACWU).
+        532 atomic_compare_and_write: u16,
+        /// Copy Descriptor Formats Supported (CDFS).
+        534 copy_descriptor_formats: u16,
+        /// SGL Support (SGLS).
+        536 sgl_support: u32,
+        /// Maximum Number of Allowed Namespaces (MNAN).
+        540 maximum_namespaces: u32,
+        /// NVM Subsystem NVMe Qualified Name (SUBNQN).
+        768 subsystem_name: Text<256>,
+        /// Power State 0 Descriptor (PSD0), and those after it.
+        2048 power_state_descriptors: [PowerState; 32],
+    }
+}
+
+layout! {
+    /// LBA Format, NVM Command Set 1.0.
+    LbaFormat, 4, {
+        /// Metadata Size (MS) in bytes.
+        0 metadata_size: u16,
+        /// LBA Data Size (LBADS), as a power of two.
+        2 data_size: u8,
+        /// Relative Performance (RP): 0 best, 3 degraded.
+        3 relative_performance: u8,
+    }
+}
+
+layout! {
+    /// Identify Namespace data structure (CNS 00h), NVM Command Set 1.0.
+    IdentifyNamespace, IDENTIFY_LENGTH, {
+        /// Namespace Size (NSZE) in blocks.
+        0 size: u64,
+        /// Namespace Capacity (NCAP) in blocks.
+        8 capacity: u64,
+        /// Namespace Utilization (NUSE) in blocks.
+        16 utilization: u64,
+        /// Namespace Features (NSFEAT).
+        24 features: u8,
+        /// Number of LBA Formats (NLBAF), 0's based.
+        25 lba_format_count: u8,
+        /// Formatted LBA Size (FLBAS).
+        26 formatted_lba_size: u8,
+        /// Metadata Capabilities (MC).
+        27 metadata_capabilities: u8,
+        /// End-to-end Data Protection Capabilities (DPC).
+        28 protection_capabilities: u8,
+        /// End-to-end Data Protection Type Settings (DPS).
+        29 protection_settings: u8,
+        /// Namespace Multi-path I/O and Namespace Sharing Capabilities (NMIC).
+        30 sharing: u8,
+        /// Reservation Capabilities (RESCAP).
+        31 reservations: u8,
+        /// Format Progress Indicator (FPI).
+        32 format_progress: u8,
+        /// Deallocate Logical Block Features (DLFEAT).
+        33 deallocate_features: u8,
+        /// Namespace Atomic Write Unit Normal (NAWUN).
+        34 atomic_write_unit: u16,
+        /// Namespace Atomic Write Unit Power Fail (NAWUPF).
+        36 atomic_write_unit_power_fail: u16,
+        /// Namespace Optimal I/O Boundary (NOIOB) in blocks.
+        46 optimal_io_boundary: u16,
+        /// NVM Capacity (NVMCAP) in bytes.
+        48 nvm_capacity: u128,
+        /// Namespace Preferred Write Granularity (NPWG), 0's based blocks.
+        64 preferred_write_granularity: u16,
+        /// Namespace Preferred Write Alignment (NPWA), 0's based blocks.
+        66 preferred_write_alignment: u16,
+        /// Namespace Preferred Deallocate Granularity (NPDG), 0's based blocks.
+        68 preferred_deallocate_granularity: u16,
+        /// Namespace Preferred Deallocate Alignment (NPDA), 0's based blocks.
+        70 preferred_deallocate_alignment: u16,
+        /// Namespace Optimal Write Size (NOWS), 0's based blocks.
+        72 optimal_write_size: u16,
+        /// Namespace Attributes (NSATTR).
+        99 attributes: u8,
+        /// NVM Set Identifier (NVMSETID).
+        100 nvm_set: u16,
+        /// Endurance Group Identifier (ENDGID).
+        102 endurance_group: u16,
+        /// Namespace Globally Unique Identifier (NGUID).
+        104 nguid: [u8; 16],
+        /// IEEE Extended Unique Identifier (EUI64).
+        120 eui64: [u8; 8],
+        /// LBA Format Support (LBAF0..LBAF63).
+        128 lba_formats: [LbaFormat; 64],
+    }
+}
+
+/// Format Index, low bits, in FLBAS.
+const FORMAT_INDEX_LOW: Bits = Bits::new(3, 0);
+/// Format Index, high bits, in FLBAS: of meaning where there are more than 16 formats.
+const FORMAT_INDEX_HIGH: Bits = Bits::new(6, 5);
+
+impl IdentifyNamespace {
+    /// The LBA format in use.
+    pub fn formatted(&self) -> LbaFormat {
+        let flbas = u32::from(self.formatted_lba_size);
+        let high = if self.lba_format_count >= 16 { FORMAT_INDEX_HIGH.of(flbas) } else { 0 };
+        let index = high << 4 | FORMAT_INDEX_LOW.of(flbas);
+        self.lba_formats[usize::from(super::bits::low_u8(index))]
+    }
+
+    /// Bytes in a logical block, if the structure names a block size that can be (512 B to 64 KiB).
+    pub fn block_bytes(&self) -> Option<u32> {
+        let shift = self.formatted().data_size;
+        (9..=16).contains(&shift).then(|| 1 << shift)
+    }
+}
+
+layout! {
+    /// I/O Command Set Independent Identify Namespace data structure (CNS 08h).
+    IdentifyIndependentNamespace, IDENTIFY_LENGTH, {
+        /// Common Namespace Features (NSFEAT).
+        0 features: u8,
+        /// Namespace Multi-path I/O and Namespace Sharing Capabilities (NMIC).
+        1 sharing: u8,
+        /// Reservation Capabilities (RESCAP).
+        2 reservations: u8,
+        /// Format Progress Indicator (FPI).
+        3 format_progress: u8,
+        /// ANA Group Identifier (ANAGRPID).
+        4 ana_group: u32,
+        /// Namespace Attributes (NSATTR).
+        8 attributes: u8,
+        /// NVM Set Identifier (NVMSETID).
+        10 nvm_set: u16,
+        /// Endurance Group Identifier (ENDGID).
+        12 endurance_group: u16,
+        /// Namespace Status (NSTAT): bit 0 is Namespace Ready.
+        14 status: u8,
+    }
+}
+
+layout! {
+    /// NVM Command Set specific Identify Controller data structure (CNS 06h, CSI 00h).
+    IdentifyControllerNvm, IDENTIFY_LENGTH, {
+        /// Verify Size Limit (VSL), as MDTS; 0 for no limit.
+        0 verify_size_limit: u8,
+        /// Write Zeroes Size Limit (WZSL), as MDTS; 0 for no limit.
+        1 write_zeroes_size_limit: u8,
+        /// Write Uncorrectable Size Limit (WUSL), as MDTS; 0 for no limit.
+        2 write_uncorrectable_size_limit: u8,
+        /// Dataset Management Ranges Limit (DMRL); 0 for no limit.
+        3 deallocate_ranges_limit: u8,
+        /// Dataset Management Range Size Limit (DMRSL) in blocks; 0 for no limit.
+        4 deallocate_range_blocks_limit: u32,
+        /// Dataset Management Size Limit (DMSL) in blocks; 0 for no limit.
+        8 deallocate_blocks_limit: u64,
+    }
+}
+
+/// A name in the Namespace Identification Descriptor list (CNS 03h).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamespaceDescriptor {
+    /// IEEE Extended Unique Identifier (NIDT 1h).
+    Eui64([u8; 8]),
+    /// Namespace Globally Unique Identifier (NIDT 2h).
+    Nguid([u8; 16]),
+    /// Namespace UUID (NIDT 3h).
+    Uuid([u8; 16]),
+    /// Command Set Identifier (NIDT 4h).
+    CommandSet(u8),
+}
+
+impl NamespaceDescriptor {
+    /// Bytes before the identifier: type, length, two reserved.
+    const HEADER: usize = 4;
+
+    /// Writes the descriptor at the start of `bytes`; returns its length.
+    pub(crate) fn emit(&self, bytes: &mut [u8]) -> usize {
+        let command_set;
+        let (kind, name): (u8, &[u8]) = match self {
+            Self::Eui64(name) => (1, name),
+            Self::Nguid(name) => (2, name),
+            Self::Uuid(name) => (3, name),
+            Self::CommandSet(identifier) => {
+                command_set = [*identifier];
+                (4, &command_set)
+            }
+        };
+        bytes[0] = kind;
+        bytes[1] = u8::try_from(name.len()).expect("no name is longer than 16 bytes");
+        bytes[Self::HEADER..Self::HEADER + name.len()].copy_from_slice(name);
+        Self::HEADER + name.len()
+    }
+
+    /// The descriptors of a list, up to its end; unknown types are left out.
+    pub fn list(mut bytes: &[u8]) -> impl Iterator<Item = Self> {
+        core::iter::from_fn(move || {
+            loop {
+                let [kind, length, _, _, rest @ ..] = bytes else { return None };
+                if *length == 0 {
+                    return None;
+                }
+                let (name, rest) = rest.split_at_checked(usize::from(*length))?;
+                bytes = rest;
+                let descriptor = match kind {
+                    1 => name.try_into().ok().map(Self::Eui64),
+                    2 => name.try_into().ok().map(Self::Nguid),
+                    3 => name.try_into().ok().map(Self::Uuid),
+                    4 => name.first().copied().map(Self::CommandSet),
+                    _ => None,
+                };
+                if descriptor.is_some() {
+                    return descriptor;
+                }
+            }
+        })
+    }
+}
+
+/// The identifiers of a Namespace ID list, up to its end.
+pub fn namespace_list(bytes: &[u8]) -> impl Iterator<Item = NamespaceId> {
+    let word =
+        |chunk: &[u8]| chunk.try_into().map_or(NamespaceId::NONE, |raw| NamespaceId(u32::from_le_bytes(raw)));
+    bytes.chunks_exact(4).map(word).take_while(|id| *id != NamespaceId::NONE)
+}

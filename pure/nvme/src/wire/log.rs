@@ -1,0 +1,166 @@
+//! Log pages: their identifiers and contents.
+
+use super::Text;
+use super::layout::layout;
+
+/// Log Page Identifier (LID).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LogPage {
+    /// Supported Log Pages (00h).
+    SupportedLogPages,
+    /// Error Information (01h).
+    ErrorInformation,
+    /// SMART / Health Information (02h).
+    Smart,
+    /// Firmware Slot Information (03h).
+    FirmwareSlot,
+    /// Changed Namespace List (04h).
+    ChangedNamespaces,
+    /// Commands Supported and Effects (05h).
+    CommandEffects,
+    /// Feature Identifiers Supported and Effects (12h).
+    FeatureEffects,
+    /// NVMe-MI Commands Supported and Effects (13h).
+    ManagementEffects,
+    /// A page without a name here.
+    Other(u8),
+}
+
+impl LogPage {
+    /// Every page that has a name.
+    pub const ALL: [Self; 8] = [
+        Self::SupportedLogPages,
+        Self::ErrorInformation,
+        Self::Smart,
+        Self::FirmwareSlot,
+        Self::ChangedNamespaces,
+        Self::CommandEffects,
+        Self::FeatureEffects,
+        Self::ManagementEffects,
+    ];
+}
+
+impl From<LogPage> for u8 {
+    fn from(page: LogPage) -> Self {
+        match page {
+            LogPage::SupportedLogPages => 0x00,
+            LogPage::ErrorInformation => 0x01,
+            LogPage::Smart => 0x02,
+            LogPage::FirmwareSlot => 0x03,
+            LogPage::ChangedNamespaces => 0x04,
+            LogPage::CommandEffects => 0x05,
+            LogPage::FeatureEffects => 0x12,
+            LogPage::ManagementEffects => 0x13,
+            LogPage::Other(identifier) => identifier,
+        }
+    }
+}
+
+impl From<u8> for LogPage {
+    fn from(identifier: u8) -> Self {
+        Self::ALL.into_iter().find(|page| u8::from(*page) == identifier).unwrap_or(Self::Other(identifier))
+    }
+}
+
+layout! {
+    /// An entry of the Error Information log (01h); all zeroes is an entry that was never used.
+    ErrorEntry, 64, {
+        /// Error Count: unique, counting up.
+        0 error_count: u64,
+        /// Submission Queue ID; FFFFh if the error is of no command.
+        8 submission_queue: u16,
+        /// Command ID; FFFFh if the error is of no command.
+        10 command_id: u16,
+        /// Status Field in bits 15:1, Phase Tag in bit 0.
+        12 status: u16,
+        /// Parameter Error Location: byte in bits 7:0, bit in bits 10:8; FFFFh if it is not of one parameter.
+        14 parameter_location: u16,
+        /// First LBA that failed.
+        16 lba: u64,
+        /// Namespace.
+        24 namespace: u32,
+        /// Vendor Specific Information Available.
+        28 vendor_log_page: u8,
+        /// Transport Type (TRTYPE).
+        29 transport_type: u8,
+        /// Command Specific Information.
+        32 command_specific: u64,
+        /// Transport Type Specific Information.
+        40 transport_specific: u16,
+    }
+}
+
+layout! {
+    /// SMART / Health Information (02h).
+    SmartLog, 512, {
+        /// Critical Warning.
+        0 critical_warning: u8,
+        /// Composite Temperature in kelvin.
+        1 temperature: u16,
+        /// Available Spare in percent.
+        3 available_spare: u8,
+        /// Available Spare Threshold in percent.
+        4 available_spare_threshold: u8,
+        /// Percentage Used; may exceed 100.
+        5 percentage_used: u8,
+        /// Endurance Group Critical Warning Summary.
+        6 endurance_group_warning: u8,
+        /// Data Units Read, in thousands of 512 byte units.
+        32 data_units_read: u128,
+        /// Data Units Written, in thousands of 512 byte units.
+        48 data_units_written: u128,
+        /// Host Read Commands.
+        64 host_reads: u128,
+        /// Host Write Commands.
+        80 host_writes: u128,
+        /// Controller Busy Time in minutes.
+        96 controller_busy_minutes: u128,
+        /// Power Cycles.
+        112 power_cycles: u128,
+        /// Power On Hours.
+        128 power_on_hours: u128,
+        /// Unsafe Shutdowns.
+        144 unsafe_shutdowns: u128,
+        /// Media and Data Integrity Errors.
+        160 media_errors: u128,
+        /// Number of Error Information Log Entries.
+        176 error_entries: u128,
+        /// Warning Composite Temperature Time in minutes.
+        192 warning_temperature_minutes: u32,
+        /// Critical Composite Temperature Time in minutes.
+        196 critical_temperature_minutes: u32,
+        /// Temperature Sensors 1 to 8 in kelvin; 0 where there is none.
+        200 temperature_sensors: [u16; 8],
+        /// Thermal Management Temperature 1 and 2 Transition Count.
+        216 thermal_transitions: [u32; 2],
+        /// Total Time For Thermal Management Temperature 1 and 2, in seconds.
+        224 thermal_seconds: [u32; 2],
+    }
+}
+
+/// Bits of Critical Warning, which are also those of the Asynchronous Event Configuration that enable them.
+pub mod critical_warning {
+    /// Available Spare is below its threshold.
+    pub const SPARE: u8 = 1 << 0;
+    /// A temperature is beyond a threshold.
+    pub const TEMPERATURE: u8 = 1 << 1;
+    /// NVM subsystem reliability is degraded.
+    pub const RELIABILITY: u8 = 1 << 2;
+    /// All media are read-only.
+    pub const READ_ONLY: u8 = 1 << 3;
+    /// The volatile memory backup device has failed.
+    pub const BACKUP: u8 = 1 << 4;
+}
+
+layout! {
+    /// Firmware Slot Information (03h).
+    FirmwareSlotLog, 512, {
+        /// Active Firmware Info (AFI): the slot in use in bits 2:0.
+        0 active: u8,
+        /// Firmware Revision for Slots 1 to 7 (FRS1..FRS7).
+        8 revisions: [Text<8>; 7],
+    }
+}
+
+/// Changed Namespace List (04h): identifiers that it holds before it says "too many" with FFFFFFFFh.
+pub const CHANGED_NAMESPACES_MAX: usize = 1024;
