@@ -1,8 +1,8 @@
 //! Real captures decode completely, TLP by TLP, and re-encode to the same bytes.
 //!
-//! The captures are Ethernet frames (some with a VLAN tag) of UDP datagrams in which NetTLP carries one TLP each, behind a
-//! sequence number (2 bytes) and a time stamp (4 bytes) of its own. They were cut at 128 bytes a frame: of a longer
-//! TLP its length and its first bytes are known.
+//! The captures are Ethernet frames (some with a VLAN tag) of UDP datagrams in which NetTLP carries one TLP
+//! each, behind a sequence number (2 bytes) and a time stamp (4 bytes) of its own. They were cut at 128 bytes
+//! a frame: of a longer TLP its length and its first bytes are known.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -102,8 +102,8 @@ fn every_captured_tlp_decodes_and_re_encodes_to_the_same_bytes() {
     assert_eq!(counts, HashMap::from([("MRd", 120), ("MWr", 218), ("CplD", 232)]));
 }
 
-/// Reads of one tag that wait for completions: address and bytes left of each. The capture shows a tag used again a little
-/// before the last completion of its earlier use.
+/// Reads of one tag that wait for completions: address and bytes left of each. The capture shows a tag used
+/// again a little before the last completion of its earlier use.
 type Waiting = HashMap<Tag, VecDeque<(u64, u32)>>;
 
 #[test]

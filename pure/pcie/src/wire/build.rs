@@ -10,13 +10,16 @@ use super::{
 
 /// Requests must not cross a multiple of this many bytes.
 const BOUNDARY: u64 = 4096;
+/// Lower Address has seven bits.
+const LOWER_ADDRESSES: u32 = 128;
 
 /// The form of the header for `address`: below 4 GiB it must be the 32-bit one.
 const fn width_for(address: u64) -> Width {
     if address <= u32::MAX as u64 { Width::Bits32 } else { Width::Bits64 }
 }
 
-/// `data` in whole double words, `lead` bytes into the first. Shares the block where nothing needs filling up; else copies.
+/// `data` in whole double words, `lead` bytes into the first. Shares the block where nothing needs filling
+/// up; else copies.
 fn in_dwords(data: Buffer, lead: usize) -> Buffer {
     let length = (lead + data.len()).next_multiple_of(4);
     if lead == 0 && length == data.len() {
@@ -37,8 +40,8 @@ fn dwords_of(payload: &Buffer) -> u16 {
 }
 
 impl Header {
-    /// A memory read or write of `length` bytes at `address`, with the enables that this needs and in the form that the
-    /// address needs. Length 0 makes a zero-length request.
+    /// A memory read or write of `length` bytes at `address`, with the enables that this needs and in the
+    /// form that the address needs. Length 0 makes a zero-length request.
     ///
     /// # Panics
     /// When the range crosses a 4 KiB boundary.
@@ -52,7 +55,7 @@ impl Header {
             tag,
             first_enables,
             last_enables,
-            address: address & !3,
+            address: address - address % 4,
             width: width_for(address),
             hint: 0,
         };
@@ -62,7 +65,7 @@ impl Header {
     fn io(write: bool, requester: Bdf, tag: Tag, address: u32, length: u32) -> Self {
         assert!(address % 4 + length <= 4, "an I/O request {address:#x}..+{length} crosses a double word");
         let (enables, ..) = covering(u64::from(address), length);
-        Self::new(Kind::Io(IoRequest { write, requester, tag, enables, address: address & !3 }), 1)
+        Self::new(Kind::Io(IoRequest { write, requester, tag, enables, address: address - address % 4 }), 1)
     }
 
     fn config(write: bool, requester: Bdf, tag: Tag, target: Bdf, offset: u16, length: u32) -> Self {
@@ -77,7 +80,7 @@ impl Header {
             tag,
             enables,
             target,
-            offset: offset & !3,
+            offset: offset - offset % 4,
         };
         Self::new(Kind::Config(request), 1)
     }
@@ -116,7 +119,8 @@ impl Packet {
         Self::new(header, Buffer::EMPTY)
     }
 
-    /// MWr: `data` to `address`. Data that does not begin and end at a multiple of 4 is copied, any other is shared.
+    /// MWr: `data` to `address`. Data that does not begin and end at a multiple of 4 is copied, any other is
+    /// shared.
     ///
     /// # Panics
     /// When the range crosses a 4 KiB boundary.
@@ -129,11 +133,12 @@ impl Packet {
         Self::new(header, in_dwords(data, usize::from(header.lead())))
     }
 
-    /// An AtomicOp on `address`; `operands` is the value, for CAS the value to compare and then the one to swap in.
+    /// An AtomicOp on `address`; `operands` is the value, for CAS the value to compare and then the one to
+    /// swap in.
     ///
     /// # Panics
-    /// When `operation` is not atomic, its operand has not 4 or 8 (CAS: 4, 8 or 16) bytes, or `address` is not a multiple of
-    /// its size.
+    /// When `operation` is not atomic, its operand has not 4 or 8 (CAS: 4, 8 or 16) bytes, or `address` is
+    /// not a multiple of its size.
     pub fn atomic(
         operation: MemoryOperation,
         requester: Bdf,
@@ -240,9 +245,10 @@ impl Packet {
         Self::new(Header::new(Kind::Completion(completion), 0).answering(request), Buffer::EMPTY)
     }
 
-    /// CplD: the bytes of `request` from `offset` on, counted from its first enabled byte (where a configuration or I/O read
-    /// or an AtomicOp is answered: the whole double words). Data that does not begin and end at a multiple of 4 is copied,
-    /// any other is shared. A zero-length read is answered with one byte of any value.
+    /// CplD: the bytes of `request` from `offset` on, counted from its first enabled byte (where a
+    /// configuration or I/O read or an AtomicOp is answered: the whole double words). Data that does not
+    /// begin and end at a multiple of 4 is copied, any other is shared. A zero-length read is answered with
+    /// one byte of any value.
     ///
     /// # Panics
     /// When `request` is posted or a completion, or the bytes are none or reach beyond what it asked for.
@@ -258,10 +264,10 @@ impl Packet {
             ..
         }) = &request.kind
         {
-            let [.., low] = (u32::from(completion.lower_address) + offset).to_be_bytes();
-            completion.lower_address = low & 0x7f;
+            let address = (u32::from(completion.lower_address) + offset) % LOWER_ADDRESSES;
+            completion.lower_address = address.to_be_bytes()[3];
         }
-        let payload = in_dwords(data, usize::from(completion.lower_address & 3));
+        let payload = in_dwords(data, usize::from(completion.lower_address % 4));
         let header = Header::new(Kind::Completion(completion), dwords_of(&payload));
         Self::new(header.answering(request), payload)
     }

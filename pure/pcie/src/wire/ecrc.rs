@@ -59,8 +59,8 @@ pub(super) fn update(mut crc: u32, bytes: &[u8]) -> u32 {
 }
 
 impl<P: AsRef<[u8]>> Tlp<P> {
-    /// The ECRC of this TLP, whatever its digest is now: over end-to-end prefixes, header (with TD set, and with the variant
-    /// bits, EP and bit 0 of Type, taken as 1) and payload.
+    /// The ECRC of this TLP, whatever its digest is now: over end-to-end prefixes, header (with TD set, and
+    /// with the variant bits, EP and bit 0 of Type, taken as 1) and payload.
     pub fn ecrc(&self) -> u32 {
         let mut words = self.header.words(true);
         words[0] |= DIGEST.all() | POISONED.all() | TYPE_BIT_0.all();

@@ -6,12 +6,13 @@ use super::{AddressType, Header, Kind, MemoryOperation, MemoryRequest, TlpError}
 const ALL: u8 = 0b1111;
 /// Requests must not cross a multiple of this many bytes.
 const BOUNDARY: u64 = 4096;
+/// Lower Address has seven bits.
+const LOWER_ADDRESSES: u64 = 128;
 
-/// First DW BE, Last DW BE and Length in double words for `length` contiguous bytes at `address`; length 0 makes a zero-length
-/// request of one double word without enables.
+/// First DW BE, Last DW BE and Length in double words for `length` contiguous bytes at `address`; length 0
+/// makes a zero-length request of one double word without enables.
 pub(super) fn covering(address: u64, length: u32) -> (u8, u8, u16) {
-    let [.., low] = address.to_be_bytes();
-    let lead = u32::from(low & 3);
+    let lead = u32::from((address % 4).to_be_bytes()[7]);
     let end = lead + length;
     let dwords = u16::try_from(end.div_ceil(4)).unwrap_or(u16::MAX).max(1);
     let from_lead = (ALL << lead) & ALL;
@@ -26,8 +27,8 @@ pub(super) fn covering(address: u64, length: u32) -> (u8, u8, u16) {
 impl Header {
     /// The byte enables of double word `index` of the request: bit n enables byte n.
     ///
-    /// Where the enables' place is taken by a Steering Tag (reads with TH), or they are reserved (AtomicOps), every byte is
-    /// enabled. 0 for messages and completions.
+    /// Where the enables' place is taken by a Steering Tag (reads with TH), or they are reserved (AtomicOps),
+    /// every byte is enabled. 0 for messages and completions.
     pub const fn enables_of(&self, index: u16) -> u8 {
         let (first, last) = self.enables();
         if index >= self.length {
@@ -67,7 +68,8 @@ impl Header {
         }
     }
 
-    /// The address of the first enabled byte of a memory or I/O request; of the double word where no byte is enabled.
+    /// The address of the first enabled byte of a memory or I/O request; of the double word where no byte is
+    /// enabled.
     pub const fn first_byte_address(&self) -> Option<u64> {
         match self.address() {
             Some(address) => Some(address.wrapping_add(self.lead() as u64)),
@@ -92,8 +94,8 @@ impl Header {
         }
     }
 
-    /// Bytes from the first enabled one to the last enabled one, 0..=4096; 0 for a zero-length request. For AtomicOps the
-    /// length of the operands. 0 for messages and completions.
+    /// Bytes from the first enabled one to the last enabled one, 0..=4096; 0 for a zero-length request. For
+    /// AtomicOps the length of the operands. 0 for messages and completions.
     pub const fn byte_length(&self) -> u32 {
         let (first, last) = self.enables();
         if self.length == 0 || (first == 0 && last == 0) {
@@ -105,8 +107,8 @@ impl Header {
         (self.length as u32 * 4).saturating_sub(self.lead() as u32 + trail)
     }
 
-    /// The Byte Count that the first completion of this request has, 1..=4096: what a memory read asks for (1 for a
-    /// zero-length one), an AtomicOp's operand, 4 for anything else.
+    /// The Byte Count that the first completion of this request has, 1..=4096: what a memory read asks for (1
+    /// for a zero-length one), an AtomicOp's operand, 4 for anything else.
     pub fn byte_count(&self) -> u16 {
         match &self.kind {
             Kind::Memory(MemoryRequest { operation: MemoryOperation::CompareAndSwap, .. }) => self.length * 2,
@@ -120,7 +122,7 @@ impl Header {
     pub const fn lower_address(&self) -> u8 {
         match &self.kind {
             Kind::Memory(request) if !request.operation.is_atomic() => {
-                (request.address.to_be_bytes()[7] & 0x7c) | self.lead()
+                (request.address % LOWER_ADDRESSES).to_be_bytes()[7] + self.lead()
             }
             _ => 0,
         }

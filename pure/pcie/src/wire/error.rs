@@ -78,14 +78,16 @@ pub enum TlpError {
         /// Length in double words.
         length: u16,
     },
-    /// First DW BE breaks a rule: 0 where there are several double words, or not contiguous where that is forbidden.
+    /// First DW BE breaks a rule: 0 where there are several double words, or not contiguous where that is
+    /// forbidden.
     FirstEnables {
         /// First DW BE.
         enables: u8,
         /// Length in double words.
         length: u16,
     },
-    /// Last DW BE breaks a rule: not 0 with one double word, 0 with several, or not contiguous where that is forbidden.
+    /// Last DW BE breaks a rule: not 0 with one double word, 0 with several, or not contiguous where that is
+    /// forbidden.
     LastEnables {
         /// Last DW BE.
         enables: u8,

@@ -65,7 +65,8 @@ const fn truncated(part: Part, need: usize, bytes: &[u8]) -> TlpError {
     TlpError::Truncated { part, need, have: bytes.len() }
 }
 
-/// Parses what comes before a payload into `prefixes` (of which there are none yet) and `header`, and returns TD.
+/// Parses what comes before a payload into `prefixes` (of which there are none yet) and `header`, and returns
+/// TD.
 #[inline]
 pub(super) fn parse_into(
     bytes: &[u8],
@@ -82,8 +83,8 @@ pub(super) fn parse_into(
     parse_header(bytes, start, header)
 }
 
-/// Parses the header at `start` of `bytes` into `header`, and returns TD. In place, because a header is written in small
-/// pieces: to copy it right away would wait for all of them.
+/// Parses the header at `start` of `bytes` into `header`, and returns TD. In place, because a header is
+/// written in small pieces: to copy it right away would wait for all of them.
 #[inline]
 fn parse_header(bytes: &[u8], start: usize, header: &mut Header) -> Result<bool, TlpError> {
     let rest = bytes.get(start..).unwrap_or(&[]);

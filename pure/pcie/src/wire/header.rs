@@ -17,11 +17,11 @@ pub struct Header {
     pub processing_hint: bool,
     /// Lightweight Notification (LN), of memory requests and completions.
     pub lightweight_notification: bool,
-    /// The type's reserved bits, packed: 0 in what is made here; in what is received they are ignored and kept, so
-    /// that forwarding changes nothing.
+    /// The type's reserved bits, packed: 0 in what is made here; in what is received they are ignored and
+    /// kept, so that forwarding changes nothing.
     pub reserved: u8,
-    /// Length in double words, 1..=1024: of the payload, or of what a read asks for. Where the type has neither (Msg,
-    /// Cpl) it is reserved: 0 in what is made here, kept as received.
+    /// Length in double words, 1..=1024: of the payload, or of what a read asks for. Where the type has
+    /// neither (Msg, Cpl) it is reserved: 0 in what is made here, kept as received.
     pub length: u16,
     /// The type and its own fields.
     pub kind: Kind,
@@ -160,7 +160,8 @@ pub struct ConfigRequest {
     pub enables: u8,
     /// The function whose configuration space is meant.
     pub target: Bdf,
-    /// Byte offset of the double word (Extended Register Number and Register Number): 0..4096, a multiple of 4.
+    /// Byte offset of the double word (Extended Register Number and Register Number): 0..4096, a multiple of
+    /// 4.
     pub offset: u16,
 }
 

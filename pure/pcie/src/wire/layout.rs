@@ -80,7 +80,8 @@ pub(super) const CONFIG_RESERVED_HIGH: Bits = Bits::new(15, 12);
 pub(super) const REGISTER: Bits = Bits::new(11, 2);
 pub(super) const CONFIG_RESERVED_LOW: Bits = Bits::new(1, 0);
 
-// The second and third double word of a completion; Requester ID and Tag are where a request has them in its second.
+// The second and third double word of a completion; Requester ID and Tag are where a request has them in its
+// second.
 pub(super) const COMPLETER: Bits = Bits::new(31, 16);
 pub(super) const STATUS: Bits = Bits::new(15, 13);
 pub(super) const BYTE_COUNT_MODIFIED: Bits = Bits::bit(12);

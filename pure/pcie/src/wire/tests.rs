@@ -292,8 +292,8 @@ fn covered_by_the_book(tlp: &Packet) -> Vec<u8> {
 
 #[test]
 fn the_crc_is_that_of_other_implementations() {
-    // The check value of the CRC-32 catalogue, and an LCRC (of the same polynomial and bit order) of warp-pipe's tests:
-    // sequence number 0 and a header of zeros.
+    // The check value of the CRC-32 catalogue, and an LCRC (of the same polynomial and bit order) of
+    // warp-pipe's tests: sequence number 0 and a header of zeros.
     assert_eq!(!super::ecrc::update(u32::MAX, b"123456789"), 0xcbf4_3926);
     assert_eq!(!super::ecrc::update(u32::MAX, &[0; 14]), 0xd1bb_79c7);
 }
@@ -448,9 +448,13 @@ fn any_completion() -> impl Strategy<Value = (Kind, u16)> {
     )
 }
 
+fn any_kind() -> impl Strategy<Value = (Kind, u16)> {
+    prop_oneof![any_read_or_write(), any_atomic(), any_single(), any_message(), any_completion()]
+}
+
 prop_compose! {
     fn any_header()(
-        (kind, length) in prop_oneof![any_read_or_write(), any_atomic(), any_single(), any_message(), any_completion()],
+        (kind, length) in any_kind(),
         traffic_class in 0..8_u8,
         attributes in 0..8_u8,
         address_type in 0..4_u8,
@@ -550,7 +554,11 @@ proptest! {
     }
 
     #[test]
-    fn requests_mean_the_bytes_that_they_were_made_for(page in any::<u64>(), first in 0..4096_u32, length in 1..=4096_u32) {
+    fn requests_mean_the_bytes_that_they_were_made_for(
+        page in any::<u64>(),
+        first in 0..4096_u32,
+        length in 1..=4096_u32,
+    ) {
         let length = length.min(4096 - first);
         let address = (page & !0xfff) | u64::from(first);
         let read = Packet::memory_read(Bdf::new(0, 2, 0), Tag::new(5), address, length);
@@ -559,7 +567,8 @@ proptest! {
         prop_assert_eq!(read.header.byte_length(), length);
         prop_assert_eq!(u32::from(read.header.byte_count()), length);
         prop_assert_eq!(read.to_string(), format!("MRd 00:02.0 tag 0x05 {address:#x}..+{length}"));
-        let enabled: u32 = (0..read.header.length).map(|index| read.header.enables_of(index).count_ones()).sum();
+        let enables = (0..read.header.length).map(|index| read.header.enables_of(index));
+        let enabled: u32 = enables.map(u8::count_ones).sum();
         prop_assert_eq!(enabled, length);
         crate::fuzz::tlp(&bytes_of(&read));
         View::parse(&bytes_of(&read)).unwrap();
@@ -570,7 +579,11 @@ proptest! {
     }
 
     #[test]
-    fn completions_carry_their_part_of_the_read(first in 0..4096_u32, length in 1..=4096_u32, cut in 0..4096_u32) {
+    fn completions_carry_their_part_of_the_read(
+        first in 0..4096_u32,
+        length in 1..=4096_u32,
+        cut in 0..4096_u32,
+    ) {
         let length = length.min(4096 - first);
         let cut = cut % length;
         let read = Packet::memory_read(Bdf::new(0, 2, 0), Tag::new(0x155), u64::from(first), length);

@@ -65,8 +65,8 @@ impl Packet {
         Ok(packet)
     }
 
-    /// The payload without what fills up its first and last double word: the bytes from the first enabled to the last
-    /// enabled of a write, the bytes that a completion brings of a memory read. Shares the block.
+    /// The payload without what fills up its first and last double word: the bytes from the first enabled to
+    /// the last enabled of a write, the bytes that a completion brings of a memory read. Shares the block.
     pub fn data(&self) -> Buffer {
         let (start, length) = self.data_range();
         self.payload.slice(start..start + length)
@@ -79,8 +79,8 @@ impl<P> Tlp<P> {
         Self { prefixes: Prefixes::NONE, header, payload, digest: None }
     }
 
-    /// Parses the TLP at the start of `bytes` into this blank one, all but its payload; returns where that is, and the TLP's
-    /// length. In place, as its header is.
+    /// Parses the TLP at the start of `bytes` into this blank one, all but its payload; returns where that
+    /// is, and the TLP's length. In place, as its header is.
     #[inline]
     fn parse_into(&mut self, bytes: &[u8]) -> Result<(Range<usize>, usize), TlpError> {
         let digest = parse_into(bytes, &mut self.prefixes, &mut self.header)?;
@@ -201,7 +201,7 @@ impl<P: AsRef<[u8]>> Tlp<P> {
         let have = self.payload.as_ref().len();
         let (start, length) = match &self.header.kind {
             Kind::Completion(completion) => {
-                let start = usize::from(completion.lower_address & 3);
+                let start = usize::from(completion.lower_address % 4);
                 (start, usize::from(completion.byte_count))
             }
             Kind::Message(_) => (0, have),
