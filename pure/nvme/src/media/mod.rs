@@ -1,5 +1,7 @@
 //! What a namespace's bytes are kept on, as the controller sees it: requests out, completions in.
 
+pub mod ram;
+
 use core::fmt;
 use engine::Buffer;
 
