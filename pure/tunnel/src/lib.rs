@@ -12,10 +12,18 @@ extern crate alloc;
 extern crate std;
 
 pub mod credits;
+pub mod downstream;
+mod event;
 pub mod frame;
+#[doc(hidden)]
+pub mod fuzz;
 #[cfg(test)]
 mod pair;
 pub mod session;
 mod stream;
+pub mod upstream;
 
+pub use downstream::Downstream;
+pub use event::Event;
 pub use session::Session;
+pub use upstream::Upstream;

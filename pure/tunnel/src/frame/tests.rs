@@ -1,1 +1,159 @@
+use std::format;
+use std::string::ToString;
+use std::vec::Vec;
 
+use engine::Nanos;
+use proptest::prelude::*;
+
+use super::*;
+use crate::credits::Amount;
+
+const SEQUENCE: Sequence = Sequence::from_bits(7);
+const ACKNOWLEDGE: Sequence = Sequence::from_bits(9);
+
+fn emit(frame: &Frame<'_>) -> Vec<u8> {
+    let mut bytes = std::vec![0xaa; HEADER_LENGTH + BODY_MAX];
+    let length = frame.emit(SEQUENCE, ACKNOWLEDGE, &mut bytes);
+    bytes.truncate(length);
+    bytes
+}
+
+fn parse(bytes: &[u8]) -> Result<Frame<'_>, FrameError> {
+    let have = bytes.len();
+    let (head, body) =
+        bytes.split_first_chunk().ok_or(FrameError::Truncated { need: HEADER_LENGTH, have })?;
+    let header = FrameHeader::parse(head)?;
+    assert_eq!((header.sequence, header.acknowledge), (SEQUENCE, ACKNOWLEDGE));
+    Frame::parse(&header, body)
+}
+
+fn limits() -> CreditLimits {
+    let lane = |headers| Amount { headers, data: headers + 1 };
+    CreditLimits::new(lane(1), lane(3), lane(5))
+}
+
+fn hello() -> Hello<'static> {
+    Hello {
+        version_low: 1,
+        version_high: 3,
+        role: Role::Upstream,
+        outcome: Outcome::Asked,
+        session: SessionId(5),
+        instance: InstanceId([6; 16]),
+        oldest: Sequence::from_bits(4),
+        limits: Limits { max_payload: 512, hold: Nanos::from_secs(10), silence: Nanos::from_secs(5) },
+        credits: limits(),
+        name: "größer",
+        vendor: "",
+        device: "xyz",
+        wants_stamps: true,
+        peer: Some(InstanceId([8; 16])),
+    }
+}
+
+fn samples() -> Vec<Frame<'static>> {
+    let stamps = Stamps { sent_at: Instant::from_nanos(5), received_at: Instant::from_nanos(3) };
+    std::vec![
+        Frame::Hello(hello()),
+        Frame::Welcome(Hello { outcome: Outcome::Resumed, role: Role::Downstream, peer: None, ..hello() }),
+        Frame::Refuse(RefuseCode::InUse, "in use"),
+        Frame::Refuse(RefuseCode::Other(99), ""),
+        Frame::Close(CloseCode::Overrun, "too much"),
+        Frame::Tlp(None, &[7; 16]),
+        Frame::Tlp(Some(stamps), &[7; 12]),
+        Frame::Reset(ResetPhase::Request),
+        Frame::Reset(ResetPhase::Done),
+        Frame::Credit(limits()),
+        Frame::Ping(Instant::from_nanos(1)),
+        Frame::Pong(Pong {
+            ping_sent_at: Instant::from_nanos(1),
+            ping_received_at: Instant::from_nanos(2),
+            sent_at: Instant::from_nanos(3),
+        }),
+    ]
+}
+
+#[test]
+fn every_frame_comes_back_as_it_went() {
+    for frame in samples() {
+        assert_eq!(parse(&emit(&frame)).as_ref(), Ok(&frame));
+    }
+}
+
+#[test]
+fn a_frame_cut_at_any_byte_is_truncated() {
+    for frame in samples() {
+        let bytes = emit(&frame);
+        for length in 0..bytes.len() {
+            let error = parse(&bytes[..length]);
+            assert!(matches!(error, Err(FrameError::Truncated { .. })), "{frame:?} at {length}: {error:?}");
+        }
+        let longer = [&bytes[..], &[0]].concat();
+        assert!(matches!(parse(&longer), Err(FrameError::Excess { .. })));
+    }
+}
+
+/// The frame with the bytes at `offset` replaced.
+fn with(frame: &Frame<'_>, offset: usize, change: &[u8]) -> Vec<u8> {
+    let mut bytes = emit(frame);
+    bytes[offset..][..change.len()].copy_from_slice(change);
+    bytes
+}
+
+#[test]
+fn each_rule_has_its_error() {
+    let first = Frame::Hello(hello());
+    let body = HEADER_LENGTH;
+    let options = body + 44;
+    let kind = FrameKind::Hello;
+    let cases = [
+        (with(&first, 0, &[0x47]), FrameError::UnknownKind(0x47)),
+        (with(&first, 1, &[1]), FrameError::UnknownFlags { kind, flags: 1 }),
+        (with(&first, 2, &[0xff, 0xfc]), FrameError::Length { kind, length: 0xfffc }),
+        (with(&first, body, b"GET / HT"), FrameError::Magic(*b"GET / HT")),
+        (with(&first, body + 8, &[0, 4]), FrameError::VersionRange { low: 4, high: 3 }),
+        (with(&first, body + 12, &[3]), FrameError::UnknownRole(3)),
+        (with(&first, body + 13, &[1]), FrameError::UnknownOutcome(1)),
+        (with(&first, body + 15, &[1]), FrameError::Reserved { kind, offset: 14 }),
+        (with(&first, options, &[0x81, 0]), FrameError::UnknownMandatoryOption(0x8100)),
+        (with(&first, options, &[1, 0]), FrameError::MissingOption(0x8001)),
+        (with(&first, options + 2, &[9, 0]), FrameError::OptionLength { option: 0x8001, length: 0x900 }),
+        (with(&first, options + 4, &[0, 64]), FrameError::OptionValue(0x8001)),
+        (with(&first, options + 16, &[0x80, 1]), FrameError::RepeatedOption(0x8001)),
+        (with(&first, options + 48, &[7]), FrameError::Text { kind, offset: 92 }),
+        (with(&first, options + 63, &[7]), FrameError::Reserved { kind, offset: 107 }),
+        (with(&Frame::Reset(ResetPhase::Done), 15, &[3]), FrameError::UnknownReset(3)),
+    ];
+    for (bytes, error) in cases {
+        assert_eq!(parse(&bytes), Err(error), "{error}");
+        assert!(!error.to_string().is_empty());
+    }
+}
+
+#[test]
+fn texts_are_cut_between_characters() {
+    let long = "ä".repeat(TEXT_MAX);
+    let bytes = emit(&Frame::Close(CloseCode::Normal, &long));
+    assert_eq!(parse(&bytes), Ok(Frame::Close(CloseCode::Normal, &long[..TEXT_MAX])));
+    assert_eq!(clip("aä", 2), "a");
+}
+
+#[test]
+fn instances_are_written_as_uuids() {
+    let id = InstanceId(core::array::from_fn(|index| u8::try_from(index).unwrap()));
+    assert_eq!(format!("{id}"), "00010203-0405-0607-0809-0a0b0c0d0e0f");
+}
+
+proptest! {
+    #[test]
+    fn whatever_parses_is_emitted_alike(bytes in prop::collection::vec(any::<u8>(), 12..80), kind in 0_usize..9) {
+        let mut bytes = bytes;
+        bytes[0] = [1, 2, 3, 4, 0x10, 0x11, 0x12, 0x20, 0x21][kind];
+        let length = u16::try_from(bytes.len() - HEADER_LENGTH).unwrap();
+        bytes[2..4].copy_from_slice(&length.to_be_bytes());
+        bytes[4..12].copy_from_slice(&[0, 0, 0, 7, 0, 0, 0, 9]);
+        if let Ok(frame) = parse(&bytes) {
+            prop_assert_eq!(emit(&frame), bytes);
+        }
+    }
+}

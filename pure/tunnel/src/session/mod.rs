@@ -17,6 +17,7 @@ mod transmit;
 
 pub use clock::ClockAlignment;
 pub use config::Config;
+pub(crate) use handshake::{Ungreeted, greeting};
 pub use link::{REPLAY_BYTES_MAX, REPLAY_FRAMES_MAX};
 pub use reason::{DownReason, HandshakeError, LossReason, ProtocolError};
 pub use transmit::SEGMENT_MAX;

@@ -1,0 +1,267 @@
+//! The device's end of the tunnel: one session, and a gate before it.
+//!
+//! Anybody may connect. Who doesn't say Hello in time and in form is told why and sent away; a second host is told
+//! who has the device. None of that touches the session.
+
+mod gate;
+#[cfg(test)]
+mod tests;
+
+pub use gate::WAITING_MAX;
+
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::string::String;
+
+use engine::{Buffer, Engine, Instant, Nanos, Rng};
+use pcie::wire::Packet;
+
+use crate::event::Event;
+use crate::frame::{InstanceId, RefuseCode};
+use crate::session::{self, Arrival, Config, HandshakeError, Session, Ungreeted};
+use gate::{Gate, Verdict, refusal};
+
+/// Names an accepted connection; chosen by the world, and not used again while anything of it may still come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(pub u32);
+
+/// What the world tells the device's end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// A connection was accepted.
+    Accepted(ConnectionId),
+    /// A piece of a connection's byte stream, cut anywhere.
+    Received(ConnectionId, Buffer),
+    /// A connection ended.
+    Disconnected(ConnectionId),
+}
+
+/// What the device's end asks of the world, or tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// A packet for the device.
+    Tlp {
+        /// The packet.
+        packet: Packet,
+        /// When it arrived and what its frame says about time.
+        arrival: Arrival,
+    },
+    /// Reset the device (hot reset): a session begins or ends, or the host wants it.
+    DeviceReset,
+    /// Append these bytes to a connection's stream.
+    Transmit {
+        /// The connection.
+        connection: ConnectionId,
+        /// The bytes.
+        bytes: Buffer,
+    },
+    /// End a connection once all bytes before this are on their way. Nothing more is expected of it.
+    Close {
+        /// The connection.
+        connection: ConnectionId,
+    },
+    /// For the application.
+    Event {
+        /// The connection, if it is about one.
+        connection: Option<ConnectionId>,
+        /// What happened.
+        event: Event,
+    },
+}
+
+/// See the module.
+pub struct Downstream {
+    session: Session,
+    gate: Gate,
+    handshake: Nanos,
+    /// The connection that carries the session.
+    attached: Option<ConnectionId>,
+    outputs: VecDeque<Output>,
+}
+
+impl Downstream {
+    /// The end of a device that nobody uses yet. Session names come out of `rng`: where strangers may listen in, its
+    /// seed should not be guessable.
+    pub fn new(config: Config, rng: Rng) -> Self {
+        Self {
+            handshake: config.handshake,
+            session: Session::downstream(config, rng),
+            gate: Gate::default(),
+            attached: None,
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// Sends a packet of the device to the host; see [`Session::send`].
+    pub fn send(&mut self, now: Instant, packet: Packet) {
+        self.session.send(now, packet);
+    }
+    /// Ends the session and takes no further one, telling the host `text`.
+    pub fn close(&mut self, now: Instant, text: &str) {
+        self.session.close(now, text);
+    }
+    /// Payload bytes that wait for credits or a connection: a device with much to send may pause.
+    pub fn queued_bytes(&self) -> usize {
+        self.session.queued_bytes()
+    }
+    /// The session, for its clock, statistics and peer.
+    pub const fn session(&self) -> &Session {
+        &self.session
+    }
+
+    fn on_accepted(&mut self, now: Instant, connection: ConnectionId) {
+        if !self.gate.accept(connection, now + self.handshake) {
+            let text = format!("{WAITING_MAX} connections are waiting already");
+            self.refuse(connection, RefuseCode::Busy, text);
+        }
+    }
+
+    fn on_received(&mut self, now: Instant, connection: ConnectionId, piece: Buffer) {
+        if self.attached == Some(connection) {
+            self.session.handle_input(now, session::Input::Received(piece));
+            return;
+        }
+        match self.gate.receive(connection, &piece) {
+            None | Some(Verdict::Waits) => (),
+            Some(Verdict::Host(host, hello, rest)) => self.on_host(now, connection, host, [hello, rest]),
+            Some(Verdict::No(Ungreeted::Refuse(code, text))) => self.refuse(connection, code, text),
+            Some(Verdict::No(Ungreeted::ByPeer(code, text))) => {
+                self.outputs.push_back(Output::Close { connection });
+                self.tell_failure(connection, HandshakeError::RefusedByPeer { code, text });
+            }
+        }
+    }
+
+    fn on_host(&mut self, now: Instant, connection: ConnectionId, host: InstanceId, bytes: [Buffer; 2]) {
+        if let Some(peer) = self.session.peer()
+            && peer.instance != host
+        {
+            let since = self.session.up_since().map_or(Nanos::ZERO, |since| now - since);
+            let text =
+                format!("in use by {peer} ({}) since {} s", peer.instance, since.get() / 1_000_000_000);
+            self.refuse(connection, RefuseCode::InUse, text);
+            return;
+        }
+        if let Some(former) = self.attached {
+            // The host has a new connection before we have seen the end of the former one.
+            self.session.handle_input(now, session::Input::Disconnected);
+            self.drain();
+            self.attached = None;
+            self.outputs.push_back(Output::Close { connection: former });
+        }
+        self.drain();
+        self.attached = Some(connection);
+        self.session.handle_input(now, session::Input::Connected);
+        for bytes in bytes {
+            if !bytes.is_empty() {
+                self.session.handle_input(now, session::Input::Received(bytes));
+            }
+        }
+    }
+
+    fn on_disconnected(&mut self, now: Instant, connection: ConnectionId) {
+        self.gate.forget(connection);
+        if self.attached == Some(connection) {
+            self.session.handle_input(now, session::Input::Disconnected);
+            self.drain();
+            self.attached = None;
+        }
+    }
+
+    fn refuse(&mut self, connection: ConnectionId, code: RefuseCode, text: String) {
+        self.outputs.push_back(Output::Transmit { connection, bytes: refusal(code, &text) });
+        self.outputs.push_back(Output::Close { connection });
+        self.tell_failure(connection, HandshakeError::Refused { code, text });
+    }
+
+    fn tell_failure(&mut self, connection: ConnectionId, error: HandshakeError) {
+        let event = Event::HandshakeFailed(error);
+        self.outputs.push_back(Output::Event { connection: Some(connection), event });
+    }
+
+    /// Takes what the session still has to say about its present connection.
+    fn drain(&mut self) {
+        while let Some(output) = self.session.poll_output() {
+            if let Some(output) = self.translate(output) {
+                self.outputs.push_back(output);
+            }
+        }
+    }
+
+    fn event(&self, event: Event) -> Output {
+        Output::Event { connection: self.attached, event }
+    }
+
+    /// What an output of the session is to the world. Where that is two outputs, the first has been queued.
+    fn translate(&mut self, output: session::Output) -> Option<Output> {
+        use session::Output as From;
+        match output {
+            From::Tlp { packet, arrival } => Some(Output::Tlp { packet, arrival }),
+            From::Transmit(bytes) => self.attached.map(|connection| Output::Transmit { connection, bytes }),
+            From::CloseConnection => self.attached.take().map(|connection| Output::Close { connection }),
+            From::LinkUp { peer } => {
+                self.outputs.push_back(Output::DeviceReset);
+                Some(self.event(Event::LinkUp { peer }))
+            }
+            From::LinkDown { reason } => {
+                self.outputs.push_back(Output::DeviceReset);
+                Some(self.event(Event::LinkDown { reason }))
+            }
+            From::Interrupted { reason } => Some(self.event(Event::Interrupted { reason })),
+            From::Resumed => Some(self.event(Event::Resumed)),
+            From::HandshakeFailed(error) => Some(self.event(Event::HandshakeFailed(error))),
+            From::Reset => Some(Output::DeviceReset),
+            // Only an upstream end dials.
+            From::Connect => None,
+        }
+    }
+}
+
+impl Engine for Downstream {
+    type Input<'a> = Input;
+    type Output = Output;
+
+    fn handle_input(&mut self, now: Instant, input: Input) {
+        match input {
+            Input::Accepted(connection) => self.on_accepted(now, connection),
+            Input::Received(connection, piece) => self.on_received(now, connection, piece),
+            Input::Disconnected(connection) => self.on_disconnected(now, connection),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        while let Some(connection) = self.gate.expire(now) {
+            let text = format!("no Hello came within {}", self.handshake);
+            self.refuse(connection, RefuseCode::Deadline, text);
+        }
+        self.session.handle_timeout(now);
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        loop {
+            if let Some(output) = self.outputs.pop_front() {
+                return Some(output);
+            }
+            let output = self.session.poll_output()?;
+            if let Some(output) = self.translate(output) {
+                if self.outputs.is_empty() {
+                    return Some(output);
+                }
+                self.outputs.push_back(output);
+            }
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        [self.session.poll_timeout(), self.gate.earliest()].into_iter().flatten().min()
+    }
+}
+
+impl core::fmt::Debug for Downstream {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Downstream")
+            .field("session", &self.session)
+            .field("attached", &self.attached)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,260 @@
+use std::string::ToString;
+use std::vec::Vec;
+
+use engine::{Rng, settle};
+use proptest::prelude::{any, prop, prop_assert, proptest};
+
+use super::*;
+use crate::frame::{Frame, FrameHeader, HEADER_LENGTH, Hello, Sequence};
+use crate::pair::{config, read, write};
+
+const fn at(milliseconds: u64) -> Instant {
+    Instant::from_nanos(milliseconds * 1_000_000)
+}
+
+/// The Hello of a host.
+fn hello(name: &str, instance: u8) -> (Session, Buffer) {
+    let mut host = Session::upstream(config(name, instance), Rng::from_seed(1));
+    host.handle_timeout(at(1));
+    assert_eq!(host.poll_output(), Some(session::Output::Connect));
+    host.handle_input(at(1), session::Input::Connected);
+    let Some(session::Output::Transmit(hello)) = host.poll_output() else { panic!("no Hello") };
+    (host, hello)
+}
+
+fn drained(downstream: &mut Downstream, now: Instant) -> Vec<Output> {
+    let mut outputs = Vec::new();
+    settle(downstream, now, |output| outputs.push(output));
+    outputs
+}
+
+fn receive(downstream: &mut Downstream, now: Instant, connection: u32, bytes: &[u8]) -> Vec<Output> {
+    let bytes = Buffer::copy_from_slice(bytes);
+    downstream.handle_input(now, Input::Received(ConnectionId(connection), bytes));
+    drained(downstream, now)
+}
+
+fn accept(downstream: &mut Downstream, now: Instant, connection: u32) -> Vec<Output> {
+    downstream.handle_input(now, Input::Accepted(ConnectionId(connection)));
+    drained(downstream, now)
+}
+
+/// The words of the Refuse to `connection`, which is then closed.
+fn refusal_to(outputs: &[Output], connection: u32) -> (RefuseCode, String) {
+    let connection = ConnectionId(connection);
+    let [
+        Output::Transmit { connection: to, bytes },
+        Output::Close { connection: closed },
+        Output::Event { .. },
+    ] = outputs
+    else {
+        panic!("no refusal: {outputs:?}")
+    };
+    assert_eq!((*to, *closed), (connection, connection));
+    let header = FrameHeader::parse(bytes.first_chunk().unwrap()).unwrap();
+    match Frame::parse(&header, &bytes[HEADER_LENGTH..]).unwrap() {
+        Frame::Refuse(code, text) => (code, text.to_string()),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn joined() -> (Downstream, Session) {
+    let mut downstream = Downstream::new(config("box", 2), Rng::from_seed(2));
+    let (mut host, hello) = hello("host", 1);
+    assert_eq!(accept(&mut downstream, at(1), 1), []);
+    let outputs = receive(&mut downstream, at(1), 1, &hello);
+    let [
+        Output::Transmit { bytes, .. },
+        Output::DeviceReset,
+        Output::Event { event: Event::LinkUp { peer }, .. },
+        ..,
+    ] = &outputs[..]
+    else {
+        panic!("{outputs:?}")
+    };
+    assert_eq!(peer.name, "host");
+    host.handle_input(at(1), session::Input::Received(bytes.clone()));
+    (downstream, host)
+}
+
+/// That the link still carries packets.
+fn assert_alive(downstream: &mut Downstream, host: &mut Session, now: Instant) {
+    host.send(now, read(5));
+    let mut found = false;
+    let mut segments = Vec::new();
+    settle(host, now, |output| {
+        if let session::Output::Transmit(bytes) = output {
+            segments.push(bytes);
+        }
+    });
+    for bytes in segments {
+        let outputs = receive(downstream, now, 1, &bytes);
+        found |=
+            outputs.iter().any(|output| matches!(output, Output::Tlp { packet, .. } if *packet == read(5)));
+    }
+    assert!(found);
+}
+
+#[test]
+fn a_second_host_is_told_who_has_the_device() {
+    let (mut downstream, mut host) = joined();
+    let (mut second, bytes) = hello("second", 7);
+    accept(&mut downstream, at(4_001), 2);
+    let outputs = receive(&mut downstream, at(4_001), 2, &bytes);
+    let (code, text) = refusal_to(&outputs, 2);
+    assert_eq!(
+        (code, text.contains("in use by host"), text.contains("since 4 s")),
+        (RefuseCode::InUse, true, true)
+    );
+    let Output::Transmit { bytes, .. } = &outputs[0] else { panic!() };
+    second.handle_input(at(4_001), session::Input::Received(bytes.clone()));
+    assert_eq!(second.poll_output(), Some(session::Output::CloseConnection));
+    let Some(session::Output::HandshakeFailed(error)) = second.poll_output() else { panic!() };
+    assert!(error.to_string().contains(&text));
+    assert_alive(&mut downstream, &mut host, at(4_001));
+}
+
+#[test]
+fn a_held_session_keeps_the_device_until_the_hold_time_is_over() {
+    let (mut downstream, _) = joined();
+    downstream.handle_input(at(10), Input::Disconnected(ConnectionId(1)));
+    drained(&mut downstream, at(10));
+    let (_, bytes) = hello("second", 7);
+    accept(&mut downstream, at(20), 2);
+    assert_eq!(refusal_to(&receive(&mut downstream, at(20), 2, &bytes), 2).0, RefuseCode::InUse);
+    let outputs = drained(&mut downstream, at(10_010));
+    assert!(matches!(
+        outputs[..],
+        [Output::DeviceReset, Output::Event { event: Event::LinkDown { .. }, .. }]
+    ));
+    accept(&mut downstream, at(10_020), 3);
+    assert!(receive(&mut downstream, at(10_020), 3, &bytes).contains(&Output::DeviceReset));
+}
+
+#[test]
+fn a_host_that_reconnects_first_replaces_its_former_connection() {
+    let (mut downstream, mut host) = joined();
+    drained(&mut downstream, at(2));
+    host.handle_input(at(3), session::Input::Disconnected);
+    let mut bytes = None;
+    settle(&mut host, at(3), |_| ());
+    host.handle_input(at(3), session::Input::Connected);
+    settle(&mut host, at(3), |output| {
+        if let session::Output::Transmit(hello) = output {
+            bytes = Some(hello);
+        }
+    });
+    downstream.send(at(3), write(1, 4));
+    accept(&mut downstream, at(3), 9);
+    let outputs = receive(&mut downstream, at(3), 9, &bytes.unwrap());
+    assert!(outputs.contains(&Output::Close { connection: ConnectionId(1) }), "{outputs:?}");
+    assert!(!outputs.contains(&Output::DeviceReset));
+    assert_eq!(downstream.session().statistics().resumptions, 1);
+    for output in outputs {
+        if let Output::Transmit { connection: ConnectionId(9), bytes } = output {
+            host.handle_input(at(3), session::Input::Received(bytes));
+        }
+    }
+    let packets = core::iter::from_fn(|| host.poll_output());
+    let packets: Vec<_> = packets.filter(|output| matches!(output, session::Output::Tlp { .. })).collect();
+    assert_eq!(packets.len(), 1);
+}
+
+#[test]
+fn strangers_are_told_why_and_harm_nobody() {
+    let (mut downstream, mut host) = joined();
+    let (_, hello) = hello("host", 1);
+    let with = |offset: usize, change: &[u8]| {
+        let mut bytes = hello.to_vec();
+        bytes[offset..][..change.len()].copy_from_slice(change);
+        bytes
+    };
+    let mut ping = [0; 64];
+    let length = Frame::Ping(at(0)).emit(Sequence::FIRST, Sequence::FIRST, &mut ping);
+    let body = HEADER_LENGTH;
+    let cases = [
+        (b"GET / HTTP/1.1\r\n\r\n".to_vec(), RefuseCode::NotFarlane, "Farlane"),
+        (b"\x16\x03\x01\x02\x00".to_vec(), RefuseCode::NotFarlane, "Farlane"),
+        (ping[..length].to_vec(), RefuseCode::NotFarlane, "Ping"),
+        (with(body, b"FARLANT\n"), RefuseCode::NotFarlane, "magic"),
+        (with(body + 8, &[0, 2, 0, 9]), RefuseCode::Version, "1 to 1 are spoken here, 2 to 9 there"),
+        (with(body + 12, &[2]), RefuseCode::Role, "Downstream"),
+        (with(body + 12, &[5]), RefuseCode::Malformed, "role"),
+        (with(body + 44, &[0xff, 0]), RefuseCode::UnknownOption, "0xff00"),
+    ];
+    for (number, (bytes, code, words)) in cases.iter().enumerate() {
+        let connection = 100 + u32::try_from(number).unwrap();
+        accept(&mut downstream, at(2), connection);
+        let (found, text) = refusal_to(&receive(&mut downstream, at(2), connection, bytes), connection);
+        assert_eq!(found, *code, "{text}");
+        assert!(text.contains(words), "{text}");
+        assert_eq!(receive(&mut downstream, at(2), connection, bytes), [], "nothing more is read");
+    }
+    assert_alive(&mut downstream, &mut host, at(2));
+}
+
+#[test]
+fn a_hello_may_come_byte_by_byte_but_not_too_late() {
+    let mut downstream = Downstream::new(config("box", 2), Rng::from_seed(2));
+    let (_, hello) = hello("host", 1);
+    accept(&mut downstream, at(1), 1);
+    accept(&mut downstream, at(1), 2);
+    for byte in &hello[..hello.len() - 1] {
+        assert_eq!(receive(&mut downstream, at(2), 1, &[*byte]), []);
+        assert_eq!(receive(&mut downstream, at(2), 2, &[*byte]), []);
+    }
+    assert!(receive(&mut downstream, at(2), 1, &hello[hello.len() - 1..]).contains(&Output::DeviceReset));
+    let outputs = drained(&mut downstream, at(5_001));
+    let late: Vec<_> = outputs
+        .into_iter()
+        .filter(|output| {
+            matches!(output, Output::Transmit { connection, .. } | Output::Close { connection } if connection.0 == 2)
+                || matches!(output, Output::Event { connection, .. } if *connection == Some(ConnectionId(2)))
+        })
+        .collect();
+    let (code, text) = refusal_to(&late, 2);
+    assert_eq!((code, text.as_str()), (RefuseCode::Deadline, "no Hello came within 5 s"));
+}
+
+#[test]
+fn only_so_many_may_wait() {
+    let mut downstream = Downstream::new(config("box", 2), Rng::from_seed(2));
+    let most = u32::try_from(WAITING_MAX).unwrap();
+    for connection in 0..most {
+        assert_eq!(accept(&mut downstream, at(1), connection), []);
+    }
+    assert_eq!(refusal_to(&accept(&mut downstream, at(1), most), most).0, RefuseCode::Busy);
+    downstream.handle_input(at(1), Input::Disconnected(ConnectionId(3)));
+    assert_eq!(accept(&mut downstream, at(1), most + 1), []);
+}
+
+proptest! {
+    #[test]
+    fn random_bytes_harm_nobody(pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..200), 1..20)) {
+        let (mut downstream, mut host) = joined();
+        accept(&mut downstream, at(2), 50);
+        for piece in &pieces {
+            receive(&mut downstream, at(2), 50, piece);
+        }
+        assert_alive(&mut downstream, &mut host, at(2));
+    }
+
+    #[test]
+    fn a_host_that_goes_mad_is_closed_and_may_come_back(bytes in prop::collection::vec(any::<u8>(), 40..400)) {
+        let (mut downstream, _) = joined();
+        let outputs = receive(&mut downstream, at(2), 1, &bytes);
+        // By chance it may be the beginning of a frame.
+        if outputs.contains(&Output::Close { connection: ConnectionId(1) }) {
+            prop_assert!(outputs.contains(&Output::DeviceReset));
+            let (_, hello) = hello("host", 1);
+            accept(&mut downstream, at(3), 2);
+            prop_assert!(receive(&mut downstream, at(3), 2, &hello).contains(&Output::DeviceReset));
+        }
+    }
+}
+
+#[test]
+fn hellos_are_of_version_1() {
+    let (_, bytes) = hello("host", 1);
+    assert_eq!(Hello::versions(&bytes[HEADER_LENGTH..]), Ok((1, 1)));
+}

@@ -1,0 +1,141 @@
+//! What fuzzers feed: each of these takes any bytes and must not panic.
+
+use engine::{Buffer, Engine, Instant, Nanos, Rng, settle};
+use pcie::wire::{Bdf, Packet, Tag};
+
+use crate::downstream::{self, ConnectionId, Downstream};
+use crate::frame::{BODY_MAX, Frame, FrameHeader, HEADER_LENGTH};
+use crate::session::{Config, Input, Output, Session};
+
+const STEP: Nanos = Nanos::from_millis(7);
+
+/// One frame: what parses comes out again as it was.
+///
+/// # Panics
+/// When it doesn't.
+pub fn frame(bytes: &[u8]) {
+    let Some((head, body)) = bytes.split_first_chunk::<HEADER_LENGTH>() else { return };
+    let Ok(header) = FrameHeader::parse(head) else { return };
+    assert_eq!(header.emit(), *head);
+    let Some(body) = body.get(..usize::from(header.length)) else { return };
+    let Ok(frame) = Frame::parse(&header, body) else { return };
+    if matches!(frame, Frame::Hello(_) | Frame::Welcome(_)) {
+        // Options that are not known are not kept.
+        return;
+    }
+    let mut block = [0; HEADER_LENGTH + BODY_MAX];
+    let length = frame.emit(header.sequence, header.acknowledge, &mut block);
+    assert_eq!(block[..length], bytes[..length]);
+}
+
+/// A session of either role, connected, with a packet under way, whose peer says `bytes` in pieces of a length that
+/// the second byte tells; the first chooses the role and whether a handshake precedes.
+pub fn session(bytes: &[u8]) {
+    let [mode, size, stream @ ..] = bytes else { return };
+    let upstream = mode & 1 == 0;
+    let mut session = if upstream {
+        Session::upstream(Config::default(), Rng::from_seed(1))
+    } else {
+        Session::downstream(Config::default(), Rng::from_seed(1))
+    };
+    let mut now = Instant::ZERO;
+    settle(&mut session, now, |_| ());
+    session.handle_input(now, Input::Connected);
+    if mode & 2 == 0 {
+        greet(&mut session, upstream);
+    }
+    for piece in stream.chunks(usize::from(*size).max(1)) {
+        session.send(now, Packet::memory_read(Bdf::new(1, 0, 0), Tag::new(1), 0x1000, 4));
+        session.handle_input(now, Input::Received(Buffer::copy_from_slice(piece)));
+        now = now + STEP;
+        settle(&mut session, now, |_| ());
+    }
+    session.handle_input(now, Input::Disconnected);
+    settle(&mut session, now, |_| ());
+}
+
+/// Brings `session` up with a peer of the other role.
+fn greet(session: &mut Session, upstream: bool) {
+    let mut peer = if upstream {
+        Session::downstream(Config::default(), Rng::from_seed(2))
+    } else {
+        Session::upstream(Config::default(), Rng::from_seed(2))
+    };
+    settle(&mut peer, Instant::ZERO, |_| ());
+    peer.handle_input(Instant::ZERO, Input::Connected);
+    let pass = |from: &mut Session, to: &mut Session| {
+        settle(from, Instant::ZERO, |output| {
+            if let Output::Transmit(bytes) = output {
+                to.handle_input(Instant::ZERO, Input::Received(bytes));
+            }
+        });
+    };
+    for _ in 0..2 {
+        pass(session, &mut peer);
+        pass(&mut peer, session);
+    }
+}
+
+/// Three connections to the device's end, each byte of `bytes` but the stream's naming one: pairs of a connection
+/// and a length, then so many bytes for it.
+pub fn gate(bytes: &[u8]) {
+    let mut downstream = Downstream::new(Config::default(), Rng::from_seed(1));
+    let mut now = Instant::ZERO;
+    let mut rest = bytes;
+    while let [which, length, stream @ ..] = rest {
+        let connection = ConnectionId(u32::from(which & 3));
+        let (piece, after) = stream.split_at(usize::from(*length).min(stream.len()));
+        rest = after;
+        let input = match which >> 6 {
+            0 => downstream::Input::Accepted(connection),
+            1 => downstream::Input::Disconnected(connection),
+            _ => downstream::Input::Received(connection, Buffer::copy_from_slice(piece)),
+        };
+        downstream.handle_input(now, input);
+        now = now + STEP;
+        settle(&mut downstream, now, |_| ());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::{ProptestConfig, any, prop, proptest};
+
+    #[test]
+    fn a_greeted_session_is_up() {
+        for upstream in [true, false] {
+            let mut session = if upstream {
+                Session::upstream(Config::default(), Rng::from_seed(1))
+            } else {
+                Session::downstream(Config::default(), Rng::from_seed(1))
+            };
+            settle(&mut session, Instant::ZERO, |_| ());
+            session.handle_input(Instant::ZERO, Input::Connected);
+            greet(&mut session, upstream);
+            assert!(session.is_open());
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+        #[test]
+        fn nothing_panics(bytes in prop::collection::vec(any::<u8>(), 0..300), kind in 0_usize..10) {
+            let mut bytes = bytes;
+            for target in [frame, session, gate] {
+                target(&bytes);
+            }
+            // With the look of a frame, random bytes come further.
+            if bytes.len() > 16 {
+                let kinds = [1, 2, 3, 4, 0x10, 0x10, 0x11, 0x12, 0x20, 0x21];
+                let length = [4, 24, 8, 24, 12, 16, 4, 24, 8, 24][kind];
+                for offset in [0, 2] {
+                    let head = [kinds[kind], bytes[1] & 1, 0, length, 0, 0, 0, 0, 0, 0, 0, 0];
+                    bytes[offset..][..12].copy_from_slice(&head);
+                    frame(&bytes[offset..]);
+                    session(&bytes);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! The host's end of the tunnel: a switch with a session below each of its downstream ports.
+//!
+//! The switch answers for itself whatever becomes of the far ends: a session that comes up is a device that was
+//! plugged in, one that goes down a device that was pulled out.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use engine::{Buffer, Engine, Instant, Rng};
+use pcie::switch::{self, PortId, Switch, SwitchConfig};
+use pcie::wire::Packet;
+
+use crate::event::Event;
+use crate::session::{self, Arrival, Config, Session};
+
+/// A downstream port, and the session below it: 0 is the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PortIndex(pub u8);
+
+/// What the world tells the host's end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// A packet from the root complex.
+    Tlp(Packet),
+    /// The connection asked for is there.
+    Connected(PortIndex),
+    /// A piece of a port's byte stream, cut anywhere.
+    Received(PortIndex, Buffer),
+    /// A port's connection ended, or could not be made.
+    Disconnected(PortIndex),
+}
+
+/// What the host's end asks of the world, or tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// A packet for the root complex.
+    Tlp {
+        /// The packet.
+        packet: Packet,
+        /// By which port it came, and when; nothing, if it is the switch's own.
+        from: Option<(PortIndex, Arrival)>,
+    },
+    /// Append these bytes to the stream of a port.
+    Transmit {
+        /// The port.
+        port: PortIndex,
+        /// The bytes.
+        bytes: Buffer,
+    },
+    /// Dial the far end of a port; answered by [`Input::Connected`] or [`Input::Disconnected`].
+    Connect {
+        /// The port.
+        port: PortIndex,
+    },
+    /// End the connection of a port once all bytes before this are on their way. Nothing more is expected of it.
+    CloseConnection {
+        /// The port.
+        port: PortIndex,
+    },
+    /// For the application.
+    Event {
+        /// The port.
+        port: PortIndex,
+        /// What happened.
+        event: Event,
+    },
+}
+
+/// See the module.
+pub struct Upstream {
+    switch: Switch,
+    ports: Vec<Session>,
+    /// The port that is asked first for what it has to say.
+    turn: usize,
+    /// What the packet was that the switch is at.
+    from: Option<(PortIndex, Arrival)>,
+    outputs: VecDeque<Output>,
+    now: Instant,
+}
+
+impl Upstream {
+    /// A switch with one downstream port for each of `ports`. All of them dial as soon as this is first settled.
+    ///
+    /// # Panics
+    /// When there are more or fewer than `switch` says.
+    pub fn new(switch: &SwitchConfig, ports: Vec<Config>, rng: &Rng) -> Self {
+        assert!(
+            ports.len() == usize::from(switch.ports),
+            "{} sessions for {} ports",
+            ports.len(),
+            switch.ports
+        );
+        let mut rng = rng.fork("ports");
+        let session = |config| Session::upstream(config, Rng::from_seed(rng.next_u64()));
+        Self {
+            switch: Switch::new(switch),
+            ports: ports.into_iter().map(session).collect(),
+            turn: 0,
+            from: None,
+            outputs: VecDeque::new(),
+            now: Instant::ZERO,
+        }
+    }
+
+    /// The switch, for its registers and statistics.
+    pub const fn switch(&self) -> &Switch {
+        &self.switch
+    }
+    /// The session below `port`, if there is such a port.
+    pub fn session(&self, port: PortIndex) -> Option<&Session> {
+        self.ports.get(usize::from(port.0))
+    }
+    /// The link to the root complex was reset: the reset goes on to the switch and all devices.
+    pub fn hot_reset(&mut self, now: Instant) {
+        self.now = now;
+        self.switch.hot_reset();
+    }
+    /// Ends the session below `port`, if there is such a port, telling the device's end `text`.
+    pub fn close(&mut self, now: Instant, port: PortIndex, text: &str) {
+        self.now = now;
+        // What the switch has sent on goes before the end.
+        self.drain_switch();
+        if let Some(session) = self.ports.get_mut(usize::from(port.0)) {
+            session.close(now, text);
+        }
+    }
+    /// Dials again after [`Upstream::close`] or a refusal that is final.
+    pub fn restart(&mut self, now: Instant, port: PortIndex) {
+        self.now = now;
+        if let Some(session) = self.ports.get_mut(usize::from(port.0)) {
+            session.restart(now);
+        }
+    }
+
+    /// What the switch wants, as far as it is for the root complex.
+    fn poll_switch(&mut self) -> Option<Output> {
+        while let Some(output) = self.switch.poll_output() {
+            match output {
+                switch::Output::Forward { port: PortId::Upstream, packet } => {
+                    return Some(Output::Tlp { packet, from: self.from });
+                }
+                switch::Output::Forward { port: PortId::Downstream(port), packet } => {
+                    self.ports[usize::from(port)].send(self.now, packet);
+                }
+                switch::Output::HotReset { port: PortId::Downstream(port) } => {
+                    self.ports[usize::from(port)].reset(self.now);
+                }
+                // A switch doesn't reset the link above it.
+                switch::Output::HotReset { port: PortId::Upstream } => (),
+            }
+        }
+        self.from = None;
+        None
+    }
+
+    fn drain_switch(&mut self) {
+        while let Some(output) = self.poll_switch() {
+            self.outputs.push_back(output);
+        }
+    }
+
+    /// An output of the session below `port`, as far as it is for the world.
+    fn on_session(&mut self, port: PortIndex, output: session::Output) -> Option<Output> {
+        use session::Output as From;
+        let event = |event| Some(Output::Event { port, event });
+        match output {
+            From::Tlp { packet, arrival } => {
+                self.from = Some((port, arrival));
+                self.switch.handle_input(self.now, (PortId::Downstream(port.0), packet));
+                None
+            }
+            From::Transmit(bytes) => Some(Output::Transmit { port, bytes }),
+            From::Connect => Some(Output::Connect { port }),
+            From::CloseConnection => Some(Output::CloseConnection { port }),
+            From::LinkUp { peer } => {
+                self.switch.link_up(PortId::Downstream(port.0));
+                event(Event::LinkUp { peer })
+            }
+            From::LinkDown { reason } => {
+                self.switch.link_down(PortId::Downstream(port.0));
+                event(Event::LinkDown { reason })
+            }
+            From::Interrupted { reason } => event(Event::Interrupted { reason }),
+            From::Resumed => event(Event::Resumed),
+            From::HandshakeFailed(error) => event(Event::HandshakeFailed(error)),
+            // Resets go down only; the session has seen to that.
+            From::Reset => None,
+        }
+    }
+
+    fn poll_ports(&mut self) -> Option<(PortIndex, session::Output)> {
+        for _ in 0..self.ports.len() {
+            if let Some(output) = self.ports[self.turn].poll_output() {
+                let port = PortIndex(u8::try_from(self.turn).expect("a switch has at most 32 ports"));
+                return Some((port, output));
+            }
+            self.turn = (self.turn + 1) % self.ports.len();
+        }
+        None
+    }
+
+    fn port_input(&mut self, port: PortIndex, input: session::Input) {
+        let session = self.ports.get_mut(usize::from(port.0)).expect("the world names ports that exist");
+        session.handle_input(self.now, input);
+    }
+}
+
+impl Engine for Upstream {
+    type Input<'a> = Input;
+    type Output = Output;
+
+    fn handle_input(&mut self, now: Instant, input: Input) {
+        self.now = now;
+        match input {
+            Input::Tlp(packet) => self.switch.handle_input(now, (PortId::Upstream, packet)),
+            Input::Connected(port) => self.port_input(port, session::Input::Connected),
+            Input::Received(port, bytes) => self.port_input(port, session::Input::Received(bytes)),
+            Input::Disconnected(port) => self.port_input(port, session::Input::Disconnected),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
+        self.switch.handle_timeout(now);
+        for session in &mut self.ports {
+            if session.poll_timeout().is_some_and(|at| at <= now) {
+                session.handle_timeout(now);
+            }
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        if let Some(output) = self.outputs.pop_front() {
+            return Some(output);
+        }
+        loop {
+            // The switch first: all that it has for a port shares a segment.
+            if let Some(output) = self.poll_switch() {
+                return Some(output);
+            }
+            let (port, output) = self.poll_ports()?;
+            if let Some(output) = self.on_session(port, output) {
+                return Some(output);
+            }
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let ports = self.ports.iter().filter_map(Session::poll_timeout);
+        ports.chain(self.switch.poll_timeout()).min()
+    }
+}
+
+impl core::fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Upstream").field("ports", &self.ports).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;
