@@ -17,6 +17,7 @@ pub mod device;
 pub mod endpoint;
 #[doc(hidden)]
 pub mod fuzz;
+pub mod lspci;
 pub mod memory;
 pub mod ordering;
 pub mod requester;
