@@ -11,14 +11,16 @@ use sim::faults::Plan;
 use sim::{Node, NodeId, World};
 
 use crate::chaos::Trouble;
-use crate::workload::{Counts, Phase, Workload};
+use crate::workload::{Counts, Phase};
 
 /// A node that a campaign can drive.
 pub trait Subject: Node {
-    /// The workloads of the disks that this node uses; none where it is no host.
-    fn workloads(&mut self) -> &mut [Workload];
-    /// The same, to look at.
-    fn workloads_ref(&self) -> &[Workload];
+    /// Goes on to another phase.
+    fn enter(&mut self, phase: Phase);
+    /// Whether the node is not yet done with its phase.
+    fn is_busy(&self, phase: Phase) -> bool;
+    /// Adds what the node has done, and what it has found wrong.
+    fn report(&mut self, outcome: &mut Outcome);
     /// Where the node is, for the report of a world that never settles.
     fn describe(&self) -> String;
 }
@@ -37,6 +39,8 @@ pub struct Limits {
 /// What became of a seed.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
+    /// The scenario.
+    pub scenario: &'static str,
     /// The seed.
     pub seed: u64,
     /// Fingerprint of the whole run.
@@ -56,7 +60,10 @@ pub struct Outcome {
 impl Outcome {
     /// The command that runs this seed again.
     pub fn replay(&self) -> String {
-        format!("cargo run --release -p farlane-scenarios --bin campaign -- --seed {}", self.seed)
+        let Self { scenario, seed, .. } = self;
+        format!(
+            "cargo run --release -p farlane-scenarios --bin campaign -- --scenario {scenario} --seed {seed}"
+        )
     }
 }
 
@@ -65,9 +72,9 @@ impl fmt::Display for Outcome {
         let Counts { done, failed, abandoned } = self.counts;
         writeln!(
             f,
-            "seed {}: {} events in {} of virtual time, digest {:016x}; {done} operations done, {failed} failed, \
-             {abandoned} abandoned; troubles: {:?}",
-            self.seed, self.events, self.elapsed, self.digest, self.troubles
+            "{} seed {}: {} events in {} of virtual time, digest {:016x}; {done} operations done, \
+             {failed} failed, {abandoned} abandoned; troubles: {:?}",
+            self.scenario, self.seed, self.events, self.elapsed, self.digest, self.troubles
         )?;
         for failure in &self.failures {
             writeln!(f, "  FAILED: {failure}")?;
@@ -89,13 +96,13 @@ pub fn trial<N: Subject>(world: &mut World<N>, plan: &Plan, limits: Limits) -> O
     world.run_with(plan, Instant::ZERO + limits.chaos);
     world.heal();
     for phase in [Phase::Drain, Phase::Verify] {
-        nodes.iter().for_each(|&node| enter(world, node, phase));
+        nodes.iter().for_each(|&node| world.node_mut(node).enter(phase));
         let (limit, what) = match phase {
             Phase::Verify => (limits.verify, "the verification has not ended"),
-            _ => (limits.drain, "operations are outstanding"),
+            _ => (limits.drain, "what was under way has not ended"),
         };
         let until = world.now() + limit;
-        let busy = |world: &World<N>| nodes.iter().any(|&node| is_busy(world.node(node), phase));
+        let busy = |world: &World<N>| nodes.iter().any(|&node| world.node(node).is_busy(phase));
         if !world.run_while(until, busy) {
             failures.push(format!("{what} {limit} after the world was healed"));
             let describe = |node: &NodeId| format!("{node:?}: {}", world.node(*node).describe());
@@ -110,33 +117,14 @@ pub fn trial<N: Subject>(world: &mut World<N>, plan: &Plan, limits: Limits) -> O
         failures,
         ..Outcome::default()
     };
-    for node in nodes {
-        for workload in world.node_mut(node).workloads() {
-            workload.checker_mut().expect_idle();
-            let counts = workload.counts();
-            outcome.counts.done += counts.done;
-            outcome.counts.failed += counts.failed;
-            outcome.counts.abandoned += counts.abandoned;
-            outcome.failures.extend(workload.checker().violations().iter().map(ToString::to_string));
-        }
-    }
+    nodes.into_iter().for_each(|node| world.node_mut(node).report(&mut outcome));
     outcome
 }
 
-fn enter<N: Subject>(world: &mut World<N>, node: NodeId, phase: Phase) {
-    world.node_mut(node).workloads().iter_mut().for_each(|workload| workload.enter(phase));
-}
-
-fn is_busy<N: Subject>(node: &N, phase: Phase) -> bool {
-    node.workloads_ref().iter().any(|workload| match phase {
-        Phase::Verify => workload.phase() != Phase::Verified,
-        _ => workload.checker().outstanding() > 0,
-    })
-}
-
-/// Runs `run` for every seed on `jobs` threads and hands each outcome to `report`, as they come.
+/// Runs `run`, which is called `scenario`, for every seed on `jobs` threads and hands each outcome to `report`, as they come.
 /// A panic is an outcome too. Ends early when `report` says so.
 pub fn run_seeds(
+    scenario: &'static str,
     seeds: Range<u64>,
     jobs: usize,
     run: impl Fn(u64) -> Outcome + Sync,
@@ -150,7 +138,9 @@ pub fn run_seeds(
             scope.spawn(move || {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if !seeds.contains(&seed) || sender.send(guarded(seed, run)).is_err() {
+                    if !seeds.contains(&seed)
+                        || sender.send(Outcome { scenario, ..guarded(seed, run) }).is_err()
+                    {
                         break;
                     }
                 }

@@ -1,10 +1,12 @@
 //! Worlds assembled: what hosts do ([`workload`]), what must hold whatever goes wrong ([`checker`]),
-//! what goes wrong ([`chaos`]), and campaigns of many seeds ([`campaign`]).
+//! what goes wrong ([`chaos`]), and campaigns of many seeds ([`campaign`]). The worlds: [`sessions`].
 
 #![forbid(unsafe_code)]
 
 pub mod campaign;
 pub mod chaos;
 pub mod checker;
+mod outbox;
+pub mod sessions;
 pub mod stamp;
 pub mod workload;

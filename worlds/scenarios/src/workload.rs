@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use engine::{Instant, Nanos, Rng};
 
+use crate::campaign::Outcome;
 use crate::checker::{Checker, End, Kind, OperationId};
 
 /// An operation to be issued.
@@ -192,6 +193,23 @@ impl Workload {
         (self.phase, self.pass, self.cursor) = (phase, 0, 0);
     }
 
+    /// Whether it is not yet done with `phase`, once the world was healed.
+    pub fn is_busy(&self, phase: Phase) -> bool {
+        match phase {
+            Phase::Verify => self.phase != Phase::Verified,
+            _ => self.checker.outstanding() > 0,
+        }
+    }
+
+    /// Adds what was done and what was found wrong. Nothing may be outstanding any more.
+    pub fn report(&mut self, outcome: &mut Outcome) {
+        self.checker.expect_idle();
+        outcome.counts.done += self.counts.done;
+        outcome.counts.failed += self.counts.failed;
+        outcome.counts.abandoned += self.counts.abandoned;
+        outcome.failures.extend(self.checker.violations().iter().map(ToString::to_string));
+    }
+
     /// What it is at.
     pub const fn phase(&self) -> Phase {
         self.phase
@@ -205,10 +223,5 @@ impl Workload {
     /// The model it checks against.
     pub const fn checker(&self) -> &Checker {
         &self.checker
-    }
-
-    /// The model it checks against.
-    pub const fn checker_mut(&mut self) -> &mut Checker {
-        &mut self.checker
     }
 }

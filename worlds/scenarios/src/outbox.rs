@@ -1,0 +1,44 @@
+//! Bytes that wait for room in a connection.
+
+use std::collections::VecDeque;
+
+use engine::Buffer;
+use sim::Context;
+use sim::stream::ConnectionId;
+
+/// What an engine has sent and its connection has not yet taken.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    waiting: VecDeque<Buffer>,
+    /// Bytes of the first one that were taken.
+    taken: usize,
+    /// The connection is to be closed once all is sent.
+    closing: bool,
+}
+
+impl Outbox {
+    pub(crate) fn push(&mut self, bytes: Buffer) {
+        self.waiting.push_back(bytes);
+    }
+
+    /// Closes the connection behind what waits.
+    pub(crate) const fn close(&mut self) {
+        self.closing = true;
+    }
+
+    /// Gives the connection what it takes; whether it is closed now.
+    pub(crate) fn flush<P>(&mut self, context: &mut Context<'_, P>, connection: ConnectionId) -> bool {
+        while let Some(first) = self.waiting.front() {
+            self.taken += context.send(connection, &first[self.taken..]);
+            if self.taken < first.len() {
+                return false;
+            }
+            self.waiting.pop_front();
+            self.taken = 0;
+        }
+        if self.closing {
+            context.close(connection);
+        }
+        self.closing
+    }
+}

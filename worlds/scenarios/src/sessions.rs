@@ -1,0 +1,346 @@
+//! Two tunnel sessions with a bad network between them: every packet of a link once, in order, or the link goes down.
+
+use engine::{Buffer, Engine, Instant, Nanos, Rng};
+use pcie::wire::{Bdf, Packet};
+use sim::faults::Plan;
+use sim::media::MediaProfile;
+use sim::stream::{ConnectionId, LinkProfile, StreamEvent};
+use sim::{Context, Event, Node, NodeId, World};
+use tunnel::Session;
+use tunnel::frame::{Identity, InstanceId};
+use tunnel::session::{Config, Input, Output};
+
+use crate::campaign::{Limits, Outcome, Subject, trial};
+use crate::chaos::{self, ChaosConfig, Trouble};
+use crate::outbox::Outbox;
+use crate::workload::Phase;
+
+/// For how long the sessions are held.
+const HOLD: Nanos = Nanos::from_millis(400);
+/// In verification, each end sends so many packets.
+const VERIFY_PACKETS: u64 = 200;
+/// While things go wrong, a packet is sent so often at most.
+const PAUSE_MAX: Nanos = Nanos::from_millis(2);
+
+/// What each packet says of itself, in its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Label {
+    /// Which run of the sender, and which of its links.
+    epoch: u64,
+    /// Which packet of the link, from 0.
+    number: u64,
+    /// The last one of a verification.
+    last: bool,
+}
+
+impl Label {
+    /// Bytes of a label.
+    const LENGTH: usize = 24;
+
+    fn packet(self, length: usize) -> Packet {
+        let mut bytes = vec![self.number.to_le_bytes()[0]; length];
+        for (place, word) in [self.epoch, self.number, u64::from(self.last)].into_iter().enumerate() {
+            bytes[8 * place..][..8].copy_from_slice(&word.to_le_bytes());
+        }
+        Packet::memory_write(Bdf::new(1, 0, 0), self.number << 12, Buffer::from(bytes))
+    }
+
+    /// The label of a packet, if the packet is as it was made.
+    fn of(packet: &Packet) -> Option<Self> {
+        let word = |place: usize| {
+            let bytes = packet.payload.get(8 * place..)?.first_chunk()?;
+            Some(u64::from_le_bytes(*bytes))
+        };
+        let label = Self { epoch: word(0)?, number: word(1)?, last: word(2)? == 1 };
+        (label.packet(packet.payload.len()) == *packet).then_some(label)
+    }
+}
+
+/// One end: a session, its connection, and what is said over it.
+#[derive(Debug)]
+pub struct End {
+    config: Config,
+    session: Session,
+    /// Whom to dial; the downstream end waits.
+    peer: Option<NodeId>,
+    connection: Option<ConnectionId>,
+    dialled: Option<ConnectionId>,
+    outbox: Outbox,
+    rng: Rng,
+    phase: Phase,
+    incarnation: u64,
+    /// Links that came up in this run.
+    links: u64,
+    link_up: bool,
+    /// The number of the next packet to send over this link.
+    next: u64,
+    next_at: Instant,
+    /// In verification, packets still to be sent over this link.
+    left: u64,
+    /// Epoch and next number of what is received.
+    expected: Option<(u64, u64)>,
+    /// The highest epoch that was received.
+    newest: u64,
+    received: u64,
+    downs: u64,
+    peer_done: bool,
+    wrong: Vec<String>,
+}
+
+impl End {
+    fn new(config: Config, peer: Option<NodeId>, rng: Rng) -> Self {
+        Self {
+            session: session(&config, peer, &rng),
+            config,
+            peer,
+            connection: None,
+            dialled: None,
+            outbox: Outbox::default(),
+            rng,
+            phase: Phase::Chaos,
+            incarnation: 0,
+            links: 0,
+            link_up: false,
+            next: 0,
+            next_at: Instant::ZERO,
+            left: 0,
+            expected: None,
+            newest: 0,
+            received: 0,
+            downs: 0,
+            peer_done: false,
+            wrong: Vec::new(),
+        }
+    }
+
+    const fn epoch(&self) -> u64 {
+        (self.incarnation << 32) + self.links
+    }
+
+    fn on_packet(&mut self, packet: &Packet) {
+        let Some(label) = Label::of(packet) else {
+            return self.wrong.push(format!("a packet was changed on the way: {packet}"));
+        };
+        match self.expected {
+            Some((epoch, number)) if (epoch, number) == (label.epoch, label.number) => {}
+            None if label.number == 0 && label.epoch > self.newest => {}
+            expected => {
+                let Label { epoch, number, .. } = label;
+                self.wrong.push(format!("packet {number} of epoch {epoch} came, expected was {expected:?}"));
+            }
+        }
+        if !self.link_up {
+            self.wrong.push(format!("packet {} came while the link was down", label.number));
+        }
+        self.expected = Some((label.epoch, label.number + 1));
+        self.newest = label.epoch;
+        self.received += 1;
+        self.peer_done |= label.last;
+    }
+
+    fn on_link(&mut self, up: bool) {
+        self.link_up = up;
+        (self.next, self.expected) = (0, None);
+        if up {
+            self.links += 1;
+            self.left = VERIFY_PACKETS;
+        } else {
+            self.downs += 1;
+        }
+    }
+
+    fn speak(&mut self, now: Instant) {
+        while self.link_up {
+            match self.phase {
+                Phase::Chaos if self.next_at <= now => {
+                    self.next_at = now + Nanos::new(self.rng.below(PAUSE_MAX.get()) + 1);
+                }
+                Phase::Verify if self.left > 0 => self.left -= 1,
+                _ => break,
+            }
+            let last = self.phase == Phase::Verify && self.left == 0;
+            let label = Label { epoch: self.epoch(), number: self.next, last };
+            let room = (4096 - Label::LENGTH) / 4;
+            let more = if self.rng.one_in(4) { self.rng.below(room as u64 + 1) } else { self.rng.below(16) };
+            let length = Label::LENGTH + 4 * usize::try_from(more).expect("less than a page");
+            self.session.send(now, label.packet(length));
+            self.next += 1;
+        }
+    }
+
+    fn on_output(&mut self, context: &mut Context<'_, ()>, output: Output) {
+        match output {
+            Output::Transmit(bytes) => self.outbox.push(bytes),
+            Output::Tlp { packet, .. } => self.on_packet(&packet),
+            Output::Connect => {
+                self.drop_connection(context);
+                let peer = self.peer.expect("only the upstream end dials");
+                self.dialled = Some(context.dial(peer));
+            }
+            Output::CloseConnection => self.finish_connection(context),
+            Output::LinkUp { .. } => self.on_link(true),
+            Output::LinkDown { .. } => self.on_link(false),
+            Output::Interrupted { .. } | Output::Resumed | Output::HandshakeFailed(_) | Output::Reset => {}
+        }
+    }
+
+    /// Closes the connection once what was sent is on its way. What cannot be sent at once is lost.
+    fn finish_connection(&mut self, context: &mut Context<'_, ()>) {
+        self.outbox.close();
+        if let Some(connection) = self.connection {
+            self.outbox.flush(context, connection);
+        }
+        self.drop_connection(context);
+    }
+
+    fn drop_connection(&mut self, context: &mut Context<'_, ()>) {
+        for connection in self.connection.take().into_iter().chain(self.dialled.take()) {
+            context.close(connection);
+        }
+        self.outbox = Outbox::default();
+    }
+}
+
+fn session(config: &Config, peer: Option<NodeId>, rng: &Rng) -> Session {
+    match peer {
+        Some(_) => Session::upstream(config.clone(), rng.fork("session")),
+        None => Session::downstream(config.clone(), rng.fork("session")),
+    }
+}
+
+impl Node for End {
+    type Packet = ();
+
+    fn handle(&mut self, context: &mut Context<'_, ()>, event: Event<()>) {
+        let Event::Stream { connection, event } = event else { return };
+        let now = context.now();
+        match event {
+            StreamEvent::Accepted { .. } => {
+                if self.connection.is_some() {
+                    self.drop_connection(context);
+                    self.session.handle_input(now, Input::Disconnected);
+                }
+                self.connection = Some(connection);
+                self.session.handle_input(now, Input::Connected);
+            }
+            StreamEvent::Opened if self.dialled == Some(connection) => {
+                self.connection = self.dialled.take();
+                self.session.handle_input(now, Input::Connected);
+            }
+            StreamEvent::Data(bytes) if self.connection == Some(connection) => {
+                self.session.handle_input(now, Input::Received(bytes));
+            }
+            StreamEvent::Closed(_) if [self.connection, self.dialled].contains(&Some(connection)) => {
+                self.drop_connection(context);
+                self.session.handle_input(now, Input::Disconnected);
+            }
+            _ => {}
+        }
+    }
+
+    fn settle(&mut self, context: &mut Context<'_, ()>) -> Option<Instant> {
+        let now = context.now();
+        if self.session.poll_timeout().is_some_and(|at| at <= now) {
+            self.session.handle_timeout(now);
+        }
+        self.speak(now);
+        while let Some(output) = self.session.poll_output() {
+            self.on_output(context, output);
+            self.speak(now);
+        }
+        if let Some(connection) = self.connection {
+            self.outbox.flush(context, connection);
+        }
+        let speak_at = (self.link_up && self.phase == Phase::Chaos).then_some(self.next_at);
+        self.session.poll_timeout().into_iter().chain(speak_at).min()
+    }
+
+    fn restart(&mut self, now: Instant, rng: Rng) {
+        let mut config = self.config.clone();
+        config.identity.instance = instance(&mut rng.fork("instance"));
+        let old = std::mem::replace(self, Self::new(config, self.peer, rng));
+        self.phase = old.phase;
+        self.incarnation = old.incarnation + 1;
+        (self.received, self.downs, self.wrong) = (old.received, old.downs, old.wrong);
+        (self.newest, self.next_at) = (old.newest, now);
+    }
+
+    fn fingerprint((): &()) -> u64 {
+        0
+    }
+}
+
+impl Subject for End {
+    fn enter(&mut self, phase: Phase) {
+        self.phase = phase;
+        self.peer_done = false;
+        self.left = VERIFY_PACKETS;
+    }
+
+    fn is_busy(&self, phase: Phase) -> bool {
+        match phase {
+            Phase::Verify => !self.peer_done,
+            _ => !self.link_up,
+        }
+    }
+
+    fn report(&mut self, outcome: &mut Outcome) {
+        outcome.counts.done += self.received;
+        outcome.counts.failed += self.downs;
+        outcome.failures.append(&mut self.wrong);
+    }
+
+    fn describe(&self) -> String {
+        format!(
+            "{:?}, link up: {}, sent {}, expects {:?}",
+            self.session, self.link_up, self.next, self.expected
+        )
+    }
+}
+
+fn instance(rng: &mut Rng) -> InstanceId {
+    let mut bytes = [0; 16];
+    rng.fill(&mut bytes);
+    InstanceId(bytes)
+}
+
+/// Runs the scenario for a seed.
+pub fn run(seed: u64) -> Outcome {
+    let mut world = World::new(seed);
+    let config = |world: &World<End>, name: &str| Config {
+        identity: Identity {
+            instance: instance(&mut world.rng(&format!("instance of {name}"))),
+            name: name.into(),
+            ..Identity::default()
+        },
+        hold: HOLD,
+        silence: HOLD / 4,
+        ping_interval: HOLD / 16,
+        handshake: HOLD / 8,
+        redial: (HOLD / 64, HOLD / 8),
+        stamps: world.rng("stamps").one_in(2),
+        ..Config::default()
+    };
+    let far = world.add(End::new(config(&world, "far"), None, world.rng("far")));
+    let near = world.add(End::new(config(&world, "near"), Some(far), world.rng("near")));
+    let (link, media) = (LinkProfile::default(), MediaProfile::default());
+    world.link(near, far, link);
+    let duration = HOLD * 8;
+    let chaos = ChaosConfig { near, far: vec![far], duration, faults_max: 8, hold_time: HOLD, link, media };
+    let (plan, troubles) = chaos::plan(&chaos, &mut world.rng("chaos"));
+    let settle = Nanos::from_secs(60);
+    let limits = Limits { chaos: duration + HOLD * 4, drain: settle, verify: settle };
+    let mut outcome = judge(&mut world, &plan, limits, &troubles);
+    (outcome.seed, outcome.troubles) = (seed, troubles);
+    outcome
+}
+
+fn judge(world: &mut World<End>, plan: &Plan, limits: Limits, troubles: &[Trouble]) -> Outcome {
+    let mut outcome = trial(world, plan, limits);
+    // Cuts alone are repaired within the hold time, and the link never goes down.
+    let only_cuts = troubles.iter().all(|trouble| *trouble == Trouble::Cut);
+    if only_cuts && outcome.counts.failed > 0 {
+        outcome.failures.push("a link went down though connections were only cut".into());
+    }
+    outcome
+}
