@@ -11,7 +11,6 @@ pub mod direct;
 pub mod faults;
 pub mod media;
 mod node;
-mod ram;
 mod schedule;
 pub mod stream;
 mod world;

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::ram::RamDisk;
 use engine::{Nanos, Rng};
+use nvme::media::ram::RamDisk;
 use nvme::media::{Completion, MediaError, MediumId, Operation, Request};
 
 use crate::NodeId;
