@@ -1,4 +1,5 @@
 mod fake;
+mod hierarchy;
 
 use std::vec;
 use std::vec::Vec;
