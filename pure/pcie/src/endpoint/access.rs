@@ -2,13 +2,13 @@
 
 use alloc::vec::Vec;
 
-use engine::Instant;
-
 use super::msix::MsixRegion;
 use super::{BAR_READS_MAX, BARS, BarToken, Endpoint, Output};
 use crate::config::{BarIndex, FunctionError};
 use crate::wire::{AddressType, Header, Kind, MemoryOperation, Packet};
 
+/// Byte enables of a whole double word.
+const ALL_ENABLED: u8 = 0b1111;
 /// Longest request whose enables may have holes, in double words.
 const HOLES_DWORDS_MAX: u16 = 2;
 
@@ -25,7 +25,7 @@ impl Endpoint {
         None
     }
 
-    pub(super) fn on_memory(&mut self, now: Instant, packet: &Packet) {
+    pub(super) fn on_memory(&mut self, packet: Packet) {
         let header = &packet.header;
         let Kind::Memory(request) = &header.kind else { return };
         let place = self.decode(header, request.address);
@@ -35,7 +35,7 @@ impl Endpoint {
         };
         match request.operation {
             MemoryOperation::Write if header.poisoned => self.on_poisoned(header),
-            MemoryOperation::Write => self.on_write(now, bar, offset, packet),
+            MemoryOperation::Write => self.on_write(bar, offset, packet),
             MemoryOperation::Read => self.on_read(bar, offset, header),
             // Only legacy endpoints know locks, and this one completes no AtomicOps.
             _ => self.refuse(header, FunctionError::UnsupportedRequest),
@@ -63,23 +63,27 @@ impl Endpoint {
             return self.refuse(header, FunctionError::CompleterAbort);
         };
         let offset = offset + u64::from(header.lead());
-        self.outputs.push_back(Output::BarRead { token, bar, offset, length });
+        self.push(Output::BarRead { token, bar, offset, length });
     }
 
-    fn on_write(&mut self, now: Instant, bar: BarIndex, offset: u64, packet: &Packet) {
+    fn on_write(&mut self, bar: BarIndex, offset: u64, packet: Packet) {
         let region = self.msix.as_ref().and_then(|table| table.region(bar, offset));
         match region {
-            Some(MsixRegion::Table) => self.on_table_write(now, offset, packet),
+            Some(MsixRegion::Table) => self.on_table_write(offset, &packet),
             Some(MsixRegion::Pending) => {}
             None => self.on_bar_write(bar, offset, packet),
         }
     }
 
-    fn on_bar_write(&mut self, bar: BarIndex, offset: u64, packet: &Packet) {
+    fn on_bar_write(&mut self, bar: BarIndex, offset: u64, packet: Packet) {
         let header = &packet.header;
+        let (first, last) = (header.enables_of(0), header.enables_of(header.length.saturating_sub(1)));
+        if first & last == ALL_ENABLED {
+            return self.push(Output::BarWrite { bar, offset, data: packet.payload });
+        }
         if header.length > HOLES_DWORDS_MAX {
             let offset = offset + u64::from(header.lead());
-            return self.outputs.push_back(Output::BarWrite { bar, offset, data: packet.data() });
+            return self.push(Output::BarWrite { bar, offset, data: packet.data() });
         }
         let enabled = header.enables_of(0) | header.enables_of(1) << 4;
         let mut byte = 0;
@@ -91,12 +95,12 @@ impl Endpoint {
             }
             let (start, end) = (byte as usize, (byte + run) as usize);
             let (data, offset) = (packet.payload.slice(start..end), offset + u64::from(byte));
-            self.outputs.push_back(Output::BarWrite { bar, offset, data });
+            self.push(Output::BarWrite { bar, offset, data });
             byte += run;
         }
     }
 
-    fn on_table_write(&mut self, now: Instant, offset: u64, packet: &Packet) {
+    fn on_table_write(&mut self, offset: u64, packet: &Packet) {
         let dwords = packet.payload.chunks_exact(4).take(usize::from(packet.header.length));
         for (index, bytes) in (0..).zip(dwords) {
             let Some(table) = &mut self.msix else { return };
@@ -109,7 +113,6 @@ impl Endpoint {
                 self.requester.write(address, &data);
             }
         }
-        self.drain(now);
     }
 }
 

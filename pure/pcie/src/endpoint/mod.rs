@@ -118,6 +118,7 @@ pub struct Endpoint {
     reads: BarReads,
     /// DMA reads that the requester had no room for; bounded by what the device has under way.
     waiting: VecDeque<(DmaId, u64, u32)>,
+    /// What is to be said before anything that the requester has to say; see [`Endpoint::push`].
     outputs: VecDeque<Output>,
     pool: Pool,
     /// Four zero bytes: the answer to a zero-length read.
@@ -202,7 +203,7 @@ impl Endpoint {
     pub fn dma(&mut self, now: Instant, dma: Dma) {
         match dma {
             Dma::Read { id, .. } if !self.bus_master => {
-                self.outputs.push_back(Output::Dma(DmaResult::Failed { id }));
+                self.push(Output::Dma(DmaResult::Failed { id }));
             }
             Dma::Read { id, address, length } => {
                 let cookie = u64::from(id.0);
@@ -219,7 +220,6 @@ impl Endpoint {
             }
             Dma::Interrupt { vector } => self.on_interrupt(vector),
         }
-        self.drain(now);
     }
 
     fn on_interrupt(&mut self, vector: u16) {
@@ -265,14 +265,33 @@ impl Endpoint {
         self.bar_read_done(token, Some(data));
     }
 
+    /// Says `output` after all that has been said so far.
+    #[inline]
+    fn push(&mut self, output: Output) {
+        self.flush();
+        self.outputs.push_back(output);
+    }
+
+    /// Queues what the requester has to say, so that what is queued next comes after it. Mostly there is
+    /// nothing: the requester's outputs are polled from itself and not moved twice.
+    #[inline]
+    fn flush(&mut self) {
+        while let Some(output) = self.requester.poll_output() {
+            if let Some(output) = self.on_requester(output) {
+                self.outputs.push_back(output);
+            }
+        }
+    }
+
     fn complete(&mut self, request: &Header, data: &Buffer) {
+        self.flush();
         let outputs = &mut self.outputs;
         self.completer.data(request, data, |packet| outputs.push_back(Output::Packet(packet)));
     }
 
     fn answer(&mut self, request: &Header, status: CompletionStatus) {
         let packet = self.completer.status(request, status);
-        self.outputs.push_back(Output::Packet(packet));
+        self.push(Output::Packet(packet));
     }
 
     /// Answers a request that can't be served, or drops it where it is posted, and logs the error.
@@ -291,11 +310,12 @@ impl Endpoint {
 
     fn report(&mut self, error: FunctionError, advisory: bool, blamed: Option<&Header>) {
         if let Some(message) = report_error(&mut self.space, error, advisory, blamed) {
+            // Not flushed: the requester's own errors are reported from within.
             self.outputs.push_back(Output::Packet(message.packet(self.id)));
         }
     }
 
-    fn on_config(&mut self, now: Instant, packet: &Packet) {
+    fn on_config(&mut self, packet: &Packet) {
         let Kind::Config(request) = &packet.header.kind else { return };
         let here = request.routing == crate::wire::ConfigType::Type0 && request.target.function() == 0;
         if !here {
@@ -328,7 +348,6 @@ impl Endpoint {
             self.on_reset(Reset::PowerState);
         }
         self.tell_pending();
-        self.drain(now);
     }
 
     fn on_poisoned(&mut self, request: &Header) {
@@ -346,7 +365,7 @@ impl Endpoint {
             message::PME_TURN_OFF => {
                 let routing = MessageRouting::GatheredToRootComplex;
                 let acknowledgement = Packet::message(self.id, routing, message::PME_TO_ACK, 0);
-                self.outputs.push_back(Output::Packet(acknowledgement));
+                self.push(Output::Packet(acknowledgement));
             }
             message::UNLOCK | message::SET_SLOT_POWER_LIMIT | message::VENDOR_DEFINED_1 => {}
             _ => self.refuse(&packet.header, FunctionError::UnsupportedRequest),
@@ -354,6 +373,7 @@ impl Endpoint {
     }
 
     fn on_reset(&mut self, reset: Reset) {
+        self.flush();
         self.space.reset(reset);
         self.waiting.clear();
         self.requester.fail_all();
@@ -406,13 +426,9 @@ impl Endpoint {
         self.completer.set(completer::Settings { id, boundary, payload_size });
     }
 
-    /// Hands on what the requester says, and gives it what waits.
-    fn drain(&mut self, now: Instant) {
-        loop {
-            while let Some(output) = self.requester.poll_output() {
-                self.on_requester(output);
-            }
-            let Some((id, address, length)) = self.waiting.front().copied() else { return };
+    /// Gives the requester what waits, as far as it has room.
+    fn issue_waiting(&mut self, now: Instant) {
+        while let Some((id, address, length)) = self.waiting.front().copied() {
             if self.requester.read(now, u64::from(id.0), address, length).is_err() {
                 return;
             }
@@ -421,22 +437,23 @@ impl Endpoint {
     }
 
     #[inline]
-    fn on_requester(&mut self, output: requester::Output) {
+    fn on_requester(&mut self, output: requester::Output) -> Option<Output> {
         let id = |cookie: u64| DmaId(u32::try_from(cookie).unwrap_or(u32::MAX));
         match output {
-            requester::Output::Packet(packet) => self.outputs.push_back(Output::Packet(packet)),
+            requester::Output::Packet(packet) => Some(Output::Packet(packet)),
             requester::Output::ReadData { cookie, offset, data, last } => {
-                self.outputs.push_back(Output::Dma(DmaResult::Data { id: id(cookie), offset, data, last }));
+                Some(Output::Dma(DmaResult::Data { id: id(cookie), offset, data, last }))
             }
             requester::Output::ReadFailed { cookie, error } => {
-                self.outputs.push_back(Output::Dma(DmaResult::Failed { id: id(cookie) }));
                 self.on_read_failed(error);
+                Some(Output::Dma(DmaResult::Failed { id: id(cookie) }))
             }
             requester::Output::Unexpected(blamed) => {
                 self.statistics.unexpected_completions += 1;
                 self.report(FunctionError::UnexpectedCompletion, true, Some(&blamed));
+                None
             }
-            requester::Output::Register { .. } => {}
+            requester::Output::Register { .. } => None,
         }
     }
 
@@ -470,20 +487,29 @@ impl Engine for Endpoint {
         match &packet.header.kind {
             Kind::Completion(_) => {
                 self.requester.handle_input(now, packet);
-                self.drain(now);
+                self.issue_waiting(now);
             }
-            Kind::Memory(_) => self.on_memory(now, &packet),
-            Kind::Config(_) => self.on_config(now, &packet),
+            Kind::Memory(_) => self.on_memory(packet),
+            Kind::Config(_) => self.on_config(&packet),
             Kind::Io(_) => self.refuse(&packet.header, FunctionError::UnsupportedRequest),
             Kind::Message(_) => self.on_message(&packet),
         }
     }
     fn handle_timeout(&mut self, now: Instant) {
         self.requester.handle_timeout(now);
-        self.drain(now);
+        self.issue_waiting(now);
     }
+    #[inline]
     fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        loop {
+            if let Some(output) = self.outputs.pop_front() {
+                return Some(output);
+            }
+            let output = self.requester.poll_output()?;
+            if let Some(output) = self.on_requester(output) {
+                return Some(output);
+            }
+        }
     }
     fn poll_timeout(&self) -> Option<Instant> {
         self.requester.poll_timeout()
