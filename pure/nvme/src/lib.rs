@@ -11,5 +11,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod controller;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod media;
 pub mod wire;

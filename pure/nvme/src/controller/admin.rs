@@ -18,8 +18,6 @@ impl Effects {
     pub(super) const CONTENT: Self = Self(1 << 1);
     /// Namespace Capability Change (NCC).
     pub(super) const NAMESPACE: Self = Self(1 << 2);
-    /// Controller Capability Change (CCC).
-    pub(super) const CONTROLLER: Self = Self(1 << 4);
     /// Command Submission and Execution (CSE) 010b: no other command to any namespace meanwhile.
     pub(super) const ALONE: Self = Self(0b010 << 16);
     /// Scope: a namespace.
@@ -58,7 +56,7 @@ pub(super) static ADMIN_COMMANDS: &[AdminCommand] = &[
     command(AdminOpcode::GetLogPage, Controller::on_get_log_page, CONTROLLER),
     command(AdminOpcode::Identify, Controller::on_identify, CONTROLLER),
     command(AdminOpcode::Abort, Controller::on_abort, CONTROLLER),
-    command(AdminOpcode::SetFeatures, Controller::on_set_features, CONTROLLER.and(Effects::CONTROLLER)),
+    command(AdminOpcode::SetFeatures, Controller::on_set_features, CONTROLLER),
     command(AdminOpcode::GetFeatures, Controller::on_get_features, CONTROLLER),
     command(AdminOpcode::AsynchronousEventRequest, Controller::on_event_request, CONTROLLER),
     command(AdminOpcode::FormatNvm, Controller::on_format, FORMAT),

@@ -18,6 +18,8 @@ mod log_page;
 mod namespace;
 mod slots;
 mod smart;
+#[cfg(test)]
+mod tests;
 mod types;
 
 pub use config::{
@@ -277,12 +279,14 @@ impl Controller {
     #[inline]
     fn on_command(&mut self, token: CommandToken, queue: SubmissionQueueId, entry: SubmissionQueueEntry) {
         self.slots.start(token, queue, entry);
+        if !queue.is_admin() {
+            self.smart.begin_io(self.now);
+        }
         let handled = if entry.fused() != FusedOperation::Normal {
             Err(Failure::field(StatusCode::InvalidField, Location::FUSED_OPERATION))
         } else if queue.is_admin() {
             self.on_admin_command(token, &entry)
         } else {
-            self.smart.begin_io(self.now);
             self.on_io_command(token, &entry)
         };
         self.finish(token, handled);

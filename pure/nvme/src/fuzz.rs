@@ -1,0 +1,209 @@
+//! Entry points for fuzzing: ordinary code, compiled always, that must never panic.
+
+use alloc::collections::VecDeque;
+
+use engine::{Buffer, Engine, Instant};
+
+use crate::controller::{CommandToken, Config, Controller, Input, Output};
+use crate::media::MediumId;
+use crate::media::ram::RamDisk;
+use crate::wire::identify::{
+    IDENTIFY_LENGTH, IdentifyController, IdentifyNamespace, NamespaceDescriptor, namespace_list,
+};
+use crate::wire::log::{ErrorEntry, SmartLog};
+use crate::wire::{AdminOpcode, CommandId, StatusCode, SubmissionQueueEntry, SubmissionQueueId};
+
+/// Commands in flight at once in [`submission`].
+const TOKENS: u32 = 8;
+/// Bytes of each of the two disks.
+const DISK_BYTES: u64 = 64 << 10;
+
+/// Feeds a controller over two RAM disks with the commands in `bytes` (each one byte of control and a
+/// submission queue entry) and checks that each is completed exactly once, Asynchronous Event Requests aside.
+///
+/// # Panics
+/// When the controller does not keep that.
+pub fn submission(bytes: &[u8]) {
+    let mut world = World::new();
+    for (index, chunk) in bytes.chunks(1 + SubmissionQueueEntry::LENGTH).enumerate() {
+        let [control, entry @ ..] = chunk else { break };
+        let mut raw = [0; SubmissionQueueEntry::LENGTH];
+        raw[..entry.len()].copy_from_slice(entry);
+        let mut entry = SubmissionQueueEntry::parse(&raw);
+        // Most identifiers and opcodes of four bytes would be refused at once: steer towards the deep end.
+        if control & 0x10 != 0 {
+            entry.namespace.0 &= 3;
+            entry.flags = 0;
+            entry.cdw11 &= 0x0000_ffff;
+        }
+        entry.command_id = CommandId(u16::from_le_bytes([raw[2] & 7, 0]));
+        world.now = world.now.max(u64::try_from(index).unwrap_or(u64::MAX) * 1_000);
+        world.command(*control, entry);
+    }
+    world.finish();
+}
+
+/// Parses `bytes` as everything that a host reads from a device, and shows it.
+pub fn structures(bytes: &[u8]) {
+    let mut page = [0; IDENTIFY_LENGTH];
+    let count = bytes.len().min(page.len());
+    page[..count].copy_from_slice(&bytes[..count]);
+    let controller = IdentifyController::parse(&page);
+    let namespace = IdentifyNamespace::parse(&page);
+    let _ = alloc::format!("{controller:?} {:?} {:?}", namespace.formatted(), namespace.block_bytes());
+    let _ = NamespaceDescriptor::list(bytes).count() + namespace_list(bytes).count();
+    if let Some(raw) = page.first_chunk() {
+        let _ = SmartLog::parse(raw);
+    }
+    if let Some(raw) = page.first_chunk() {
+        let _ = ErrorEntry::parse(raw);
+    }
+}
+
+struct World {
+    controller: Controller,
+    disks: [RamDisk; 2],
+    now: u64,
+    /// What is in flight: the entry and its queue.
+    commands: [Option<(SubmissionQueueId, SubmissionQueueEntry)>; TOKENS as usize],
+    pulls: VecDeque<(CommandToken, u32, u8)>,
+}
+
+impl World {
+    fn new() -> Self {
+        let mut config = Config::new("fuzz")
+            .with_namespace(MediumId(0), DISK_BYTES)
+            .with_namespace(MediumId(1), DISK_BYTES / 2);
+        config.commands_max = TOKENS;
+        Self {
+            controller: Controller::new(Instant::ZERO, config),
+            disks: [RamDisk::new(DISK_BYTES), RamDisk::new(DISK_BYTES / 2)],
+            now: 0,
+            commands: [None; TOKENS as usize],
+            pulls: VecDeque::new(),
+        }
+    }
+
+    fn command(&mut self, control: u8, entry: SubmissionQueueEntry) {
+        let Some(index) = self.commands.iter().position(Option::is_none) else {
+            // Only Asynchronous Event Requests and unanswered pulls stay: answer, else start again.
+            self.answer_pulls();
+            if self.commands.iter().all(Option::is_some) {
+                self.reset();
+            }
+            return;
+        };
+        let queue = SubmissionQueueId(u16::from(control & 1));
+        self.commands[index] = Some((queue, entry));
+        let token = CommandToken(u32::try_from(index).unwrap_or_default());
+        self.input(Input::Command { token, queue, entry }, control);
+        match control >> 1 & 7 {
+            0 => self.reset(),
+            1 => {
+                self.controller.abort_queue(Instant::from_nanos(self.now), SubmissionQueueId(1));
+                self.drain(control);
+            }
+            // Leave the pulls for later, so that other commands come in between.
+            2 | 3 => (),
+            _ => self.answer_pulls(),
+        }
+    }
+
+    fn input(&mut self, input: Input, control: u8) {
+        self.controller.handle_input(Instant::from_nanos(self.now), input);
+        self.drain(control);
+    }
+
+    fn drain(&mut self, control: u8) {
+        while let Some(output) = self.controller.poll_output() {
+            match output {
+                Output::PullHostData { token, length } => self.pulls.push_back((token, length, control)),
+                Output::PushHostData { token, offset, length, data } => {
+                    assert!(self.slot(token).is_some(), "data for a command that has ended");
+                    assert!(offset as usize + data.len() <= length as usize, "a piece beyond its transfer");
+                }
+                Output::Complete { token, .. } => {
+                    assert!(self.slot(token).take().is_some(), "{token:?} completed twice");
+                    self.pulls.retain(|(pulling, ..)| *pulling != token);
+                }
+                Output::Media(request) => {
+                    let disk = &mut self.disks[request.medium.0 as usize];
+                    let (controller, now) = (&mut self.controller, Instant::from_nanos(self.now));
+                    disk.submit(request, &mut |completion| {
+                        controller.handle_input(now, Input::Media(completion))
+                    });
+                }
+                Output::Notify(_) => (),
+            }
+        }
+    }
+
+    fn slot(&mut self, token: CommandToken) -> &mut Option<(SubmissionQueueId, SubmissionQueueEntry)> {
+        &mut self.commands[token.0 as usize]
+    }
+
+    fn answer_pulls(&mut self) {
+        while let Some((token, length, control)) = self.pulls.pop_front() {
+            let input = if control & 0x20 == 0 {
+                let data =
+                    (0..length).map(|index| control ^ index.to_le_bytes()[0]).collect::<alloc::vec::Vec<_>>();
+                Input::HostData { token, data: Buffer::from(data) }
+            } else {
+                Input::HostDataFailed { token, status: StatusCode::DataTransferError.into() }
+            };
+            self.input(input, control);
+        }
+    }
+
+    fn reset(&mut self) {
+        self.controller.reset(Instant::from_nanos(self.now));
+        self.commands = [None; TOKENS as usize];
+        self.pulls.clear();
+    }
+
+    fn finish(&mut self) {
+        self.answer_pulls();
+        for (queue, entry) in self.commands.iter().flatten() {
+            let event_request = AdminOpcode::from(entry.opcode) == AdminOpcode::AsynchronousEventRequest;
+            assert!(queue.is_admin() && event_request, "never completed: {entry:?}");
+        }
+        assert!(self.controller.media_outstanding() == 0, "a medium's answer was not counted");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(400))]
+
+        #[test]
+        fn arbitrary_commands_complete_exactly_once(
+            commands in prop::collection::vec((any::<u8>(), 0..16_u8, any::<[u8; 24]>(), any::<bool>()), 1..60),
+        ) {
+            let mut bytes = alloc::vec::Vec::new();
+            for (control, opcode, fields, format) in commands {
+                let mut chunk = [0; 65];
+                chunk[0] = control;
+                chunk[1] = if format { 0x80 } else { opcode };
+                chunk[3] = fields[0];
+                chunk[5] = fields[1] & 3;
+                chunk[41..65].copy_from_slice(&fields);
+                // Small numbers where large ones are refused: identifiers, blocks, lengths.
+                if control & 0x40 != 0 {
+                    chunk[42..49].fill(0);
+                    chunk[50..57].fill(0);
+                }
+                bytes.extend_from_slice(&chunk);
+            }
+            super::submission(&bytes);
+        }
+
+        #[test]
+        fn arbitrary_bytes_are_harmless(bytes in prop::collection::vec(any::<u8>(), 0..5_000)) {
+            super::submission(&bytes);
+            super::structures(&bytes);
+        }
+    }
+}
