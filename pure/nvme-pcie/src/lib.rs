@@ -1,4 +1,20 @@
+//! NVM Express over PCIe (NVM Express NVMe over PCIe Transport Specification 1.0).
+//!
+//! Start at [`controller::Controller`] for the device's side, [`function::Function`] for a whole PCIe function
+//! with one, and [`host::Host`] for the driver's side.
+
 #![no_std]
 #![forbid(unsafe_code)]
-//! To be written.
+
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod controller;
+pub mod function;
+#[doc(hidden)]
+pub mod fuzz;
+pub mod host;
+pub mod registers;
+#[cfg(test)]
+mod rig;

@@ -1,0 +1,153 @@
+//! Reads of host memory that are under way, and how their pieces become whole.
+
+use alloc::vec::Vec;
+
+use engine::{Buffer, BufferMut, Pool};
+use pcie::device::DmaId;
+
+use crate::registers::{high_16, low_16};
+
+/// Reads of host memory that a controller has outstanding at most; further ones wait.
+pub const READS_MAX: u16 = 1024;
+
+/// What a read is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Submission queue entries; the index is of the fetch table.
+    Fetch(u16),
+    /// A PRP list or an SGL segment of the command in this slot.
+    List(u16),
+    /// Data of the command in `slot`, from byte `base` of it on.
+    Data {
+        /// The command's slot.
+        slot: u16,
+        /// Where in the command's data the read starts.
+        base: u32,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Read {
+    generation: u16,
+    purpose: Option<Purpose>,
+    length: u32,
+}
+
+/// The table of reads. A name is an index and a generation, so that an answer to a read of before a
+/// reset names nothing.
+#[derive(Debug)]
+pub(super) struct Reads {
+    reads: Vec<Read>,
+    free: Vec<u16>,
+}
+
+impl Reads {
+    pub(super) fn new() -> Self {
+        let read = Read { generation: 0, purpose: None, length: 0 };
+        Self { reads: (0..READS_MAX).map(|_| read).collect(), free: (0..READS_MAX).rev().collect() }
+    }
+
+    /// Names a read of `length` bytes, unless [`READS_MAX`] are outstanding.
+    pub(super) fn issue(&mut self, purpose: Purpose, length: u32) -> Option<DmaId> {
+        let index = self.free.pop()?;
+        let read = &mut self.reads[usize::from(index)];
+        read.purpose = Some(purpose);
+        read.length = length;
+        Some(DmaId(u32::from(read.generation) << 16 | u32::from(index)))
+    }
+
+    /// What the read called `id` is for and how long it is, if it is outstanding.
+    pub(super) fn find(&self, id: DmaId) -> Option<(Purpose, u32)> {
+        let read = self.reads.get(usize::from(low_16(id.0)))?;
+        let purpose = read.purpose.filter(|_| read.generation == high_16(id.0))?;
+        Some((purpose, read.length))
+    }
+
+    /// Ends the read called `id`, which is outstanding.
+    pub(super) fn retire(&mut self, id: DmaId) {
+        let index = low_16(id.0);
+        let read = &mut self.reads[usize::from(index)];
+        assert!(read.purpose.take().is_some(), "{id:?} retired twice");
+        read.generation = read.generation.wrapping_add(1);
+        self.free.push(index);
+    }
+
+    /// Forgets every read; late answers name nothing.
+    pub(super) fn clear(&mut self) {
+        for (index, read) in (0..).zip(&mut self.reads) {
+            if read.purpose.take().is_some() {
+                read.generation = read.generation.wrapping_add(1);
+                self.free.push(index);
+            }
+        }
+    }
+}
+
+/// Puts the pieces of one read together; a read that is answered in one piece is not copied.
+#[derive(Debug, Default)]
+pub(super) struct Assembly(Option<BufferMut>);
+
+impl Assembly {
+    /// Takes a piece of a read of `length` bytes; with the last one, returns the whole.
+    pub(super) fn on_piece(
+        &mut self,
+        pool: &mut Pool,
+        length: u32,
+        offset: u32,
+        data: Buffer,
+        last: bool,
+    ) -> Option<Buffer> {
+        let length = length as usize;
+        if self.0.is_none() && last && data.len() == length {
+            return Some(data);
+        }
+        let whole = self.0.get_or_insert_with(|| pool.take(length));
+        copy_into(whole, offset, &data);
+        if last { self.0.take().map(|whole| pool.seal(whole)) } else { None }
+    }
+
+    /// Forgets the pieces so far.
+    pub(super) fn clear(&mut self) {
+        self.0 = None;
+    }
+}
+
+/// Copies `data` to `offset` of `whole`, leaving out what does not fit.
+pub(super) fn copy_into(whole: &mut BufferMut, offset: u32, data: &[u8]) {
+    let start = (offset as usize).min(whole.len());
+    let length = data.len().min(whole.len() - start);
+    whole[start..start + length].copy_from_slice(&data[..length]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_answer_names_nothing() {
+        let mut reads = Reads::new();
+        let id = reads.issue(Purpose::List(3), 8).unwrap();
+        assert_eq!(reads.find(id), Some((Purpose::List(3), 8)));
+        reads.clear();
+        assert_eq!(reads.find(id), None);
+        let again = reads.issue(Purpose::List(4), 8).unwrap();
+        assert_ne!(again, id);
+        assert_eq!(reads.find(id), None);
+        for _ in 1..READS_MAX {
+            reads.issue(Purpose::List(0), 1).unwrap();
+        }
+        assert_eq!(reads.issue(Purpose::List(0), 1), None);
+        reads.retire(again);
+        assert!(reads.issue(Purpose::List(0), 1).is_some());
+    }
+
+    #[test]
+    fn pieces_in_any_order_make_the_whole() {
+        let mut pool = Pool::default();
+        let mut assembly = Assembly::default();
+        let piece = |bytes: &[u8]| Buffer::copy_from_slice(bytes);
+        assert_eq!(assembly.on_piece(&mut pool, 4, 2, piece(b"cd"), false), None);
+        assert_eq!(assembly.on_piece(&mut pool, 4, 0, piece(b"ab"), true), Some(piece(b"abcd")));
+        assert_eq!(assembly.on_piece(&mut pool, 2, 0, piece(b"xy"), true), Some(piece(b"xy")));
+    }
+}

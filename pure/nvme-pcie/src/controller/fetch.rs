@@ -1,0 +1,182 @@
+//! Arbitration between submission queues, and fetching their entries in batches.
+
+use alloc::vec::Vec;
+
+use engine::Buffer;
+use nvme::controller::{
+    CommandToken, Direction as CoreDirection, Input as CoreInput, Transfer as CoreTransfer,
+};
+use nvme::wire::{DataTransfer, SubmissionQueueEntry, SubmissionQueueId};
+use pcie::device::{Dma, DmaId};
+
+use super::dma::{Assembly, Purpose};
+use super::pointer::DataPointer;
+use super::{Controller, Output};
+use crate::registers::SUBMISSION_ENTRY_BYTES;
+
+/// Entries that one read asks for at most: 4 KiB of them.
+pub const FETCH_ENTRIES_MAX: u32 = 64;
+/// Reads of entries that are under way at most.
+pub const FETCHES_MAX: u16 = 128;
+/// Reads of entries of one queue that are under way at most.
+const FETCHES_PER_QUEUE_MAX: usize = 8;
+/// Command slots that only the admin queue may take, so that it is never starved by I/O.
+const ADMIN_SLOTS: u32 = 16;
+
+/// A read of entries.
+#[derive(Debug, Default)]
+struct Fetch {
+    queue: u16,
+    entries: u32,
+    assembly: Assembly,
+    /// The entries, once they have arrived; they are started in the order of the queue.
+    arrived: Option<Buffer>,
+}
+
+/// The table of reads of entries.
+#[derive(Debug)]
+pub(super) struct Fetches {
+    fetches: Vec<Fetch>,
+    free: Vec<u16>,
+}
+
+impl Fetches {
+    pub(super) fn new() -> Self {
+        Self {
+            fetches: (0..FETCHES_MAX).map(|_| Fetch::default()).collect(),
+            free: (0..FETCHES_MAX).rev().collect(),
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        for fetch in &mut self.fetches {
+            fetch.assembly.clear();
+            fetch.arrived = None;
+        }
+        self.free.clear();
+        self.free.extend((0..FETCHES_MAX).rev());
+    }
+}
+
+impl Controller {
+    /// Fetches from each queue that has entries, in turn, as far as slots and reads go.
+    pub(super) fn fetch_entries(&mut self) {
+        if self.throttled || !self.properties.is_ready() {
+            return;
+        }
+        let mut candidates = self.ready;
+        while candidates != 0 {
+            let turned = candidates.rotate_right(self.turn);
+            let queue = (turned.trailing_zeros() + self.turn) % u128::BITS;
+            self.turn = (queue + 1) % u128::BITS;
+            let bit = 1_u128 << queue;
+            if !self.fetch_from(queue) {
+                candidates &= !bit;
+            } else if !self.submission_queues[queue as usize].as_ref().is_some_and(|queue| queue.has_new()) {
+                candidates &= !bit;
+                self.ready &= !bit;
+            }
+        }
+    }
+
+    /// Issues one read of entries of queue `number`; false where that is not possible now.
+    fn fetch_from(&mut self, number: u32) -> bool {
+        let Some(queue) = self.submission_queues.get_mut(number as usize).and_then(Option::as_mut) else {
+            self.ready &= !(1 << number);
+            return false;
+        };
+        if !queue.has_new() {
+            self.ready &= !(1 << number);
+            return false;
+        }
+        let reserved = if queue.id.is_admin() { 0 } else { ADMIN_SLOTS };
+        let slots = self.slots.available().saturating_sub(reserved);
+        let entries = queue.contiguous().min(self.burst).min(FETCH_ENTRIES_MAX).min(slots);
+        if entries == 0 || queue.fetches.len() >= FETCHES_PER_QUEUE_MAX {
+            return false;
+        }
+        let Some(index) = self.fetches.free.pop() else { return false };
+        let length = entries * SUBMISSION_ENTRY_BYTES;
+        let Some(id) = self.reads.issue(Purpose::Fetch(index), length) else {
+            self.fetches.free.push(index);
+            return false;
+        };
+        let fetch = &mut self.fetches.fetches[usize::from(index)];
+        fetch.queue = queue.id.0;
+        fetch.entries = entries;
+        queue.fetches.push_back(index);
+        let address = queue.fetch(entries);
+        self.slots.reserve(u16::try_from(entries).expect("a fetch is of 64 entries at most"));
+        self.statistics.fetches += 1;
+        self.outputs.push_back(Output::Dma(Dma::Read { id, address, length }));
+        true
+    }
+
+    /// A piece of the entries of a fetch.
+    pub(super) fn on_fetched(
+        &mut self,
+        id: DmaId,
+        index: u16,
+        length: u32,
+        offset: u32,
+        data: Buffer,
+        last: bool,
+    ) {
+        if last {
+            self.reads.retire(id);
+        }
+        let fetch = &mut self.fetches.fetches[usize::from(index)];
+        let Some(whole) = fetch.assembly.on_piece(&mut self.pool, length, offset, data, last) else { return };
+        fetch.arrived = Some(whole);
+        let number = fetch.queue;
+        // A read that was answered before an earlier one waits for it.
+        while let Some(queue) = self.submission_queues.get_mut(usize::from(number)).and_then(Option::as_mut)
+            && let Some(&front) = queue.fetches.front()
+            && let Some(entries) = self.fetches.fetches[usize::from(front)].arrived.take()
+        {
+            queue.fetches.pop_front();
+            queue.on_arrived(self.fetches.fetches[usize::from(front)].entries);
+            self.fetches.free.push(front);
+            // There may be more to fetch now that fewer fetches are under way.
+            self.ready |= u128::from(queue.has_new()) << number;
+            for entry in entries.as_chunks::<{ SubmissionQueueEntry::LENGTH }>().0 {
+                self.start(number, SubmissionQueueEntry::parse(entry));
+            }
+        }
+    }
+
+    fn start(&mut self, queue: u16, entry: SubmissionQueueEntry) {
+        self.statistics.commands += 1;
+        let index = self.slots.take();
+        let slot = self.slots.slot(index);
+        slot.queue = queue;
+        slot.entry = entry;
+        let [first, second] = entry.data_pointer;
+        slot.pointer = match entry.data_transfer() {
+            DataTransfer::Prp | DataTransfer::Reserved => DataPointer::Prp(first, second),
+            DataTransfer::SglContiguousMetadata | DataTransfer::SglSegmentMetadata => {
+                let mut descriptor = [0; 16];
+                descriptor[..8].copy_from_slice(&first.to_le_bytes());
+                descriptor[8..].copy_from_slice(&second.to_le_bytes());
+                DataPointer::Sgl(descriptor)
+            }
+        };
+        if queue == 0 && self.on_queue_command(index, &entry) {
+            return;
+        }
+        let token = CommandToken(u32::from(index));
+        self.tell_core(CoreInput::Command { token, queue: SubmissionQueueId(queue), entry });
+        if queue != 0 {
+            self.walk_early(index, token);
+        }
+    }
+
+    /// Starts to read the PRP lists of a command whose data will go to the host, while its medium works.
+    fn walk_early(&mut self, index: u16, token: CommandToken) {
+        if let Some(CoreTransfer { direction: CoreDirection::ToHost, length }) = self.core.transfer(token)
+            && self.slots.is_busy(index)
+        {
+            self.push(index, 0, length, Buffer::EMPTY);
+        }
+    }
+}

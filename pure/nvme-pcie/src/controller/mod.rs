@@ -1,0 +1,453 @@
+//! The controller behind BAR0: registers, queues, data pointers and interrupts around the command core.
+//!
+//! Register writes, answers to DMA and answers of media come in; DMA and requests to media go out. Host
+//! memory is never touched directly, so the same controller serves a far link, a local virtual machine and
+//! virtual time.
+
+mod dma;
+mod fetch;
+mod interrupts;
+mod pointer;
+mod posting;
+mod properties;
+mod queues;
+mod rings;
+mod slots;
+mod transfer;
+
+#[cfg(test)]
+mod tests;
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use engine::{Buffer, Engine, Instant, Pool};
+use nvme::controller::{
+    AsynchronousEvent, CommandToken, Controller as Core, Input as CoreInput, Notification,
+    Output as CoreOutput,
+};
+use nvme::media;
+use nvme::wire::{Status, StatusCode, SubmissionQueueEntry, SubmissionQueueId};
+use pcie::device::{Dma, DmaResult};
+
+pub use dma::READS_MAX;
+pub use fetch::{FETCH_ENTRIES_MAX, FETCHES_MAX};
+pub use rings::CompletionQueueId;
+
+use crate::registers::{PageSize, status};
+use dma::{Purpose, Reads};
+use fetch::Fetches;
+use interrupts::{Coalescing, Interrupts};
+use properties::Properties;
+use rings::{CompletionQueue, SubmissionQueue};
+use slots::{Ending, Slots, Transfer};
+
+/// I/O queue pairs that a controller has at most.
+pub const IO_QUEUES_MAX: u16 = 64;
+/// Entries of a queue at most (CAP.MQES).
+pub const QUEUE_ENTRIES_MAX: u32 = 4096;
+/// SGL Support (SGLS) in Identify Controller: data blocks without alignment rules, bit buckets, and
+/// SGLs longer than the data.
+pub const SGL_SUPPORT: u32 = 1 | 1 << 16 | 1 << 18;
+
+/// What a controller is.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The command core: identity and namespaces. Its limits on commands, queues, vectors and SGLs are
+    /// overwritten by what is here.
+    pub core: nvme::controller::Config,
+    /// I/O queue pairs, 1..=[`IO_QUEUES_MAX`].
+    pub io_queues: u16,
+    /// Entries of a queue, 2..=[`QUEUE_ENTRIES_MAX`].
+    pub queue_entries_max: u32,
+    /// Commands that are fetched and not yet completed, at most; 32 or more.
+    pub commands_max: u16,
+    /// Bytes of data pulled from the host and not yet done with, at most; a single command may exceed it.
+    pub bytes_in_flight_max: u64,
+    /// Interrupt vectors of the function.
+    pub interrupt_vectors: u16,
+}
+
+impl Config {
+    /// The usual limits around `core`.
+    pub const fn new(core: nvme::controller::Config) -> Self {
+        Self {
+            core,
+            io_queues: IO_QUEUES_MAX,
+            queue_entries_max: QUEUE_ENTRIES_MAX,
+            commands_max: 512,
+            bytes_in_flight_max: 8 << 20,
+            interrupt_vectors: IO_QUEUES_MAX + 1,
+        }
+    }
+}
+
+/// What the world tells the controller.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// A write to BAR0.
+    RegisterWrite {
+        /// Bytes from the start of the BAR.
+        offset: u32,
+        /// What is written, of any length.
+        bytes: &'a [u8],
+    },
+    /// An answer to [`Dma::Read`]; one to a read of before a reset is ignored.
+    Dma(DmaResult),
+    /// A medium's answer.
+    Media(media::Completion),
+}
+
+/// What the controller asks of the world.
+#[derive(Debug)]
+pub enum Output {
+    /// Of host memory.
+    Dma(Dma),
+    /// Of a medium.
+    Media(media::Request),
+    /// A change that may be worth remembering for the next start, such as a new block size.
+    Notify(Notification),
+}
+
+/// What the host did wrong with a doorbell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DoorbellFault {
+    /// There is no such queue.
+    Register,
+    /// The value is out of range, or moves what isn't there.
+    Value,
+}
+
+/// Counters since the controller was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Commands fetched.
+    pub commands: u64,
+    /// Reads of submission queue entries: fewer than commands where they came in batches.
+    pub fetches: u64,
+    /// Completion queue entries written.
+    pub completions: u64,
+    /// Writes of completion queue entries: fewer than entries where they left in batches.
+    pub postings: u64,
+    /// Interrupts raised.
+    pub interrupts: u64,
+}
+
+/// An NVMe controller on PCIe. See the module.
+#[derive(Debug)]
+pub struct Controller {
+    config: Config,
+    core: Core,
+    now: Instant,
+    properties: Properties,
+    page_size: PageSize,
+    submission_queues: Vec<Option<SubmissionQueue>>,
+    completion_queues: Vec<Option<CompletionQueue>>,
+    /// Submission queues that have entries to fetch, a bit each.
+    ready: u128,
+    /// Completion queues that have entries to post and may have room, a bit each.
+    dirty: u128,
+    /// The submission queue whose turn it is.
+    turn: u32,
+    /// Arbitration Burst: entries fetched from a queue before the next one's turn.
+    burst: u32,
+    throttled: bool,
+    /// CC.EN was set while media still work for commands of before a reset: they must not overtake new ones.
+    enabling: bool,
+    slots: Slots,
+    reads: Reads,
+    fetches: Fetches,
+    /// Pulls that wait for [`Config::bytes_in_flight_max`].
+    waiting: VecDeque<u16>,
+    /// Commands that wait for a name for a read.
+    stalled: VecDeque<u16>,
+    bytes_in_flight: u64,
+    interrupts: Interrupts,
+    pool: Pool,
+    outputs: VecDeque<Output>,
+    statistics: Statistics,
+}
+
+impl Controller {
+    /// A controller that is disabled, as after a reset.
+    ///
+    /// # Panics
+    /// When `config` exceeds a limit that it names.
+    pub fn new(now: Instant, mut config: Config) -> Self {
+        assert!((1..=IO_QUEUES_MAX).contains(&config.io_queues), "1..={IO_QUEUES_MAX} I/O queues");
+        assert!(
+            (2..=QUEUE_ENTRIES_MAX).contains(&config.queue_entries_max),
+            "2..={QUEUE_ENTRIES_MAX} entries"
+        );
+        assert!(config.commands_max >= 32, "at least 32 commands in flight");
+        assert!(config.interrupt_vectors >= 1, "at least one interrupt vector");
+        config.core.commands_max = u32::from(config.commands_max);
+        config.core.io_queues_max = config.io_queues;
+        config.core.interrupt_vectors = config.interrupt_vectors;
+        config.core.sgl_support = SGL_SUPPORT;
+        let queues = usize::from(config.io_queues) + 1;
+        Self {
+            core: Core::new(now, config.core.clone()),
+            now,
+            properties: Properties::default(),
+            page_size: PageSize::KIB4,
+            submission_queues: (0..queues).map(|_| None).collect(),
+            completion_queues: (0..queues).map(|_| None).collect(),
+            ready: 0,
+            dirty: 0,
+            turn: 0,
+            burst: FETCH_ENTRIES_MAX,
+            throttled: false,
+            enabling: false,
+            slots: Slots::new(config.commands_max),
+            reads: Reads::new(),
+            fetches: Fetches::new(),
+            waiting: VecDeque::new(),
+            stalled: VecDeque::new(),
+            bytes_in_flight: 0,
+            interrupts: Interrupts::new(config.interrupt_vectors),
+            pool: Pool::default(),
+            outputs: VecDeque::new(),
+            statistics: Statistics::default(),
+            config,
+        }
+    }
+
+    /// While `throttled`, no submission queue entry is fetched: what the link below can't take is not asked for.
+    pub const fn set_throttled(&mut self, throttled: bool) {
+        self.throttled = throttled;
+    }
+
+    /// A reset of the function (Function Level Reset, hot reset): all registers and commands are as at the start.
+    pub fn reset(&mut self) {
+        self.reset_controller();
+        self.properties = Properties::default();
+    }
+
+    /// What was counted so far.
+    pub const fn statistics(&self) -> Statistics {
+        self.statistics
+    }
+
+    /// The command core, for what the world tells it (temperature, a namespace's growth).
+    pub const fn core(&mut self) -> &mut Core {
+        &mut self.core
+    }
+
+    /// CC.EN from 1 to 0: every command and queue is forgotten, and answers still under way name nothing.
+    fn reset_controller(&mut self) {
+        self.forget_commands();
+        self.submission_queues.fill_with(|| None);
+        self.completion_queues.fill_with(|| None);
+        self.interrupts.reset();
+        self.burst = FETCH_ENTRIES_MAX;
+        self.turn = 0;
+        self.properties.status = 0;
+        self.enabling = false;
+        self.core.reset(self.now);
+        self.drain_core();
+    }
+
+    fn forget_commands(&mut self) {
+        // Requests to media stay: the core counts them, and waits for their answers before it is ready again.
+        self.outputs.retain(|output| !matches!(output, Output::Dma(_)));
+        self.slots.clear();
+        self.reads.clear();
+        self.fetches.clear();
+        self.waiting.clear();
+        self.stalled.clear();
+        self.bytes_in_flight = 0;
+        self.ready = 0;
+        self.dirty = 0;
+    }
+
+    /// Controller Fatal Status: nothing more is fetched or completed until the host resets the controller.
+    fn fail(&mut self) {
+        self.properties.set_fatal();
+        self.forget_commands();
+        self.core.reset(self.now);
+        self.drain_core();
+    }
+
+    fn begin_shutdown(&mut self) {
+        self.properties.set_shutdown(status::SHUTDOWN_OCCURRING);
+        self.core.shut_down(self.now);
+        self.drain_core();
+    }
+
+    fn on_dma(&mut self, result: DmaResult) {
+        let (DmaResult::Data { id, .. } | DmaResult::Failed { id }) = result;
+        let Some((purpose, length)) = self.reads.find(id) else { return };
+        match (purpose, result) {
+            (Purpose::Fetch(fetch), DmaResult::Data { offset, data, last, .. }) => {
+                self.on_fetched(id, fetch, length, offset, data, last);
+            }
+            (Purpose::Fetch(_), DmaResult::Failed { .. }) => self.fail(),
+            (Purpose::List(slot), DmaResult::Data { offset, data, last, .. }) => {
+                self.on_list(id, slot, length, offset, data, last);
+            }
+            (Purpose::List(slot), DmaResult::Failed { .. }) => self.on_list_failed(id, slot),
+            (Purpose::Data { slot, base }, DmaResult::Data { offset, data, last, .. }) => {
+                self.on_data(id, slot, base.saturating_add(offset), &data, last);
+            }
+            (Purpose::Data { slot, .. }, DmaResult::Failed { .. }) => self.on_read_failed(id, slot),
+        }
+        self.resume_stalled();
+    }
+
+    /// Hands the command's data to the core, unless the command has ended meanwhile (Abort).
+    fn give_host_data(&mut self, index: u16, data: Buffer) {
+        if self.slots.slot(index).ending.is_some() {
+            self.finish(index);
+            return;
+        }
+        self.tell_core(CoreInput::HostData { token: CommandToken(u32::from(index)), data });
+    }
+
+    fn fail_host_data(&mut self, index: u16, code: StatusCode) {
+        if self.slots.slot(index).ending.is_some() {
+            self.finish(index);
+            return;
+        }
+        let status = Status::from(code);
+        self.tell_core(CoreInput::HostDataFailed { token: CommandToken(u32::from(index)), status });
+    }
+
+    fn tell_core(&mut self, input: CoreInput) {
+        self.core.handle_input(self.now, input);
+        self.drain_core();
+    }
+
+    fn drain_core(&mut self) {
+        while let Some(output) = self.core.poll_output() {
+            match output {
+                CoreOutput::PullHostData { token, length } => {
+                    if let Some(index) = self.slot_of(token) {
+                        self.pull(index, length);
+                    }
+                }
+                CoreOutput::PushHostData { token, offset, length, data } => {
+                    if let Some(index) = self.slot_of(token) {
+                        self.push(index, offset, length, data);
+                    }
+                }
+                CoreOutput::Complete { token, completion } => {
+                    if let Some(index) = self.slot_of(token) {
+                        let (dw0, dw1, status) = (completion.dw0, completion.dw1, completion.status);
+                        self.end(index, Ending { dw0, dw1, status });
+                    }
+                }
+                CoreOutput::Media(request) => self.outputs.push_back(Output::Media(request)),
+                CoreOutput::Notify(notification) => self.on_notification(notification),
+            }
+        }
+    }
+
+    /// The slot of a command that the core speaks of; none for one of before a reset.
+    fn slot_of(&self, token: CommandToken) -> Option<u16> {
+        u16::try_from(token.0).ok().filter(|index| self.slots.is_busy(*index))
+    }
+
+    fn on_notification(&mut self, notification: Notification) {
+        match notification {
+            Notification::Arbitration { burst } => {
+                self.burst = burst.map_or(FETCH_ENTRIES_MAX, |burst| u32::from(burst).max(1));
+            }
+            Notification::InterruptCoalescing { threshold, time } => {
+                let outputs = &mut self.outputs;
+                self.interrupts.configure(Coalescing { threshold, time }, |vector| {
+                    outputs.push_back(Output::Dma(Dma::Interrupt { vector }));
+                });
+            }
+            Notification::InterruptVector { vector, coalescing_disabled } => {
+                self.interrupts.configure_vector(vector, coalescing_disabled);
+            }
+            Notification::ShutDown { .. } => self.properties.set_shutdown(status::SHUTDOWN_COMPLETE),
+            Notification::NumberOfQueues { .. } => {}
+            Notification::NamespaceFormatted { .. } | Notification::FeatureSaved(_) => {
+                self.outputs.push_back(Output::Notify(notification));
+            }
+        }
+    }
+
+    /// Logs a failure that the core knows nothing of; the status to complete the command with.
+    fn record(&mut self, queue: u16, entry: &SubmissionQueueEntry, status: Status) -> Status {
+        self.core.record_error(self.now, SubmissionQueueId(queue), entry, status)
+    }
+
+    fn report_doorbell(&mut self, fault: DoorbellFault) {
+        let event = match fault {
+            DoorbellFault::Register => AsynchronousEvent::WriteToInvalidDoorbell,
+            DoorbellFault::Value => AsynchronousEvent::InvalidDoorbellValue,
+        };
+        self.core.raise_event(self.now, event);
+        self.drain_core();
+    }
+
+    /// The command in slot `index` has ended as far as the core is concerned; its data may still move.
+    fn end(&mut self, index: u16, ending: Ending) {
+        let slot = self.slots.slot(index);
+        slot.ending = Some(ending);
+        match slot.transfer {
+            // Reads name the slot: it is kept until they have ended.
+            Transfer::WalkingToHost | Transfer::WalkingToController { .. } | Transfer::Pulling { .. } => {}
+            Transfer::Waiting { .. } => {
+                slot.transfer = Transfer::None;
+                self.finish(index);
+            }
+            Transfer::None | Transfer::Pushing | Transfer::Failed(_) => self.finish(index),
+        }
+    }
+}
+
+impl Engine for Controller {
+    type Input<'a> = Input<'a>;
+    type Output = Output;
+
+    fn handle_input(&mut self, now: Instant, input: Input<'_>) {
+        self.now = now;
+        match input {
+            Input::RegisterWrite { offset, bytes } => self.write_register(offset, bytes),
+            Input::Dma(result) => self.on_dma(result),
+            Input::Media(completion) => {
+                self.tell_core(CoreInput::Media(completion));
+                if self.enabling {
+                    self.enable();
+                }
+            }
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
+        if self.core.poll_timeout().is_some_and(|at| at <= now) {
+            self.core.handle_timeout(now);
+            self.drain_core();
+        }
+        while let Some(vector) = self.interrupts.expire(now) {
+            self.raise(vector);
+        }
+    }
+
+    /// Entries are fetched and completions posted when nothing else is left to do, so that those that
+    /// came together go together and none waits for company.
+    fn poll_output(&mut self) -> Option<Output> {
+        if let Some(output) = self.outputs.pop_front() {
+            return Some(output);
+        }
+        if self.dirty != 0 {
+            self.post_completions();
+        }
+        if self.ready != 0 {
+            self.fetch_entries();
+        }
+        self.outputs.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        match (self.core.poll_timeout(), self.interrupts.earliest()) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
+    }
+}

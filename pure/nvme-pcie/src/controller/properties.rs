@@ -1,0 +1,220 @@
+//! The register file: properties read and written in any size and alignment, and the doorbells.
+
+use nvme::wire::SubmissionQueueId;
+
+use super::rings::{CompletionQueue, CompletionQueueId, SubmissionQueue};
+use super::{Controller, DoorbellFault};
+use crate::registers::{
+    DOORBELL_BYTES, PageSize, VERSION_2_0, admin_queue_attributes, capabilities, configuration, low_half,
+    offset, status,
+};
+
+/// The largest memory page (CAP.MPSMAX): 4 KiB times 2 to this power.
+const PAGE_SIZE_MAX: u64 = 4;
+/// CAP.TO and CRTO.CRWMT, in units of 500 ms: how long a host should wait for CSTS.RDY.
+const READY_TIMEOUT: u64 = 20;
+
+/// The registers that hold what was written to them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Properties {
+    /// Controller Configuration (CC).
+    pub(super) configuration: u32,
+    /// Controller Status (CSTS).
+    pub(super) status: u32,
+    admin_queue_attributes: u32,
+    admin_submission_queue: [u32; 2],
+    admin_completion_queue: [u32; 2],
+}
+
+const fn join([low, high]: [u32; 2]) -> u64 {
+    low as u64 | (high as u64) << 32
+}
+
+impl Properties {
+    pub(super) fn is_ready(&self) -> bool {
+        status::READY.of(u64::from(self.status)) == 1 && !self.is_fatal()
+    }
+
+    pub(super) fn is_fatal(&self) -> bool {
+        status::FATAL.of(u64::from(self.status)) == 1
+    }
+
+    fn set_status(&mut self, field: crate::registers::Field, value: u64) {
+        self.status = low_half(field.replace(u64::from(self.status), value));
+    }
+
+    pub(super) fn set_fatal(&mut self) {
+        self.set_status(status::FATAL, 1);
+    }
+
+    pub(super) fn set_shutdown(&mut self, value: u64) {
+        self.set_status(status::SHUTDOWN, value);
+    }
+
+    fn configured(&self, field: crate::registers::Field) -> u64 {
+        field.of(u64::from(self.configuration))
+    }
+
+    /// Whether I/O queue entries have the sizes of the NVM Command Set: CC.IOSQES and CC.IOCQES.
+    pub(super) fn has_io_entry_sizes(&self) -> bool {
+        self.configured(configuration::SUBMISSION_ENTRY_SIZE) == 6
+            && self.configured(configuration::COMPLETION_ENTRY_SIZE) == 4
+    }
+}
+
+impl Controller {
+    /// Fills `bytes` with what a read of the properties at `offset` of BAR0 returns. Reserved ones and
+    /// doorbells read as zeroes.
+    pub fn read_register(&self, offset: u32, bytes: &mut [u8]) {
+        for (at, byte) in (u64::from(offset)..).zip(bytes) {
+            let word = u32::try_from(at & !3).map_or(0, |at| self.property(at));
+            *byte = word.to_le_bytes()[usize::from(at.to_le_bytes()[0] & 3)];
+        }
+    }
+
+    fn capabilities(&self) -> u64 {
+        capabilities::QUEUE_ENTRIES_MAX.put(u64::from(self.config.queue_entries_max) - 1)
+            | capabilities::CONTIGUOUS_QUEUES_REQUIRED.put(1)
+            | capabilities::TIMEOUT.put(READY_TIMEOUT)
+            | capabilities::NVM_COMMAND_SET.put(1)
+            | capabilities::PAGE_SIZE_MAX.put(PAGE_SIZE_MAX)
+            | capabilities::READY_WITH_MEDIA.put(1)
+    }
+
+    fn property(&self, at: u32) -> u32 {
+        let properties = &self.properties;
+        match at {
+            offset::CAPABILITIES => low_half(self.capabilities()),
+            0x04 => low_half(self.capabilities() >> 32),
+            offset::VERSION => VERSION_2_0,
+            offset::CONFIGURATION => properties.configuration,
+            offset::STATUS => properties.status,
+            offset::ADMIN_QUEUE_ATTRIBUTES => properties.admin_queue_attributes,
+            offset::ADMIN_SUBMISSION_QUEUE => properties.admin_submission_queue[0],
+            0x2c => properties.admin_submission_queue[1],
+            offset::ADMIN_COMPLETION_QUEUE => properties.admin_completion_queue[0],
+            0x34 => properties.admin_completion_queue[1],
+            offset::READY_TIMEOUTS => low_half(READY_TIMEOUT),
+            // Interrupt masks are for pin-based interrupts, which are absent; so are CMB, PMR and the
+            // boot partitions, whose properties are zero.
+            _ => 0,
+        }
+    }
+
+    /// A write of `bytes` at `offset` of BAR0. Each double word that it touches is written in turn,
+    /// with the bytes that it does not touch as they are.
+    pub(super) fn write_register(&mut self, offset: u32, bytes: &[u8]) {
+        let mut at = u64::from(offset);
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let skip = usize::from(at.to_le_bytes()[0] & 3);
+            let count = rest.len().min(4 - skip);
+            let Ok(word_at) = u32::try_from(at & !3) else { return };
+            let mut word = self.property(word_at).to_le_bytes();
+            word[skip..skip + count].copy_from_slice(&rest[..count]);
+            self.write_property(word_at, u32::from_le_bytes(word));
+            at += 4 - (at & 3);
+            rest = &rest[count..];
+        }
+    }
+
+    fn write_property(&mut self, at: u32, value: u32) {
+        match at {
+            offset::DOORBELLS.. => self.ring_doorbell((at - offset::DOORBELLS) / DOORBELL_BYTES, value),
+            offset::CONFIGURATION => self.configure(value & configuration::WRITABLE),
+            offset::ADMIN_QUEUE_ATTRIBUTES => self.properties.admin_queue_attributes = value & 0x0fff_0fff,
+            offset::ADMIN_SUBMISSION_QUEUE => self.properties.admin_submission_queue[0] = value & !0xfff,
+            0x2c => self.properties.admin_submission_queue[1] = value,
+            offset::ADMIN_COMPLETION_QUEUE => self.properties.admin_completion_queue[0] = value & !0xfff,
+            0x34 => self.properties.admin_completion_queue[1] = value,
+            // Read-only or absent.
+            _ => {}
+        }
+    }
+
+    fn configure(&mut self, value: u32) {
+        let before = core::mem::replace(&mut self.properties.configuration, value);
+        let enabled = |word: u32| configuration::ENABLE.of(u64::from(word)) == 1;
+        let shutdown = |word: u32| configuration::SHUTDOWN.of(u64::from(word));
+        match (enabled(before), enabled(value)) {
+            (false, true) => self.enable(),
+            (true, false) => self.reset_controller(),
+            _ => {}
+        }
+        if shutdown(value) != 0 && shutdown(before) != shutdown(value) {
+            self.begin_shutdown();
+        } else if shutdown(value) == 0 && shutdown(before) != 0 {
+            self.properties.set_shutdown(0);
+        }
+    }
+
+    /// CC.EN from 0 to 1: ready at once, or a fatal error where the configuration can't be.
+    pub(super) fn enable(&mut self) {
+        self.enabling = self.core.media_outstanding() > 0;
+        if self.enabling {
+            return;
+        }
+        let properties = &self.properties;
+        let attributes = u64::from(properties.admin_queue_attributes);
+        let submission = admin_queue_attributes::SUBMISSION_ENTRIES.of(attributes) + 1;
+        let completion = admin_queue_attributes::COMPLETION_ENTRIES.of(attributes) + 1;
+        let (Ok(submission), Ok(completion)) = (u32::try_from(submission), u32::try_from(completion)) else {
+            return;
+        };
+        let page_shift = properties.configured(configuration::PAGE_SIZE);
+        let page = PageSize::from_mps(page_shift);
+        let (submission_base, completion_base) =
+            (join(properties.admin_submission_queue), join(properties.admin_completion_queue));
+        let sound = page_shift <= PAGE_SIZE_MAX
+            && properties.configured(configuration::COMMAND_SET) == 0
+            && properties.configured(configuration::ARBITRATION) == 0
+            && submission >= 2
+            && completion >= 2
+            && page.offset_of(submission_base) == 0
+            && page.offset_of(completion_base) == 0;
+        if !sound {
+            self.properties.set_fatal();
+            return;
+        }
+        self.page_size = page;
+        let mut admin = CompletionQueue::new(completion_base, completion, Some(0));
+        admin.submission_queues = 1;
+        self.completion_queues[0] = Some(admin);
+        self.submission_queues[0] = Some(SubmissionQueue::new(
+            SubmissionQueueId::ADMIN,
+            submission_base,
+            submission,
+            CompletionQueueId::ADMIN,
+        ));
+        self.properties.set_status(status::READY, 1);
+    }
+
+    fn ring_doorbell(&mut self, number: u32, value: u32) {
+        if !self.properties.is_ready() {
+            return;
+        }
+        let Ok(queue) = u16::try_from(number / 2) else { return };
+        let is_tail = number.is_multiple_of(2);
+        let value = u32::from(crate::registers::low_16(value));
+        let rung = if is_tail { self.ring_tail(queue, value) } else { self.ring_head(queue, value) };
+        if let Err(fault) = rung {
+            self.report_doorbell(fault);
+        }
+    }
+
+    fn ring_tail(&mut self, queue: u16, tail: u32) -> Result<(), DoorbellFault> {
+        let found = self.submission_queues.get_mut(usize::from(queue)).and_then(Option::as_mut);
+        let found = found.ok_or(DoorbellFault::Register)?;
+        found.ring(tail).map_err(|_| DoorbellFault::Value)?;
+        self.ready |= u128::from(found.has_new()) << queue;
+        Ok(())
+    }
+
+    fn ring_head(&mut self, queue: u16, head: u32) -> Result<(), DoorbellFault> {
+        let found = self.completion_queues.get_mut(usize::from(queue)).and_then(Option::as_mut);
+        let found = found.ok_or(DoorbellFault::Register)?;
+        found.ring(head).map_err(|_| DoorbellFault::Value)?;
+        self.dirty |= u128::from(!found.pending.is_empty()) << queue;
+        Ok(())
+    }
+}

@@ -1,0 +1,178 @@
+//! Create and Delete I/O Submission and Completion Queue: the commands that only the transport can carry out.
+
+use nvme::wire::{AdminOpcode, DataTransfer, Status, StatusCode, SubmissionQueueEntry, SubmissionQueueId};
+
+use super::Controller;
+use super::rings::{CompletionQueue, CompletionQueueId, SubmissionQueue};
+use super::slots::Ending;
+use crate::registers::{high_16, low_16};
+use nvme::wire::Bits;
+
+/// Physically Contiguous (PC) in CDW11.
+const PHYSICALLY_CONTIGUOUS: Bits = Bits::bit(0);
+/// Interrupts Enabled (IEN) in CDW11 of Create I/O Completion Queue.
+const INTERRUPTS_ENABLED: Bits = Bits::bit(1);
+
+impl Controller {
+    /// Carries out a command about queues, and refuses an admin command with an SGL; false for any other command.
+    pub(super) fn on_queue_command(&mut self, index: u16, entry: &SubmissionQueueEntry) -> bool {
+        let result = match AdminOpcode::from(entry.opcode) {
+            _ if entry.data_transfer() != DataTransfer::Prp => Err(StatusCode::InvalidField),
+            AdminOpcode::CreateIoCompletionQueue => self.create_completion_queue(entry),
+            AdminOpcode::CreateIoSubmissionQueue => self.create_submission_queue(entry),
+            AdminOpcode::DeleteIoCompletionQueue => self.delete_completion_queue(entry),
+            AdminOpcode::DeleteIoSubmissionQueue => match self.delete_submission_queue(index, entry) {
+                Ok(Deletion::Waits) => return true,
+                Ok(Deletion::Done) => Ok(()),
+                Err(code) => Err(code),
+            },
+            _ => return false,
+        };
+        let mut status = result.map_or_else(Status::from, |()| Status::SUCCESS);
+        if !status.is_success() {
+            status = self.record(0, entry, status);
+        }
+        self.end(index, Ending { dw0: 0, dw1: 0, status });
+        true
+    }
+
+    /// The size of a queue from CDW10, and its base address checked.
+    fn queue_size(&self, entry: &SubmissionQueueEntry) -> Result<u32, StatusCode> {
+        let entries = u32::from(high_16(entry.cdw10)) + 1;
+        if entries < 2 || entries > self.config.queue_entries_max || !self.properties.has_io_entry_sizes() {
+            return Err(StatusCode::InvalidQueueSize);
+        }
+        if !PHYSICALLY_CONTIGUOUS.is_set(entry.cdw11) {
+            return Err(StatusCode::InvalidField);
+        }
+        if self.page_size.offset_of(entry.data_pointer[0]) != 0 {
+            return Err(StatusCode::PrpOffsetInvalid);
+        }
+        Ok(entries)
+    }
+
+    fn create_completion_queue(&mut self, entry: &SubmissionQueueEntry) -> Result<(), StatusCode> {
+        let id = usize::from(low_16(entry.cdw10));
+        if id == 0 || self.completion_queues.get(id).is_none_or(Option::is_some) {
+            return Err(StatusCode::InvalidQueueIdentifier);
+        }
+        let entries = self.queue_size(entry)?;
+        let vector = high_16(entry.cdw11);
+        if vector >= self.config.interrupt_vectors {
+            return Err(StatusCode::InvalidInterruptVector);
+        }
+        let vector = INTERRUPTS_ENABLED.is_set(entry.cdw11).then_some(vector);
+        self.completion_queues[id] = Some(CompletionQueue::new(entry.data_pointer[0], entries, vector));
+        self.core.set_io_queues_exist(true);
+        Ok(())
+    }
+
+    fn create_submission_queue(&mut self, entry: &SubmissionQueueEntry) -> Result<(), StatusCode> {
+        let id = low_16(entry.cdw10);
+        if id == 0 || self.submission_queues.get(usize::from(id)).is_none_or(Option::is_some) {
+            return Err(StatusCode::InvalidQueueIdentifier);
+        }
+        let completes_to = CompletionQueueId(high_16(entry.cdw11));
+        let completion_queue = match self.completion_queues.get(usize::from(completes_to.0)) {
+            None => return Err(StatusCode::InvalidQueueIdentifier),
+            Some(_) if completes_to == CompletionQueueId::ADMIN => {
+                return Err(StatusCode::InvalidQueueIdentifier);
+            }
+            Some(None) => return Err(StatusCode::CompletionQueueInvalid),
+            Some(Some(_)) => usize::from(completes_to.0),
+        };
+        let entries = self.queue_size(entry)?;
+        if let Some(queue) = &mut self.completion_queues[completion_queue] {
+            queue.submission_queues += 1;
+        }
+        let queue = SubmissionQueue::new(SubmissionQueueId(id), entry.data_pointer[0], entries, completes_to);
+        self.submission_queues[usize::from(id)] = Some(queue);
+        self.core.set_io_queues_exist(true);
+        Ok(())
+    }
+
+    fn delete_completion_queue(&mut self, entry: &SubmissionQueueEntry) -> Result<(), StatusCode> {
+        let id = usize::from(low_16(entry.cdw10));
+        let queue = self.completion_queues.get(id).and_then(Option::as_ref).filter(|_| id != 0);
+        match queue {
+            None => Err(StatusCode::InvalidQueueIdentifier),
+            Some(queue) if queue.submission_queues > 0 => Err(StatusCode::InvalidQueueDeletion),
+            Some(_) => {
+                self.completion_queues[id] = None;
+                self.dirty &= !(1 << id);
+                Ok(())
+            }
+        }
+    }
+
+    /// Stops a queue. Commands that can't be aborted at once run to their end first, so that the host never finds one that moves
+    /// data after its queue is gone.
+    fn delete_submission_queue(
+        &mut self,
+        index: u16,
+        entry: &SubmissionQueueEntry,
+    ) -> Result<Deletion, StatusCode> {
+        let id = low_16(entry.cdw10);
+        let queue = self.submission_queues.get_mut(usize::from(id)).and_then(Option::as_mut);
+        let queue = queue.filter(|queue| !queue.id.is_admin() && queue.deletion.is_none());
+        let queue = queue.ok_or(StatusCode::InvalidQueueIdentifier)?;
+        self.ready &= !(1 << id);
+        if queue.is_idle() {
+            self.remove_submission_queue(id);
+            return Ok(Deletion::Done);
+        }
+        queue.deletion = Some(index);
+        let completes_to = queue.completes_to;
+        self.core.abort_queue(self.now, SubmissionQueueId(id));
+        self.drain_core();
+        self.drop_held_completions(id, completes_to);
+        Ok(Deletion::Waits)
+    }
+
+    /// Completions that a full queue held back would make a deletion wait for a host that no longer
+    /// reads them; deleting the queue completes those commands implicitly.
+    fn drop_held_completions(&mut self, id: u16, completes_to: CompletionQueueId) {
+        self.post_completions();
+        let Some(queue) = &mut self.completion_queues[usize::from(completes_to.0)] else { return };
+        let mut pending = core::mem::take(&mut queue.pending);
+        for _ in 0..pending.len() {
+            let Some(index) = pending.pop_front() else { break };
+            if self.slots.slot(index).queue == id {
+                self.bytes_in_flight -= u64::from(self.slots.slot(index).bytes);
+                self.slots.release(index);
+                if let Some(queue) = &mut self.submission_queues[usize::from(id)] {
+                    queue.in_flight -= 1;
+                }
+            } else {
+                pending.push_back(index);
+            }
+        }
+        if let Some(queue) = &mut self.completion_queues[usize::from(completes_to.0)] {
+            queue.pending = pending;
+        }
+        let idle = |queue: &SubmissionQueue| queue.deletion.is_some() && queue.is_idle();
+        if self.submission_queues[usize::from(id)].as_ref().is_some_and(idle) {
+            self.finish_deletion(id);
+        }
+    }
+
+    fn remove_submission_queue(&mut self, id: u16) -> Option<SubmissionQueue> {
+        let queue = self.submission_queues[usize::from(id)].take()?;
+        if let Some(completion_queue) = &mut self.completion_queues[usize::from(queue.completes_to.0)] {
+            completion_queue.submission_queues -= 1;
+        }
+        Some(queue)
+    }
+
+    /// The last command of a queue that is being deleted has ended.
+    pub(super) fn finish_deletion(&mut self, id: u16) {
+        if let Some(index) = self.remove_submission_queue(id).and_then(|queue| queue.deletion) {
+            self.end(index, Ending { dw0: 0, dw1: 0, status: Status::SUCCESS });
+        }
+    }
+}
+
+enum Deletion {
+    Done,
+    Waits,
+}

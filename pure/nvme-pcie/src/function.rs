@@ -1,0 +1,209 @@
+//! A whole PCIe function with an NVMe controller: what sits at the end of a link.
+
+use engine::{Engine, Instant};
+use nvme::controller::Notification;
+use nvme::media;
+use pcie::config::{Bar, BarIndex, Identity, Link};
+use pcie::endpoint::{self, Endpoint, EndpointConfig, MsixLayout};
+use pcie::wire::Packet;
+
+use crate::controller::{self, Controller};
+
+/// Class Code: mass storage, non-volatile memory, NVM Express I/O controller.
+pub const CLASS_CODE: u32 = 0x01_0802;
+/// Where the MSI-X table is in BAR0: behind the doorbells.
+const MSIX_TABLE: u32 = 0x2000;
+/// Where the MSI-X pending bits are in BAR0.
+const MSIX_PENDING: u32 = 0x3000;
+/// Bytes of BAR0.
+const BAR_BYTES: u64 = 0x4000;
+
+const _: () = assert!(
+    crate::registers::offset::DOORBELLS
+        + 2 * (controller::IO_QUEUES_MAX as u32 + 1) * crate::registers::DOORBELL_BYTES
+        <= MSIX_TABLE
+);
+
+/// What a function is.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The controller.
+    pub controller: controller::Config,
+    /// PCI identity; the class is [`CLASS_CODE`] whatever this says.
+    pub identity: Identity,
+    /// The link.
+    pub link: Link,
+    /// Device Serial Number.
+    pub serial_number: u64,
+    /// Whether the 64-bit BAR0 says that it is prefetchable, so that it may be placed above 4 GiB behind a
+    /// bridge. Common SSDs say that it is not.
+    pub prefetchable: bool,
+}
+
+impl Config {
+    /// A function around `controller` with the identity that its Identify Controller reports.
+    pub const fn new(controller: controller::Config) -> Self {
+        let identity = Identity {
+            vendor: controller.core.vendor,
+            device: 0x0010,
+            revision: 2,
+            class: CLASS_CODE,
+            subsystem_vendor: controller.core.subsystem_vendor,
+            subsystem: 0x0010,
+        };
+        let link = Link { speed: 4, width: 4, port: 0, payload_max: 4096 };
+        Self { controller, identity, link, serial_number: 0, prefetchable: false }
+    }
+}
+
+/// What the world tells the function.
+#[derive(Debug)]
+pub enum Input {
+    /// A packet from the link.
+    Packet(Packet),
+    /// A medium's answer.
+    Media(media::Completion),
+    /// The link went down or was reset.
+    HotReset,
+}
+
+/// What the function asks of the world.
+#[derive(Debug)]
+pub enum Output {
+    /// To be sent on the link.
+    Packet(Packet),
+    /// Of a medium.
+    Media(media::Request),
+    /// A change that may be worth remembering for the next start.
+    Notify(Notification),
+}
+
+/// An NVMe function. See the module.
+#[derive(Debug)]
+pub struct Function {
+    endpoint: Endpoint,
+    controller: Controller,
+    now: Instant,
+}
+
+impl Function {
+    /// A function after power-up at `now`.
+    ///
+    /// # Panics
+    /// When `config` exceeds a limit that its fields name.
+    pub fn new(now: Instant, config: Config) -> Self {
+        let bar = Bar { prefetchable: config.prefetchable, ..Bar::memory64(BAR_BYTES) };
+        let endpoint = Endpoint::new(&EndpointConfig {
+            identity: Identity { class: CLASS_CODE, ..config.identity },
+            link: config.link,
+            serial_number: config.serial_number,
+            bars: [Some(bar), None, None, None, None, None],
+            msix: Some(MsixLayout {
+                bar: BarIndex::ZERO,
+                vectors: config.controller.interrupt_vectors,
+                table_offset: MSIX_TABLE,
+                pending_offset: MSIX_PENDING,
+            }),
+        });
+        Self { endpoint, controller: Controller::new(now, config.controller), now }
+    }
+
+    /// The controller.
+    pub const fn controller(&self) -> &Controller {
+        &self.controller
+    }
+
+    /// The controller, for what the world tells it.
+    pub const fn controller_mut(&mut self) -> &mut Controller {
+        &mut self.controller
+    }
+
+    /// The PCIe side.
+    pub const fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// While `throttled`, the controller fetches no commands: what the link can't take is not asked for.
+    pub const fn set_throttled(&mut self, throttled: bool) {
+        self.controller.set_throttled(throttled);
+    }
+
+    /// Takes one output of the endpoint; a packet is for the world.
+    fn on_endpoint(&mut self, output: endpoint::Output) -> Option<Packet> {
+        match output {
+            endpoint::Output::Packet(packet) => return Some(packet),
+            endpoint::Output::BarRead { token, offset, length, .. } => self.read_bar(token, offset, length),
+            endpoint::Output::BarWrite { offset, data, .. } => {
+                if let Ok(offset) = u32::try_from(offset) {
+                    let input = controller::Input::RegisterWrite { offset, bytes: &data };
+                    self.controller.handle_input(self.now, input);
+                }
+            }
+            endpoint::Output::Dma(result) => {
+                self.controller.handle_input(self.now, controller::Input::Dma(result));
+            }
+            endpoint::Output::Reset(_) => self.controller.reset(),
+        }
+        None
+    }
+
+    fn read_bar(&mut self, token: endpoint::BarToken, offset: u64, length: u32) {
+        let mut bytes = [0; 4096];
+        match (u32::try_from(offset), bytes.get_mut(..length as usize)) {
+            (Ok(offset), Some(bytes)) => {
+                self.controller.read_register(offset, bytes);
+                self.endpoint.bar_read_done_bytes(token, bytes);
+            }
+            _ => self.endpoint.bar_read_done(token, None),
+        }
+    }
+}
+
+impl Engine for Function {
+    type Input<'a> = Input;
+    type Output = Output;
+
+    fn handle_input(&mut self, now: Instant, input: Input) {
+        self.now = now;
+        match input {
+            Input::Packet(packet) => self.endpoint.handle_input(now, packet),
+            Input::Media(completion) => {
+                self.controller.handle_input(now, controller::Input::Media(completion))
+            }
+            Input::HotReset => self.endpoint.hot_reset(),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
+        if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
+            self.endpoint.handle_timeout(now);
+        }
+        if self.controller.poll_timeout().is_some_and(|at| at <= now) {
+            self.controller.handle_timeout(now);
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        loop {
+            if let Some(output) = self.endpoint.poll_output() {
+                if let Some(packet) = self.on_endpoint(output) {
+                    return Some(Output::Packet(packet));
+                }
+                continue;
+            }
+            match self.controller.poll_output()? {
+                controller::Output::Dma(dma) => self.endpoint.dma(self.now, dma),
+                controller::Output::Media(request) => return Some(Output::Media(request)),
+                controller::Output::Notify(notification) => return Some(Output::Notify(notification)),
+            }
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        match (self.endpoint.poll_timeout(), self.controller.poll_timeout()) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
+    }
+}

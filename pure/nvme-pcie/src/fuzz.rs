@@ -1,0 +1,129 @@
+//! Fuzz entries: ordinary code over any bytes, which must never panic.
+
+use alloc::vec::Vec;
+
+use engine::{Buffer, Engine, Instant};
+use nvme::media::{Completion, MediaError, MediumId, Operation, Request};
+use pcie::device::{Dma, DmaResult};
+
+use crate::controller::{Config, Controller, Input, Output};
+
+/// Steps of one run at most.
+const STEPS_MAX: usize = 512;
+/// Outputs handled after one step at most; a controller that has more is left waiting.
+const OUTPUTS_MAX: usize = 4096;
+
+/// Bytes that never end: zeroes after the last.
+struct Source<'a>(&'a [u8]);
+
+impl Source<'_> {
+    fn byte(&mut self) -> u8 {
+        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        *first
+    }
+    fn word(&mut self) -> u32 {
+        u32::from_le_bytes([self.byte(), self.byte(), self.byte(), self.byte()])
+    }
+}
+
+/// Register writes, host memory and media, all as `bytes` say: the first byte of a step chooses what happens.
+pub fn registers(bytes: &[u8]) {
+    let core = nvme::controller::Config::new("FUZZ").with_namespace(MediumId(0), 1 << 20);
+    let mut controller = Controller::new(Instant::ZERO, Config::new(core));
+    let mut source = Source(bytes);
+    let mut held = Vec::new();
+    for step in 0..STEPS_MAX {
+        if source.0.is_empty() {
+            return;
+        }
+        let now = Instant::from_nanos(step as u64 * 100_000);
+        write_register(&mut controller, now, &mut source);
+        if controller.poll_timeout().is_some_and(|at| at <= now) {
+            controller.handle_timeout(now);
+        }
+        for _ in 0..OUTPUTS_MAX {
+            let Some(output) = controller.poll_output() else { break };
+            answer(&mut controller, now, output, &mut source, &mut held);
+        }
+    }
+}
+
+fn write_register(controller: &mut Controller, now: Instant, source: &mut Source<'_>) {
+    let value = |source: &mut Source<'_>| u64::from(source.word()).to_le_bytes();
+    let (offset, bytes) = match source.byte() {
+        // The likely way to a controller that runs, so that what lies behind it is reached.
+        0 => (0x14, 0x0046_0000_u64.to_le_bytes()),
+        1 => (0x24, 0x001f_001f_u64.to_le_bytes()),
+        2 => (0x14, 0x0046_0001_u64.to_le_bytes()),
+        3..=127 => (0x1000 + 4 * u32::from(source.byte() & 7), u64::from(source.byte()).to_le_bytes()),
+        128..=190 => (0x1000 + u32::from(source.byte()), value(source)),
+        _ => (source.word() % 0x1400, value(source)),
+    };
+    let length = if offset < 0x1000 { 1 + usize::from(source.byte() & 7) } else { 4 };
+    let length = if matches!(offset, 0x14 | 0x24) { 4 } else { length };
+    controller.handle_input(now, Input::RegisterWrite { offset, bytes: &bytes[..length] });
+    let mut read = [0; 16];
+    controller.read_register(offset, &mut read);
+}
+
+fn answer(
+    controller: &mut Controller,
+    now: Instant,
+    output: Output,
+    source: &mut Source<'_>,
+    held: &mut Vec<Request>,
+) {
+    match output {
+        Output::Dma(Dma::Read { id, length, .. }) => {
+            let failed = source.byte() == 255;
+            let mut data = alloc::vec![0; length as usize];
+            for byte in data.iter_mut().take(64) {
+                *byte = source.byte();
+            }
+            let data = Buffer::copy_from_slice(&data);
+            let result = if failed {
+                DmaResult::Failed { id }
+            } else {
+                DmaResult::Data { id, offset: 0, data, last: true }
+            };
+            controller.handle_input(now, Input::Dma(result));
+        }
+        Output::Dma(Dma::Write { .. } | Dma::Interrupt { .. }) | Output::Notify(_) => {}
+        Output::Media(request) => {
+            held.push(request);
+            if source.byte() & 1 == 0 {
+                for request in held.drain(..) {
+                    serve(controller, now, &request, source.byte() != 255);
+                }
+            }
+        }
+    }
+}
+
+fn serve(controller: &mut Controller, now: Instant, request: &Request, good: bool) {
+    if let (Operation::Read { length, .. }, true) = (&request.operation, good) {
+        let data = Buffer::zeroed(*length as usize);
+        controller.handle_input(now, Input::Media(Completion::Data { id: request.id, offset: 0, data }));
+    }
+    let result = if good { Ok(()) } else { Err(MediaError::Read) };
+    controller.handle_input(now, Input::Media(Completion::Done { id: request.id, result }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(500))]
+        #[test]
+        fn no_host_makes_a_controller_panic(
+            running: bool, rest in prop::collection::vec(any::<u8>(), 0..2048),
+        ) {
+            let mut bytes = if running { alloc::vec![1, 2] } else { Vec::new() };
+            bytes.extend(rest);
+            registers(&bytes);
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! Bringing a controller up, as a script of register accesses and admin commands.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+
+use engine::{Asker, Instant, Nanos};
+use nvme::wire::identify::{IdentifyController, IdentifyNamespace, cns, namespace_list};
+use nvme::wire::{AdminOpcode, NamespaceId, Status, SubmissionQueueEntry};
+
+use super::layout::{ADMIN_ENTRIES, Layout};
+use crate::registers::{
+    admin_queue_attributes, capabilities, configuration, low_16, low_half, offset, status,
+};
+
+/// How often CSTS is read while a change of CSTS.RDY is awaited.
+const READY_POLL: Nanos = Nanos::from_millis(1);
+/// CAP.TO is in units of this.
+const TIMEOUT_UNIT: Nanos = Nanos::from_millis(500);
+/// Namespaces that are looked at.
+pub const NAMESPACES_MAX: usize = 256;
+/// Number of Queues (feature 07h).
+const NUMBER_OF_QUEUES: u32 = 0x07;
+
+/// What the script asks of the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Question {
+    Read {
+        offset: u32,
+        length: u32,
+    },
+    Write {
+        offset: u32,
+        value: u64,
+        length: u32,
+    },
+    Sleep(Nanos),
+    /// Empty all rings; use at most so many entries of each.
+    RestartQueues {
+        entries: u32,
+    },
+    /// An admin command; with the page for data, or with the address that the entry has.
+    Admin {
+        entry: SubmissionQueueEntry,
+        with_page: bool,
+    },
+}
+
+/// What the driver answers.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Value(u64),
+    Woke(Instant),
+    Completed { status: Status, dw0: u32, page: Option<Box<[u8; 4096]>> },
+    Failed,
+}
+
+/// Why a controller could not be brought up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InitError {
+    /// A register could not be read: the device does not answer.
+    Unreachable {
+        /// The register.
+        offset: u32,
+    },
+    /// CSTS.RDY did not become what was asked for within CAP.TO.
+    NotReady {
+        /// The value that was awaited.
+        awaited: bool,
+    },
+    /// The controller reports Controller Fatal Status (CSTS.CFS).
+    Fatal,
+    /// The controller lacks something that the driver needs.
+    Unsupported {
+        /// CAP as it was read.
+        capabilities: u64,
+    },
+    /// An admin command failed.
+    Admin {
+        /// Its opcode.
+        opcode: AdminOpcode,
+        /// Its status.
+        status: Status,
+    },
+    /// An admin command was not answered in time.
+    AdminTimeout,
+    /// The memory given to the driver is not mapped.
+    Memory,
+    /// The device went away in the meantime.
+    Lost,
+}
+
+impl fmt::Display for InitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreachable { offset } => {
+                write!(f, "the device does not answer a read of register {offset:#x}")
+            }
+            Self::NotReady { awaited } => {
+                write!(f, "CSTS.RDY did not become {} within CAP.TO", u8::from(*awaited))
+            }
+            Self::Fatal => f.write_str("the controller reports a fatal error (CSTS.CFS)"),
+            Self::Unsupported { capabilities } => {
+                write!(
+                    f,
+                    "the controller (CAP {capabilities:#018x}) lacks 4 KiB pages or the NVM command set"
+                )
+            }
+            Self::Admin { opcode, status } => write!(f, "{opcode} failed: {status}"),
+            Self::AdminTimeout => f.write_str("an admin command was not answered in time"),
+            Self::Memory => f.write_str("the memory given to the driver is not mapped"),
+            Self::Lost => f.write_str("the device went away"),
+        }
+    }
+}
+
+impl core::error::Error for InitError {}
+
+/// A namespace, as Identify describes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Namespace {
+    /// Its identifier.
+    pub id: NamespaceId,
+    /// Namespace Size (NSZE) in logical blocks.
+    pub blocks: u64,
+    /// Bytes of a logical block.
+    pub block_bytes: u32,
+}
+
+/// What a controller told about itself when it was brought up.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Version (VS).
+    pub version: u32,
+    /// CAP.
+    pub capabilities: u64,
+    /// Identify Controller.
+    pub controller: Box<IdentifyController>,
+    /// The active namespaces, at most [`NAMESPACES_MAX`].
+    pub namespaces: Vec<Namespace>,
+    /// I/O queue pairs that were created.
+    pub queue_pairs: u16,
+    /// Bytes that one command may move: what the driver was built for and the controller allows (MDTS).
+    pub transfer_bytes_max: u32,
+}
+
+/// What the script needs to know.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Parameters {
+    pub(super) layout: Layout,
+    pub(super) queue_pairs: u16,
+    pub(super) queue_entries: u32,
+    pub(super) transfer_bytes_max: u32,
+    /// Completion queue `n` interrupts on vector `n`.
+    pub(super) interrupts: bool,
+}
+
+type Ask = Asker<Question, Answer>;
+
+async fn read(ask: &Ask, offset: u32, length: u32) -> Result<u64, InitError> {
+    let gone = if length == 8 { u64::MAX } else { u64::from(u32::MAX) };
+    match ask.ask(Question::Read { offset, length }).await {
+        // All ones is what a root complex makes of a read that nothing answers.
+        Answer::Value(value) if value != gone => Ok(value),
+        _ => Err(InitError::Unreachable { offset }),
+    }
+}
+
+async fn write(ask: &Ask, offset: u32, value: u64, length: u32) {
+    ask.ask(Question::Write { offset, value, length }).await;
+}
+
+async fn admin(
+    ask: &Ask,
+    entry: SubmissionQueueEntry,
+    with_page: bool,
+) -> Result<(u32, Option<Box<[u8; 4096]>>), InitError> {
+    match ask.ask(Question::Admin { entry, with_page }).await {
+        Answer::Completed { status, dw0, page } if status.is_success() => Ok((dw0, page)),
+        Answer::Completed { status, .. } => {
+            Err(InitError::Admin { opcode: AdminOpcode::from(entry.opcode), status })
+        }
+        _ => Err(InitError::Memory),
+    }
+}
+
+/// Waits until CSTS.RDY is `awaited`, at most `limit`.
+async fn ready(ask: &Ask, awaited: bool, limit: Nanos) -> Result<(), InitError> {
+    let mut start = None;
+    loop {
+        let value = read(ask, offset::STATUS, 4).await?;
+        if status::READY.of(value) == u64::from(awaited) {
+            return Ok(());
+        }
+        if awaited && status::FATAL.of(value) == 1 {
+            return Err(InitError::Fatal);
+        }
+        let Answer::Woke(now) = ask.ask(Question::Sleep(READY_POLL)).await else {
+            return Err(InitError::Lost);
+        };
+        if now - *start.get_or_insert(now) > limit {
+            return Err(InitError::NotReady { awaited });
+        }
+    }
+}
+
+/// Brings the controller up; what it told about itself.
+pub(super) async fn initialise(ask: Ask, parameters: Parameters) -> Result<Identity, InitError> {
+    let capabilities = read(&ask, offset::CAPABILITIES, 8).await?;
+    let version = low_half(read(&ask, offset::VERSION, 4).await?);
+    let supported = capabilities::NVM_COMMAND_SET.of(capabilities) == 1
+        && capabilities::PAGE_SIZE_MIN.of(capabilities) == 0
+        && capabilities::DOORBELL_STRIDE.of(capabilities) == 0;
+    if !supported {
+        return Err(InitError::Unsupported { capabilities });
+    }
+    enable(&ask, &parameters, capabilities).await?;
+    let (_, page) = admin(&ask, identify(cns::CONTROLLER, NamespaceId::NONE), true).await?;
+    let controller =
+        Box::new(page.map_or_else(IdentifyController::default, |page| IdentifyController::parse(&page)));
+    let queue_pairs = create_queues(&ask, &parameters, capabilities).await?;
+    let namespaces = namespaces(&ask).await?;
+    // MDTS is a power of two of minimum memory pages, 0 for no limit.
+    let limit = match controller.maximum_data_transfer_size {
+        0 => u32::MAX,
+        power => 4096_u32.checked_shl(u32::from(power)).filter(|limit| *limit >= 4096).unwrap_or(u32::MAX),
+    };
+    let transfer_bytes_max = parameters.transfer_bytes_max.min(limit);
+    Ok(Identity { version, capabilities, controller, namespaces, queue_pairs, transfer_bytes_max })
+}
+
+async fn enable(ask: &Ask, parameters: &Parameters, capabilities: u64) -> Result<(), InitError> {
+    let limit = TIMEOUT_UNIT * capabilities::TIMEOUT.of(capabilities).max(1);
+    let before = read(ask, offset::CONFIGURATION, 4).await?;
+    if configuration::ENABLE.of(before) == 1 {
+        write(ask, offset::CONFIGURATION, configuration::ENABLE.replace(before, 0), 4).await;
+    }
+    ready(ask, false, limit).await?;
+    let entries = u32::from(low_16(low_half(capabilities::QUEUE_ENTRIES_MAX.of(capabilities)))) + 1;
+    if !matches!(ask.ask(Question::RestartQueues { entries }).await, Answer::Value(_)) {
+        return Err(InitError::Memory);
+    }
+    let admin_entries = u64::from(ADMIN_ENTRIES.min(entries)) - 1;
+    let attributes = admin_queue_attributes::SUBMISSION_ENTRIES.put(admin_entries)
+        | admin_queue_attributes::COMPLETION_ENTRIES.put(admin_entries);
+    write(ask, offset::ADMIN_QUEUE_ATTRIBUTES, attributes, 4).await;
+    let queue = parameters.layout.queue(0);
+    write(ask, offset::ADMIN_SUBMISSION_QUEUE, queue.submission, 8).await;
+    write(ask, offset::ADMIN_COMPLETION_QUEUE, queue.completion, 8).await;
+    let configured = configuration::ENABLE.put(1)
+        | configuration::SUBMISSION_ENTRY_SIZE.put(6)
+        | configuration::COMPLETION_ENTRY_SIZE.put(4);
+    write(ask, offset::CONFIGURATION, configured, 4).await;
+    ready(ask, true, limit).await
+}
+
+fn identify(cns: u32, namespace: NamespaceId) -> SubmissionQueueEntry {
+    SubmissionQueueEntry {
+        opcode: AdminOpcode::Identify.into(),
+        namespace,
+        cdw10: cns,
+        ..SubmissionQueueEntry::default()
+    }
+}
+
+/// Number of Queues, then the queues themselves; how many pairs there are.
+async fn create_queues(ask: &Ask, parameters: &Parameters, capabilities: u64) -> Result<u16, InitError> {
+    let wanted = u32::from(parameters.queue_pairs - 1);
+    let set = SubmissionQueueEntry {
+        opcode: AdminOpcode::SetFeatures.into(),
+        cdw10: NUMBER_OF_QUEUES,
+        cdw11: wanted << 16 | wanted,
+        ..SubmissionQueueEntry::default()
+    };
+    let (granted, _) = admin(ask, set, false).await?;
+    let granted = low_16(granted).min(crate::registers::high_16(granted)).saturating_add(1);
+    let pairs = parameters.queue_pairs.min(granted);
+    let entries_max = low_half(capabilities::QUEUE_ENTRIES_MAX.of(capabilities)) + 1;
+    let size = (parameters.queue_entries.min(entries_max) - 1) << 16;
+    for pair in 1..=pairs {
+        let queue = parameters.layout.queue(pair);
+        let id = u32::from(pair);
+        let interrupts = if parameters.interrupts { id << 16 | 0b10 } else { 0 };
+        let completion = SubmissionQueueEntry {
+            opcode: AdminOpcode::CreateIoCompletionQueue.into(),
+            data_pointer: [queue.completion, 0],
+            cdw10: size | id,
+            cdw11: interrupts | 1,
+            ..SubmissionQueueEntry::default()
+        };
+        admin(ask, completion, false).await?;
+        let submission = SubmissionQueueEntry {
+            opcode: AdminOpcode::CreateIoSubmissionQueue.into(),
+            data_pointer: [queue.submission, 0],
+            cdw10: size | id,
+            cdw11: id << 16 | 1,
+            ..SubmissionQueueEntry::default()
+        };
+        admin(ask, submission, false).await?;
+    }
+    Ok(pairs)
+}
+
+async fn namespaces(ask: &Ask) -> Result<Vec<Namespace>, InitError> {
+    let (_, page) = admin(ask, identify(cns::ACTIVE_NAMESPACES, NamespaceId::NONE), true).await?;
+    let ids: Vec<NamespaceId> =
+        page.iter().flat_map(|page| namespace_list(&page[..])).take(NAMESPACES_MAX).collect();
+    let mut namespaces = Vec::new();
+    for id in ids {
+        let (_, page) = admin(ask, identify(cns::NAMESPACE, id), true).await?;
+        let Some(page) = page else { continue };
+        let namespace = IdentifyNamespace::parse(&page);
+        if let Some(block_bytes) = namespace.block_bytes() {
+            namespaces.push(Namespace { id, blocks: namespace.size, block_bytes });
+        }
+    }
+    Ok(namespaces)
+}

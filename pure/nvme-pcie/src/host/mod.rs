@@ -1,0 +1,600 @@
+//! The driver: brings a controller up, submits commands and sees each one to its end.
+//!
+//! Queues, PRP lists and data live in host memory, which methods borrow as they need it: after inputs and
+//! time-outs, and whenever completions may have come, call [`Host::poll_completions`], then drain the outputs.
+//! Registers are reached by outputs and answered by inputs, so that they may be as far away as a link makes
+//! them.
+//!
+//! A command that does not complete in time is aborted, then the controller is reset and what was outstanding is
+//! submitted again. A command completes exactly once to its caller, with the controller's status or, when the driver
+//! had to give up, with one of the driver's own.
+
+mod initialise;
+mod layout;
+mod queue;
+mod recovery;
+mod types;
+
+#[cfg(test)]
+mod tests;
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use engine::{Deadlines, Engine, Instant, Script, Step};
+use nvme::wire::{AdminOpcode, CommandId, CompletionQueueEntry, NamespaceId, SubmissionQueueEntry};
+use pcie::memory::{Memory, Unmapped};
+
+pub use initialise::{Identity, InitError, NAMESPACES_MAX, Namespace};
+pub use layout::{ArenaTooSmall, DataRegion};
+pub use queue::Data;
+pub use types::{
+    AsynchronousEvent, Completed, Config, Input, Origin, Output, QueueId, RegisterBytes, ResetReason,
+    Statistics, Submission, SubmitError,
+};
+
+use crate::registers::{DOORBELL_BYTES, low_16, offset};
+use initialise::{Answer, Parameters, Question};
+use layout::{Layout, PAGE};
+use queue::{Command, Owner, Queue};
+
+/// Completions taken from one queue at a time at most, so that a device that floods a queue starves nobody.
+const COMPLETIONS_PER_POLL_MAX: u32 = 4096;
+
+/// The driver's named deadlines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Timer {
+    /// A register was not read in time.
+    Register,
+    /// The script sleeps.
+    Sleep,
+    /// Try to bring the controller up again.
+    Retry,
+    /// The device has been away for too long.
+    Hold,
+}
+
+type InitScript = Script<Question, Answer, Result<Identity, InitError>>;
+
+/// What the script waits for.
+#[derive(Debug)]
+enum Awaiting {
+    /// The answer to the register read with this cookie, of this offset.
+    Register(u64),
+    /// The timer.
+    Sleep,
+    /// [`Host::poll_completions`], for memory is needed.
+    Memory(Question),
+    /// An admin command's completion, and whether the page has data then.
+    Admin { with_page: bool },
+}
+
+/// Where the driver stands.
+#[derive(Debug)]
+enum State {
+    /// Not started.
+    Idle,
+    /// The controller is being brought up.
+    Initialising {
+        script: Box<InitScript>,
+        awaiting: Awaiting,
+    },
+    Ready,
+    /// Commands wait for [`Timer::Retry`].
+    Retrying,
+    /// The device is away; commands wait for it until [`Timer::Hold`].
+    Away,
+    /// Given up.
+    Failed,
+}
+
+/// The driver of one controller. See the module.
+#[derive(Debug)]
+pub struct Host {
+    config: Config,
+    layout: Layout,
+    state: State,
+    identity: Option<Identity>,
+    queues: Vec<Queue>,
+    /// Queue pairs that exist on the controller, the admin queue included.
+    active: usize,
+    timers: Deadlines<Timer>,
+    next_cookie: u64,
+    /// Resets since a command last completed well.
+    resets_in_a_row: u32,
+    /// Work that needs host memory.
+    pending: Vec<Pending>,
+    outputs: VecDeque<Output>,
+    statistics: Statistics,
+}
+
+/// Work that waits for [`Host::poll_completions`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pending {
+    /// Put all commands on the rings again.
+    Resubmit,
+    /// Ask for asynchronous events.
+    RequestEvents,
+    /// Read this log page, so that the controller reports such events again.
+    ClearEvent { log_page: u8 },
+    /// Abort this command.
+    Abort { queue: QueueId, command: CommandId },
+}
+
+impl Host {
+    /// A driver with its queues in the arena that `config` names; nothing is touched until [`Host::start`].
+    ///
+    /// # Errors
+    /// When the arena is too short for the queues.
+    ///
+    /// # Panics
+    /// When `config` exceeds a limit that its fields name.
+    pub fn new(config: Config) -> Result<Self, ArenaTooSmall> {
+        config.check();
+        let layout = Layout::new(&config)?;
+        let queues = (0..=config.queue_pairs)
+            .map(|number| Queue::new(layout.queue(number), layout.list_bytes))
+            .collect();
+        Ok(Self {
+            config,
+            layout,
+            state: State::Idle,
+            identity: None,
+            queues,
+            active: 1,
+            timers: Deadlines::new(),
+            next_cookie: 0,
+            resets_in_a_row: 0,
+            pending: Vec::new(),
+            outputs: VecDeque::new(),
+            statistics: Statistics::default(),
+        })
+    }
+
+    /// Brings the controller up; [`Output::Ready`] or [`Output::Failed`] follows.
+    pub fn start(&mut self, now: Instant) {
+        self.timers.disarm(Timer::Retry);
+        self.timers.disarm(Timer::Hold);
+        let parameters = Parameters {
+            layout: self.layout,
+            queue_pairs: self.config.queue_pairs,
+            queue_entries: self.config.queue_entries,
+            transfer_bytes_max: self.config.transfer_bytes_max,
+            interrupts: self.config.interrupts,
+        };
+        self.abandon_admin(now);
+        self.pending.clear();
+        self.active = 1;
+        let (script, step) = Script::start(|asker| initialise::initialise(asker, parameters));
+        self.on_step(now, Box::new(script), step);
+    }
+
+    /// What the controller told about itself; none until it was brought up once.
+    pub const fn identity(&self) -> Option<&Identity> {
+        self.identity.as_ref()
+    }
+
+    /// Whether commands go to the controller at once.
+    pub const fn is_ready(&self) -> bool {
+        matches!(self.state, State::Ready)
+    }
+
+    /// The part of the arena that is left for callers' data.
+    pub const fn data_region(&self) -> DataRegion {
+        self.layout.data
+    }
+
+    /// Commands that have not completed to their callers.
+    pub fn outstanding(&self) -> u32 {
+        self.queues[1..].iter().map(|queue| queue.outstanding).sum()
+    }
+
+    /// What was counted so far.
+    pub const fn statistics(&self) -> Statistics {
+        self.statistics
+    }
+
+    /// Submits a command. Its doorbell is rung by [`Host::ring`], or with the next output that is polled. While
+    /// the controller is being reset or the device is away, the command waits.
+    ///
+    /// # Errors
+    /// When it can't be taken; it then never completes.
+    pub fn submit(
+        &mut self,
+        now: Instant,
+        memory: &mut impl Memory,
+        submission: Submission,
+    ) -> Result<CommandId, SubmitError> {
+        let Submission { queue, entry, data, cookie } = submission;
+        if matches!(self.state, State::Failed | State::Idle) || self.identity.is_none() {
+            return Err(SubmitError::NotReady);
+        }
+        let limit = self.identity.as_ref().map_or(0, |identity| identity.transfer_bytes_max);
+        if let Some(data) = data {
+            if data.length == 0 || data.length > limit {
+                return Err(SubmitError::Length { length: data.length, limit });
+            }
+            if !data.address.is_multiple_of(4) || data.address.checked_add(u64::from(data.length)).is_none() {
+                return Err(SubmitError::Address(data.address));
+            }
+        }
+        let on_ring = self.is_ready();
+        // While the controller comes up, the number of its queues is not yet known.
+        let known = if on_ring { self.active } else { self.queues.len() };
+        if usize::from(queue.0) >= known || (queue == QueueId::ADMIN && !on_ring) {
+            return Err(SubmitError::NoSuchQueue(queue));
+        }
+        let command =
+            Command { owner: Owner::Caller(cookie), entry, submitted: now, on_ring, aborted: false };
+        self.place(now, memory, queue, command, data)
+    }
+
+    fn place(
+        &mut self,
+        now: Instant,
+        memory: &mut impl Memory,
+        number: QueueId,
+        command: Command,
+        data: Option<Data>,
+    ) -> Result<CommandId, SubmitError> {
+        let queue = &mut self.queues[usize::from(number.0)];
+        if !queue.has_room() {
+            return Err(SubmitError::Busy);
+        }
+        let (owner, on_ring) = (command.owner, command.on_ring);
+        let id = queue.submit(memory, command, data).map_err(SubmitError::Memory)?;
+        if on_ring && owner != Owner::Event {
+            queue.deadlines.arm(Queue::index_of(id), now + self.config.command_timeout);
+        }
+        self.statistics.submitted += 1;
+        Ok(id)
+    }
+
+    /// Rings the doorbells of queues with new entries, once each.
+    pub fn ring(&mut self) {
+        for number in 0..self.active {
+            if let Some(tail) = self.queues[number].take_tail() {
+                self.ring_doorbell(number * 2, tail);
+            }
+        }
+    }
+
+    fn ring_heads(&mut self) {
+        for number in 0..self.active {
+            if let Some(head) = self.queues[number].take_head() {
+                self.ring_doorbell(number * 2 + 1, head);
+            }
+        }
+    }
+
+    fn ring_doorbell(&mut self, number: usize, value: u32) {
+        let number = u32::try_from(number).expect("doorbells are few");
+        let offset = offset::DOORBELLS + number * DOORBELL_BYTES;
+        let bytes = RegisterBytes::new(u64::from(value), DOORBELL_BYTES);
+        self.statistics.doorbells += 1;
+        self.outputs.push_back(Output::RegisterWrite { offset, bytes });
+    }
+
+    /// Takes the completions that have come, and does what else needs host memory. Cheap where there is nothing.
+    pub fn poll_completions(&mut self, now: Instant, memory: &mut impl Memory) {
+        self.answer_from_memory(now, memory);
+        let mut completed = false;
+        for number in 0..self.active {
+            if self.queues[number].outstanding > 0 {
+                completed |= self.poll_queue(now, memory, number);
+            }
+        }
+        if !self.pending.is_empty() {
+            self.do_pending(now, memory);
+        }
+        if completed {
+            self.ring_heads();
+        }
+    }
+
+    fn poll_queue(&mut self, now: Instant, memory: &mut impl Memory, number: usize) -> bool {
+        if !matches!(self.state, State::Ready | State::Initialising { .. }) {
+            return false;
+        }
+        let mut completed = false;
+        for _ in 0..COMPLETIONS_PER_POLL_MAX {
+            let Ok(Some(entry)) = self.queues[number].next_completion(memory) else { break };
+            completed = true;
+            let Some(command) = self.queues[number].retire(entry.command_id) else {
+                self.statistics.unexpected += 1;
+                continue;
+            };
+            self.on_completed(now, memory, number, &command, entry);
+        }
+        completed
+    }
+
+    fn on_completed(
+        &mut self,
+        now: Instant,
+        memory: &mut impl Memory,
+        number: usize,
+        command: &Command,
+        entry: CompletionQueueEntry,
+    ) {
+        match command.owner {
+            Owner::Caller(cookie) => {
+                if number != 0 {
+                    self.resets_in_a_row = 0;
+                }
+                self.statistics.completed += 1;
+                self.outputs.push_back(Output::Completed(Completed {
+                    cookie,
+                    queue: QueueId(u16::try_from(number).expect("queues are numbered by 16 bits")),
+                    command: entry.command_id,
+                    status: entry.status(),
+                    dw0: entry.dw0,
+                    dw1: entry.dw1,
+                    origin: Origin::Controller,
+                    submitted: command.submitted,
+                    completed: now,
+                }));
+            }
+            Owner::Script => self.on_script_command(now, memory, entry),
+            Owner::Event if entry.status().is_success() => {
+                let [kind, information, log_page, _] = entry.dw0.to_le_bytes();
+                self.outputs.push_back(Output::Event(AsynchronousEvent { kind, information, log_page }));
+                self.pending.push(Pending::ClearEvent { log_page });
+                self.pending.push(Pending::RequestEvents);
+            }
+            // An Abort that came too late says so, and the command's own completion is on its way.
+            Owner::Event | Owner::ClearEvent | Owner::Abort => {}
+        }
+    }
+
+    fn on_script_command(&mut self, now: Instant, memory: &mut impl Memory, entry: CompletionQueueEntry) {
+        let State::Initialising { script, awaiting } = core::mem::replace(&mut self.state, State::Idle)
+        else {
+            return;
+        };
+        let Awaiting::Admin { with_page } = awaiting else {
+            self.state = State::Initialising { script, awaiting };
+            return;
+        };
+        let page = with_page.then(|| {
+            let mut page = Box::new([0; 4096]);
+            // An arena that is not mapped any more shows up with the next command.
+            let _ = memory.read(self.layout.admin_page, &mut page[..]);
+            page
+        });
+        self.advance(now, script, Answer::Completed { status: entry.status(), dw0: entry.dw0, page });
+    }
+
+    /// Answers the script's question where it needs memory.
+    fn answer_from_memory(&mut self, now: Instant, memory: &mut impl Memory) {
+        while let State::Initialising { awaiting: Awaiting::Memory(question), .. } = &self.state {
+            let question = *question;
+            let done = self.ask_memory(now, memory, question);
+            let State::Initialising { script, .. } = core::mem::replace(&mut self.state, State::Idle) else {
+                return;
+            };
+            match (question, done) {
+                (Question::Admin { with_page, .. }, Ok(())) => {
+                    self.state = State::Initialising { script, awaiting: Awaiting::Admin { with_page } };
+                }
+                (_, Ok(())) => self.advance(now, script, Answer::Value(0)),
+                (_, Err(_)) => self.advance(now, script, Answer::Failed),
+            }
+        }
+    }
+
+    fn ask_memory(
+        &mut self,
+        now: Instant,
+        memory: &mut impl Memory,
+        question: Question,
+    ) -> Result<(), SubmitError> {
+        match question {
+            Question::RestartQueues { entries } => {
+                for queue in &mut self.queues {
+                    queue.limit(entries);
+                    queue.restart(memory).map_err(SubmitError::Memory)?;
+                }
+                Ok(())
+            }
+            Question::Admin { entry, with_page } => {
+                let page = u32::try_from(PAGE).expect("a page is small");
+                let data = with_page.then_some(Data { address: self.layout.admin_page, length: page });
+                let owner = Owner::Script;
+                let command = Command { owner, entry, submitted: now, on_ring: true, aborted: false };
+                self.place(now, memory, QueueId::ADMIN, command, data).map(|_| ())
+            }
+            Question::Read { .. } | Question::Write { .. } | Question::Sleep(_) => Ok(()),
+        }
+    }
+
+    fn do_pending(&mut self, now: Instant, memory: &mut impl Memory) {
+        for pending in core::mem::take(&mut self.pending) {
+            if !self.is_ready() {
+                return;
+            }
+            let done = match pending {
+                Pending::Resubmit => self.resubmit_all(now, memory).map_err(SubmitError::Memory),
+                Pending::RequestEvents => {
+                    let opcode = AdminOpcode::AsynchronousEventRequest;
+                    self.submit_own(now, memory, Owner::Event, opcode, [0; 2], None)
+                }
+                Pending::ClearEvent { log_page } => {
+                    let length = u32::try_from(PAGE).expect("a page is small");
+                    let words = (length / 4 - 1) << 16 | u32::from(log_page);
+                    let data = Some(Data { address: self.layout.admin_page, length });
+                    self.submit_own(now, memory, Owner::ClearEvent, AdminOpcode::GetLogPage, [words, 0], data)
+                }
+                Pending::Abort { queue, command } => {
+                    let which = u32::from(command.0) << 16 | u32::from(queue.0);
+                    self.submit_own(now, memory, Owner::Abort, AdminOpcode::Abort, [which, 0], None)
+                }
+            };
+            match done {
+                // Without room for an Abort, the second time-out resets the controller.
+                Ok(()) | Err(SubmitError::Busy) => {}
+                Err(_) => self.reset(now, ResetReason::Memory),
+            }
+        }
+    }
+
+    fn submit_own(
+        &mut self,
+        now: Instant,
+        memory: &mut impl Memory,
+        owner: Owner,
+        opcode: AdminOpcode,
+        words: [u32; 2],
+        data: Option<Data>,
+    ) -> Result<(), SubmitError> {
+        let namespace = if owner == Owner::ClearEvent { NamespaceId::ALL } else { NamespaceId::NONE };
+        let [cdw10, cdw11] = words;
+        let entry =
+            SubmissionQueueEntry { opcode: opcode.into(), namespace, cdw10, cdw11, ..Default::default() };
+        let command = Command { owner, entry, submitted: now, on_ring: true, aborted: false };
+        self.place(now, memory, QueueId::ADMIN, command, data).map(|_| ())
+    }
+
+    fn resubmit_all(&mut self, now: Instant, memory: &mut impl Memory) -> Result<(), Unmapped> {
+        let deadline = now + self.config.command_timeout;
+        for number in 1..self.queues.len() {
+            for index in self.queues[number].indices() {
+                let queue = &mut self.queues[number];
+                if queue.command(index).is_none_or(|command| command.on_ring) {
+                    continue;
+                }
+                if number >= self.active {
+                    // The controller came back with fewer queues.
+                    self.give_up_command(now, number, index);
+                    continue;
+                }
+                queue.resubmit(memory, index)?;
+                queue.deadlines.arm(u32::from(index), deadline);
+                self.statistics.resubmitted += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn on_step(
+        &mut self,
+        now: Instant,
+        script: Box<InitScript>,
+        step: Step<Question, Result<Identity, InitError>>,
+    ) {
+        let awaiting = match step {
+            Step::Done(Ok(identity)) => return self.on_ready(now, identity),
+            Step::Done(Err(error)) => return self.on_init_failed(now, error),
+            Step::Ask(Question::Read { offset, length }) => {
+                self.next_cookie += 1;
+                let cookie = self.next_cookie;
+                self.outputs.push_back(Output::RegisterRead { cookie, offset, length });
+                self.timers.arm(Timer::Register, now + self.config.register_timeout);
+                Awaiting::Register(cookie)
+            }
+            Step::Ask(Question::Write { offset, value, length }) => {
+                // Posted: there is no answer to wait for.
+                let bytes = RegisterBytes::new(value, length);
+                self.outputs.push_back(Output::RegisterWrite { offset, bytes });
+                return self.advance(now, script, Answer::Value(0));
+            }
+            Step::Ask(Question::Sleep(length)) => {
+                self.timers.arm(Timer::Sleep, now + length);
+                Awaiting::Sleep
+            }
+            Step::Ask(question) => Awaiting::Memory(question),
+        };
+        self.state = State::Initialising { script, awaiting };
+    }
+
+    fn advance(&mut self, now: Instant, mut script: Box<InitScript>, answer: Answer) {
+        let step = script.answer(answer);
+        self.on_step(now, script, step);
+    }
+
+    fn on_ready(&mut self, _now: Instant, identity: Identity) {
+        self.state = State::Ready;
+        self.active = usize::from(identity.queue_pairs) + 1;
+        self.pending.push(Pending::RequestEvents);
+        self.pending.push(Pending::Resubmit);
+        self.identity = Some(identity.clone());
+        self.outputs.push_back(Output::Ready(Box::new(identity)));
+    }
+
+    fn on_register(&mut self, now: Instant, cookie: u64, value: Option<u64>) {
+        let State::Initialising { awaiting: Awaiting::Register(awaited), .. } = &self.state else { return };
+        if *awaited != cookie {
+            return;
+        }
+        self.timers.disarm(Timer::Register);
+        let State::Initialising { script, .. } = core::mem::replace(&mut self.state, State::Idle) else {
+            return;
+        };
+        self.advance(now, script, value.map_or(Answer::Failed, Answer::Value));
+    }
+
+    fn on_woke(&mut self, now: Instant) {
+        match core::mem::replace(&mut self.state, State::Idle) {
+            State::Initialising { script, awaiting: Awaiting::Sleep } => {
+                self.advance(now, script, Answer::Woke(now));
+            }
+            other => self.state = other,
+        }
+    }
+}
+
+impl Engine for Host {
+    type Input<'a> = Input<'a>;
+    type Output = Output;
+
+    fn handle_input(&mut self, now: Instant, input: Input<'_>) {
+        match input {
+            Input::RegisterRead { cookie, bytes } => {
+                let value = bytes.and_then(|bytes| match bytes.len() {
+                    4 => bytes.try_into().ok().map(u32::from_le_bytes).map(u64::from),
+                    8 => bytes.try_into().ok().map(u64::from_le_bytes),
+                    _ => None,
+                });
+                self.on_register(now, cookie, value);
+            }
+            // Completions are found by their Phase Tag wherever they are.
+            Input::Interrupt { vector: _ } => {}
+            Input::DeviceLost => self.on_device_lost(now),
+            Input::DeviceBack => self.on_device_back(now),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        while let Some(timer) = self.timers.expire(now) {
+            match timer {
+                Timer::Register => self.on_register_timeout(now),
+                Timer::Sleep => self.on_woke(now),
+                Timer::Retry => self.start(now),
+                Timer::Hold => self.give_up(now, InitError::Lost),
+            }
+        }
+        self.expire_commands(now);
+    }
+
+    /// Doorbells are rung when nothing else is left to do, so that entries that came together are one ring.
+    fn poll_output(&mut self) -> Option<Output> {
+        if let Some(output) = self.outputs.pop_front() {
+            return Some(output);
+        }
+        if matches!(self.state, State::Ready | State::Initialising { .. }) {
+            self.ring();
+        }
+        self.outputs.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let commands = self.queues[..self.active].iter().filter_map(|queue| queue.deadlines.earliest());
+        commands.chain(self.timers.earliest()).min()
+    }
+}
+
+/// The low 16 bits of a queue number.
+const fn queue_id(number: u32) -> QueueId {
+    QueueId(low_16(number))
+}
