@@ -15,8 +15,8 @@ pub const MESSAGE_MAX: u32 = 4 << 20;
 pub const COUNT_MAX: u32 = 10_000_000;
 /// How long one side waits for the other before it gives up.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Turns of a spin between two looks at the clock, some 20 µs.
-const SPINS_A_LOOK: u32 = 64;
+/// Turns of a spin between two looks at the clock, some 10 µs.
+const SPINS_A_LOOK: u32 = 40;
 /// Bytes of a plan on the wire: a mark, two lengths and a count.
 const PLAN_LENGTH: usize = 16;
 /// The first bytes of a plan.

@@ -6,6 +6,7 @@
 //! the spin budget, the thread sleeps until a registered descriptor has news, a deadline is due, or
 //! somebody wakes it.
 
+mod processor;
 mod stop;
 #[cfg(test)]
 mod tests;
@@ -21,10 +22,14 @@ use mio::{Events, Interest, Poll, Token};
 
 use crate::clock::Clock;
 
+pub use processor::{pin, spin_default};
 pub use stop::Stop;
 
 /// How often a spinning loop asks the kernel for news of the descriptors that are not looked at in each turn.
 const NEWS_EVERY: Nanos = Nanos::from_micros(20);
+/// How long a spin goes on before it offers the processor to whoever else wants it, and again: where processors
+/// are scarce, that is the peer we spin for. Longer than a round trip between two processors.
+const YIELD_EVERY: Nanos = Nanos::from_micros(10);
 /// News taken from the kernel at once; more come with the next call.
 const NEWS_MAX: usize = 64;
 /// The kernel's timeouts are milliseconds: a deadline sooner than that is spun for, if spinning is allowed.
@@ -160,6 +165,8 @@ pub struct Reactor {
     /// When something was last done, and when the kernel was last asked for news.
     busy_at: Instant,
     asked_at: Instant,
+    /// When the processor was last offered to others.
+    yielded_at: Instant,
     /// There may be news since the driver last looked at all of its sources.
     news: bool,
 }
@@ -184,6 +191,7 @@ impl Reactor {
             stopping: None,
             busy_at: now,
             asked_at: now,
+            yielded_at: now,
             news: true,
         })
     }
@@ -229,10 +237,6 @@ impl Reactor {
                 return Ok(outcome);
             }
             if now - self.asked_at >= NEWS_EVERY {
-                if self.busy_at < self.asked_at {
-                    // Where processors are scarce the peer that we spin for needs this one.
-                    std::thread::yield_now();
-                }
                 self.ask(now, Duration::ZERO)?;
             }
             let turn = driver.turn(&Context { now, news: self.news, sources: &self.sources })?;
@@ -258,18 +262,26 @@ impl Reactor {
     fn rest<D: Driver>(&mut self, driver: &D, now: Instant, deadline: Option<Instant>) -> io::Result<()> {
         self.news = false;
         if now - self.busy_at < self.spin {
-            std::hint::spin_loop();
+            self.spin_on(now);
             return Ok(());
         }
         let close_by = self.stopping.map(|since| since + CLOSE_MAX);
         let wake = [driver.poll_timeout(), deadline, close_by].into_iter().flatten().min();
         let length = wake.map_or(SLEEP_MAX, |at| at - self.clock.now()).min(SLEEP_MAX);
         if length < SLEEP_MIN && self.spin > Nanos::ZERO {
-            std::hint::spin_loop();
+            self.spin_on(now);
             return Ok(());
         }
         // Spins again only if the turn after the sleep finds something.
         self.ask(now, length.into())
+    }
+
+    fn spin_on(&mut self, now: Instant) {
+        if now - self.busy_at.max(self.yielded_at) >= YIELD_EVERY {
+            self.yielded_at = now;
+            std::thread::yield_now();
+        }
+        std::hint::spin_loop();
     }
 
     /// Asks the kernel for news, for at most `length`.
@@ -295,14 +307,5 @@ impl Reactor {
             Some(since) if now - since >= CLOSE_MAX => Some(Outcome::Abandoned),
             _ => None,
         }
-    }
-}
-
-/// A spin budget for this machine: long enough for a round trip on a local network, none where the
-/// spinning would take the only processor from the peer it waits for.
-pub fn spin_default() -> Nanos {
-    match std::thread::available_parallelism() {
-        Ok(processors) if processors.get() > 1 => Nanos::from_micros(200),
-        _ => Nanos::ZERO,
     }
 }
