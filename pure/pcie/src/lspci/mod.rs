@@ -35,7 +35,7 @@ pub fn verbose(topology: &Topology) -> String {
 pub fn tree(topology: &Topology, names: bool) -> String {
     let mut text = String::new();
     let line = format!("-[0000:{:02x}]-", topology.root.bdf.bus());
-    tree_bus(&mut text, line, core::slice::from_ref(&topology.root), names);
+    tree_bus(&mut text, line, core::slice::from_ref(&*topology.root), names);
     text
 }
 

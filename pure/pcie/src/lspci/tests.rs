@@ -1,3 +1,4 @@
+use std::boxed::Box;
 use std::vec;
 
 use super::*;
@@ -73,7 +74,7 @@ fn topology() -> Topology {
         slot: Some(Slot { number: 0, hot_plug: true, surprise: true, present: true }),
         ..Express::default()
     });
-    Topology { root, faults: vec![] }
+    Topology { root: Box::new(root), faults: vec![] }
 }
 
 #[test]
@@ -108,7 +109,7 @@ fn the_tree_names_devices_when_asked() {
 
 #[test]
 fn verbose_text_tells_addresses_links_and_capabilities() {
-    let text = verbose(&Topology { root: ssd(1), faults: vec![] });
+    let text = verbose(&Topology { root: Box::new(ssd(1)), faults: vec![] });
     let expected = "\
 01:00.0 Non-Volatile memory controller: Samsung Electronics Co Ltd NVMe SSD Controller SM981/PM981/PM983 (prog-if 02 [NVM Express])
 \tSubsystem: Samsung Electronics Co Ltd Device a801

@@ -132,6 +132,18 @@ impl Allowance for Unbounded {
     }
 }
 
+/// The lane whose head arrived first.
+const fn oldest(arrivals: &[u64; Lane::COUNT]) -> Lane {
+    let [posted, non_posted, completion] = *arrivals;
+    if posted <= non_posted && posted <= completion {
+        Lane::Posted
+    } else if non_posted <= completion {
+        Lane::NonPosted
+    } else {
+        Lane::Completion
+    }
+}
+
 #[derive(Debug)]
 struct Entry {
     arrival: u64,
@@ -182,16 +194,21 @@ impl Queue {
 
     /// Takes out the oldest packet that may go now, if there is one.
     pub fn pop(&mut self, allowance: &mut impl Allowance) -> Option<Packet> {
-        let mut candidates = Lane::ALL.map(|lane| (self.arrival_of(lane), lane));
-        candidates.sort_unstable_by_key(|(arrival, _)| *arrival);
-        let lane = candidates.into_iter().find_map(|(arrival, lane)| {
-            let entry = self.lanes[lane.index()].front().filter(|entry| entry.arrival == arrival)?;
-            let allowed = self.in_order(lane, entry) && allowance.take(lane, data_credits(&entry.packet));
-            allowed.then_some(lane)
-        })?;
-        let packet = self.lanes[lane.index()].pop_front()?.packet;
-        self.bytes -= packet.payload.len();
-        Some(packet)
+        let mut arrivals = Lane::ALL.map(|lane| self.arrival_of(lane));
+        for _ in Lane::ALL {
+            let lane = oldest(&arrivals);
+            if arrivals[lane.index()] == u64::MAX {
+                return None;
+            }
+            let entry = self.lanes[lane.index()].front()?;
+            if self.in_order(lane, entry) && allowance.take(lane, data_credits(&entry.packet)) {
+                let packet = self.lanes[lane.index()].pop_front()?.packet;
+                self.bytes -= packet.payload.len();
+                return Some(packet);
+            }
+            arrivals[lane.index()] = u64::MAX;
+        }
+        None
     }
 
     /// The oldest packet that would go next if credits were no matter.

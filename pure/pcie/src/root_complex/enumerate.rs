@@ -1,5 +1,6 @@
 //! Enumeration as straight-line code: scan, place, program.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::fmt;
@@ -193,7 +194,7 @@ impl Scanner {
         }
         allocate::below_root(&mut root, &self.plan, &mut |bdf, fault| self.note(bdf, fault));
         self.program_all(&mut root.children, config.payload_size, config.payload_size).await?;
-        Ok(Topology { root, faults: self.faults.take() })
+        Ok(Topology { root: Box::new(root), faults: self.faults.take() })
     }
 
     /// Enumerates anew what is below `port`.
@@ -237,7 +238,7 @@ impl Scanner {
                 Err(Stop::Function(fault)) => self.note(function.bdf, fault),
             }
             let path = function.express.map_or(path, |express| express.payload_size);
-            alloc::boxed::Box::pin(self.program_all(&mut function.children, path, root)).await?;
+            Box::pin(self.program_all(&mut function.children, path, root)).await?;
         }
         Ok(())
     }

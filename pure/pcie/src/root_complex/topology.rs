@@ -1,5 +1,6 @@
 //! What enumeration found.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -10,8 +11,8 @@ use crate::wire::Bdf;
 /// The functions below a root port, the root port itself at the top.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Topology {
-    /// The root port.
-    pub root: Function,
+    /// The root port. Boxed, so that what carries a topology among packets stays small.
+    pub root: Box<Function>,
     /// What was wrong with functions, in the order in which it was noticed.
     pub faults: Vec<(Bdf, Fault)>,
 }
@@ -19,7 +20,7 @@ pub struct Topology {
 impl Topology {
     /// Every function, parents before their children, the root port first.
     pub fn functions(&self) -> impl Iterator<Item = &Function> {
-        let mut waiting = alloc::vec![&self.root];
+        let mut waiting = alloc::vec![&*self.root];
         core::iter::from_fn(move || {
             let function = waiting.pop()?;
             waiting.extend(function.children.iter().rev());
