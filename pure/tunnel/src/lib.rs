@@ -12,6 +12,8 @@ extern crate alloc;
 extern crate std;
 
 pub mod credits;
+#[cfg(test)]
+mod document;
 pub mod downstream;
 mod event;
 pub mod frame;

@@ -67,7 +67,11 @@ impl Config {
             at_least(self.window.of(Lane::NonPosted), longest),
             at_least(self.window.of(Lane::Completion), longest),
         );
-        self.silence = self.silence.max(Nanos::from_millis(3));
+        // Nothing may repeat without any delay.
+        let least = Nanos::from_millis(1);
+        self.silence = self.silence.max(least * 3);
+        self.ping_interval = self.ping_interval.max(least);
+        self.redial = (self.redial.0.max(least), self.redial.1.max(least));
     }
 
     pub(super) const fn limits(&self) -> Limits {

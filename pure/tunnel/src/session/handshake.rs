@@ -4,7 +4,7 @@ use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
 
-use engine::Buffer;
+use engine::{Buffer, Nanos};
 
 use super::link::NewLink;
 use super::{
@@ -12,6 +12,9 @@ use super::{
     VERSION_LOW,
 };
 use crate::frame::{Frame, FrameError, FrameHeader, FrameKind, Hello, Outcome, RefuseCode, SessionId};
+
+/// However soon a peer takes silence for a loss, Pings are no closer.
+const PING_INTERVAL_MIN: Nanos = Nanos::from_millis(1);
 
 /// What the first frame of a peer turned out to be, if not what was awaited.
 #[derive(Debug)]
@@ -200,7 +203,7 @@ impl Session {
             peer: hello.identity(),
             max_payload: hello.limits.max_payload,
             hold: hello.limits.hold.min(self.config.hold),
-            ping_interval: self.config.ping_interval.min(hello.limits.silence / 3),
+            ping_interval: self.config.ping_interval.min((hello.limits.silence / 3).max(PING_INTERVAL_MIN)),
             stamped: self.config.stamps || hello.wants_stamps,
             window: self.config.window,
         };

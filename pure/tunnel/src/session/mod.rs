@@ -74,7 +74,8 @@ pub enum Output {
     },
     /// Dial the peer; answered by [`Input::Connected`] or [`Input::Disconnected`].
     Connect,
-    /// End the connection once all bytes before this are on their way. No [`Input::Disconnected`] is expected.
+    /// End the connection once all bytes before this are on their way, or give up dialling. Nothing more of it is
+    /// expected, not even [`Input::Disconnected`].
     CloseConnection,
     /// Packets pass from now on.
     LinkUp {

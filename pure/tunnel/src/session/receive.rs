@@ -43,7 +43,10 @@ impl Session {
 
     fn on_frame(&mut self, header: &FrameHeader, body: &Buffer) -> Result<(), ProtocolError> {
         let link = self.link.as_mut().expect("an open connection has a link");
-        link.on_header(header)?;
+        if header.kind != FrameKind::Close {
+            // A peer that closes may do so because it has lost count.
+            link.on_header(header)?;
+        }
         if header.kind == FrameKind::Tlp {
             return self.on_tlp(header, body);
         }

@@ -341,3 +341,141 @@ fn two_ends_of_one_role_tell_each_other_so() {
     };
     assert!(error.to_string().contains("Farlane"), "{error}");
 }
+
+/// Sends `frame` to an open downstream end whose peer has said nothing else, and returns why the link went down.
+fn fault(frame: &Frame<'_>, sequence: u32, acknowledge: u32) -> String {
+    let mut pair = Pair::joined(20);
+    // Nothing is under way, so numbers are known.
+    pair.run_for(Nanos::from_millis(300));
+    let mut bytes = std::vec![0; 8192];
+    let number = crate::frame::Sequence::from_bits;
+    let length = frame.emit(number(sequence), number(acknowledge), &mut bytes);
+    let now = pair.now;
+    pair.down.session.handle_input(now, Input::Received(Buffer::copy_from_slice(&bytes[..length])));
+    pair.run_for(Nanos::from_millis(10));
+    // The peer is told in the same words.
+    let reason = pair.down.events.get(1).expect("the link is still up").clone();
+    let told = pair.up.events.get(1).expect("the peer knows nothing").clone();
+    let words = reason.strip_prefix("down: ").expect("the link went down");
+    assert_eq!(told, std::format!("down: closed by the peer: {words}"));
+    reason
+}
+
+#[test]
+fn a_peer_that_breaks_a_rule_is_told_which() {
+    let mut tlp = [0; 32];
+    let length = read(1).emit(&mut tlp);
+    let tlp = &tlp[..length];
+    let low = CreditLimits::default();
+    let cases = [
+        (Frame::Tlp(None, tlp), 5, 0, "frame 5 came where 0 is next"),
+        (Frame::Ping(Instant::ZERO), 1, 0, "frame 1 came where 0 is next"),
+        (Frame::Tlp(None, tlp), 0, 3, "acknowledgement 3 is not of 0 to 0"),
+        (Frame::Tlp(None, &[0xff; 12]), 0, 0, "malformed TLP"),
+        (Frame::Credit(low), 0, 0, "went backwards"),
+        (Frame::Reset(ResetPhase::Done), 0, 0, "reset"),
+        (Frame::Refuse(crate::frame::RefuseCode::InUse, ""), 0, 0, "Refuse has no place here"),
+    ];
+    for (frame, sequence, acknowledge, words) in cases {
+        let reason = fault(&frame, sequence, acknowledge);
+        assert!(reason.contains(words), "{reason}");
+    }
+}
+
+#[test]
+fn a_tlp_without_credit_is_an_error() {
+    let mut down = config("box", 2);
+    down.window =
+        CreditLimits::new(down.window.of(Lane::Posted), Amount::default(), down.window.of(Lane::Completion));
+    let mut down = Session::downstream(down, Rng::from_seed(1));
+    let mut up = Session::upstream(config("host", 1), Rng::from_seed(2));
+    up.handle_timeout(Instant::ZERO);
+    up.poll_output();
+    up.handle_input(Instant::ZERO, Input::Connected);
+    down.handle_input(Instant::ZERO, Input::Connected);
+    let Some(Output::Transmit(hello)) = up.poll_output() else { panic!("no Hello") };
+    down.handle_input(Instant::ZERO, Input::Received(hello));
+    while down.poll_output().is_some() {}
+    // Two reads are granted; three arrive before any is passed on.
+    let mut bytes = Vec::new();
+    for number in 0..3 {
+        let (mut tlp, mut frame) = ([0; 32], [0; 64]);
+        let length = read(number).emit(&mut tlp);
+        let sequence = crate::frame::Sequence::from_bits(number);
+        let length = Frame::Tlp(None, &tlp[..length]).emit(sequence, Default::default(), &mut frame);
+        bytes.extend_from_slice(&frame[..length]);
+    }
+    down.handle_input(Instant::ZERO, Input::Received(Buffer::from(bytes)));
+    let outputs: Vec<_> = core::iter::from_fn(|| down.poll_output()).collect();
+    let reason = DownReason::Protocol(ProtocolError::Overdrawn(Lane::NonPosted));
+    assert!(outputs.contains(&Output::LinkDown { reason }), "{outputs:?}");
+}
+
+#[test]
+fn with_the_least_credit_both_ways_everything_still_arrives() {
+    for stamps in [false, true] {
+        let (mut up, mut down) = (config("host", 1), config("box", 2));
+        (up.window, down.window) = Default::default();
+        (up.stamps, down.stamps) = (stamps, stamps);
+        let mut pair = Pair::new(up, down, 21);
+        pair.run_for(Nanos::from_millis(200));
+        let sent: Vec<_> = (0..300)
+            .map(|number| match number % 3 {
+                0 => read(number),
+                1 => completion(number),
+                _ => write(number, 4096),
+            })
+            .collect();
+        for packet in &sent {
+            pair.send(UP, packet.clone());
+            pair.send(DOWN, packet.clone());
+        }
+        pair.run_for(Nanos::from_millis(100));
+        assert_delivered(&pair.up.packets, &sent);
+        assert_delivered(&pair.down.packets, &sent);
+    }
+}
+
+#[test]
+fn a_peer_that_takes_nothing_is_given_up_when_too_much_waits() {
+    let mut pair = Pair::joined(22);
+    pair.reachable = false;
+    pair.cut();
+    pair.run_for(Nanos::from_millis(100));
+    let page = write(1, 4096);
+    for _ in 0..=QUEUE_BYTES_MAX / 4096 {
+        pair.send(UP, page.clone());
+    }
+    assert_eq!(pair.up.session.queued_bytes(), 0);
+    pair.run_for(Nanos::from_millis(1));
+    assert!(pair.up.events.last().unwrap().contains("wait for a peer that takes nothing"));
+}
+
+#[test]
+fn what_is_kept_for_replay_is_bounded() {
+    let mut down = config("box", 2);
+    let wide = Amount { headers: 1 << 20, data: 1 << 28 };
+    down.window = CreditLimits::new(wide, wide, wide);
+    let mut pair = Pair::new(config("host", 1), down, 23);
+    pair.run_for(Nanos::from_millis(200));
+    pair.delay = Nanos::from_millis(50);
+    let page = write(1, 4096);
+    let count = 2 * REPLAY_BYTES_MAX / 4096;
+    (0..count).for_each(|_| pair.send(UP, page.clone()));
+    pair.run_for(Nanos::from_millis(1));
+    assert_eq!(pair.up.session.unacknowledged_bytes(), REPLAY_BYTES_MAX);
+    pair.run_for(Nanos::from_secs(1));
+    assert_eq!(pair.down.packets.len(), count);
+}
+
+#[test]
+fn a_payload_that_the_peer_does_not_take_is_dropped_and_counted() {
+    let mut down = config("box", 2);
+    down.max_payload = 128;
+    let mut pair = Pair::new(config("host", 1), down, 24);
+    pair.run_for(Nanos::from_millis(200));
+    pair.send(UP, write(1, 132));
+    pair.send(UP, write(2, 128));
+    pair.run_for(Nanos::from_millis(1));
+    assert_eq!((&pair.down.packets[..], pair.up.session.statistics().dropped), (&[write(2, 128)][..], 1));
+}

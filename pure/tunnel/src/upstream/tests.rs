@@ -131,10 +131,10 @@ impl World {
                 self.far[index].send(self.now, answer);
             }
             downstream::Output::DeviceReset => self.resets[index] += 1,
-            downstream::Output::Transmit { connection, bytes } => {
-                if self.connections[index] == Some(connection.0) {
-                    self.upstream.handle_input(self.now, Input::Received(port, bytes));
-                }
+            downstream::Output::Transmit { connection, bytes }
+                if self.connections[index] == Some(connection.0) =>
+            {
+                self.upstream.handle_input(self.now, Input::Received(port, bytes));
             }
             _ => (),
         }
