@@ -5,6 +5,7 @@ pub mod file;
 use std::io;
 use std::os::fd::RawFd;
 
+use nvme::media::ram::RamDisk;
 use nvme::media::{Completion, MediumId, Request};
 
 pub use file::{FileMedium, Note, OpenError, Options, open};
@@ -12,10 +13,34 @@ pub use file::{FileMedium, Note, OpenError, Options, open};
 /// The most media of one process.
 pub const MEDIA_MAX: usize = 1024;
 
+/// One medium.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "media are few and live long; a box would cost each request a hop"
+)]
+pub enum Medium {
+    /// Memory: everything ends at once.
+    Ram(RamDisk),
+    /// A file or block device.
+    File(FileMedium),
+}
+
+impl From<RamDisk> for Medium {
+    fn from(disk: RamDisk) -> Self {
+        Self::Ram(disk)
+    }
+}
+
+impl From<FileMedium> for Medium {
+    fn from(file: FileMedium) -> Self {
+        Self::File(file)
+    }
+}
+
 /// The media of a far end, by their names.
 #[derive(Default)]
 pub struct Media {
-    files: Vec<FileMedium>,
+    media: Vec<Medium>,
 }
 
 impl Media {
@@ -28,18 +53,21 @@ impl Media {
     ///
     /// # Panics
     /// When there are [`MEDIA_MAX`] already.
-    pub fn add(&mut self, medium: FileMedium) -> MediumId {
-        assert!(self.files.len() < MEDIA_MAX, "more than {MEDIA_MAX} media");
-        self.files.push(medium);
-        MediumId(u32::try_from(self.files.len() - 1).expect("media are few"))
+    pub fn add(&mut self, medium: impl Into<Medium>) -> MediumId {
+        assert!(self.media.len() < MEDIA_MAX, "more than {MEDIA_MAX} media");
+        self.media.push(medium.into());
+        MediumId(u32::try_from(self.media.len() - 1).expect("media are few"))
     }
 
-    /// Takes a request.
+    /// Takes a request; memory answers it at once through `out`, a file in a later [`Media::reap`].
     ///
     /// # Panics
     /// When there is no such medium.
-    pub fn submit(&mut self, request: Request) {
-        self.files[request.medium.0 as usize].submit(request);
+    pub fn submit(&mut self, request: Request, out: &mut impl FnMut(Completion)) {
+        match &mut self.media[request.medium.0 as usize] {
+            Medium::Ram(disk) => disk.submit(request, out),
+            Medium::File(file) => file.submit(request),
+        }
     }
 
     /// Hands over what has come of the requests, without waiting; returns how much was done, 0 when there is
@@ -48,16 +76,73 @@ impl Media {
     /// # Errors
     /// When io_uring itself fails, which a healthy kernel does not.
     pub fn reap(&mut self, out: &mut impl FnMut(Completion)) -> io::Result<usize> {
-        self.files.iter_mut().try_fold(0, |done, medium| Ok(done + medium.reap(out)?))
+        self.media.iter_mut().try_fold(0, |done, medium| match medium {
+            Medium::Ram(_) => Ok(done),
+            Medium::File(file) => Ok(done + file.reap(out)?),
+        })
     }
 
     /// Requests that have not ended.
     pub fn in_flight(&self) -> usize {
-        self.files.iter().map(FileMedium::in_flight).sum()
+        self.files().map(FileMedium::in_flight).sum()
     }
 
     /// The descriptors that become readable when `reap` has something to do.
     pub fn poll_fds(&self) -> impl Iterator<Item = RawFd> {
-        self.files.iter().filter_map(FileMedium::poll_fd)
+        self.files().filter_map(FileMedium::poll_fd)
+    }
+
+    fn files(&self) -> impl Iterator<Item = &FileMedium> {
+        self.media.iter().filter_map(|medium| match medium {
+            Medium::Ram(_) => None,
+            Medium::File(file) => Some(file),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::Buffer;
+    use nvme::media::{IoId, Operation};
+
+    use super::*;
+
+    #[test]
+    fn each_medium_has_bytes_of_its_own() {
+        let exe = std::env::current_exe().unwrap();
+        let path = exe.parent().unwrap().join(format!("farlane-live-media-{}", std::process::id()));
+        let file = open(&path, &Options { size: Some(1 << 20), ..Options::default() }).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let mut media = Media::new();
+        let media_ids = [media.add(RamDisk::new(1 << 20)), media.add(file), media.add(RamDisk::new(1 << 20))];
+        for medium in media_ids {
+            let fill = u8::try_from(medium.0).unwrap() + 1;
+            let data = Buffer::copy_from_slice(&[fill; 4096]);
+            let operation = Operation::Write { offset: 4096, data, durable: false };
+            assert_eq!(run(&mut media, Request { id: IoId(medium.0), medium, operation }), []);
+        }
+        for medium in media_ids {
+            let fill = u8::try_from(medium.0).unwrap() + 1;
+            let operation = Operation::Read { offset: 4096, length: 4096 };
+            assert_eq!(run(&mut media, Request { id: IoId(9), medium, operation }), [fill; 4096]);
+        }
+        assert!(media.poll_fds().count() <= 1);
+    }
+
+    fn run(media: &mut Media, request: Request) -> Vec<u8> {
+        let (mut bytes, mut ended) = (Vec::new(), 0);
+        let mut out = |completion| match completion {
+            Completion::Data { data, .. } => bytes.extend_from_slice(&data),
+            Completion::Done { result, .. } => {
+                result.unwrap();
+                ended += 1;
+            }
+        };
+        media.submit(request, &mut out);
+        while media.in_flight() > 0 {
+            media.reap(&mut out).unwrap();
+        }
+        assert_eq!(ended, 1);
+        bytes
     }
 }
