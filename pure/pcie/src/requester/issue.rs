@@ -88,14 +88,14 @@ impl Requester {
     ///
     /// What would lie beyond the last address is dropped, as writes that nobody claims are.
     pub fn write(&mut self, address: u64, data: &Buffer) {
-        let mut rest = data.clone();
-        let mut address = Some(address);
-        while let Some(at) = address.filter(|_| !rest.is_empty()) {
-            let length = rest.len().min(self.write_piece(at, rest.len()));
-            let piece = rest.slice(0..length);
-            rest = rest.slice(length..rest.len());
-            self.outputs.push_back(Output::Packet(Packet::memory_write(self.settings.id, at, piece)));
-            address = at.checked_add(length as u64);
+        let mut start = 0;
+        while start < data.len() {
+            let Some(at) = address.checked_add(start as u64) else { return };
+            let left = data.len() - start;
+            let length = left.min(self.write_piece(at, left));
+            let packet = Packet::memory_write(self.settings.id, at, data.slice(start..start + length));
+            self.outputs.push_back(Output::Packet(packet));
+            start += length;
         }
     }
 
