@@ -1,4 +1,17 @@
+//! Whole machines made of the engines: what both the live and the virtual world plug in.
+//!
+//! [`near::Near`] is the host: root complex, host memory, NVMe drivers, and below them the distributed switch.
+//! [`far::Far`] is the box with the SSD: the downstream end of the tunnel and an NVMe function.
+
 #![no_std]
 #![forbid(unsafe_code)]
-//! To be written.
+
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod far;
+pub mod near;
+
+#[cfg(test)]
+mod tests;

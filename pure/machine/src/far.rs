@@ -1,0 +1,153 @@
+//! The box with the SSD: the downstream end of the tunnel and, behind it, an NVMe function.
+
+use alloc::collections::VecDeque;
+
+use engine::{Engine, Instant, Rng};
+use nvme::controller::Notification;
+use nvme::media;
+use nvme_pcie::function::{self, Function};
+use tunnel::downstream::{self, Downstream};
+
+pub use tunnel::downstream::ConnectionId;
+
+/// Bytes that wait for the link above which the controller fetches no further commands.
+const THROTTLE_BYTES: usize = 8 << 20;
+/// Bytes that wait for the link below which it fetches them again.
+const RELEASE_BYTES: usize = THROTTLE_BYTES / 2;
+
+/// What the world tells the box.
+#[derive(Debug)]
+pub enum Input {
+    /// Of the network.
+    Network(downstream::Input),
+    /// A medium's answer.
+    Media(media::Completion),
+}
+
+/// What the box asks of the world, or tells it.
+#[derive(Debug)]
+pub enum Output {
+    /// Append these bytes to a connection's stream.
+    Transmit(ConnectionId, engine::Buffer),
+    /// End a connection once all bytes before this are on their way.
+    Close(ConnectionId),
+    /// Of a medium.
+    Media(media::Request),
+    /// Something happened to a connection or the link.
+    Event(Option<ConnectionId>, tunnel::Event),
+    /// A change that may be worth remembering for the next start.
+    Notify(Notification),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Far {
+    downstream: Downstream,
+    function: Function,
+    throttled: bool,
+    outputs: VecDeque<Output>,
+    now: Instant,
+}
+
+impl Far {
+    /// A box after power-up at `now`, that nobody uses yet. See [`Downstream::new`] for `rng`.
+    pub fn new(now: Instant, session: tunnel::session::Config, function: function::Config, rng: Rng) -> Self {
+        Self {
+            downstream: Downstream::new(session, rng),
+            function: Function::new(now, function),
+            throttled: false,
+            outputs: VecDeque::new(),
+            now,
+        }
+    }
+
+    /// The tunnel's end, for its statistics and clock.
+    pub const fn downstream(&self) -> &Downstream {
+        &self.downstream
+    }
+    /// The function, for its statistics.
+    pub const fn function(&self) -> &Function {
+        &self.function
+    }
+    /// Ends the session and takes no further one, telling the host `text`.
+    pub fn close(&mut self, now: Instant, text: &str) {
+        self.now = now;
+        self.downstream.close(now, text);
+    }
+
+    /// What the function has for the link and the media. The next packet from the link would wait behind it anyway.
+    fn drain_function(&mut self) {
+        while let Some(output) = self.function.poll_output() {
+            match output {
+                function::Output::Packet(packet) => self.downstream.send(self.now, packet),
+                function::Output::Media(request) => self.outputs.push_back(Output::Media(request)),
+                function::Output::Notify(notification) => {
+                    self.outputs.push_back(Output::Notify(notification))
+                }
+            }
+        }
+    }
+
+    fn throttle(&mut self) {
+        let queued = self.downstream.queued_bytes();
+        let throttled = if self.throttled { queued > RELEASE_BYTES } else { queued > THROTTLE_BYTES };
+        if throttled != self.throttled {
+            self.throttled = throttled;
+            self.function.set_throttled(throttled);
+        }
+    }
+
+    /// Moves what the parts have for each other until one has something for the world, or none has anything.
+    fn circulate(&mut self) {
+        while self.outputs.is_empty() {
+            self.drain_function();
+            self.throttle();
+            let Some(output) = self.downstream.poll_output() else { return };
+            match output {
+                downstream::Output::Tlp { packet, .. } => {
+                    self.function.handle_input(self.now, function::Input::Packet(packet));
+                }
+                downstream::Output::DeviceReset => {
+                    self.function.handle_input(self.now, function::Input::HotReset);
+                }
+                downstream::Output::Transmit { connection, bytes } => {
+                    self.outputs.push_back(Output::Transmit(connection, bytes));
+                }
+                downstream::Output::Close { connection } => self.outputs.push_back(Output::Close(connection)),
+                downstream::Output::Event { connection, event } => {
+                    self.outputs.push_back(Output::Event(connection, event));
+                }
+            }
+        }
+    }
+}
+
+impl Engine for Far {
+    type Input<'a> = Input;
+    type Output = Output;
+
+    fn handle_input(&mut self, now: Instant, input: Input) {
+        self.now = now;
+        match input {
+            Input::Network(input) => self.downstream.handle_input(now, input),
+            Input::Media(completion) => self.function.handle_input(now, function::Input::Media(completion)),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
+        self.downstream.handle_timeout(now);
+        self.function.handle_timeout(now);
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        if self.outputs.is_empty() {
+            self.circulate();
+        }
+        self.outputs.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        [self.downstream.poll_timeout(), self.function.poll_timeout()].into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,63 @@
+//! What a near host is built as.
+
+use engine::Nanos;
+use nvme_pcie::host;
+use pcie::config::{Identity, Link};
+use pcie::root_complex::{self, Plan};
+use pcie::switch::SwitchConfig;
+
+/// Where host memory begins.
+pub const MEMORY_BASE: u64 = 0x10_0000;
+/// How many far ends one host may have: the ports of its switch.
+pub const PORTS_MAX: usize = 32;
+
+/// What a near host is built as.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// The root complex.
+    pub root: root_complex::Config,
+    /// What enumeration gives out and sets.
+    pub plan: Plan,
+    /// Bytes of host memory for the queues and data of each driver.
+    pub arena_bytes: u64,
+    /// The drivers; their arenas are laid out here.
+    pub driver: host::Config,
+    /// How long to wait for the links of the other ports once one is up, before enumerating without them.
+    pub gather: Nanos,
+}
+
+impl Default for Config {
+    /// Completion timeouts and hold times agree: a connection that is lost for less than [`Nanos::from_secs`] (4)
+    /// is noticed by nobody above the tunnel.
+    fn default() -> Self {
+        let timeout = pcie::requester::CompletionTimeout::D1;
+        let driver = host::Config {
+            command_timeout: Nanos::from_secs(30),
+            register_timeout: timeout.longest(),
+            hold: Nanos::from_secs(10),
+            ..host::Config::new(0, 0)
+        };
+        Self {
+            root: root_complex::Config { timeout, ..root_complex::Config::default() },
+            plan: Plan { timeout, ..Plan::default() },
+            arena_bytes: 16 << 20,
+            driver,
+            gather: Nanos::from_secs(1),
+        }
+    }
+}
+
+/// The distributed switch: 4 KiB payloads on links of our own, and slots whose devices may vanish.
+pub(super) const fn switch(ports: u8) -> SwitchConfig {
+    // A generic PCIe port without a vendor's driver (Red Hat's ID for emulated devices).
+    let port = Identity {
+        vendor: 0x1b36,
+        device: 0x000c,
+        revision: 0,
+        class: 0x06_0400,
+        subsystem_vendor: 0,
+        subsystem: 0,
+    };
+    let link = Link { speed: 4, width: 4, port: 0, payload_max: 4096 };
+    SwitchConfig { upstream: port, downstream: port, ports, link, surprise: true, serial_number: 0 }
+}

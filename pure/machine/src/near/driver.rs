@@ -1,0 +1,156 @@
+//! An NVMe driver and the controller it was given: where its registers are, and whose answers are whose.
+
+use alloc::vec::Vec;
+
+use engine::{Engine, Instant};
+use nvme_pcie::host::{self, ArenaTooSmall, Host};
+use pcie::requester::Busy;
+use pcie::root_complex::{Function, RootComplex, Topology};
+use pcie::wire::Bdf;
+use tunnel::upstream::PortIndex;
+
+/// Class code of an NVMe I/O controller: mass storage, non-volatile memory, NVM Express.
+const CLASS_NVME: u32 = 0x01_0802;
+/// Cookies of configuration reads have this bit.
+const CONFIG: u64 = 1 << 62;
+/// Cookies of register reads: the driver's index above this bit, its own cookie below.
+const INDEX_SHIFT: u32 = 48;
+
+/// The root complex's cookie of an application's configuration read.
+pub(super) const fn config_cookie(cookie: u32) -> u64 {
+    CONFIG | cookie as u64
+}
+
+/// The application's cookie of a configuration read.
+pub(super) fn config_cookie_of(cookie: u64) -> u32 {
+    u32::try_from(cookie & !CONFIG).expect("the cookie was made of 32 bits")
+}
+
+/// The driver that a register read belongs to.
+pub(super) fn index_of_cookie(cookie: u64) -> usize {
+    usize::try_from(cookie >> INDEX_SHIFT).expect("16 bits fit")
+}
+
+/// Message addresses of driver `index`: a page each in the interrupt window.
+const INTERRUPT_STRIDE: u64 = 4096;
+
+/// The driver whose interrupts are written to `address`.
+pub(super) fn index_of_interrupt(address: u64) -> usize {
+    let offset = address.saturating_sub(pcie::root_complex::INTERRUPT_WINDOW.start);
+    usize::try_from(offset / INTERRUPT_STRIDE).unwrap_or(usize::MAX)
+}
+
+/// A controller as enumeration found it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    pub(super) bdf: Bdf,
+    pub(super) bar: u64,
+    pub(super) port: Option<PortIndex>,
+}
+
+/// The NVMe controllers in `topology`, each with the downstream port that it is below.
+pub(super) fn find_controllers(topology: &Topology) -> Vec<Found> {
+    let ports = downstream_ports(topology);
+    let below = |bdf: Bdf| {
+        ports.iter().position(|port| {
+            port.bridge
+                .as_ref()
+                .is_some_and(|bridge| (bridge.secondary..=bridge.subordinate).contains(&bdf.bus()))
+        })
+    };
+    topology
+        .functions()
+        .filter(|function| function.class == CLASS_NVME)
+        .filter_map(|function| {
+            let bar = function.bar(0)?.address?;
+            let port = below(function.bdf).and_then(|port| u8::try_from(port).ok()).map(PortIndex);
+            Some(Found { bdf: function.bdf, bar, port })
+        })
+        .collect()
+}
+
+/// The downstream port of the switch above the tunnel of `port`.
+pub(super) fn bridge_of(topology: &Topology, port: PortIndex) -> Option<Bdf> {
+    downstream_ports(topology).get(usize::from(port.0)).map(|function| function.bdf)
+}
+
+/// The downstream ports of the switch on the root port's link, in the order of their numbers.
+fn downstream_ports(topology: &Topology) -> Vec<&Function> {
+    topology.root.children.iter().flat_map(|upstream| upstream.children.iter()).collect()
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Driver {
+    pub(super) host: Host,
+    pub(super) bdf: Bdf,
+    pub(super) bar: u64,
+    pub(super) port: Option<PortIndex>,
+    lost: bool,
+    /// The register read under way, as far as it has come: drivers read one at a time.
+    register: [u8; 8],
+    register_length: usize,
+}
+
+impl Driver {
+    pub(super) fn start(now: Instant, settings: host::Config, found: &Found) -> Result<Self, ArenaTooSmall> {
+        let mut host = Host::new(settings)?;
+        host.start(now);
+        let Found { bdf, bar, port } = *found;
+        Ok(Self { host, bdf, bar, port, lost: false, register: [0; 8], register_length: 0 })
+    }
+
+    /// The device is gone.
+    pub(super) fn on_lost(&mut self, now: Instant) {
+        self.lost = true;
+        self.host.handle_input(now, host::Input::DeviceLost);
+    }
+
+    /// Enumeration has seen the device, perhaps not for the first time.
+    pub(super) fn on_found(&mut self, now: Instant, found: &Found) {
+        self.bar = found.bar;
+        if core::mem::take(&mut self.lost) {
+            self.host.handle_input(now, host::Input::DeviceBack);
+        }
+    }
+
+    pub(super) fn on_interrupt(&mut self, now: Instant, data: u32) {
+        let vector = u16::try_from(data & 0xffff).expect("16 bits fit");
+        self.host.handle_input(now, host::Input::Interrupt { vector });
+    }
+
+    pub(super) fn read_register(
+        &mut self,
+        now: Instant,
+        root: &mut RootComplex,
+        index: usize,
+        cookie: u64,
+        offset: u32,
+        length: u32,
+    ) -> Result<(), Busy> {
+        self.register_length = length as usize;
+        let name = (index as u64) << INDEX_SHIFT | cookie;
+        root.read(now, name, self.bar + u64::from(offset), length)
+    }
+
+    pub(super) fn on_register_data(&mut self, now: Instant, name: u64, offset: u32, data: &[u8], last: bool) {
+        let start = offset as usize;
+        if let Some(place) = self.register.get_mut(start..start + data.len()) {
+            place.copy_from_slice(data);
+        }
+        if last {
+            let bytes = self.register.get(..self.register_length);
+            let cookie = name & ((1 << INDEX_SHIFT) - 1);
+            self.host.handle_input(now, host::Input::RegisterRead { cookie, bytes });
+        }
+    }
+
+    pub(super) fn on_register_failed(&mut self, now: Instant, name: u64) {
+        self.on_register_busy(now, name & ((1 << INDEX_SHIFT) - 1));
+    }
+
+    /// The read with the driver's own `cookie` could not be made.
+    pub(super) fn on_register_busy(&mut self, now: Instant, cookie: u64) {
+        self.host.handle_input(now, host::Input::RegisterRead { cookie, bytes: None });
+    }
+}

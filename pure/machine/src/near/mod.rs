@@ -1,0 +1,499 @@
+//! The host: root complex, memory and NVMe drivers above a distributed switch.
+//!
+//! Links that come up are enumerated, NVMe controllers that are found are brought up, devices that go are held for
+//! a while and brought up again when they come back. Applications submit commands and read registers; what has
+//! become of them are [`Event`]s.
+
+mod config;
+mod driver;
+mod events;
+mod trace;
+
+pub use config::{Config, MEMORY_BASE, PORTS_MAX};
+pub use events::{ControllerIndex, Event, Failure};
+pub use trace::{Observation, Point};
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use engine::{Buffer, Deadlines, Engine, Instant, Pool, Rng};
+use nvme::wire::CommandId;
+use nvme_pcie::host::{self, Submission, SubmitError};
+use pcie::memory::{Memory, Ram, Unmapped};
+use pcie::requester::Busy;
+use pcie::root_complex::{self, RootComplex, Topology};
+use pcie::wire::{Bdf, Packet};
+use tunnel::session::{self, Arrival};
+use tunnel::upstream::{self, PortIndex, Upstream};
+
+use driver::Driver;
+use trace::Trace;
+
+/// What is below the root port.
+#[derive(Debug)]
+enum Below {
+    /// The switch, with a tunnel behind each port.
+    Tunnel(Upstream),
+    /// A function on the link itself, in the hands of the world.
+    Link,
+}
+
+/// What the world tells the host.
+#[derive(Debug)]
+pub enum Input {
+    /// The connection asked for is there.
+    Connected(PortIndex),
+    /// A piece of a port's byte stream, cut anywhere.
+    Received(PortIndex, Buffer),
+    /// A port's connection ended, or could not be made.
+    Disconnected(PortIndex),
+    /// A packet from the function that is attached directly.
+    Packet(Packet),
+}
+
+/// What the host asks of the world, or tells it.
+#[derive(Debug)]
+pub enum Output {
+    /// Dial the far end of a port; answered by [`Input::Connected`] or [`Input::Disconnected`].
+    Connect(PortIndex),
+    /// Append these bytes to the stream of a port.
+    Transmit(PortIndex, Buffer),
+    /// End the connection of a port once all bytes before this are on their way.
+    Close(PortIndex),
+    /// A packet for the function that is attached directly.
+    Packet(Packet),
+    /// For the application.
+    Event(Event),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Timer {
+    /// Enumerate without the links that are not up yet.
+    Gather,
+}
+
+/// A link that came up after the first enumeration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scan {
+    All,
+    Below(PortIndex),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Near {
+    config: Config,
+    root: RootComplex,
+    memory: Ram,
+    below: Below,
+    drivers: Vec<Driver>,
+    topology: Option<Topology>,
+    links_up: Vec<bool>,
+    /// Enumerations that wait for the one that runs.
+    scans: VecDeque<Scan>,
+    running: Option<Scan>,
+    timers: Deadlines<Timer>,
+    trace: Trace,
+    pool: Pool,
+    outputs: VecDeque<Output>,
+    now: Instant,
+}
+
+impl Near {
+    /// A host with a switch and, behind each of its ports, the tunnel of one of `sessions`: at most [`PORTS_MAX`].
+    /// All are dialled as soon as this is first settled.
+    ///
+    /// # Panics
+    /// When there are none or too many.
+    pub fn over_tunnels(config: Config, sessions: Vec<session::Config>, rng: &Rng) -> Self {
+        let ports = sessions.len();
+        let count = u8::try_from(ports).ok().filter(|count| (1..=PORTS_MAX).contains(&usize::from(*count)));
+        let count =
+            count.unwrap_or_else(|| panic!("{ports} far ends, where a switch has 1 to {PORTS_MAX} ports"));
+        let upstream = Upstream::new(&config::switch(count), sessions, rng);
+        Self::new(config, Below::Tunnel(upstream), ports)
+    }
+
+    /// A host with one function on its root port's link, enumerated at once: no switch, no tunnel.
+    pub fn direct(config: Config, now: Instant) -> Self {
+        let mut near = Self::new(config, Below::Link, 0);
+        near.now = now;
+        near.request_scan(Scan::All);
+        near
+    }
+
+    fn new(config: Config, below: Below, ports: usize) -> Self {
+        let drivers_max = ports.max(1);
+        let bytes =
+            usize::try_from(config.arena_bytes).expect("an arena fits the address space") * drivers_max;
+        Self {
+            root: RootComplex::new(config.root),
+            memory: Ram::new(MEMORY_BASE, bytes),
+            below,
+            drivers: Vec::new(),
+            topology: None,
+            links_up: alloc::vec![false; ports],
+            scans: VecDeque::new(),
+            running: None,
+            timers: Deadlines::new(),
+            trace: Trace::default(),
+            pool: Pool::default(),
+            outputs: VecDeque::new(),
+            now: Instant::ZERO,
+            config,
+        }
+    }
+
+    /// What enumeration found; none before the first [`Event::Enumerated`].
+    pub const fn topology(&self) -> Option<&Topology> {
+        self.topology.as_ref()
+    }
+    /// The tunnels' end, where there are tunnels.
+    pub const fn upstream(&self) -> Option<&Upstream> {
+        match &self.below {
+            Below::Tunnel(upstream) => Some(upstream),
+            Below::Link => None,
+        }
+    }
+    /// The driver of a controller that was found.
+    pub fn driver(&self, controller: ControllerIndex) -> Option<&host::Host> {
+        self.drivers.get(controller.0).map(|driver| &driver.host)
+    }
+    /// The NVMe controllers that were found, in the order of their ports.
+    pub fn controllers(&self) -> impl Iterator<Item = (ControllerIndex, Bdf)> {
+        self.drivers.iter().enumerate().map(|(index, driver)| (ControllerIndex(index), driver.bdf))
+    }
+    /// The root complex, for its statistics.
+    pub const fn root(&self) -> &RootComplex {
+        &self.root
+    }
+    /// Host memory, for the data of commands; see [`host::Host::data_region`].
+    pub const fn memory(&self) -> &Ram {
+        &self.memory
+    }
+    /// Host memory, for the data of commands; see [`host::Host::data_region`].
+    pub const fn memory_mut(&mut self) -> &mut Ram {
+        &mut self.memory
+    }
+
+    /// Submits a command; [`Event::Completed`] follows exactly once. Its doorbell is rung when outputs are next
+    /// polled, once for all commands submitted until then.
+    ///
+    /// # Errors
+    /// When it can't be taken; it then never completes.
+    pub fn submit(
+        &mut self,
+        now: Instant,
+        controller: ControllerIndex,
+        submission: Submission,
+    ) -> Result<CommandId, SubmitError> {
+        self.now = now;
+        let driver = self.drivers.get_mut(controller.0).ok_or(SubmitError::NotReady)?;
+        self.trace.on(now, Point::Submitted);
+        driver.host.submit(now, &mut self.memory, submission)
+    }
+
+    /// Reads a double word of a function's configuration space; [`Event::ConfigRead`] follows.
+    ///
+    /// # Errors
+    /// [`Busy`] when too many are under way.
+    pub fn config_read(&mut self, now: Instant, target: Bdf, offset: u16, cookie: u32) -> Result<(), Busy> {
+        self.now = now;
+        self.root.config_read(now, driver::config_cookie(cookie), target, offset)
+    }
+
+    /// Ends all sessions in order, telling the far ends `text`.
+    pub fn close(&mut self, now: Instant, text: &str) {
+        self.now = now;
+        if let Below::Tunnel(upstream) = &mut self.below {
+            for port in 0..self.links_up.len() {
+                upstream.close(now, port_index(port), text);
+            }
+        }
+    }
+
+    /// Starts to note when the packets of commands pass, or stops; see [`Near::take_observations`].
+    pub fn set_trace(&mut self, on: bool) {
+        self.trace.set(on);
+    }
+    /// What was noted since the last call.
+    pub fn take_observations(&mut self) -> Vec<Observation> {
+        self.trace.take()
+    }
+
+    fn request_scan(&mut self, scan: Scan) {
+        if !self.scans.contains(&scan) {
+            self.scans.push_back(scan);
+        }
+        self.next_scan();
+    }
+
+    fn next_scan(&mut self) {
+        if self.running.is_some() {
+            return;
+        }
+        let Some(scan) = self.scans.pop_front() else { return };
+        let plan = self.config.plan;
+        match (scan, &self.topology) {
+            (Scan::Below(port), Some(topology)) => {
+                let Some(bridge) = driver::bridge_of(topology, port) else { return };
+                self.root.enumerate_below(self.now, topology.clone(), bridge, plan);
+            }
+            _ => self.root.enumerate(self.now, plan),
+        }
+        self.running = Some(scan);
+    }
+
+    fn on_port(&mut self, port: PortIndex, event: tunnel::Event) {
+        let index = usize::from(port.0);
+        match &event {
+            tunnel::Event::LinkUp { .. } => {
+                self.links_up[index] = true;
+                self.on_link_up(port);
+            }
+            tunnel::Event::LinkDown { .. } => {
+                self.links_up[index] = false;
+                for driver in self.drivers.iter_mut().filter(|driver| driver.port == Some(port)) {
+                    driver.on_lost(self.now);
+                }
+            }
+            _ => {}
+        }
+        self.outputs.push_back(Output::Event(Event::Link { port, event }));
+    }
+
+    fn on_link_up(&mut self, port: PortIndex) {
+        if self.topology.is_some() || self.running.is_some() {
+            self.request_scan(Scan::Below(port));
+        } else if self.links_up.iter().all(|up| *up) {
+            self.timers.disarm(Timer::Gather);
+            self.request_scan(Scan::All);
+        } else if !self.timers.is_armed(Timer::Gather) {
+            self.timers.arm(Timer::Gather, self.now + self.config.gather);
+        }
+    }
+
+    fn on_enumerated(&mut self, result: Result<Topology, root_complex::EnumerationError>) {
+        let scan = self.running.take();
+        match result {
+            Ok(topology) => {
+                self.adopt(&topology);
+                self.topology = Some(topology);
+                self.outputs.push_back(Output::Event(Event::Enumerated));
+            }
+            Err(error) => {
+                self.outputs.push_back(Output::Event(Event::Failed(Failure::Enumeration(error))));
+                if scan == Some(Scan::All) && self.links_up.contains(&true) {
+                    self.scans.push_back(Scan::All);
+                }
+            }
+        }
+        self.next_scan();
+    }
+
+    /// Hands every NVMe controller in `topology` to its driver: a new one, or the one that waits for it.
+    fn adopt(&mut self, topology: &Topology) {
+        for found in driver::find_controllers(topology) {
+            match self.drivers.iter_mut().find(|driver| driver.bdf == found.bdf) {
+                Some(driver) => driver.on_found(self.now, &found),
+                None => {
+                    let base = MEMORY_BASE + self.config.arena_bytes * self.drivers.len() as u64;
+                    if base + self.config.arena_bytes > MEMORY_BASE + self.memory_bytes() {
+                        self.outputs.push_back(Output::Event(Event::Failed(Failure::TooManyControllers)));
+                        return;
+                    }
+                    let settings = host::Config {
+                        arena_base: base,
+                        arena_length: self.config.arena_bytes,
+                        ..self.config.driver
+                    };
+                    match Driver::start(self.now, settings, &found) {
+                        Ok(driver) => self.drivers.push(driver),
+                        Err(error) => {
+                            self.outputs.push_back(Output::Event(Event::Failed(Failure::Arena(error))))
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.config.arena_bytes * self.links_up.len().max(1) as u64
+    }
+
+    fn on_root(&mut self, output: root_complex::Output, arrival: Option<Arrival>) {
+        match output {
+            root_complex::Output::Packet(packet) => match &mut self.below {
+                Below::Tunnel(upstream) => {
+                    self.trace.on_down(self.now, &packet);
+                    upstream.handle_input(self.now, upstream::Input::Tlp(packet));
+                }
+                Below::Link => self.outputs.push_back(Output::Packet(packet)),
+            },
+            root_complex::Output::MemoryWrite { address, data } => {
+                self.trace.on_up(self.now, Point::MemoryWrite, arrival);
+                // Outside of memory it is dropped, as posted writes are.
+                let _: Result<(), Unmapped> = self.memory.write(address, &data);
+            }
+            root_complex::Output::MemoryRead { token, address, length } => {
+                self.trace.on_up(self.now, Point::MemoryRead, arrival);
+                let length = usize::try_from(length).expect("a TLP reads at most 4 KiB");
+                let data = self.memory.slice(address, length).ok().map(|bytes| self.pool.copy(bytes));
+                self.root.memory_read_done(token, data);
+            }
+            root_complex::Output::Interrupt { address, data } => {
+                if let Some(driver) = self.drivers.get_mut(driver::index_of_interrupt(address)) {
+                    driver.on_interrupt(self.now, data);
+                }
+            }
+            root_complex::Output::ReadData { cookie, offset, data, last } => {
+                if let Some(driver) = self.drivers.get_mut(driver::index_of_cookie(cookie)) {
+                    driver.on_register_data(self.now, cookie, offset, &data, last);
+                }
+            }
+            root_complex::Output::ReadFailed { cookie, .. } => {
+                if let Some(driver) = self.drivers.get_mut(driver::index_of_cookie(cookie)) {
+                    driver.on_register_failed(self.now, cookie);
+                }
+            }
+            root_complex::Output::Register { cookie, result } => {
+                let cookie = driver::config_cookie_of(cookie);
+                self.outputs.push_back(Output::Event(Event::ConfigRead { cookie, result }));
+            }
+            root_complex::Output::Enumerated(result) => self.on_enumerated(result),
+            root_complex::Output::Message(_) | root_complex::Output::Unexpected(_) => {}
+        }
+    }
+
+    /// Lets the drivers see what has come into memory and go on. Returns whether anything was done.
+    fn run_drivers(&mut self) -> bool {
+        let mut done = false;
+        for index in 0..self.drivers.len() {
+            let driver = &mut self.drivers[index];
+            driver.host.poll_completions(self.now, &mut self.memory);
+            driver.host.ring();
+            while let Some(output) = self.drivers[index].host.poll_output() {
+                done = true;
+                self.on_driver(ControllerIndex(index), output);
+            }
+        }
+        done
+    }
+
+    fn on_driver(&mut self, controller: ControllerIndex, output: host::Output) {
+        let event = match output {
+            host::Output::RegisterRead { cookie, offset, length } => {
+                let driver = &mut self.drivers[controller.0];
+                if driver
+                    .read_register(self.now, &mut self.root, controller.0, cookie, offset, length)
+                    .is_err()
+                {
+                    driver.on_register_busy(self.now, cookie);
+                }
+                return;
+            }
+            host::Output::RegisterWrite { offset, bytes } => {
+                let address = self.drivers[controller.0].bar + u64::from(offset);
+                let data = self.pool.copy(&bytes);
+                self.root.write(address, &data);
+                return;
+            }
+            host::Output::Completed(completed) => {
+                self.trace.on(self.now, Point::Completed);
+                Event::Completed { controller, completed }
+            }
+            host::Output::Ready(_) => Event::Ready { controller },
+            host::Output::Failed(error) => Event::Failed(Failure::Controller { controller, error }),
+            host::Output::Event(event) => Event::Asynchronous { controller, event },
+            host::Output::Resetting(reason) => Event::Resetting { controller, reason },
+        };
+        self.outputs.push_back(Output::Event(event));
+    }
+
+    /// Moves what the parts have for each other until one has something for the world, or none has anything.
+    fn circulate(&mut self) {
+        loop {
+            while let Some(output) = self.root.poll_output() {
+                self.on_root(output, None);
+            }
+            if self.run_drivers() {
+                continue;
+            }
+            let Below::Tunnel(upstream) = &mut self.below else { return };
+            match upstream.poll_output() {
+                None => return,
+                Some(upstream::Output::Tlp { packet, from }) => {
+                    let arrival = from.map(|(_, arrival)| arrival);
+                    self.root.handle_input(self.now, root_complex::Input::Packet(packet));
+                    while let Some(output) = self.root.poll_output() {
+                        self.on_root(output, arrival);
+                    }
+                }
+                Some(upstream::Output::Transmit { port, bytes }) => {
+                    self.outputs.push_back(Output::Transmit(port, bytes));
+                }
+                Some(upstream::Output::Connect { port }) => self.outputs.push_back(Output::Connect(port)),
+                Some(upstream::Output::CloseConnection { port }) => {
+                    self.outputs.push_back(Output::Close(port))
+                }
+                Some(upstream::Output::Event { port, event }) => self.on_port(port, event),
+            }
+        }
+    }
+
+    fn tunnel_input(&mut self, input: upstream::Input) {
+        if let Below::Tunnel(upstream) = &mut self.below {
+            upstream.handle_input(self.now, input);
+        }
+    }
+}
+
+fn port_index(port: usize) -> PortIndex {
+    PortIndex(u8::try_from(port).expect("a switch has at most 32 ports"))
+}
+
+impl Engine for Near {
+    type Input<'a> = Input;
+    type Output = Output;
+
+    fn handle_input(&mut self, now: Instant, input: Input) {
+        self.now = now;
+        match input {
+            Input::Connected(port) => self.tunnel_input(upstream::Input::Connected(port)),
+            Input::Received(port, bytes) => self.tunnel_input(upstream::Input::Received(port, bytes)),
+            Input::Disconnected(port) => self.tunnel_input(upstream::Input::Disconnected(port)),
+            Input::Packet(packet) => self.root.handle_input(now, root_complex::Input::Packet(packet)),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
+        self.root.handle_timeout(now);
+        if let Below::Tunnel(upstream) = &mut self.below {
+            upstream.handle_timeout(now);
+        }
+        for driver in &mut self.drivers {
+            driver.host.handle_timeout(now);
+        }
+        while let Some(Timer::Gather) = self.timers.expire(now) {
+            self.request_scan(Scan::All);
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        if self.outputs.is_empty() {
+            self.circulate();
+        }
+        self.outputs.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let below = match &self.below {
+            Below::Tunnel(upstream) => upstream.poll_timeout(),
+            Below::Link => None,
+        };
+        let drivers = self.drivers.iter().filter_map(|driver| driver.host.poll_timeout());
+        [self.root.poll_timeout(), below, self.timers.earliest()].into_iter().flatten().chain(drivers).min()
+    }
+}

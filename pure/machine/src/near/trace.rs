@@ -1,0 +1,77 @@
+//! When the packets of a command pass the near host.
+
+use alloc::vec::Vec;
+
+use engine::Instant;
+use pcie::wire::{Kind, MemoryOperation, Packet};
+use tunnel::session::Arrival;
+
+/// Observations kept until they are taken; more are dropped.
+const OBSERVATIONS_MAX: usize = 1 << 16;
+
+/// What happened at the near host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Point {
+    /// A command was submitted.
+    Submitted,
+    /// A memory write went down: a doorbell.
+    DoorbellSent,
+    /// A device's read of host memory arrived.
+    MemoryRead,
+    /// Its completion went down.
+    CompletionSent,
+    /// A device's write of host memory arrived: data, or a completion queue entry.
+    MemoryWrite,
+    /// A command completed to its caller.
+    Completed,
+}
+
+/// Something that happened, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Observation {
+    /// When, by the near clock.
+    pub at: Instant,
+    /// What.
+    pub point: Point,
+    /// Of a packet that came through a tunnel: when it arrived and what its frame says about time.
+    pub arrival: Option<Arrival>,
+}
+
+/// Observations, while they are wanted.
+#[derive(Debug, Default)]
+pub(super) struct Trace {
+    on: bool,
+    observations: Vec<Observation>,
+}
+
+impl Trace {
+    pub(super) fn set(&mut self, on: bool) {
+        self.on = on;
+        self.observations.clear();
+    }
+    pub(super) fn take(&mut self) -> Vec<Observation> {
+        core::mem::take(&mut self.observations)
+    }
+    pub(super) fn on(&mut self, now: Instant, point: Point) {
+        self.on_up(now, point, None);
+    }
+    /// A packet is sent to the device.
+    pub(super) fn on_down(&mut self, now: Instant, packet: &Packet) {
+        if !self.on {
+            return;
+        }
+        match &packet.header.kind {
+            Kind::Memory(request) if request.operation == MemoryOperation::Write => {
+                self.on(now, Point::DoorbellSent)
+            }
+            Kind::Completion(_) => self.on(now, Point::CompletionSent),
+            _ => {}
+        }
+    }
+    /// A packet has come from the device.
+    pub(super) fn on_up(&mut self, now: Instant, point: Point, arrival: Option<Arrival>) {
+        if self.on && self.observations.len() < OBSERVATIONS_MAX {
+            self.observations.push(Observation { at: now, point, arrival });
+        }
+    }
+}

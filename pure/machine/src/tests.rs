@@ -1,0 +1,174 @@
+//! A near host and a far box joined in memory, without a world.
+
+use alloc::vec::Vec;
+
+use engine::{Engine, Instant, Nanos, Rng};
+use nvme::media::{self, MediumId, ram::RamDisk};
+use nvme::wire::NamespaceId;
+use nvme_pcie::host::{Data, QueueId, Submission};
+use nvme_pcie::{controller, function};
+use pcie::memory::Memory;
+use tunnel::downstream::{self, ConnectionId};
+use tunnel::upstream::PortIndex;
+
+use crate::far::{self, Far};
+use crate::near::{self, ControllerIndex, Event, Near};
+
+const CONNECTION: ConnectionId = ConnectionId(1);
+const PORT: PortIndex = PortIndex(0);
+const DISK_BYTES: u64 = 1 << 20;
+
+struct Pair {
+    near: Near,
+    far: Far,
+    disk: RamDisk,
+    now: Instant,
+    events: Vec<Event>,
+}
+
+fn function_config() -> function::Config {
+    let core = nvme::controller::Config::new("TEST").with_namespace(MediumId(0), DISK_BYTES);
+    function::Config::new(controller::Config::new(core))
+}
+
+impl Pair {
+    fn new() -> Self {
+        let now = Instant::from_nanos(1_000);
+        let rng = Rng::from_seed(1);
+        let session = tunnel::session::Config { stamps: true, ..tunnel::session::Config::default() };
+        Self {
+            near: Near::over_tunnels(near::Config::default(), [session.clone()].into(), &rng),
+            far: Far::new(now, session, function_config(), rng.fork("far")),
+            disk: RamDisk::new(DISK_BYTES),
+            now,
+            events: Vec::new(),
+        }
+    }
+
+    /// Runs both ends, a microsecond a step, until `until` says so.
+    fn run(&mut self, mut until: impl FnMut(&[Event]) -> bool) {
+        for _ in 0..100_000 {
+            self.now = self.now + Nanos::from_micros(1);
+            self.step();
+            if until(&self.events) {
+                return;
+            }
+        }
+        panic!("nothing came of it: {:?}", self.events);
+    }
+
+    fn step(&mut self) {
+        let now = self.now;
+        if self.near.poll_timeout().is_some_and(|at| at <= now) {
+            self.near.handle_timeout(now);
+        }
+        while let Some(output) = self.near.poll_output() {
+            let input = match output {
+                near::Output::Connect(_) => {
+                    self.near.handle_input(now, near::Input::Connected(PORT));
+                    downstream::Input::Accepted(CONNECTION)
+                }
+                near::Output::Transmit(_, bytes) => downstream::Input::Received(CONNECTION, bytes),
+                near::Output::Close(_) => downstream::Input::Disconnected(CONNECTION),
+                near::Output::Packet(packet) => panic!("there is no direct link for {packet:?}"),
+                near::Output::Event(event) => {
+                    self.events.push(event);
+                    continue;
+                }
+            };
+            self.far.handle_input(now, far::Input::Network(input));
+        }
+        if self.far.poll_timeout().is_some_and(|at| at <= now) {
+            self.far.handle_timeout(now);
+        }
+        let mut done: Vec<media::Completion> = Vec::new();
+        loop {
+            for completion in done.drain(..) {
+                self.far.handle_input(now, far::Input::Media(completion));
+            }
+            let Some(output) = self.far.poll_output() else { break };
+            match output {
+                far::Output::Transmit(_, bytes) => {
+                    self.near.handle_input(now, near::Input::Received(PORT, bytes));
+                }
+                far::Output::Media(request) => {
+                    self.disk.submit(request, &mut |completion| done.push(completion))
+                }
+                far::Output::Close(_) => self.near.handle_input(now, near::Input::Disconnected(PORT)),
+                far::Output::Event(..) | far::Output::Notify(_) => {}
+            }
+        }
+    }
+}
+
+fn ready(events: &[Event]) -> bool {
+    events.iter().any(|event| matches!(event, Event::Ready { .. }))
+}
+
+#[test]
+fn a_far_ssd_is_enumerated_written_and_read_back() {
+    let mut pair = Pair::new();
+    pair.run(ready);
+    let (controller, _) = pair.near.controllers().next().unwrap();
+    let region = pair.near.driver(controller).unwrap().data_region();
+    let pattern: Vec<u8> = (0..=255).cycle().take(128 << 10).collect();
+    pair.near.memory_mut().write(region.base, &pattern).unwrap();
+
+    let queue = QueueId(1);
+    let data = Data { address: region.base, length: 128 << 10 };
+    let back = Data { address: region.base + (128 << 10), ..data };
+    let write = Submission::write(queue, NamespaceId(1), 8, 256, data, 7);
+    pair.near.submit(pair.now, controller, write).unwrap();
+    pair.run(|events| completed(events, 7));
+    pair.near.set_trace(true);
+    pair.near.submit(pair.now, controller, Submission::read(queue, NamespaceId(1), 8, 256, back, 8)).unwrap();
+    pair.run(|events| completed(events, 8));
+    assert_eq!(pair.near.memory().slice(back.address, 128 << 10).unwrap(), pattern);
+    let points: Vec<_> = pair.near.take_observations().iter().map(|seen| seen.point).collect();
+    assert_eq!(points.first(), Some(&near::Point::Submitted));
+    assert!(points.contains(&near::Point::DoorbellSent) && points.contains(&near::Point::CompletionSent));
+}
+
+fn completed(events: &[Event], wanted: u64) -> bool {
+    events.iter().any(|event| match event {
+        Event::Completed { completed, .. } if completed.cookie == wanted => {
+            assert!(completed.status.is_success(), "{completed:?}");
+            true
+        }
+        _ => false,
+    })
+}
+
+#[test]
+fn the_far_function_answers_configuration_reads() {
+    let mut pair = Pair::new();
+    pair.run(ready);
+    let (_, bdf) = pair.near.controllers().next().unwrap();
+    pair.near.config_read(pair.now, bdf, 0, 5).unwrap();
+    pair.run(|events| {
+        events.iter().any(|event| matches!(event, Event::ConfigRead { cookie: 5, result: Ok(0x0010_1b36) }))
+    });
+}
+
+#[test]
+fn a_connection_cut_in_the_middle_of_commands_is_noticed_by_nobody() {
+    let mut pair = Pair::new();
+    pair.run(ready);
+    let controller = ControllerIndex(0);
+    let region = pair.near.driver(controller).unwrap().data_region();
+    for round in 0..20 {
+        let data = Data { address: region.base, length: 4096 };
+        let read = Submission::read(QueueId(1), NamespaceId(1), round, 8, data, round);
+        pair.near.submit(pair.now, controller, read).unwrap();
+        for _ in 0..round {
+            pair.now = pair.now + Nanos::from_micros(1);
+            pair.step();
+        }
+        pair.near.handle_input(pair.now, near::Input::Disconnected(PORT));
+        pair.far.handle_input(pair.now, far::Input::Network(downstream::Input::Disconnected(CONNECTION)));
+        pair.run(|events| completed(events, round));
+    }
+    assert!(!pair.events.iter().any(|event| {
+        matches!(event, Event::Resetting { .. } | Event::Link { event: tunnel::Event::LinkDown { .. }, .. })
+    }));
+}
