@@ -271,7 +271,7 @@ impl Controller {
         u32::try_from(extent.length)
             .ok()
             .filter(|length| *length <= self.config.transfer_bytes_max)
-            .ok_or(Failure::field(StatusCode::InvalidField, Location::CDW12))
+            .ok_or_else(|| Failure::field(StatusCode::InvalidField, Location::CDW12))
     }
 
     /// A format between pull and data changes what a block is: such a command has lost its meaning.

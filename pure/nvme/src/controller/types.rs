@@ -74,7 +74,8 @@ pub enum Output {
         /// The bytes.
         data: Buffer,
     },
-    /// The command has ended and its token is free.
+    /// The command has ended and its token is free. Where the command was aborted while its data was being
+    /// pulled, the transport keeps the token until that pull has ended, or drops what it still brings.
     Complete {
         /// The command.
         token: CommandToken,

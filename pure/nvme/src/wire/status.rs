@@ -191,6 +191,7 @@ impl Status {
     pub const SUCCESS: Self = Self(0);
 
     /// The status of `code`, with Do Not Retry where a retry cannot succeed.
+    #[inline]
     pub const fn new(code: StatusCode) -> Self {
         let word = STATUS_CODE.put(code.code() as u32)
             | STATUS_CODE_TYPE.put(code.kind() as u32)

@@ -1,0 +1,195 @@
+//! The command core against what the specification says, with a RAM disk below.
+
+mod admin_commands;
+mod io_commands;
+
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::*;
+use crate::media::ram::RamDisk;
+use crate::media::{Completion, MediumId};
+use crate::wire::feature::FeatureId;
+use crate::wire::log::LogPage;
+use crate::wire::{AdminOpcode, CommandId, IoOpcode};
+
+const ADMIN: SubmissionQueueId = SubmissionQueueId::ADMIN;
+const IO: SubmissionQueueId = SubmissionQueueId(1);
+const DISK: u64 = 1 << 20;
+
+/// A controller, its disks, and a host that answers pulls.
+struct Bench {
+    controller: Controller,
+    disks: Vec<RamDisk>,
+    now: Instant,
+    next: u32,
+    host_data: Vec<u8>,
+    completed: BTreeMap<u32, CompletionResult>,
+    pushed: Vec<u8>,
+    notified: Vec<Notification>,
+    /// What media are to answer instead of carrying requests out.
+    media_error: Option<MediaError>,
+    /// Media keep their requests to themselves.
+    media_stuck: bool,
+    stuck: Vec<Request>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self::with(Config::new("S1").with_namespace(MediumId(0), DISK).with_namespace(MediumId(1), DISK / 2))
+    }
+
+    fn with(config: Config) -> Self {
+        let disks = config.namespaces.iter().map(|namespace| RamDisk::new(namespace.bytes)).collect();
+        Self {
+            controller: Controller::new(Instant::ZERO, config),
+            disks,
+            now: Instant::ZERO,
+            next: 0,
+            host_data: Vec::new(),
+            completed: BTreeMap::new(),
+            pushed: Vec::new(),
+            notified: Vec::new(),
+            media_error: None,
+            media_stuck: false,
+            stuck: Vec::new(),
+        }
+    }
+
+    /// Sends a command; returns its token.
+    fn send(&mut self, queue: SubmissionQueueId, mut entry: SubmissionQueueEntry) -> CommandToken {
+        let token = CommandToken(self.next % 1024);
+        self.next += 1;
+        entry.command_id = CommandId(u16::try_from(token.0).unwrap());
+        self.pushed.clear();
+        self.controller.handle_input(self.now, Input::Command { token, queue, entry });
+        self.drain();
+        token
+    }
+
+    fn drain(&mut self) {
+        while let Some(output) = self.controller.poll_output() {
+            match output {
+                Output::PullHostData { token, length } => {
+                    let transfer = self.controller.transfer(token);
+                    assert_eq!(transfer, Some(Transfer { direction: Direction::FromHost, length }));
+                    let mut data = self.host_data.clone();
+                    data.resize(length as usize, 0);
+                    let input = Input::HostData { token, data: Buffer::from(data) };
+                    self.controller.handle_input(self.now, input);
+                }
+                Output::PushHostData { offset, length, data, .. } => {
+                    self.pushed.resize(length as usize, 0);
+                    self.pushed[offset as usize..][..data.len()].copy_from_slice(&data);
+                }
+                Output::Complete { token, completion } => {
+                    assert!(
+                        self.completed.insert(token.0, completion).is_none(),
+                        "{token:?} completed twice"
+                    );
+                }
+                Output::Media(request) => self.on_media(request),
+                Output::Notify(notification) => self.notified.push(notification),
+            }
+        }
+    }
+
+    fn on_media(&mut self, request: Request) {
+        let (controller, now) = (&mut self.controller, self.now);
+        if self.media_stuck {
+            self.stuck.push(request);
+        } else if let Some(error) = self.media_error {
+            let done = Completion::Done { id: request.id, result: Err(error) };
+            controller.handle_input(now, Input::Media(done));
+        } else {
+            let disk = &mut self.disks[request.medium.0 as usize];
+            disk.submit(request, &mut |completion| controller.handle_input(now, Input::Media(completion)));
+        }
+    }
+
+    fn take(&mut self, token: CommandToken) -> CompletionResult {
+        self.completed.remove(&token.0).expect("the command has not ended")
+    }
+
+    fn run(&mut self, queue: SubmissionQueueId, entry: SubmissionQueueEntry) -> CompletionResult {
+        let token = self.send(queue, entry);
+        self.take(token)
+    }
+
+    #[track_caller]
+    fn fails(&mut self, queue: SubmissionQueueId, entry: SubmissionQueueEntry, code: StatusCode) {
+        let before = self.controller.errors.count();
+        let status = self.run(queue, entry).status;
+        assert_eq!(status.code(), code);
+        assert!(status.has_more());
+        assert_eq!(self.controller.errors.count(), before + 1);
+        let newest = self.controller.errors.iter().next().unwrap();
+        assert_eq!((newest.status >> 1, newest.error_count), (Status::from(code).raw(), before + 1));
+    }
+
+    #[track_caller]
+    fn succeeds(&mut self, queue: SubmissionQueueId, entry: SubmissionQueueEntry) -> u32 {
+        let completion = self.run(queue, entry);
+        assert_eq!(completion.status, Status::SUCCESS);
+        completion.dw0
+    }
+
+    fn identify(&mut self, cns: u32, namespace: u32) -> Vec<u8> {
+        self.succeeds(ADMIN, identify(cns, namespace));
+        assert_eq!(self.pushed.len(), 4096);
+        self.pushed.clone()
+    }
+
+    fn log(&mut self, page: LogPage, bytes: u32) -> Vec<u8> {
+        self.succeeds(ADMIN, log(page, bytes));
+        self.pushed.clone()
+    }
+
+    fn write(&mut self, lba: u64, bytes: &[u8]) -> CompletionResult {
+        self.host_data = bytes.to_vec();
+        let blocks = u32::try_from(bytes.len() / 512).unwrap();
+        self.run(IO, io(IoOpcode::Write, 1, lba, blocks))
+    }
+}
+
+fn admin(opcode: AdminOpcode) -> SubmissionQueueEntry {
+    SubmissionQueueEntry { opcode: opcode.into(), ..Default::default() }
+}
+
+fn identify(cns: u32, namespace: u32) -> SubmissionQueueEntry {
+    SubmissionQueueEntry { cdw10: cns, namespace: NamespaceId(namespace), ..admin(AdminOpcode::Identify) }
+}
+
+fn log(page: LogPage, bytes: u32) -> SubmissionQueueEntry {
+    let dwords = bytes / 4 - 1;
+    let cdw10 = u32::from(u8::from(page)) | (dwords & 0xffff) << 16;
+    SubmissionQueueEntry { cdw10, cdw11: dwords >> 16, ..admin(AdminOpcode::GetLogPage) }
+}
+
+fn set(feature: FeatureId, value: u32) -> SubmissionQueueEntry {
+    SubmissionQueueEntry { cdw10: u8::from(feature).into(), cdw11: value, ..admin(AdminOpcode::SetFeatures) }
+}
+
+fn get(feature: FeatureId, select: u32) -> SubmissionQueueEntry {
+    let cdw10 = u32::from(u8::from(feature)) | select << 8;
+    SubmissionQueueEntry { cdw10, ..admin(AdminOpcode::GetFeatures) }
+}
+
+fn io(opcode: IoOpcode, namespace: u32, lba: u64, blocks: u32) -> SubmissionQueueEntry {
+    let namespace = NamespaceId(namespace);
+    SubmissionQueueEntry { opcode: opcode.into(), namespace, cdw12: blocks - 1, ..Default::default() }
+        .with_starting_lba(lba)
+}
+
+fn u16_at(bytes: &[u8], offset: usize) -> u16 {
+    u16::from_le_bytes(bytes[offset..offset + 2].try_into().unwrap())
+}
+
+fn u32_at(bytes: &[u8], offset: usize) -> u32 {
+    u32::from_le_bytes(bytes[offset..offset + 4].try_into().unwrap())
+}
+
+fn u64_at(bytes: &[u8], offset: usize) -> u64 {
+    u64::from_le_bytes(bytes[offset..offset + 8].try_into().unwrap())
+}
