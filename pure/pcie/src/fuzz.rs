@@ -2,7 +2,11 @@
 
 use alloc::vec;
 
-use crate::wire::Tlp;
+use engine::{Buffer, Engine as _, Instant};
+
+use crate::requester::{self, Requester};
+use crate::root_complex::{Config, Input, Output, Plan, RootComplex};
+use crate::wire::{Bdf, CompletionStatus, Packet, Tlp};
 
 /// Parses `bytes` as a TLP; what parses is emitted to the same bytes and has a line of text.
 ///
@@ -25,6 +29,99 @@ pub fn tlp(bytes: &[u8]) {
             assert_eq!(again, bytes, "bytes of {tlp}");
             assert!(tlp.data_bytes().len() <= tlp.payload.len(), "data of {tlp}");
             assert_eq!(tlp.with_ecrc().ecrc_matches(), Some(true), "ECRC");
+        }
+    }
+}
+
+/// Enumerates a hierarchy whose every configuration read is answered with the next bytes, until there are none.
+///
+/// # Panics
+/// When enumeration panics or does not end.
+pub fn enumeration(bytes: &[u8]) {
+    let mut root = RootComplex::new(Config::default());
+    let mut now = Instant::ZERO;
+    let mut words = bytes.chunks(4);
+    root.enumerate(now, Plan::default());
+    loop {
+        let Some(output) = root.poll_output() else {
+            now = root.poll_timeout().expect("enumeration waits for something");
+            root.handle_timeout(now);
+            continue;
+        };
+        match output {
+            Output::Packet(packet) => {
+                if let Some(answer) = answer(&packet, words.next()) {
+                    root.handle_input(now, Input::Packet(answer));
+                }
+            }
+            Output::Enumerated(_) => return,
+            _ => {}
+        }
+    }
+}
+
+/// What a device that is made of fuzz answers; a piece that is not a whole word is silence.
+fn answer(request: &Packet, word: Option<&[u8]>) -> Option<Packet> {
+    let completer = Bdf::new(1, 0, 0);
+    let Some(word) = word else {
+        return Some(Packet::completion(completer, CompletionStatus::UnsupportedRequest, &request.header));
+    };
+    if request.header.has_payload() {
+        return Some(Packet::completion(completer, CompletionStatus::Success, &request.header));
+    }
+    (word.len() == 4)
+        .then(|| Packet::completion_with_data(completer, &request.header, 0, Buffer::copy_from_slice(word)))
+}
+
+/// Gives a requester with reads under way whatever parses as a completion, as a stream of packets of 20 bytes.
+///
+/// # Panics
+/// When the requester panics.
+pub fn requester(bytes: &[u8]) {
+    let mut requester = Requester::new(requester::Settings::default());
+    for cookie in 0..8 {
+        assert_eq!(requester.read(Instant::ZERO, cookie, cookie * 0x7f3, 700), Ok(()));
+    }
+    for piece in bytes.chunks(20) {
+        let length = piece.len() / 4 * 4;
+        for length in [length, length.min(12)] {
+            if let Ok(packet) = Packet::parse(&Buffer::copy_from_slice(&piece[..length])) {
+                requester.handle_input(Instant::ZERO, packet);
+            }
+        }
+        while requester.poll_output().is_some() {}
+    }
+    requester.fail_all();
+    assert!(requester.is_idle(), "a request survived the end of the link");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn enumeration_ends_whatever_is_answered(words in prop::collection::vec(any::<u32>(), 0..400)) {
+            enumeration(&words.into_iter().flat_map(u32::to_le_bytes).collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn a_requester_takes_any_completion(
+            pieces in prop::collection::vec((any::<bool>(), any::<u8>(), 0u16..0x400, any::<[u8; 8]>()), 0..60)
+        ) {
+            // Completions with one word of data, near enough to right ones to get past the first checks.
+            let bytes = pieces.into_iter().flat_map(|(data, status, tag, rest)| {
+                let [a, b, c, d, e, f, g, h] = rest;
+                let kind = if data { 0x4a } else { 0x0a };
+                let [_, tag] = (tag % 20).to_be_bytes();
+                [kind, 0, 0, u8::from(data), a, b, status & 0xe0 | c & 15, d, 0, 0, tag, e & 0x7f, f, g, h, 0]
+                    .into_iter()
+                    .chain([0; 4])
+            });
+            requester(&bytes.collect::<Vec<_>>());
         }
     }
 }

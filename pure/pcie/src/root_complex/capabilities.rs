@@ -11,8 +11,8 @@ const STANDARD_START: u16 = 0x40;
 const DWORD: u16 = 4;
 /// More than this many capabilities don't fit into 192 bytes of double words.
 const STANDARD_MAX: u16 = (EXTENDED_START - STANDARD_START) / DWORD;
-/// A capability has at least a header and a register: no more of them fit.
-const EXTENDED_MAX: u16 = 480;
+/// Far more extended capabilities than there are kinds of.
+const EXTENDED_MAX: u16 = 128;
 
 impl Scanner {
     pub(super) async fn read_capabilities(&self, function: &mut Function) -> Result<(), Stop> {

@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use core::fmt;
 
 use engine::{Asker, Instant, Nanos, Script, Step};
@@ -35,7 +35,7 @@ pub struct Plan {
     pub read_request_size: u32,
     /// Devices' Completion Timeout, where they support its range.
     pub timeout: CompletionTimeout,
-    /// How long a function may ask for patience (CRS).
+    /// How long functions may ask for patience (CRS), all together: they get ready side by side.
     pub retry_deadline: Nanos,
 }
 
@@ -130,11 +130,15 @@ pub(super) struct Scanner {
     asker: Asker<Question, Answer>,
     pub(super) plan: Plan,
     faults: RefCell<Vec<(Bdf, Fault)>>,
+    /// How long functions have been waited for, all together: they get ready at the same time.
+    waited: Cell<Nanos>,
+    /// Functions that have answered somehow.
+    pub(super) found: Cell<u32>,
 }
 
 impl Scanner {
     fn new(asker: Asker<Question, Answer>, plan: Plan) -> Self {
-        Self { asker, plan, faults: RefCell::default() }
+        Self { asker, plan, faults: RefCell::default(), waited: Cell::new(Nanos::ZERO), found: Cell::new(0) }
     }
 
     pub(super) fn note(&self, bdf: Bdf, fault: Fault) {
@@ -143,15 +147,15 @@ impl Scanner {
 
     /// Asks until the answer is no retry status, or patience ends.
     async fn ask(&self, question: Question, offset: u16) -> Result<u32, Stop> {
-        let (mut waited, mut pause) = (Nanos::ZERO, RETRY_PAUSE);
+        let mut pause = RETRY_PAUSE;
         loop {
             match self.asker.ask(question).await {
                 Ok(value) => return Ok(value),
                 Err(RequestError::LinkDown) => return Err(Stop::LinkDown),
-                Err(RequestError::ConfigRequestRetry) if waited < self.plan.retry_deadline => {
+                Err(RequestError::ConfigRequestRetry) if self.waited.get() < self.plan.retry_deadline => {
                     // The pause itself can't fail.
                     let _ = self.asker.ask(Question::Wait(pause)).await;
-                    waited += pause;
+                    self.waited.set(self.waited.get() + pause);
                     pause = (pause * 2).min(RETRY_PAUSE_MAX);
                 }
                 Err(RequestError::ConfigRequestRetry) => return Err(Stop::Function(Fault::NotReady)),

@@ -15,6 +15,8 @@ const DEVICES: u8 = 32;
 const FUNCTIONS: u8 = 8;
 /// Bridges below each other; what is deeper stays hidden.
 const DEPTH_MAX: u8 = 32;
+/// Functions that are looked at; a hierarchy that shows more is not to be believed, or not to be waited for.
+pub(super) const FUNCTIONS_MAX: u32 = 512;
 /// Vendor ID of nobody.
 const NO_VENDOR: u32 = 0xffff;
 /// Header Layout of a bridge.
@@ -39,6 +41,10 @@ impl Scanner {
         for device in 0..devices {
             for number in 0..FUNCTIONS {
                 let bdf = Bdf::new(bus, device, number);
+                if self.found.get() == FUNCTIONS_MAX {
+                    self.note(bdf, Fault::TooMany);
+                    return Ok(found);
+                }
                 let function = match self.scan_function(bdf).await {
                     Ok(function) => function,
                     Err(Stop::LinkDown) => return Err(()),
@@ -121,9 +127,11 @@ impl Scanner {
         let absent = |fault| matches!(fault, Fault::Register { error: RequestError::UnsupportedRequest, .. });
         let ids = match self.read(bdf, header::VENDOR.offset()).await {
             Ok(ids) if header::VENDOR.of(ids) == NO_VENDOR => return Ok(None),
-            Ok(ids) => ids,
             Err(Stop::Function(fault)) if absent(fault) => return Ok(None),
-            Err(stop) => return Err(stop),
+            present => {
+                self.found.set(self.found.get() + 1);
+                present?
+            }
         };
         let class = self.read(bdf, header::CLASS.offset()).await?;
         let layout = self.read(bdf, header::LAYOUT.offset()).await?;

@@ -280,6 +280,8 @@ pub enum Fault {
         /// Where it went wrong.
         offset: u16,
     },
+    /// More functions than are looked at; here the search ended.
+    TooMany,
     /// No bus number was left for a bridge.
     NoBus,
     /// No room was left for a BAR, or for the window of a bridge (`index` `None`).
@@ -299,6 +301,7 @@ impl fmt::Display for Fault {
             Self::BarSize { index, mask } => write!(f, "BAR {index} sizes to {mask:#x}, which is no size"),
             Self::BarPair { index } => write!(f, "BAR {index} has 64 bits but no upper half"),
             Self::CapabilityList { offset } => write!(f, "broken capability list at {offset:#05x}"),
+            Self::TooMany => f.write_str("too many functions: none is looked for from here on"),
             Self::NoBus => f.write_str("no bus number left"),
             Self::NoSpace { index: Some(index), size } => {
                 write!(f, "no room for the {size:#x} bytes of BAR {index}")

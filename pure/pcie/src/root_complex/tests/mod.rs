@@ -283,3 +283,42 @@ fn messages_are_counted_and_passed_on() {
         (1, 1, 1)
     );
 }
+
+#[test]
+fn a_hierarchy_without_end_is_left_where_it_stops_being_believable() {
+    let mut root = RootComplex::new(Config::default());
+    root.enumerate(NOW, Plan::default());
+    let mut questions = 0;
+    loop {
+        let Some(output) = root.poll_output() else { panic!("enumeration waits for nothing") };
+        let packet = match output {
+            Output::Packet(packet) => packet,
+            Output::Enumerated(result) => {
+                let topology = result.unwrap();
+                assert!(topology.functions().count() <= 513);
+                assert!(topology.faults.iter().any(|(_, fault)| *fault == Fault::TooMany));
+                break;
+            }
+            other => panic!("{other:?}"),
+        };
+        questions += 1;
+        assert!(questions < 1_000_000);
+        // Every function is a bridge of many functions, whose capabilities go on and on.
+        let Kind::Config(request) = packet.header.kind else { panic!() };
+        let value: u32 = match request.offset {
+            0x0c => 0x0081_0000,
+            0x04 => 0x0010_0000,
+            0x34 => 0x40,
+            0x40 => 0x0000_0010,
+            offset @ 0x100.. => ((u32::from(offset) + 4) << 20) | 0x1_0002,
+            _ => 0x1234_5678,
+        };
+        let answer = if request.write {
+            Packet::completion(request.target, CompletionStatus::Success, &packet.header)
+        } else {
+            let data = Buffer::copy_from_slice(&value.to_le_bytes());
+            Packet::completion_with_data(request.target, &packet.header, 0, data)
+        };
+        root.handle_input(NOW, Input::Packet(answer));
+    }
+}
