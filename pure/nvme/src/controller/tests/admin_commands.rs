@@ -302,3 +302,28 @@ fn format_changes_the_block_size_and_forgets() {
     bench.media_stuck = false;
     bench.succeeds(IO, io(IoOpcode::Read, 1, 2047, 1));
 }
+
+#[test]
+fn effects_logs_name_what_a_command_or_feature_touches() {
+    let mut bench = Bench::new();
+    let commands = bench.log(LogPage::CommandEffects, 4096);
+    let admin_effects = |opcode: u8| u32_at(&commands, usize::from(opcode) * 4);
+    let io_effects = |opcode: u8| u32_at(&commands, 1024 + usize::from(opcode) * 4);
+    // Format: content and capacity change, no other command meanwhile, of a namespace.
+    assert_eq!(admin_effects(0x80), 1 | 1 << 1 | 1 << 2 | 2 << 16 | 1 << 20);
+    assert_eq!(
+        (admin_effects(0x06), admin_effects(0x01), admin_effects(0x84)),
+        (1 | 1 << 21, 1 | 1 << 21, 0)
+    );
+    assert_eq!((io_effects(0x01), io_effects(0x02), io_effects(0x19)), (0b11 | 1 << 20, 1 | 1 << 20, 0));
+    let features = bench.log(LogPage::FeatureEffects, 1024);
+    assert_eq!((u32_at(&features, 0x05 * 4), u32_at(&features, 0x06 * 4)), (1 | 1 << 20, 1 | 1 << 21));
+    assert_eq!((u32_at(&features, 0x03 * 4), u32_at(&features, 0x0f * 4)), (0, 0));
+    assert_eq!(bench.log(LogPage::ManagementEffects, 4096), alloc::vec![0; 4096]);
+    // Without a cache there is no feature about it.
+    let mut config = Config::new("S").with_namespace(MediumId(0), DISK);
+    config.volatile_write_cache = false;
+    let mut bench = Bench::with(config);
+    bench.fails(ADMIN, get(FeatureId::VolatileWriteCache, 0), StatusCode::InvalidField);
+    assert_eq!(bench.identify(0x01, 0)[525] & 1, 0);
+}
