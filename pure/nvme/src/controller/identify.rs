@@ -189,6 +189,7 @@ impl Controller {
             preferred_write_alignment: page,
             preferred_deallocate_granularity: page,
             preferred_deallocate_alignment: page,
+            optimal_write_size: page,
             attributes: if namespace.read_only { WRITE_PROTECTED } else { 0 },
             nguid: namespace.identity.nguid,
             eui64: namespace.identity.eui64,
