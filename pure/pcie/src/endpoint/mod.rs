@@ -5,6 +5,8 @@
 //! with [`Endpoint::dma`]. The MSI-X table and its pending bits are the endpoint's own.
 
 mod access;
+#[doc(hidden)]
+pub mod fuzz;
 mod msix;
 #[cfg(test)]
 mod tests;

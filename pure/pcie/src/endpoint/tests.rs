@@ -403,3 +403,17 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    #[test]
+    fn any_stream_of_packets_is_survived(packets in prop::collection::vec(any_packet(), 0..40), noise: Vec<u8>) {
+        let mut bytes = Vec::new();
+        for packet in packets {
+            let start = bytes.len();
+            bytes.resize(start + packet.encoded_len(), 0);
+            packet.emit(&mut bytes[start..]);
+        }
+        bytes.extend(noise);
+        fuzz::packets(&bytes);
+    }
+}

@@ -5,6 +5,8 @@
 //! implicitly and leave as they came; nothing is queued here. All registers are here too, so that they
 //! answer while the far end of a link is gone.
 
+#[doc(hidden)]
+pub mod fuzz;
 mod message;
 mod port;
 mod routing;

@@ -578,3 +578,33 @@ fn three_ports() -> SwitchConfig {
         serial_number: 1,
     }
 }
+
+proptest! {
+    #[test]
+    fn any_stream_of_packets_is_survived(
+        steps in prop::collection::vec((any::<u8>(), 0_u8..8, any::<u32>(), any::<u16>()), 0..60),
+        noise: Vec<u8>,
+    ) {
+        let mut bytes = Vec::new();
+        for (place, kind, value, bits) in steps {
+            let (id, tag) = (Bdf::from_bits(bits & 0x7ff), Tag::new(bits));
+            let data = Buffer::copy_from_slice(&value.to_le_bytes());
+            let packet = match kind {
+                0 => Packet::memory_read(id, tag, u64::from(value & !3), 4),
+                1 => Packet::memory_write(id, u64::from(value & !3), data),
+                2 => Packet::io_write(id, tag, value & !3, data),
+                3 | 4 => Packet::config_write(ROOT, tag, Bdf::from_bits(bits & 0x31f), bits % 70 * 4, data)
+                    .with_config_type(if kind == 3 { ConfigType::Type0 } else { ConfigType::Type1 }),
+                5 => Packet::config_read(ROOT, tag, id, bits & 0xffc, 4),
+                6 => Packet::completion(id, CompletionStatus::UnsupportedRequest, &read(id, 0).header),
+                _ => Packet::message(id, MessageRouting::from(place % 8), u8::try_from(value >> 24).unwrap(), 0),
+            };
+            let start = bytes.len() + 1;
+            bytes.push(place);
+            bytes.resize(start + packet.encoded_len(), 0);
+            packet.emit(&mut bytes[start..]);
+        }
+        bytes.extend(noise);
+        fuzz::packets(&bytes);
+    }
+}
