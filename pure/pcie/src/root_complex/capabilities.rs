@@ -100,6 +100,7 @@ impl Scanner {
             read_request_size: payload_bytes(express::READ_REQUEST_SIZE.of(control)),
             extended_tags: express::EXTENDED_TAG_SUPPORTED.is_set(device),
             ten_bit_tags: express::TEN_BIT_REQUESTER.is_set(device_2),
+            ten_bit_completer: express::TEN_BIT_COMPLETER.is_set(device_2),
             timeout_ranges: narrow(express::TIMEOUT_RANGES, device_2),
             timeout: narrow(express::TIMEOUT_VALUE, control_2),
             function_level_reset: express::FUNCTION_LEVEL_RESET.is_set(device),

@@ -332,6 +332,7 @@ fn root_port(config: Config) -> Function {
         read_request_size: config.payload_size,
         extended_tags: true,
         ten_bit_tags: true,
+        ten_bit_completer: true,
         timeout_ranges: 0b1111,
         timeout: config.timeout.code(),
         link_active: true,

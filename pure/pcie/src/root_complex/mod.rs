@@ -45,7 +45,7 @@ pub struct Config {
     pub bus: u8,
     /// Max_Payload_Size that the root port supports, in bytes.
     pub payload_size: u32,
-    /// How many tags the root port has.
+    /// How many tags the root port may have; 10-bit ones only where everybody below understands them.
     pub tags: TagWidth,
     /// How long to wait for completions.
     pub timeout: CompletionTimeout,
@@ -180,9 +180,9 @@ impl RootComplex {
     pub fn new(config: Config) -> Self {
         let settings = requester::Settings {
             id: Bdf::new(0, 0, 0),
-            tags: config.tags,
+            tags: config.tags.min(TagWidth::Bits8),
             read_request_size: 4096,
-            // Until enumeration knows what everybody takes.
+            // Tags and payloads are what everybody takes, until enumeration knows better.
             payload_size: 128,
             timeout: config.timeout,
         };
@@ -323,7 +323,10 @@ impl RootComplex {
                 self.enumeration = None;
                 if let Ok(topology) = &result {
                     let payload_size = topology.payload_size();
-                    self.requester.set(requester::Settings { payload_size, ..*self.requester.settings() });
+                    let all = if topology.takes_ten_bit_tags() { TagWidth::Bits10 } else { TagWidth::Bits8 };
+                    let tags = self.config.tags.min(all);
+                    let settings = requester::Settings { payload_size, tags, ..*self.requester.settings() };
+                    self.requester.set(settings);
                     // Devices that take less ask for less: see `Function::read_request_size`.
                     let payload_size = self.config.payload_size;
                     self.completer.set(completer::Settings { payload_size, ..*self.completer.settings() });

@@ -31,6 +31,10 @@ impl Topology {
     pub fn find(&self, bdf: Bdf) -> Option<&Function> {
         self.functions().find(|function| function.bdf == bdf)
     }
+    /// Whether every function understands requests with 10-bit tags.
+    pub fn takes_ten_bit_tags(&self) -> bool {
+        self.functions().all(|function| function.express.is_some_and(|express| express.ten_bit_completer))
+    }
     /// The largest payload that every function takes, in bytes.
     pub fn payload_size(&self) -> u32 {
         self.functions().filter_map(|function| Some(function.express?.payload_size)).min().unwrap_or(128)
@@ -183,6 +187,8 @@ pub struct Express {
     pub extended_tags: bool,
     /// 10-bit tags are supported by the requester, and then enabled.
     pub ten_bit_tags: bool,
+    /// 10-bit tags are understood in requests.
+    pub ten_bit_completer: bool,
     /// Completion Timeout Ranges Supported: bit 0 is A.
     pub timeout_ranges: u8,
     /// Completion Timeout Value set, as encoded.

@@ -322,3 +322,16 @@ fn a_hierarchy_without_end_is_left_where_it_stops_being_believable() {
         root.handle_input(NOW, Input::Packet(answer));
     }
 }
+
+#[test]
+fn ten_bit_tags_are_used_only_where_all_understand_them() {
+    let mut world = World::new(Some(ssd(4096)));
+    assert_eq!(world.root.requester.settings().tags, TagWidth::Bits8);
+    world.enumerate();
+    assert_eq!(world.root.requester.settings().tags, TagWidth::Bits10);
+    let mut old = ssd(4096);
+    old.stuck.push((EXPRESS + 0x24, 0));
+    let mut world = World::new(Some(switch(vec![vec![ssd(4096)], vec![old]])));
+    world.enumerate();
+    assert_eq!(world.root.requester.settings().tags, TagWidth::Bits8);
+}
