@@ -1,21 +1,23 @@
 //! Frames out of a byte stream that arrives in arbitrary pieces.
 
-use alloc::collections::VecDeque;
+use core::ops::Range;
 
 use engine::{Buffer, BufferMut, Pool};
 
 use crate::frame::{FrameError, FrameHeader, FrameKind, HEADER_LENGTH};
 
-/// Cuts a byte stream into frames. A frame that lies whole within a received piece is a slice of it; only those that
+/// Cuts a byte stream into frames. A frame that lies whole within a received piece is found in place; only those that
 /// straddle pieces are copied, once, into a block of a pool.
 #[derive(Debug, Default)]
 pub(crate) struct FrameReader {
-    pieces: VecDeque<Buffer>,
-    /// Where in the first piece the next byte is.
+    piece: Buffer,
+    /// Where in the piece the next byte is.
     at: usize,
     head: [u8; HEADER_LENGTH],
     head_length: usize,
     body: Option<Straddling>,
+    /// The body of the latest frame, if it straddled pieces.
+    whole: Option<Buffer>,
 }
 
 #[derive(Debug)]
@@ -26,50 +28,71 @@ struct Straddling {
 }
 
 impl FrameReader {
-    /// The stream goes on with `piece`.
+    /// The stream goes on with `piece`; to be called only when there is no further frame in what came before.
     pub(crate) fn push(&mut self, piece: Buffer) {
-        if !piece.is_empty() {
-            self.pieces.push_back(piece);
-        }
+        assert!(self.at == self.piece.len(), "a piece of the stream was not read to its end");
+        (self.piece, self.at) = (piece, 0);
     }
 
     /// Forgets everything: another stream begins.
     pub(crate) fn clear(&mut self) {
-        self.pieces.clear();
-        (self.at, self.head_length, self.body) = (0, 0, None);
+        *self = Self::default();
     }
 
-    /// The next whole frame, if it has arrived.
-    pub(crate) fn next(&mut self, pool: &mut Pool) -> Result<Option<(FrameHeader, Buffer)>, FrameError> {
+    /// The block in which the body of the latest frame is.
+    pub(crate) const fn block(&self) -> &Buffer {
+        match &self.whole {
+            Some(whole) => whole,
+            None => &self.piece,
+        }
+    }
+
+    /// The next whole frame, if it has arrived, and where in [`FrameReader::block`] its body is.
+    pub(crate) fn next(
+        &mut self,
+        pool: &mut Pool,
+    ) -> Result<Option<(FrameHeader, Range<usize>)>, FrameError> {
+        let rest = &self.piece[self.at..];
+        if self.head_length == 0
+            && self.body.is_none()
+            && let Some((head, body)) = rest.split_first_chunk()
+        {
+            let header = FrameHeader::parse(head)?;
+            let length = usize::from(header.length);
+            if body.len() >= length {
+                let start = self.at + HEADER_LENGTH;
+                self.at = start + length;
+                self.whole = None;
+                return Ok(Some((header, start..self.at)));
+            }
+        }
+        self.next_straddling(pool)
+    }
+
+    /// As [`FrameReader::next`], for a frame that began in an earlier piece or ends in a later one.
+    fn next_straddling(
+        &mut self,
+        pool: &mut Pool,
+    ) -> Result<Option<(FrameHeader, Range<usize>)>, FrameError> {
         loop {
-            let Some(piece) = self.pieces.front() else { return Ok(None) };
-            let rest = &piece[self.at..];
+            let rest = &self.piece[self.at..];
             if rest.is_empty() {
-                self.pieces.pop_front();
-                self.at = 0;
-                continue;
+                // The block need not wait here for the next one.
+                (self.piece, self.at) = (Buffer::EMPTY, 0);
+                return Ok(None);
             }
             if let Some(straddling) = &mut self.body {
                 let taken = rest.len().min(straddling.block.len() - straddling.length);
                 straddling.block[straddling.length..][..taken].copy_from_slice(&rest[..taken]);
                 straddling.length += taken;
                 self.at += taken;
-                if straddling.length < straddling.block.len() {
-                    continue;
+                if straddling.length == straddling.block.len()
+                    && let Some(Straddling { header, block, length }) = self.body.take()
+                {
+                    self.whole = Some(pool.seal(block));
+                    return Ok(Some((header, 0..length)));
                 }
-                let whole = self.body.take().map(|whole| (whole.header, pool.seal(whole.block)));
-                return Ok(whole);
-            }
-            if self.head_length == 0
-                && let Some((head, body)) = rest.split_first_chunk()
-            {
-                let header = FrameHeader::parse(head)?;
-                let length = usize::from(header.length);
-                if body.len() >= length {
-                    let start = self.at + HEADER_LENGTH;
-                    self.at = start + length;
-                    return Ok(Some((header, piece.slice(start..start + length))));
-                }
+                continue;
             }
             let taken = rest.len().min(HEADER_LENGTH - self.head_length);
             self.head[self.head_length..][..taken].copy_from_slice(&rest[..taken]);
@@ -115,7 +138,7 @@ mod tests {
             for piece in bytes.chunks(size) {
                 reader.push(Buffer::copy_from_slice(piece));
                 while let Some((header, body)) = reader.next(&mut pool).unwrap() {
-                    found.push((header.sequence.bits(), body[7]));
+                    found.push((header.sequence.bits(), reader.block()[body][7]));
                 }
             }
             assert_eq!(found, [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4)], "pieces of {size} B");
@@ -128,7 +151,7 @@ mod tests {
         let piece = Buffer::copy_from_slice(&frames());
         reader.push(piece.clone());
         let (_, body) = reader.next(&mut pool).unwrap().unwrap();
-        assert_eq!(body.as_ptr(), piece[HEADER_LENGTH..].as_ptr());
+        assert_eq!(reader.block()[body].as_ptr(), piece[HEADER_LENGTH..].as_ptr());
         reader.clear();
         reader.push(Buffer::copy_from_slice(b"G"));
         assert_eq!(reader.next(&mut pool), Err(FrameError::UnknownKind(b'G')));

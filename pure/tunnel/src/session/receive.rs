@@ -1,18 +1,29 @@
 //! What comes in over an open connection.
 
+use core::ops::Range;
+
 use engine::Buffer;
-use pcie::wire::Packet;
+use pcie::wire::{Packet, Tlp, TlpError};
 
 use super::{Arrival, Connection, DownReason, Item, ProtocolError, Session, Timer};
 use crate::credits::cost;
 use crate::frame::{
-    CloseCode, Frame, FrameHeader, FrameKind, HEADER_LENGTH, Pong, ResetPhase, Role, STAMPS_LENGTH, parse_tlp,
+    CloseCode, Frame, FrameHeader, FrameKind, HEADER_LENGTH, Pong, ResetPhase, Role, parse_tlp,
 };
 
 /// After so many numbered frames an acknowledgement no longer waits for company.
 const ACKNOWLEDGE_FRAMES: u32 = 64;
 /// After so many bytes of numbered frames an acknowledgement no longer waits for company.
 const ACKNOWLEDGE_BYTES: usize = 128 << 10;
+
+/// The TLP that lies at `range` of `block`, its payload sharing the block: as [`Packet::parse`], without a slice that
+/// only lives to be sliced again.
+fn packet_in(block: &Buffer, range: Range<usize>) -> Result<Packet, TlpError> {
+    let start = range.start;
+    let Tlp { prefixes, header, payload, digest } = Tlp::<&[u8]>::parse(&block[range])?;
+    let start = start + prefixes.encoded_len() + header.encoded_len();
+    Ok(Packet { prefixes, header, payload: block.slice(start..start + payload.len()), digest })
+}
 
 impl Session {
     pub(super) fn on_received(&mut self, bytes: Buffer) {
@@ -28,10 +39,13 @@ impl Session {
             let result = match (self.reader.next(&mut self.pool), self.connection) {
                 (Ok(None), _) => break,
                 (frame, Connection::Greeting) => {
-                    self.on_greeting(frame);
+                    let block = self.reader.block();
+                    self.on_greeting(
+                        frame.map(|frame| frame.map(|(header, body)| (header, block.slice(body)))),
+                    );
                     Ok(())
                 }
-                (Ok(Some((header, body))), _) => self.on_frame(&header, &body),
+                (Ok(Some((header, body))), _) => self.on_frame(&header, body),
                 (Err(error), _) => Err(ProtocolError::Frame(error)),
             };
             if let Err(error) = result {
@@ -41,7 +55,7 @@ impl Session {
         self.arrange_acknowledgement();
     }
 
-    fn on_frame(&mut self, header: &FrameHeader, body: &Buffer) -> Result<(), ProtocolError> {
+    fn on_frame(&mut self, header: &FrameHeader, body: Range<usize>) -> Result<(), ProtocolError> {
         let link = self.link.as_mut().expect("an open connection has a link");
         if header.kind != FrameKind::Close {
             // A peer that closes may do so because it has lost count.
@@ -50,7 +64,8 @@ impl Session {
         if header.kind == FrameKind::Tlp {
             return self.on_tlp(header, body);
         }
-        match Frame::parse(header, body).map_err(ProtocolError::Frame)? {
+        let body = self.reader.block().slice(body);
+        match Frame::parse(header, &body).map_err(ProtocolError::Frame)? {
             Frame::Credit(limits) => link.allow(limits),
             Frame::Reset(phase) => self.on_reset(phase),
             Frame::Ping(sent_at) => {
@@ -71,14 +86,12 @@ impl Session {
         }
     }
 
-    fn on_tlp(&mut self, header: &FrameHeader, body: &Buffer) -> Result<(), ProtocolError> {
+    fn on_tlp(&mut self, header: &FrameHeader, body: Range<usize>) -> Result<(), ProtocolError> {
         let link = self.link.as_mut().expect("an open connection has a link");
-        let (stamps, _) = parse_tlp(header.stamped, body).map_err(ProtocolError::Frame)?;
-        let packet = match stamps {
-            None => Packet::parse(body),
-            Some(_) => Packet::parse(&body.slice(STAMPS_LENGTH..body.len())),
-        };
-        let packet = packet.map_err(ProtocolError::Tlp)?;
+        let (length, end) = (HEADER_LENGTH + body.len(), body.end);
+        let block = self.reader.block();
+        let (stamps, tlp) = parse_tlp(header.stamped, &block[body]).map_err(ProtocolError::Frame)?;
+        let packet = packet_in(block, end - tlp.len()..end).map_err(ProtocolError::Tlp)?;
         if packet.payload.len() > usize::from(self.config.max_payload) {
             let found = packet.payload.len();
             return Err(ProtocolError::Payload { most: self.config.max_payload, found });
@@ -87,7 +100,7 @@ impl Session {
         if !link.granting().arrive(cost) {
             return Err(ProtocolError::Overdrawn(cost.0));
         }
-        link.on_numbered(self.now, HEADER_LENGTH + body.len());
+        link.on_numbered(self.now, length);
         self.statistics.tlps_received += 1;
         if self.role == Role::Upstream && link.resets_pending > 0 {
             // From before the reset that is under way.
