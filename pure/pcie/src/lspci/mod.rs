@@ -8,6 +8,7 @@ use alloc::format;
 use alloc::string::String;
 use core::fmt::{self, Write as _};
 
+use crate::config::capability::{POWER_MANAGEMENT, SERIAL_NUMBER};
 use crate::root_complex::{
     BarRegister, Bridge, Capability, CapabilityId, Express, Function, Space, Topology,
 };
@@ -129,7 +130,8 @@ impl Verbose<'_> {
                 None => writeln!(out, "\tSubsystem: Device {vendor:04x}:{device:04x}")?,
             }
         }
-        writeln!(out, "\tFlags: bus master, fast devsel, latency 0")?;
+        let flags = if function.enabled { "bus master, " } else { "" };
+        writeln!(out, "\tFlags: {flags}fast devsel, latency 0")?;
         for bar in &function.bars {
             fmt_bar(out, bar)?;
         }
@@ -154,7 +156,7 @@ impl Verbose<'_> {
             CapabilityId::Extended(_) => write!(out, "\tCapabilities: [{offset:03x}] ")?,
         }
         if let Some(express) = function.express.filter(|express| express.offset == offset) {
-            writeln!(out, "Express {}, IntMsgNum 0", port_name(express.port_type))?;
+            writeln!(out, "Express {}", port_name(express.port_type))?;
             return fmt_link(out, &express);
         }
         if let Some(msix) = function.msix.filter(|msix| msix.offset == offset) {
@@ -163,13 +165,16 @@ impl Verbose<'_> {
             return writeln!(out, "\t\tPBA: BAR={} offset={:08x}", msix.pending_bar, msix.pending_offset);
         }
         match capability.id {
-            CapabilityId::Extended(0x0003) if function.serial_number.is_some() => {
+            CapabilityId::Extended(SERIAL_NUMBER) if function.serial_number.is_some() => {
                 let serial = function.serial_number.unwrap_or_default().to_be_bytes();
                 write!(out, "Device Serial Number")?;
                 for (index, byte) in serial.iter().enumerate() {
                     write!(out, "{}{byte:02x}", if index == 0 { ' ' } else { '-' })?;
                 }
                 writeln!(out)
+            }
+            CapabilityId::Standard(POWER_MANAGEMENT) => {
+                writeln!(out, "Power Management version {}", capability.version)
             }
             CapabilityId::Standard(id) => match names::standard(id) {
                 Some(name) => writeln!(out, "{name}"),

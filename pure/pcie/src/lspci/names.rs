@@ -82,8 +82,7 @@ const DEVICES: [((u16, u16), &str); 3] = [
     ((0x144d, 0xa808), "NVMe SSD Controller SM981/PM981/PM983"),
 ];
 
-const STANDARD: [(u8, &str); 8] = [
-    (0x01, "Power Management version 3"),
+const STANDARD: [(u8, &str); 7] = [
     (0x03, "Vital Product Data"),
     (0x05, "MSI"),
     (0x09, "Vendor Specific Information"),

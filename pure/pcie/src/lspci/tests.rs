@@ -24,7 +24,7 @@ fn ssd(bus: u8) -> Function {
             BarRegister { index: 2, space: Space::Io, prefetchable: false, size: 256, address: None },
         ],
         capabilities: vec![
-            Capability { id: CapabilityId::Standard(0x01), offset: 0x40, version: 0 },
+            Capability { id: CapabilityId::Standard(0x01), offset: 0x40, version: 3 },
             Capability { id: CapabilityId::Standard(0x10), offset: 0x70, version: 0 },
             Capability { id: CapabilityId::Extended(0x0001), offset: 0x100, version: 2 },
             Capability { id: CapabilityId::Extended(0x0003), offset: 0x148, version: 1 },
@@ -39,6 +39,7 @@ fn ssd(bus: u8) -> Function {
             ..Express::default()
         }),
         serial_number: Some(0x0025_3800_0000_0001),
+        enabled: true,
         ..Function::default()
     }
 }
@@ -117,7 +118,7 @@ fn verbose_text_tells_addresses_links_and_capabilities() {
 \tMemory at fe800000 (64-bit, non-prefetchable) [size=16K]
 \tI/O ports at <unassigned> [disabled] [size=256]
 \tCapabilities: [40] Power Management version 3
-\tCapabilities: [70] Express Endpoint, IntMsgNum 0
+\tCapabilities: [70] Express Endpoint
 \t\tDevCtl: MaxPayload 256 bytes, MaxReadReq 512 bytes, 8-bit tags
 \t\tLnkSta: Speed 8GT/s, Width x4
 \tCapabilities: [100] Advanced Error Reporting
@@ -134,7 +135,7 @@ fn verbose_text_tells_what_a_bridge_forwards() {
     let text = verbose(&Topology { root, faults: vec![] });
     let expected = "\
 00:00.0 PCI bridge: Farlane Root Port (prog-if 00 [Normal decode])
-\tFlags: bus master, fast devsel, latency 0
+\tFlags: fast devsel, latency 0
 \tBus: primary=00, secondary=01, subordinate=08, sec-latency=0
 \tI/O behind bridge: [disabled] [32-bit]
 \tMemory behind bridge: fe800000-fe8fffff [size=1M] [32-bit]

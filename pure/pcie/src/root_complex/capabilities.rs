@@ -2,7 +2,7 @@
 
 use super::enumerate::{Scanner, Stop};
 use super::topology::{Capability, CapabilityId, Express, Fault, Function, MsiX, Slot, half, narrow};
-use crate::config::{EXTENDED_START, capability, express, header, msix, payload_bytes, serial_number};
+use crate::config::{EXTENDED_START, capability, express, header, msix, payload_bytes, power, serial_number};
 use crate::wire::Bdf;
 
 /// The first place in configuration space that can hold a capability.
@@ -50,8 +50,13 @@ impl Scanner {
                 break;
             }
             let entry = self.read(function.bdf, offset).await?;
-            let id = CapabilityId::Standard(narrow(capability::ID, entry));
-            function.capabilities.push(Capability { id, offset, version: 0 });
+            let id = narrow(capability::ID, entry);
+            let version = match id {
+                capability::POWER_MANAGEMENT => narrow(power::VERSION, entry),
+                _ => 0,
+            };
+            let id = CapabilityId::Standard(id);
+            function.capabilities.push(Capability { id, offset, version });
             offset = half(capability::NEXT, entry) / DWORD * DWORD;
         }
         self.note(function.bdf, Fault::CapabilityList { offset });

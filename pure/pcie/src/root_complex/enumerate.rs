@@ -272,7 +272,9 @@ impl Scanner {
             self.program_express(bdf, express).await?;
         }
         let command = [(header::MEMORY_SPACE, 1), (header::BUS_MASTER, 1), (header::SERR, 1)];
-        self.set(bdf, &command).await
+        self.set(bdf, &command).await?;
+        function.enabled = true;
+        Ok(())
     }
 
     async fn program_windows(&self, bdf: Bdf, bridge: &Bridge) -> Result<(), Stop> {
@@ -343,6 +345,7 @@ fn root_port(config: Config) -> Function {
         bdf: ROOT_PORT,
         class: 0x06_0400,
         layout: 1,
+        enabled: true,
         bridge: Some(Bridge {
             secondary: config.bus,
             subordinate: config.bus,

@@ -72,6 +72,8 @@ pub struct Function {
     pub msix: Option<MsiX>,
     /// Device Serial Number.
     pub serial_number: Option<u64>,
+    /// Memory Space Enable and Bus Master Enable were set: it works.
+    pub enabled: bool,
     /// Functions on the bus below, of a bridge.
     pub children: Vec<Self>,
 }
@@ -166,7 +168,7 @@ pub struct Capability {
     pub id: CapabilityId,
     /// Where it starts.
     pub offset: u16,
-    /// Version of an extended one, else 0.
+    /// Version of an extended one and of Power Management, else 0.
     pub version: u8,
 }
 
