@@ -207,3 +207,6 @@ impl Engine for Function {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,7 @@
 //! submitted again. A command completes exactly once to its caller, with the controller's status or, when the driver
 //! had to give up, with one of the driver's own.
 
+mod bring_up;
 mod initialise;
 mod layout;
 mod queue;
@@ -22,7 +23,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use engine::{Deadlines, Engine, Instant, Script, Step};
+use engine::{Deadlines, Engine, Instant, Script};
 use nvme::wire::{AdminOpcode, CommandId, CompletionQueueEntry, NamespaceId, SubmissionQueueEntry};
 use pcie::memory::{Memory, Unmapped};
 
@@ -348,67 +349,6 @@ impl Host {
         }
     }
 
-    fn on_script_command(&mut self, now: Instant, memory: &mut impl Memory, entry: CompletionQueueEntry) {
-        let State::Initialising { script, awaiting } = core::mem::replace(&mut self.state, State::Idle)
-        else {
-            return;
-        };
-        let Awaiting::Admin { with_page } = awaiting else {
-            self.state = State::Initialising { script, awaiting };
-            return;
-        };
-        let page = with_page.then(|| {
-            let mut page = Box::new([0; 4096]);
-            // An arena that is not mapped any more shows up with the next command.
-            let _ = memory.read(self.layout.admin_page, &mut page[..]);
-            page
-        });
-        self.advance(now, script, Answer::Completed { status: entry.status(), dw0: entry.dw0, page });
-    }
-
-    /// Answers the script's question where it needs memory.
-    fn answer_from_memory(&mut self, now: Instant, memory: &mut impl Memory) {
-        while let State::Initialising { awaiting: Awaiting::Memory(question), .. } = &self.state {
-            let question = *question;
-            let done = self.ask_memory(now, memory, question);
-            let State::Initialising { script, .. } = core::mem::replace(&mut self.state, State::Idle) else {
-                return;
-            };
-            match (question, done) {
-                (Question::Admin { with_page, .. }, Ok(())) => {
-                    self.state = State::Initialising { script, awaiting: Awaiting::Admin { with_page } };
-                }
-                (_, Ok(())) => self.advance(now, script, Answer::Value(0)),
-                (_, Err(_)) => self.advance(now, script, Answer::Failed),
-            }
-        }
-    }
-
-    fn ask_memory(
-        &mut self,
-        now: Instant,
-        memory: &mut impl Memory,
-        question: Question,
-    ) -> Result<(), SubmitError> {
-        match question {
-            Question::RestartQueues { entries } => {
-                for queue in &mut self.queues {
-                    queue.limit(entries);
-                    queue.restart(memory).map_err(SubmitError::Memory)?;
-                }
-                Ok(())
-            }
-            Question::Admin { entry, with_page } => {
-                let page = u32::try_from(PAGE).expect("a page is small");
-                let data = with_page.then_some(Data { address: self.layout.admin_page, length: page });
-                let owner = Owner::Script;
-                let command = Command { owner, entry, submitted: now, on_ring: true, aborted: false };
-                self.place(now, memory, QueueId::ADMIN, command, data).map(|_| ())
-            }
-            Question::Read { .. } | Question::Write { .. } | Question::Sleep(_) => Ok(()),
-        }
-    }
-
     fn do_pending(&mut self, now: Instant, memory: &mut impl Memory) {
         for pending in core::mem::take(&mut self.pending) {
             if !self.is_ready() {
@@ -475,72 +415,6 @@ impl Host {
             }
         }
         Ok(())
-    }
-
-    fn on_step(
-        &mut self,
-        now: Instant,
-        script: Box<InitScript>,
-        step: Step<Question, Result<Identity, InitError>>,
-    ) {
-        let awaiting = match step {
-            Step::Done(Ok(identity)) => return self.on_ready(now, identity),
-            Step::Done(Err(error)) => return self.on_init_failed(now, error),
-            Step::Ask(Question::Read { offset, length }) => {
-                self.next_cookie += 1;
-                let cookie = self.next_cookie;
-                self.outputs.push_back(Output::RegisterRead { cookie, offset, length });
-                self.timers.arm(Timer::Register, now + self.config.register_timeout);
-                Awaiting::Register(cookie)
-            }
-            Step::Ask(Question::Write { offset, value, length }) => {
-                // Posted: there is no answer to wait for.
-                let bytes = RegisterBytes::new(value, length);
-                self.outputs.push_back(Output::RegisterWrite { offset, bytes });
-                return self.advance(now, script, Answer::Value(0));
-            }
-            Step::Ask(Question::Sleep(length)) => {
-                self.timers.arm(Timer::Sleep, now + length);
-                Awaiting::Sleep
-            }
-            Step::Ask(question) => Awaiting::Memory(question),
-        };
-        self.state = State::Initialising { script, awaiting };
-    }
-
-    fn advance(&mut self, now: Instant, mut script: Box<InitScript>, answer: Answer) {
-        let step = script.answer(answer);
-        self.on_step(now, script, step);
-    }
-
-    fn on_ready(&mut self, _now: Instant, identity: Identity) {
-        self.state = State::Ready;
-        self.active = usize::from(identity.queue_pairs) + 1;
-        self.pending.push(Pending::RequestEvents);
-        self.pending.push(Pending::Resubmit);
-        self.identity = Some(identity.clone());
-        self.outputs.push_back(Output::Ready(Box::new(identity)));
-    }
-
-    fn on_register(&mut self, now: Instant, cookie: u64, value: Option<u64>) {
-        let State::Initialising { awaiting: Awaiting::Register(awaited), .. } = &self.state else { return };
-        if *awaited != cookie {
-            return;
-        }
-        self.timers.disarm(Timer::Register);
-        let State::Initialising { script, .. } = core::mem::replace(&mut self.state, State::Idle) else {
-            return;
-        };
-        self.advance(now, script, value.map_or(Answer::Failed, Answer::Value));
-    }
-
-    fn on_woke(&mut self, now: Instant) {
-        match core::mem::replace(&mut self.state, State::Idle) {
-            State::Initialising { script, awaiting: Awaiting::Sleep } => {
-                self.advance(now, script, Answer::Woke(now));
-            }
-            other => self.state = other,
-        }
     }
 }
 
