@@ -114,13 +114,22 @@ pub(crate) struct Granting {
     passed_on: CreditLimits,
     /// What the peer was last told.
     told: CreditLimits,
+    worth_company: bool,
+    worth_segment: bool,
 }
 
 impl Granting {
     /// Lets the peer have at most `window` under way.
     pub(crate) fn new(window: CreditLimits) -> Self {
         let none = CreditLimits::default();
-        Self { window, arrived: none, passed_on: none, told: window }
+        Self {
+            window,
+            arrived: none,
+            passed_on: none,
+            told: window,
+            worth_company: false,
+            worth_segment: false,
+        }
     }
     /// The limits to tell the peer, which is now done.
     pub(crate) fn tell(&mut self) -> CreditLimits {
@@ -129,6 +138,7 @@ impl Granting {
         {
             *told = passed.plus(*window);
         }
+        (self.worth_company, self.worth_segment) = (false, false);
         self.told
     }
     /// A packet arrived. `false` if it was more than granted.
@@ -139,16 +149,21 @@ impl Granting {
     }
     /// A packet has left our memory.
     pub(crate) const fn pass_on(&mut self, (lane, cost): (Lane, Amount)) {
-        let passed = &mut self.passed_on.lanes[lane.index()];
-        *passed = passed.plus(cost);
+        let index = lane.index();
+        self.passed_on.lanes[index] = self.passed_on.lanes[index].plus(cost);
+        let window = self.window.lanes[index];
+        let news = self.passed_on.lanes[index].plus(window).since(self.told.lanes[index]);
+        self.worth_company |= news.headers > window.headers / 4 || news.data > window.data / 4;
+        self.worth_segment |= news.headers > window.headers / 2 || news.data > window.data / 2;
     }
-    /// Whether what the peer doesn't know of yet is more than the `part`-th of a lane's window.
-    pub(crate) fn is_news_by(&self, part: u32) -> bool {
-        let lanes = self.passed_on.lanes.iter().zip(&self.window.lanes).zip(&self.told.lanes);
-        lanes.into_iter().any(|((passed, window), told)| {
-            let news = passed.plus(*window).since(*told);
-            news.headers > window.headers / part || news.data > window.data / part
-        })
+    /// Whether a quarter of a lane's window has become free that the peer doesn't know of: it is to travel with the
+    /// next segment.
+    pub(crate) const fn is_worth_company(&self) -> bool {
+        self.worth_company
+    }
+    /// Whether half of a lane's window has become free that the peer doesn't know of: it may be waiting for that.
+    pub(crate) const fn is_worth_segment(&self) -> bool {
+        self.worth_segment
     }
 }
 
@@ -168,10 +183,10 @@ mod tests {
         let cost = (Lane::Posted, Amount { headers: 1, data: 3 });
         assert!(spending.take(Lane::Posted, 3) && granting.arrive(cost));
         assert!(!spending.take(Lane::Posted, 3), "one data credit is left");
-        assert!(!granting.is_news_by(4));
+        assert!(!granting.is_worth_company());
         granting.pass_on(cost);
-        assert!(granting.is_news_by(2) && !granting.is_news_by(1));
-        assert!(spending.allow(granting.tell()) && !granting.is_news_by(2));
+        assert!(granting.is_worth_company() && granting.is_worth_segment());
+        assert!(spending.allow(granting.tell()) && !granting.is_worth_company());
         assert!(spending.take(Lane::Posted, 4) && !spending.take(Lane::Posted, 1));
         assert!(spending.take(Lane::Posted, 0) && !spending.take(Lane::Posted, 0));
         assert!(spending.take(Lane::Completion, 1), "lanes are apart");

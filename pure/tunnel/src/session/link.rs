@@ -148,9 +148,9 @@ impl Link {
         self.blocked = false;
         if self.spending.allow(limits) { Ok(()) } else { Err(ProtocolError::CreditLimit) }
     }
-    /// Whether it is time to tell the peer of credits: for company in a segment, or in a segment of its own.
-    pub(super) fn credits_due(&self, alone: bool) -> bool {
-        self.granting.is_news_by(if alone { 2 } else { 4 })
+    /// Whether it is time to tell the peer of credits: in a segment of its own (`alone`), or else in any.
+    pub(super) const fn credits_due(&self, alone: bool) -> bool {
+        if alone { self.granting.is_worth_segment() } else { self.granting.is_worth_company() }
     }
     pub(super) const fn unacknowledged(&self) -> (u32, usize) {
         (self.unacknowledged_frames, self.unacknowledged_bytes)
