@@ -6,8 +6,11 @@
 //!
 //! Drivers decide nothing about protocols: they move bytes, read the clock and sleep.
 
+pub mod attach;
 pub mod clock;
+pub mod far;
 pub mod floor;
 pub mod media;
+pub mod near;
 pub mod reactor;
 pub mod tcp;

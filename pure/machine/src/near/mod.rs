@@ -13,6 +13,7 @@ pub use config::{Config, MEMORY_BASE, PORTS_MAX};
 pub use events::{ControllerIndex, Event, Failure};
 pub use trace::{Observation, Point};
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -33,7 +34,7 @@ use trace::Trace;
 #[derive(Debug)]
 enum Below {
     /// The switch, with a tunnel behind each port.
-    Tunnel(Upstream),
+    Tunnel(Box<Upstream>),
     /// A function on the link itself, in the hands of the world.
     Link,
 }
@@ -111,7 +112,7 @@ impl Near {
         let count =
             count.unwrap_or_else(|| panic!("{ports} far ends, where a switch has 1 to {PORTS_MAX} ports"));
         let upstream = Upstream::new(&config::switch(count), sessions, rng);
-        Self::new(config, Below::Tunnel(upstream), ports)
+        Self::new(config, Below::Tunnel(Box::new(upstream)), ports)
     }
 
     /// A host with one function on its root port's link, enumerated at once: no switch, no tunnel.

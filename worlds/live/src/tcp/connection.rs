@@ -133,6 +133,12 @@ impl Connection {
         }
     }
 
+    /// Ends both directions at once: what waits is not sent, and [`Connection::receive`] says closed.
+    pub fn abort(&mut self) {
+        self.outbox = Outbox::default();
+        let _ = self.socket.shutdown(Shutdown::Both);
+    }
+
     /// Tells the peer that nothing more will be sent.
     pub fn close(&mut self) {
         // A connection that is gone already needs no closing.

@@ -1,0 +1,229 @@
+//! A host's use of a device, as an application wants it: attach, wait, submit, close.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+
+use engine::{Engine, Instant, Nanos, Rng};
+use machine::near::{Config, ControllerIndex, Event, Failure, Near};
+use nvme_pcie::function::{self, Function};
+use tunnel::session::{self, HandshakeError};
+use tunnel::upstream::PortIndex;
+
+use crate::clock::Clock;
+use crate::media::Media;
+use crate::near::NearDriver;
+use crate::reactor::{Outcome, Reactor, Stop};
+use crate::tcp;
+
+/// How an attachment behaves.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The host.
+    pub near: Config,
+    /// The tunnel's end; its instance is made up here.
+    pub session: session::Config,
+    /// How long to spin for the next event before sleeping.
+    pub spin: Nanos,
+    /// How long the far end may take to be there and ready.
+    pub timeout: Nanos,
+}
+
+/// Why there is no attachment, or no longer.
+#[derive(Debug)]
+pub enum AttachError {
+    /// The name of a far end has no address.
+    Resolve(String, io::Error),
+    /// Nothing answers there; the latest failure.
+    Unreachable(SocketAddr, io::Error),
+    /// The far end, or what is there in its place, refuses.
+    Refused(HandshakeError),
+    /// The far end was reached, and then not ready in time.
+    TimedOut(Nanos),
+    /// What is there can't be used.
+    Failed(Failure),
+    /// Enumeration found no NVMe controller.
+    NoController,
+    /// A signal ended the wait.
+    Interrupted,
+    /// The system fails us.
+    Io(io::Error),
+}
+
+impl fmt::Display for AttachError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Resolve(name, error) => write!(f, "{name} has no address: {error}"),
+            Self::Unreachable(address, error) => write!(f, "no far end answers at {address}: {error}"),
+            Self::Refused(error) => error.fmt(f),
+            Self::TimedOut(length) => write!(f, "the far end was not ready within {length}"),
+            Self::Failed(failure) => failure.fmt(f),
+            Self::NoController => f.write_str("there is no NVMe controller at the far end"),
+            Self::Interrupted => f.write_str("interrupted"),
+            Self::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for AttachError {}
+
+impl From<io::Error> for AttachError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// A host with its loop. See the module.
+#[derive(Debug)]
+pub struct Attachment {
+    reactor: Reactor,
+    driver: NearDriver,
+    ports: usize,
+}
+
+impl Attachment {
+    /// A host whose far ends are at `names`, each `HOST:PORT`. They are dialled with the first wait.
+    ///
+    /// # Errors
+    /// When a name has no address, or the process has no descriptors left.
+    pub fn over_tcp(names: &[String], options: &Options) -> Result<Self, AttachError> {
+        let mut addresses = Vec::new();
+        for name in names {
+            addresses.push(tcp::resolve(name).map_err(|error| AttachError::Resolve(name.clone(), error))?);
+        }
+        let mut rng = random();
+        let mut session = options.session.clone();
+        rng.fill(&mut session.identity.instance.0);
+        let near = Near::over_tunnels(options.near, vec![session; names.len()], &rng);
+        let reactor = Reactor::new(Clock::start(), options.spin)?;
+        Ok(Self { reactor, driver: NearDriver::over_tcp(near, addresses), ports: names.len() })
+    }
+
+    /// A host with the function that `config` describes in the same process: no switch, no tunnel.
+    ///
+    /// # Errors
+    /// When the process has no descriptors left.
+    pub fn direct(config: function::Config, media: Media, options: &Options) -> Result<Self, AttachError> {
+        let clock = Clock::start();
+        let reactor = Reactor::new(clock, options.spin)?;
+        let function = Function::new(clock.now(), config);
+        let near = Near::direct(options.near, clock.now());
+        Ok(Self { reactor, driver: NearDriver::direct(near, function, media), ports: 0 })
+    }
+
+    /// The time.
+    pub fn now(&self) -> Instant {
+        self.reactor.clock().now()
+    }
+    /// The engines.
+    pub const fn near(&self) -> &Near {
+        self.driver.near()
+    }
+    /// The engines, for commands.
+    pub const fn near_mut(&mut self) -> &mut Near {
+        self.driver.near_mut()
+    }
+    /// What ends a wait from outside.
+    pub fn stop(&self) -> Stop {
+        self.reactor.stop()
+    }
+
+    /// Waits until the hierarchy is enumerated.
+    ///
+    /// # Errors
+    /// When it isn't within `timeout`, or never will be.
+    pub fn wait_enumerated(&mut self, timeout: Nanos) -> Result<(), AttachError> {
+        self.wait_attached(timeout, |near| near.topology().map(|_| Ok(())))
+    }
+
+    /// Waits until the first NVMe controller is ready for commands.
+    ///
+    /// # Errors
+    /// When it isn't within `timeout`, or never will be.
+    pub fn wait_ready(&mut self, timeout: Nanos) -> Result<ControllerIndex, AttachError> {
+        self.wait_attached(timeout, |near| {
+            near.topology()?;
+            let Some((controller, _)) = near.controllers().next() else {
+                return Some(Err(AttachError::NoController));
+            };
+            near.driver(controller)?.is_ready().then_some(Ok(controller))
+        })
+    }
+
+    fn wait_attached<T>(
+        &mut self,
+        timeout: Nanos,
+        mut ready: impl FnMut(&Near) -> Option<Result<T, AttachError>>,
+    ) -> Result<T, AttachError> {
+        let deadline = self.now() + timeout;
+        loop {
+            if let Some(result) = ready(self.near()) {
+                return result;
+            }
+            match self.next_event(Some(deadline)) {
+                Ok(Some(Event::Failed(failure))) => return Err(AttachError::Failed(failure)),
+                Ok(Some(Event::Link { event: tunnel::Event::HandshakeFailed(error), .. }))
+                    if !matches!(error, HandshakeError::Disconnected) =>
+                {
+                    return Err(AttachError::Refused(error));
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => return Err(self.why_late(timeout)),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn why_late(&self, timeout: Nanos) -> AttachError {
+        let ports = (0..self.ports).filter_map(|port| u8::try_from(port).ok()).map(PortIndex);
+        let failure = ports.filter_map(|port| self.driver.dial_failure(port)).next();
+        match failure {
+            Some((address, error)) => {
+                let error = error.raw_os_error().map_or(error.kind().into(), io::Error::from_raw_os_error);
+                AttachError::Unreachable(*address, error)
+            }
+            None => AttachError::TimedOut(timeout),
+        }
+    }
+
+    /// The next event, waiting for it until `deadline`; none when that came first.
+    ///
+    /// # Errors
+    /// When the loop fails or is stopped.
+    pub fn next_event(&mut self, deadline: Option<Instant>) -> Result<Option<Event>, AttachError> {
+        if let Some(event) = self.driver.poll_event() {
+            return Ok(Some(event));
+        }
+        match self.reactor.run_until(&mut self.driver, deadline, |driver| driver.has_events())? {
+            Outcome::Met => Ok(self.driver.poll_event()),
+            Outcome::TimedOut => Ok(None),
+            Outcome::Done | Outcome::Abandoned => Err(AttachError::Interrupted),
+        }
+    }
+
+    /// Another event that has come already.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.driver.poll_event()
+    }
+
+    /// Ends the sessions in order.
+    ///
+    /// # Errors
+    /// When the loop fails before they have ended.
+    pub fn close(mut self) -> io::Result<()> {
+        self.reactor.stop().ask();
+        self.reactor.run(&mut self.driver).map(|_| ())
+    }
+
+    /// Wakes at the engines' next deadline at the latest: when that is.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.near().poll_timeout()
+    }
+}
+
+/// Randomness from the system: names of instances and sessions must not repeat.
+pub fn random() -> Rng {
+    use std::hash::{BuildHasher, RandomState};
+    // `RandomState` is seeded by the system, anew for each thread, and differs with each call.
+    Rng::from_seed(RandomState::new().hash_one(std::process::id()))
+}

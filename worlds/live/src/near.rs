@@ -1,0 +1,307 @@
+//! The near host, live: its connections or its own function, and the engines, in one loop.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+
+use engine::{Engine, Instant, Pool, settle};
+use machine::near::{Event, Input, Near, Output};
+use nvme::media;
+use nvme_pcie::function::{self, Function};
+use tunnel::upstream::PortIndex;
+
+use crate::media::Media;
+use crate::reactor::{Attention, Context, Driver, Sources, Turn};
+use crate::tcp::{Connection, Dialer, Dialled, Received};
+
+/// Pieces taken from one connection in a turn, so that none starves the others.
+const PIECES_PER_TURN: usize = 16;
+
+enum Transport {
+    /// The engine has not asked for a connection.
+    Idle,
+    Dialling(Dialer),
+    Connected(Connection),
+}
+
+struct Port {
+    addresses: Vec<SocketAddr>,
+    transport: Transport,
+    /// To be closed when everything is sent.
+    closing: bool,
+    /// Why the latest attempt to connect failed.
+    failure: Option<(SocketAddr, io::Error)>,
+}
+
+/// A function in the same process, on the root port's own link.
+struct Local {
+    function: Function,
+    media: Media,
+    media_registered: bool,
+    completions: VecDeque<media::Completion>,
+}
+
+/// See the module.
+pub struct NearDriver {
+    near: Near,
+    ports: Vec<Port>,
+    local: Option<Box<Local>>,
+    events: VecDeque<Event>,
+    pool: Pool,
+    wake: Option<Instant>,
+    stopping: bool,
+}
+
+impl NearDriver {
+    /// A host whose far ends are at `addresses`: for each port those of one far end.
+    pub fn over_tcp(near: Near, addresses: Vec<Vec<SocketAddr>>) -> Self {
+        let port = |addresses| Port { addresses, transport: Transport::Idle, closing: false, failure: None };
+        Self::new(near, addresses.into_iter().map(port).collect(), None)
+    }
+
+    /// A host with a function in the same process.
+    pub fn direct(near: Near, function: Function, media: Media) -> Self {
+        let local = Local { function, media, media_registered: false, completions: VecDeque::new() };
+        Self::new(near, Vec::new(), Some(Box::new(local)))
+    }
+
+    fn new(near: Near, ports: Vec<Port>, local: Option<Box<Local>>) -> Self {
+        Self {
+            near,
+            ports,
+            local,
+            events: VecDeque::new(),
+            pool: Pool::default(),
+            wake: None,
+            stopping: false,
+        }
+    }
+
+    /// The engines.
+    pub const fn near(&self) -> &Near {
+        &self.near
+    }
+    /// The engines, for commands.
+    pub const fn near_mut(&mut self) -> &mut Near {
+        &mut self.near
+    }
+    /// The next thing that happened.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+    /// Whether something happened.
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+    /// Why the far end of `port` could not be connected to when it was last tried.
+    pub fn dial_failure(&self, port: PortIndex) -> Option<&(SocketAddr, io::Error)> {
+        self.ports.get(usize::from(port.0))?.failure.as_ref()
+    }
+
+    fn dial(&mut self, now: Instant, sources: &Sources) -> io::Result<bool> {
+        let mut busy = false;
+        for (port, index) in self.ports.iter_mut().zip(0..) {
+            let Transport::Dialling(dialer) = &mut port.transport else { continue };
+            let input = match dialer.poll(now) {
+                Dialled::Waiting => continue,
+                Dialled::Began(descriptor) => {
+                    sources.add(descriptor, Attention::EachTurn)?;
+                    continue;
+                }
+                Dialled::Failed(address, error) => {
+                    port.failure = Some((address, error));
+                    port.transport = Transport::Idle;
+                    Input::Disconnected(PortIndex(index))
+                }
+                Dialled::Connected(connection) => {
+                    port.failure = None;
+                    port.transport = Transport::Connected(connection);
+                    Input::Connected(PortIndex(index))
+                }
+            };
+            busy = true;
+            self.near.handle_input(now, input);
+        }
+        Ok(busy)
+    }
+
+    /// Takes what the far ends have sent; returns whether there was anything.
+    fn receive(&mut self, now: Instant, sources: &Sources) -> bool {
+        let mut busy = false;
+        for index in 0..self.ports.len() {
+            let id = PortIndex(u8::try_from(index).expect("a switch has at most 32 ports"));
+            for _ in 0..PIECES_PER_TURN {
+                let port = &mut self.ports[index];
+                let Transport::Connected(connection) = &mut port.transport else { break };
+                let input = match connection.receive(&mut self.pool) {
+                    Ok(Received::Nothing) => break,
+                    Ok(Received::Data(_)) if port.closing => continue,
+                    Ok(Received::Data(bytes)) => Input::Received(id, bytes),
+                    Ok(Received::Closed) | Err(_) => {
+                        sources.remove(connection.as_raw_fd());
+                        port.transport = Transport::Idle;
+                        if core::mem::take(&mut port.closing) {
+                            break;
+                        }
+                        Input::Disconnected(id)
+                    }
+                };
+                busy = true;
+                self.near.handle_input(now, input);
+                self.exchange(now);
+            }
+        }
+        busy
+    }
+
+    /// Passes outputs to the world, and what the local function answers back in, until all are quiet. Returns
+    /// whether there were any.
+    fn exchange(&mut self, now: Instant) -> bool {
+        let mut busy = false;
+        loop {
+            let mut again = false;
+            let Self { near, ports, local, events, .. } = self;
+            let wake = settle(near, now, |output| {
+                busy = true;
+                match output {
+                    Output::Transmit(port, bytes) => ports[usize::from(port.0)].send(bytes),
+                    Output::Connect(port) => ports[usize::from(port.0)].connect(now),
+                    Output::Close(port) => ports[usize::from(port.0)].closing = true,
+                    Output::Packet(packet) => {
+                        if let Some(local) = local {
+                            local.function.handle_input(now, function::Input::Packet(packet));
+                            again = true;
+                        }
+                    }
+                    Output::Event(event) => events.push_back(event),
+                }
+            });
+            let mut earliest = wake;
+            if let Some(local) = local {
+                let (local_wake, moved) = local.exchange(now, near);
+                earliest = [wake, local_wake].into_iter().flatten().min();
+                again |= moved;
+                busy |= moved;
+            }
+            self.wake = earliest;
+            if !again {
+                return busy;
+            }
+        }
+    }
+
+    /// Sends what waits; ends what is to end.
+    fn flush(&mut self, sources: &Sources) -> bool {
+        let mut busy = false;
+        for port in &mut self.ports {
+            let Transport::Connected(connection) = &mut port.transport else { continue };
+            let sent = connection.flush();
+            busy |= sent.as_ref().is_ok_and(|sent| *sent > 0);
+            if port.closing && (sent.is_err() || connection.unsent() == 0) {
+                sources.remove(connection.as_raw_fd());
+                connection.close();
+                port.transport = Transport::Idle;
+                port.closing = false;
+                busy = true;
+            }
+        }
+        busy
+    }
+}
+
+impl Port {
+    fn send(&mut self, bytes: engine::Buffer) {
+        if let Transport::Connected(connection) = &mut self.transport
+            && connection.send(bytes).is_err()
+        {
+            // It takes nothing any more; its end is seen with the next receive.
+            connection.abort();
+        }
+    }
+
+    fn connect(&mut self, now: Instant) {
+        self.transport = Transport::Dialling(Dialer::new(self.addresses.clone(), now));
+        self.closing = false;
+    }
+}
+
+impl Local {
+    /// Passes on what the function wants; returns its deadline and whether there was anything.
+    fn exchange(&mut self, now: Instant, near: &mut Near) -> (Option<Instant>, bool) {
+        let mut moved = false;
+        loop {
+            while let Some(completion) = self.completions.pop_front() {
+                self.function.handle_input(now, function::Input::Media(completion));
+            }
+            let Self { function, media, completions, .. } = self;
+            let wake = settle(function, now, |output| {
+                moved = true;
+                match output {
+                    function::Output::Packet(packet) => near.handle_input(now, Input::Packet(packet)),
+                    function::Output::Media(request) => {
+                        media.submit(request, &mut |completion| completions.push_back(completion));
+                    }
+                    function::Output::Notify(_) => {}
+                }
+            });
+            if self.completions.is_empty() {
+                return (wake, moved);
+            }
+        }
+    }
+
+    fn reap(&mut self, sources: &Sources) -> io::Result<bool> {
+        if !self.media_registered {
+            for descriptor in self.media.poll_fds() {
+                sources.add(descriptor, Attention::EachTurn)?;
+            }
+            self.media_registered = true;
+        }
+        let completions = &mut self.completions;
+        Ok(self.media.reap(&mut |completion| completions.push_back(completion))? > 0)
+    }
+}
+
+impl Driver for NearDriver {
+    fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
+        let now = context.now;
+        let sources = context.sources();
+        let mut busy = self.dial(now, sources)?;
+        busy |= self.receive(now, sources);
+        if let Some(local) = &mut self.local {
+            busy |= local.reap(sources)?;
+        }
+        busy |= self.exchange(now);
+        busy |= self.flush(sources);
+        if let Some(local) = &mut self.local {
+            busy |= local.reap(sources)?;
+        }
+        let done = || self.ports.iter().all(|port| !matches!(port.transport, Transport::Connected(_)));
+        if self.stopping && done() {
+            return Ok(Turn::Done);
+        }
+        Ok(if busy { Turn::Busy } else { Turn::Idle })
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let dialling = self.ports.iter().filter_map(|port| match &port.transport {
+            Transport::Dialling(dialer) => dialer.poll_timeout(),
+            _ => None,
+        });
+        self.wake.into_iter().chain(dialling).min()
+    }
+
+    fn on_stop(&mut self, now: Instant) {
+        self.stopping = true;
+        self.near.close(now, "the host is done");
+        self.exchange(now);
+    }
+}
+
+impl fmt::Debug for NearDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NearDriver").field("near", &self.near).finish_non_exhaustive()
+    }
+}
