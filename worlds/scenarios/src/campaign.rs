@@ -16,7 +16,7 @@ use crate::workload::{Counts, Phase};
 /// A node that a campaign can drive.
 pub trait Subject: Node {
     /// Goes on to another phase.
-    fn enter(&mut self, phase: Phase);
+    fn enter(&mut self, now: Instant, phase: Phase);
     /// Whether the node is not yet done with its phase.
     fn is_busy(&self, phase: Phase) -> bool;
     /// Adds what the node has done, and what it has found wrong.
@@ -96,12 +96,13 @@ pub fn trial<N: Subject>(world: &mut World<N>, plan: &Plan, limits: Limits) -> O
     world.run_with(plan, Instant::ZERO + limits.chaos);
     world.heal();
     for phase in [Phase::Drain, Phase::Verify] {
-        nodes.iter().for_each(|&node| world.node_mut(node).enter(phase));
+        let now = world.now();
+        nodes.iter().for_each(|&node| world.node_mut(node).enter(now, phase));
         let (limit, what) = match phase {
             Phase::Verify => (limits.verify, "the verification has not ended"),
             _ => (limits.drain, "what was under way has not ended"),
         };
-        let until = world.now() + limit;
+        let until = now + limit;
         let busy = |world: &World<N>| nodes.iter().any(|&node| world.node(node).is_busy(phase));
         if !world.run_while(until, busy) {
             failures.push(format!("{what} {limit} after the world was healed"));

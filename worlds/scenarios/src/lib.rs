@@ -1,11 +1,13 @@
 //! Worlds assembled: what hosts do ([`workload`]), what must hold whatever goes wrong ([`checker`]),
-//! what goes wrong ([`chaos`]), and campaigns of many seeds ([`campaign`]). The worlds: [`sessions`].
+//! what goes wrong ([`chaos`]), and campaigns of many seeds ([`campaign`]). The worlds:
+//! [`disk`] and [`sessions`].
 
 #![forbid(unsafe_code)]
 
 pub mod campaign;
 pub mod chaos;
 pub mod checker;
+pub mod disk;
 mod outbox;
 pub mod sessions;
 pub mod stamp;

@@ -271,7 +271,7 @@ impl Node for End {
 }
 
 impl Subject for End {
-    fn enter(&mut self, phase: Phase) {
+    fn enter(&mut self, _: Instant, phase: Phase) {
         self.phase = phase;
         self.peer_done = false;
         self.left = VERIFY_PACKETS;

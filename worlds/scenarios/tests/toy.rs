@@ -309,7 +309,7 @@ impl Node for Toy {
 }
 
 impl Subject for Toy {
-    fn enter(&mut self, phase: Phase) {
+    fn enter(&mut self, _: Instant, phase: Phase) {
         if let Self::Client(client) = self {
             client.workload.enter(phase);
         }

@@ -1,0 +1,305 @@
+//! The host's node: a near machine and a workload on each far disk, or an intruder that only wants to attach.
+
+use std::collections::BTreeMap;
+
+use engine::{Engine, Instant, Rng};
+use machine::near::{self, ControllerIndex, Near};
+use nvme::wire::{IoOpcode, NamespaceId, SubmissionQueueEntry};
+use nvme_pcie::host::{Data, QueueId, Submission, SubmitError};
+use pcie::memory::Memory;
+use sim::stream::{ConnectionId, StreamEvent};
+use sim::{Context, NodeId};
+use tunnel::session::Config as SessionConfig;
+use tunnel::upstream::PortIndex;
+
+use super::instance;
+use crate::campaign::Outcome;
+use crate::checker::{End, Kind, OperationId};
+use crate::outbox::Outbox;
+use crate::workload::{Operation, Phase, Workload};
+
+/// What fills memory that a read is to fill, so that bytes which never came are seen.
+const UNFILLED: u8 = 0xee;
+/// The last events that are kept for the report of a run that fails.
+const EVENTS_MAX: usize = 12;
+
+/// A workload on the disk of one far end.
+#[derive(Debug)]
+pub(super) struct Disk {
+    /// The serial number by which the controller is known.
+    serial: String,
+    workload: Workload,
+    /// What no queue had room for yet.
+    pending: Option<Operation>,
+    /// By cookie: the operation and the slot of memory that it has.
+    issued: BTreeMap<u64, (Operation, u64)>,
+    free: Vec<u64>,
+    slot_bytes: u64,
+}
+
+impl Disk {
+    pub(super) fn new(serial: String, workload: Workload, slots: u64, slot_bytes: u64) -> Self {
+        let (issued, free) = (BTreeMap::new(), (0..slots).collect());
+        Self { serial, workload, pending: None, issued, free, slot_bytes }
+    }
+}
+
+/// The connection of a port.
+#[derive(Debug)]
+struct Line {
+    connection: ConnectionId,
+    open: bool,
+    outbox: Outbox,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct HostNode {
+    settings: near::Config,
+    session: SessionConfig,
+    /// The far ends, by port.
+    peers: Vec<NodeId>,
+    near: Near,
+    lines: Vec<Option<Line>>,
+    disks: Vec<Disk>,
+    /// Leaves when it is told to drain.
+    intruder: bool,
+    events: Vec<String>,
+}
+
+impl HostNode {
+    pub(super) fn new(
+        settings: near::Config,
+        session: SessionConfig,
+        peers: Vec<NodeId>,
+        disks: Vec<Disk>,
+        rng: &Rng,
+    ) -> Self {
+        Self {
+            near: build(settings, &session, peers.len(), rng),
+            settings,
+            session,
+            lines: peers.iter().map(|_| None).collect(),
+            peers,
+            intruder: disks.is_empty(),
+            disks,
+            events: Vec::new(),
+        }
+    }
+
+    fn port_of(&self, connection: ConnectionId) -> Option<usize> {
+        self.lines.iter().position(|line| line.as_ref().is_some_and(|line| line.connection == connection))
+    }
+
+    pub(super) fn handle(&mut self, now: Instant, connection: ConnectionId, event: StreamEvent) {
+        let Some(port) = self.port_of(connection) else { return };
+        let index = port_index(port);
+        let input = match event {
+            StreamEvent::Opened => {
+                self.lines[port].as_mut().expect("the line was found").open = true;
+                near::Input::Connected(index)
+            }
+            StreamEvent::Data(bytes) => near::Input::Received(index, bytes),
+            StreamEvent::Closed(_) => {
+                self.lines[port] = None;
+                near::Input::Disconnected(index)
+            }
+            StreamEvent::Writable | StreamEvent::Accepted { .. } => return,
+        };
+        self.near.handle_input(now, input);
+    }
+
+    pub(super) fn settle<P>(&mut self, context: &mut Context<'_, P>) -> Option<Instant> {
+        let now = context.now();
+        if self.near.poll_timeout().is_some_and(|at| at <= now) {
+            self.near.handle_timeout(now);
+        }
+        loop {
+            (0..self.disks.len()).for_each(|disk| self.submit(now, disk));
+            let Some(output) = self.near.poll_output() else { break };
+            self.on_output(context, output);
+        }
+        for line in self.lines.iter_mut().flatten().filter(|line| line.open) {
+            line.outbox.flush(context, line.connection);
+        }
+        let pauses = self.disks.iter().filter_map(|disk| disk.workload.poll_timeout(now));
+        self.near.poll_timeout().into_iter().chain(pauses).min()
+    }
+
+    fn on_output<P>(&mut self, context: &mut Context<'_, P>, output: near::Output) {
+        match output {
+            near::Output::Connect(port) => {
+                let port = usize::from(port.0);
+                self.hang_up(context, port);
+                let connection = context.dial(self.peers[port]);
+                self.lines[port] = Some(Line { connection, open: false, outbox: Outbox::default() });
+            }
+            near::Output::Transmit(port, bytes) => {
+                if let Some(line) = &mut self.lines[usize::from(port.0)] {
+                    line.outbox.push(bytes);
+                }
+            }
+            near::Output::Close(port) => self.hang_up(context, usize::from(port.0)),
+            near::Output::Packet(packet) => {
+                unreachable!("a host over tunnels has no direct link for {packet}")
+            }
+            near::Output::Event(event) => self.on_event(context.now(), event),
+        }
+    }
+
+    /// Ends a port's connection; what it cannot take at once is lost.
+    fn hang_up<P>(&mut self, context: &mut Context<'_, P>, port: usize) {
+        if let Some(mut line) = self.lines[port].take() {
+            if line.open {
+                line.outbox.flush(context, line.connection);
+            }
+            context.close(line.connection);
+        }
+    }
+
+    fn on_event(&mut self, now: Instant, event: near::Event) {
+        if let near::Event::Completed { controller, completed } = event {
+            return self.on_completed(controller, completed.cookie, completed.status.is_success());
+        }
+        if self.events.len() == EVENTS_MAX {
+            self.events.remove(0);
+        }
+        let text: String = format!("{event:?}").chars().take(160).collect();
+        self.events.push(format!("{}: {text}", now - Instant::ZERO));
+    }
+
+    /// The controller whose disk is number `disk`, once it is known.
+    fn controller_of(&self, disk: usize) -> Option<ControllerIndex> {
+        let serial = &self.disks[disk].serial;
+        self.near.controllers().map(|(controller, _)| controller).find(|controller| {
+            let identity = self.near.driver(*controller).and_then(|driver| driver.identity());
+            identity.is_some_and(|identity| identity.controller.serial_number.to_string() == *serial)
+        })
+    }
+
+    fn submit(&mut self, now: Instant, number: usize) {
+        if self.disks[number].free.is_empty() {
+            return;
+        }
+        let Some(controller) = self.controller_of(number) else { return };
+        let region = self.near.driver(controller).expect("it was found").data_region();
+        let disk = &mut self.disks[number];
+        while let Some(&slot) = disk.free.last() {
+            let Some(operation) = disk.pending.take().or_else(|| disk.workload.poll(now)) else { return };
+            let address = region.base + slot * disk.slot_bytes;
+            let mut bytes = vec![UNFILLED; disk.workload.length(&operation)];
+            if operation.kind == Kind::Write {
+                disk.workload.stamp(&operation, &mut bytes);
+            }
+            self.near.memory_mut().write(address, &bytes).expect("a slot lies within the data region");
+            let submission = submission(&operation, address, bytes.len());
+            match self.near.submit(now, controller, submission) {
+                Ok(_) => {
+                    disk.free.pop();
+                    disk.issued.insert(operation.id.0, (operation, slot));
+                }
+                Err(SubmitError::Busy | SubmitError::NotReady) => {
+                    disk.pending = Some(operation);
+                    return;
+                }
+                Err(error) => panic!("{operation:?} was refused: {error}"),
+            }
+        }
+    }
+
+    fn on_completed(&mut self, controller: ControllerIndex, cookie: u64, success: bool) {
+        let Some(number) = (0..self.disks.len()).find(|disk| self.controller_of(*disk) == Some(controller))
+        else {
+            return;
+        };
+        let region = self.near.driver(controller).expect("it completes").data_region();
+        let disk = &mut self.disks[number];
+        let id = OperationId(cookie);
+        let Some((operation, slot)) = disk.issued.remove(&cookie) else {
+            return disk.workload.end(id, End::Failed);
+        };
+        disk.free.push(slot);
+        if !success {
+            return disk.workload.end(id, End::Failed);
+        }
+        let length = if operation.kind == Kind::Read { disk.workload.length(&operation) } else { 0 };
+        let bytes = self.near.memory().slice(region.base + slot * disk.slot_bytes, length);
+        disk.workload.end(id, End::Done(bytes.expect("a slot lies within the data region")));
+    }
+
+    pub(super) fn restart(&mut self, rng: &Rng) {
+        self.session.identity.instance = instance(&mut rng.fork("instance"));
+        self.near = build(self.settings, &self.session, self.peers.len(), rng);
+        self.lines.iter_mut().for_each(|line| *line = None);
+        for disk in &mut self.disks {
+            disk.workload.abandon();
+            disk.pending = None;
+            disk.free.extend(std::mem::take(&mut disk.issued).into_values().map(|(_, slot)| slot));
+        }
+    }
+
+    pub(super) fn enter(&mut self, now: Instant, phase: Phase) {
+        if self.intruder && phase == Phase::Drain {
+            self.near.close(now, "the intruder leaves");
+        }
+        self.disks.iter_mut().for_each(|disk| disk.workload.enter(phase));
+    }
+
+    pub(super) fn is_busy(&self, phase: Phase) -> bool {
+        self.disks.iter().any(|disk| disk.workload.is_busy(phase))
+    }
+
+    pub(super) fn report(&mut self, outcome: &mut Outcome) {
+        self.disks.iter_mut().for_each(|disk| disk.workload.report(outcome));
+    }
+
+    pub(super) fn describe(&self) -> String {
+        let mut text = String::new();
+        for disk in &self.disks {
+            let (issued, pending) = (disk.issued.len(), disk.pending.is_some());
+            text += &format!("{}: {issued} issued, one waits: {pending}; ", disk.serial);
+        }
+        for port in 0..self.peers.len() {
+            let session = self.near.upstream().and_then(|upstream| upstream.session(port_index(port)));
+            text += &format!("port {port}: {session:?}; ");
+        }
+        for (controller, _) in self.near.controllers() {
+            let driver = self.near.driver(controller).expect("it is a controller");
+            let (ready, statistics) = (driver.is_ready(), driver.statistics());
+            text += &format!("controller {}: ready: {ready}, {statistics:?}; ", controller.0);
+        }
+        text + "latest events:\n    " + &self.events.join("\n    ")
+    }
+}
+
+fn build(settings: near::Config, session: &SessionConfig, ports: usize, rng: &Rng) -> Near {
+    let sessions = (0..ports).map(|_| session.clone()).collect();
+    Near::over_tunnels(settings, sessions, &rng.fork("upstream"))
+}
+
+fn port_index(port: usize) -> PortIndex {
+    PortIndex(u8::try_from(port).expect("few ports"))
+}
+
+fn submission(operation: &Operation, address: u64, length: usize) -> Submission {
+    const QUEUE: QueueId = QueueId(1);
+    const NAMESPACE: NamespaceId = NamespaceId(1);
+    let (first, cookie) = (operation.blocks.start, operation.id.0);
+    let blocks = u32::try_from(operation.blocks.end - first).expect("few blocks");
+    let data = Data { address, length: u32::try_from(length).expect("a short transfer") };
+    match operation.kind {
+        Kind::Read => Submission::read(QUEUE, NAMESPACE, first, blocks, data, cookie),
+        Kind::Write => Submission::write(QUEUE, NAMESPACE, first, blocks, data, cookie),
+        Kind::Flush => Submission::flush(QUEUE, NAMESPACE, cookie),
+        Kind::WriteZeroes => {
+            let entry = SubmissionQueueEntry {
+                opcode: IoOpcode::WriteZeroes.into(),
+                namespace: NAMESPACE,
+                // Number of Logical Blocks (NLB) is 0's based.
+                cdw12: blocks - 1,
+                ..SubmissionQueueEntry::default()
+            };
+            Submission { queue: QUEUE, entry: entry.with_starting_lba(first), data: None, cookie }
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! A far SSD on a bad day: hosts, tunnels, NVMe functions and media, with everything that goes wrong between them.
+
+mod device;
+mod host;
+mod stranger;
+
+use engine::{Instant, Nanos, Rng};
+use machine::near;
+use nvme::controller::BlockSize;
+use nvme::media::MediumId;
+use nvme_pcie::{controller, function};
+use pcie::requester::CompletionTimeout;
+use sim::media::MediaProfile;
+use sim::stream::LinkProfile;
+use sim::{Context, Event, Node, NodeId, World};
+use tunnel::frame::{Identity, InstanceId};
+use tunnel::session::Config as SessionConfig;
+
+use crate::campaign::{Limits, Outcome, Subject, trial};
+use crate::chaos::{self, ChaosConfig};
+use crate::workload::{Phase, Workload, WorkloadConfig};
+use device::DeviceNode;
+use host::{Disk, HostNode};
+use stranger::StrangerNode;
+
+/// For how long sessions are held; shorter than the completion timeout, so that who comes back in time loses nothing.
+const HOLD: Nanos = Nanos::from_millis(200);
+/// Completion timeout of root complex and devices: 900 ms.
+const TIMEOUT: CompletionTimeout = CompletionTimeout::C1;
+/// Blocks of each disk.
+const BLOCKS: u64 = 64;
+/// Operations outstanding at once.
+const DEPTH: usize = 16;
+/// Blocks of an operation, at most.
+const BLOCKS_MAX: u64 = 8;
+
+/// Whoever takes part.
+#[derive(Debug)]
+enum Member {
+    Host(Box<HostNode>),
+    Device(Box<DeviceNode>),
+    Stranger(StrangerNode),
+}
+
+impl Node for Member {
+    type Packet = ();
+
+    fn handle(&mut self, context: &mut Context<'_, ()>, event: Event<()>) {
+        let now = context.now();
+        match (self, event) {
+            (Self::Host(host), Event::Stream { connection, event }) => host.handle(now, connection, event),
+            (Self::Device(device), Event::Stream { connection, event }) => {
+                device.handle(now, connection, event);
+            }
+            (Self::Device(device), Event::Media(completion)) => device.media(now, completion),
+            (Self::Stranger(stranger), Event::Stream { connection, event }) => {
+                stranger.handle(context, connection, &event);
+            }
+            (member, event) => unreachable!("{member:?} has no use for {event:?}"),
+        }
+    }
+
+    fn settle(&mut self, context: &mut Context<'_, ()>) -> Option<Instant> {
+        match self {
+            Self::Host(host) => host.settle(context),
+            Self::Device(device) => device.settle(context),
+            Self::Stranger(stranger) => stranger.settle(context),
+        }
+    }
+
+    fn restart(&mut self, now: Instant, rng: Rng) {
+        match self {
+            Self::Host(host) => host.restart(&rng),
+            Self::Device(device) => device.restart(now, &rng),
+            Self::Stranger(_) => {}
+        }
+    }
+
+    fn fingerprint((): &()) -> u64 {
+        0
+    }
+}
+
+impl Subject for Member {
+    fn enter(&mut self, now: Instant, phase: Phase) {
+        match self {
+            Self::Host(host) => host.enter(now, phase),
+            Self::Device(_) => {}
+            Self::Stranger(stranger) => stranger.gone = true,
+        }
+    }
+
+    fn is_busy(&self, phase: Phase) -> bool {
+        matches!(self, Self::Host(host) if host.is_busy(phase))
+    }
+
+    fn report(&mut self, outcome: &mut Outcome) {
+        if let Self::Host(host) = self {
+            host.report(outcome);
+        }
+    }
+
+    fn describe(&self) -> String {
+        match self {
+            Self::Host(host) => host.describe(),
+            Self::Device(device) => device.describe(),
+            Self::Stranger(stranger) => format!("{stranger:?}"),
+        }
+    }
+}
+
+fn instance(rng: &mut Rng) -> InstanceId {
+    let mut bytes = [0; 16];
+    rng.fill(&mut bytes);
+    InstanceId(bytes)
+}
+
+/// What a seed decides before anything happens.
+struct Scene {
+    world: World<Member>,
+    rng: Rng,
+    link: LinkProfile,
+    media: MediaProfile,
+    block: BlockSize,
+}
+
+impl Scene {
+    fn new(seed: u64) -> Self {
+        let world = World::new(seed);
+        let mut rng = world.rng("scene");
+        let link = LinkProfile {
+            latency: Nanos::from_micros(5 + rng.below(200)),
+            jitter: Nanos::from_micros(rng.below(50)),
+            ..LinkProfile::default()
+        };
+        let block = if rng.one_in(2) { BlockSize::Bytes512 } else { BlockSize::Bytes4096 };
+        let media = MediaProfile { atomic_unit: block.bytes(), ..MediaProfile::default() };
+        Self { world, rng, link, media, block }
+    }
+
+    fn session(&mut self, name: &str) -> SessionConfig {
+        let identity = Identity {
+            instance: instance(&mut self.world.rng(&format!("instance of {name}"))),
+            name: name.into(),
+            ..Identity::default()
+        };
+        SessionConfig {
+            identity,
+            hold: HOLD,
+            silence: HOLD / 4,
+            ping_interval: HOLD / 16,
+            handshake: HOLD / 4,
+            redial: (HOLD / 64, HOLD / 4),
+            stamps: self.rng.one_in(2),
+            ..SessionConfig::default()
+        }
+    }
+
+    fn device(&mut self, number: usize) -> NodeId {
+        let bytes = BLOCKS * u64::from(self.block.bytes());
+        let mut core = nvme::controller::Config::new(&serial(number)).with_namespace(MediumId(0), bytes);
+        core.namespaces[0].block = self.block;
+        let function = function::Config::new(controller::Config::new(core));
+        let session = self.session(&serial(number));
+        let rng = self.world.rng(&serial(number));
+        let node = self.world.add(Member::Device(Box::new(DeviceNode::new(session, function, &rng))));
+        self.world.medium(node, bytes, self.media);
+        node
+    }
+
+    fn host(&mut self, name: &str, peers: &[NodeId], disks: Vec<Disk>) -> NodeId {
+        let mut settings = near::Config::default();
+        settings.root.timeout = TIMEOUT;
+        settings.plan.timeout = TIMEOUT;
+        settings.arena_bytes = 2 << 20;
+        settings.driver.register_timeout = TIMEOUT.longest();
+        settings.driver.command_timeout = Nanos::from_millis(500 + self.rng.below(3_000));
+        settings.driver.interrupts = self.rng.one_in(2);
+        settings.driver.resets_max = u32::MAX;
+        // A host that waits for its device, one that waits for a while, and one that fails commands at once.
+        settings.driver.hold = [Nanos::from_secs(30), HOLD * 2, Nanos::ZERO]
+            [usize::try_from(self.rng.below(3)).expect("one of three")];
+        settings.gather = HOLD;
+        let session = self.session(name);
+        let rng = self.world.rng(name);
+        let host = HostNode::new(settings, session, peers.to_vec(), disks, &rng);
+        let node = self.world.add(Member::Host(Box::new(host)));
+        peers.iter().for_each(|peer| self.world.link(node, *peer, self.link));
+        node
+    }
+
+    fn disk(&mut self, number: usize, pause_max: Nanos) -> Disk {
+        let block_size = usize::try_from(self.block.bytes()).expect("a block's bytes");
+        let config =
+            WorkloadConfig { blocks: BLOCKS, block_size, depth: DEPTH, blocks_max: BLOCKS_MAX, pause_max };
+        let workload = Workload::new(config, self.world.rng(&format!("workload {number}")));
+        Disk::new(serial(number), workload, DEPTH as u64, BLOCKS_MAX * u64::from(self.block.bytes()))
+    }
+}
+
+fn serial(number: usize) -> String {
+    format!("FAR{number}")
+}
+
+/// Runs the scenario for a seed.
+pub fn run(seed: u64) -> Outcome {
+    let mut scene = Scene::new(seed);
+    let count = if scene.rng.one_in(4) { 2 } else { 1 };
+    let far: Vec<NodeId> = (0..count).map(|number| scene.device(number)).collect();
+    let disks = (0..count).map(|number| scene.disk(number, Nanos::from_millis(20))).collect();
+    let near = scene.host("near", &far, disks);
+    if scene.rng.one_in(4) {
+        scene.host("intruder", &far[..1], Vec::new());
+    }
+    if scene.rng.one_in(4) {
+        let rng = scene.world.rng("stranger");
+        let stranger = scene.world.add(Member::Stranger(StrangerNode::new(far[0], rng)));
+        scene.world.link(stranger, far[0], scene.link);
+    }
+    let Scene { mut world, link, media, .. } = scene;
+    let duration = HOLD * 10;
+    let chaos = ChaosConfig { near, far, duration, faults_max: 8, hold_time: HOLD, link, media };
+    let (plan, troubles) = chaos::plan(&chaos, &mut world.rng("chaos"));
+    let settle = Nanos::from_secs(120);
+    let limits = Limits { chaos: duration + HOLD * 3, drain: settle, verify: settle };
+    Outcome { seed, troubles, ..trial(&mut world, &plan, limits) }
+}

@@ -1,0 +1,98 @@
+//! Somebody who dials a far end and has nothing sensible to say.
+
+use engine::{Buffer, Engine, Instant, Nanos, Rng, settle};
+use sim::stream::{ConnectionId, StreamEvent};
+use sim::{Context, NodeId};
+use tunnel::Session;
+use tunnel::session::{Config, Input, Output};
+
+/// Between two attempts, at most.
+const PAUSE_MAX: Nanos = Nanos::from_millis(40);
+/// Bytes of nonsense at once, at most.
+const NONSENSE_MAX: u64 = 600;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct StrangerNode {
+    peer: NodeId,
+    rng: Rng,
+    connection: Option<ConnectionId>,
+    next_at: Instant,
+    pub(super) gone: bool,
+}
+
+impl StrangerNode {
+    pub(super) const fn new(peer: NodeId, rng: Rng) -> Self {
+        Self { peer, rng, connection: None, next_at: Instant::from_nanos(1), gone: false }
+    }
+
+    pub(super) fn handle<P>(
+        &mut self,
+        context: &mut Context<'_, P>,
+        connection: ConnectionId,
+        event: &StreamEvent,
+    ) {
+        match event {
+            StreamEvent::Opened => {
+                let bytes = self.nonsense();
+                context.send(connection, &bytes);
+            }
+            StreamEvent::Closed(_) => self.connection = None,
+            _ => {}
+        }
+    }
+
+    pub(super) fn settle<P>(&mut self, context: &mut Context<'_, P>) -> Option<Instant> {
+        if self.gone {
+            self.connection.take().into_iter().for_each(|connection| context.close(connection));
+            return None;
+        }
+        if self.next_at <= context.now() {
+            self.next_at = context.now() + Nanos::new(self.rng.below(PAUSE_MAX.get()) + 1);
+            // Sometimes it hangs up, sometimes it says more, sometimes it holds the line.
+            match self.connection {
+                Some(connection) if self.rng.one_in(2) => {
+                    context.close(connection);
+                    self.connection = None;
+                }
+                Some(connection) if self.rng.one_in(2) => {
+                    let bytes = self.nonsense();
+                    context.send(connection, &bytes);
+                }
+                Some(_) => {}
+                None => self.connection = Some(context.dial(self.peer)),
+            }
+        }
+        Some(self.next_at)
+    }
+
+    /// Random bytes, or a greeting that was bent.
+    fn nonsense(&mut self) -> Vec<u8> {
+        let bound = if self.rng.one_in(2) { 1 + self.rng.below(NONSENSE_MAX) } else { 0 };
+        let mut bytes = vec![0; usize::try_from(bound).expect("a few hundred")];
+        self.rng.fill(&mut bytes);
+        if bytes.is_empty() {
+            bytes = greeting(self.rng.fork("greeting")).to_vec();
+            let place = usize::try_from(self.rng.below(bytes.len() as u64)).expect("a short greeting");
+            bytes[place] ^= 1 << self.rng.below(8);
+            if self.rng.one_in(4) {
+                bytes.truncate(place);
+            }
+        }
+        bytes
+    }
+}
+
+/// What a host says first.
+fn greeting(rng: Rng) -> Buffer {
+    let mut session = Session::upstream(Config::default(), rng);
+    let mut said = Buffer::EMPTY;
+    settle(&mut session, Instant::ZERO, |_| ());
+    session.handle_input(Instant::ZERO, Input::Connected);
+    settle(&mut session, Instant::ZERO, |output| {
+        if let Output::Transmit(bytes) = output {
+            said = bytes;
+        }
+    });
+    said
+}
