@@ -85,7 +85,7 @@ impl SessionId {
 /// Who an end is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
-    /// This run of it.
+    /// This run of it. If it is 0, a session makes one up.
     pub instance: InstanceId,
     /// What people call it, at most [`NAME_MAX`] bytes.
     pub name: String,

@@ -30,7 +30,7 @@ use engine::{Buffer, Engine, Instant, Nanos, Pool, Rng};
 use pcie::wire::Packet;
 
 use crate::credits::cost;
-use crate::frame::{CloseCode, Frame, Identity, ResetPhase, Role, SessionId, Stamps};
+use crate::frame::{CloseCode, Frame, Identity, InstanceId, ResetPhase, Role, SessionId, Stamps};
 use crate::stream::FrameReader;
 use clock::Clock;
 use link::Link;
@@ -186,7 +186,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// The end towards the root complex. It dials as soon as it is first settled. The seed of `rng` need not be secret.
+    /// The end towards the root complex. It dials as soon as it is first settled. No two ends should have the same seed.
     pub fn upstream(config: Config, rng: Rng) -> Self {
         let mut session = Self::new(Role::Upstream, config, rng);
         session.timers.arm(Timer::Dial, Instant::ZERO);
@@ -198,8 +198,12 @@ impl Session {
         Self::new(Role::Downstream, config, rng)
     }
 
-    fn new(role: Role, mut config: Config, rng: Rng) -> Self {
+    fn new(role: Role, mut config: Config, mut rng: Rng) -> Self {
         config.normalise();
+        if config.identity.instance == InstanceId::default() {
+            // Two ends that share a name would take each other's sessions over.
+            rng.fill(&mut config.identity.instance.0);
+        }
         let redial_delay = config.redial.0;
         Self {
             role,

@@ -147,7 +147,7 @@ fn campaign(seed: u64) {
 
 #[test]
 fn nothing_is_lost_repeated_or_reordered_over_many_seeds() {
-    for seed in 0..300 {
+    for seed in 0..500 {
         let result = std::panic::catch_unwind(|| campaign(seed));
         assert!(result.is_ok(), "seed {seed}");
     }
@@ -478,4 +478,12 @@ fn a_payload_that_the_peer_does_not_take_is_dropped_and_counted() {
     pair.send(UP, write(2, 128));
     pair.run_for(Nanos::from_millis(1));
     assert_eq!((&pair.down.packets[..], pair.up.session.statistics().dropped), (&[write(2, 128)][..], 1));
+}
+
+#[test]
+fn an_end_without_an_instance_makes_one_up() {
+    let mut pair = Pair::new(Config::default(), Config::default(), 25);
+    pair.run_for(Nanos::from_millis(100));
+    let instances = [&pair.up, &pair.down].map(|end| end.session.peer().unwrap().instance);
+    assert!(instances[0] != instances[1] && !instances.contains(&InstanceId::default()));
 }
