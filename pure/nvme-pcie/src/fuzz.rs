@@ -116,7 +116,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(500))]
+        #![proptest_config(ProptestConfig::default())]
         #[test]
         fn no_host_makes_a_controller_panic(
             running: bool, rest in prop::collection::vec(any::<u8>(), 0..2048),

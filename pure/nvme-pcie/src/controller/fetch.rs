@@ -89,7 +89,11 @@ impl Controller {
             self.ready &= !(1 << number);
             return false;
         }
-        let reserved = if queue.id.is_admin() { 0 } else { ADMIN_SLOTS };
+        let is_admin = queue.id.is_admin();
+        if !is_admin && self.bytes_in_flight >= self.config.bytes_in_flight_max {
+            return false;
+        }
+        let reserved = if is_admin { 0 } else { ADMIN_SLOTS };
         let slots = self.slots.available().saturating_sub(reserved);
         let entries = queue.contiguous().min(self.burst).min(FETCH_ENTRIES_MAX).min(slots);
         if entries == 0 || queue.fetches.len() >= FETCHES_PER_QUEUE_MAX {
@@ -176,6 +180,8 @@ impl Controller {
         if let Some(CoreTransfer { direction: CoreDirection::ToHost, length }) = self.core.transfer(token)
             && self.slots.is_busy(index)
         {
+            self.bytes_in_flight += u64::from(length);
+            self.slots.slot(index).bytes = length;
             self.push(index, 0, length, Buffer::EMPTY);
         }
     }

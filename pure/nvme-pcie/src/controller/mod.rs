@@ -46,6 +46,8 @@ use slots::{Ending, Slots, Transfer};
 pub const IO_QUEUES_MAX: u16 = 64;
 /// Entries of a queue at most (CAP.MQES).
 pub const QUEUE_ENTRIES_MAX: u32 = 4096;
+/// Bytes of buffers that are kept for use again, per size.
+const POOL_RETAIN: usize = 8 << 20;
 /// SGL Support (SGLS) in Identify Controller: data blocks without alignment rules, bit buckets, and
 /// SGLs longer than the data.
 pub const SGL_SUPPORT: u32 = 1 | 1 << 16 | 1 << 18;
@@ -62,7 +64,8 @@ pub struct Config {
     pub queue_entries_max: u32,
     /// Commands that are fetched and not yet completed, at most; 32 or more.
     pub commands_max: u16,
-    /// Bytes of data pulled from the host and not yet done with, at most; a single command may exceed it.
+    /// Bytes of the data of I/O commands that have not completed: beyond it no I/O command is fetched, and no
+    /// data is pulled from the host. What was fetched before may exceed it, for data that goes to the host.
     pub bytes_in_flight_max: u64,
     /// Interrupt vectors of the function.
     pub interrupt_vectors: u16,
@@ -206,7 +209,7 @@ impl Controller {
             stalled: VecDeque::new(),
             bytes_in_flight: 0,
             interrupts: Interrupts::new(config.interrupt_vectors),
-            pool: Pool::default(),
+            pool: Pool::new(POOL_RETAIN),
             outputs: VecDeque::new(),
             statistics: Statistics::default(),
             config,

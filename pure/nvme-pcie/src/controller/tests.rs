@@ -277,3 +277,40 @@ fn a_new_start_waits_for_media_that_work_for_the_old_one() {
     rig.controller.handle_input(rig.now, super::Input::Media(done));
     assert_eq!(rig.register(CSTS), 1);
 }
+
+#[test]
+fn an_sgl_moves_the_same_bytes() {
+    let mut rig = Rig::ready();
+    let base = rig.host.data_region().base;
+    let descriptor = |kind: u8, address: u64, length: u32| {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&address.to_le_bytes());
+        bytes[8..12].copy_from_slice(&length.to_le_bytes());
+        bytes[15] = kind;
+        bytes
+    };
+    let entry = |opcode: u8, descriptor: [u8; 16]| SubmissionQueueEntry {
+        opcode,
+        flags: 0x40,
+        namespace: crate::rig::NAMESPACE,
+        data_pointer: [0, 8].map(|at| u64::from_le_bytes(descriptor[at..at + 8].try_into().unwrap())),
+        cdw12: 7,
+        ..Default::default()
+    };
+    let bytes: Vec<u8> = (0..4096_u32).map(|index| (index * 7).to_le_bytes()[0]).collect();
+    rig.memory.write(base + 1, &bytes[..1000]).unwrap();
+    rig.memory.write(base + 0x2000, &bytes[1000..]).unwrap();
+    rig.memory.write(base + 0x8000, &descriptor(0x00, base + 1, 1000)).unwrap();
+    rig.memory.write(base + 0x8010, &descriptor(0x00, base + 0x2000, 3096)).unwrap();
+    let queue = QueueId(1);
+    let written = entry(0x01, descriptor(0x30, base + 0x8000, 32));
+    assert!(rig.run(Submission { queue, entry: written, data: None, cookie: 1 }).status.is_success());
+    assert_eq!(rig.disk[..4096], bytes);
+    let read = entry(0x02, descriptor(0x00, base + 0x4003, 4096));
+    assert!(rig.run(Submission { queue, entry: read, data: None, cookie: 2 }).status.is_success());
+    assert_eq!(rig.memory.slice(base + 0x4003, 4096).unwrap(), bytes);
+    let short = entry(0x02, descriptor(0x00, base, 512));
+    let refused = rig.run(Submission { queue, entry: short, data: None, cookie: 3 });
+    assert_eq!(refused.status.code(), StatusCode::DataSglLengthInvalid);
+    assert!(refused.status.has_more(), "the failure is in the error log");
+}

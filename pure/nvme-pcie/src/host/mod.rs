@@ -252,19 +252,14 @@ impl Host {
         Ok(id)
     }
 
-    /// Rings the doorbells of queues with new entries, once each.
+    /// Rings the doorbells of queues with new entries, once each, and those that make room for completions.
     pub fn ring(&mut self) {
-        for number in 0..self.active {
-            if let Some(tail) = self.queues[number].take_tail() {
-                self.ring_doorbell(number * 2, tail);
-            }
-        }
-    }
-
-    fn ring_heads(&mut self) {
         for number in 0..self.active {
             if let Some(head) = self.queues[number].take_head() {
                 self.ring_doorbell(number * 2 + 1, head);
+            }
+            if let Some(tail) = self.queues[number].take_tail() {
+                self.ring_doorbell(number * 2, tail);
             }
         }
     }
@@ -280,35 +275,30 @@ impl Host {
     /// Takes the completions that have come, and does what else needs host memory. Cheap where there is nothing.
     pub fn poll_completions(&mut self, now: Instant, memory: &mut impl Memory) {
         self.answer_from_memory(now, memory);
-        let mut completed = false;
         for number in 0..self.active {
             if self.queues[number].outstanding > 0 {
-                completed |= self.poll_queue(now, memory, number);
+                self.poll_queue(now, memory, number);
             }
         }
+        // The initialisation may go on to its next command.
+        self.answer_from_memory(now, memory);
         if !self.pending.is_empty() {
             self.do_pending(now, memory);
         }
-        if completed {
-            self.ring_heads();
-        }
     }
 
-    fn poll_queue(&mut self, now: Instant, memory: &mut impl Memory, number: usize) -> bool {
+    fn poll_queue(&mut self, now: Instant, memory: &mut impl Memory, number: usize) {
         if !matches!(self.state, State::Ready | State::Initialising { .. }) {
-            return false;
+            return;
         }
-        let mut completed = false;
         for _ in 0..COMPLETIONS_PER_POLL_MAX {
             let Ok(Some(entry)) = self.queues[number].next_completion(memory) else { break };
-            completed = true;
             let Some(command) = self.queues[number].retire(entry.command_id) else {
                 self.statistics.unexpected += 1;
                 continue;
             };
             self.on_completed(now, memory, number, &command, entry);
         }
-        completed
     }
 
     fn on_completed(

@@ -60,7 +60,7 @@ pub(super) struct Queue {
     head: u32,
     phase: bool,
     /// CQ entries consumed since the head doorbell was rung.
-    consumed: bool,
+    consumed: u32,
     commands: Vec<Option<Command>>,
     generations: Vec<u8>,
     free: Vec<u16>,
@@ -79,7 +79,7 @@ impl Queue {
             rung: 0,
             head: 0,
             phase: true,
-            consumed: false,
+            consumed: 0,
             commands: (0..commands).map(|_| None).collect(),
             generations: (0..commands).map(|_| 0).collect(),
             free: (0..commands).rev().collect(),
@@ -99,7 +99,7 @@ impl Queue {
         self.rung = 0;
         self.head = 0;
         self.phase = true;
-        self.consumed = false;
+        self.consumed = 0;
         for command in self.commands.iter_mut().flatten() {
             command.on_ring = false;
         }
@@ -200,12 +200,14 @@ impl Queue {
         Some(self.tail)
     }
 
-    /// The head to ring the doorbell with, if entries were consumed.
+    /// The head to ring the doorbell with, if it is due: each ring is a packet, and the controller only needs
+    /// to know of room that it may come to use.
     pub(super) const fn take_head(&mut self) -> Option<u32> {
-        if !self.consumed {
+        let crowded = self.consumed + self.outstanding >= self.entries - 1;
+        if self.consumed == 0 || !(crowded || self.consumed >= self.entries / 4) {
             return None;
         }
-        self.consumed = false;
+        self.consumed = 0;
         Some(self.head)
     }
 
@@ -225,7 +227,7 @@ impl Queue {
             self.head = 0;
             self.phase = !self.phase;
         }
-        self.consumed = true;
+        self.consumed += 1;
         Ok(Some(entry))
     }
 

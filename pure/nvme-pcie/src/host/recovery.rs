@@ -49,7 +49,8 @@ impl Host {
     /// Takes the commands off the rings and brings the controller up anew.
     pub(super) fn reset(&mut self, now: Instant, reason: ResetReason) {
         self.statistics.resets += 1;
-        self.resets_in_a_row += 1;
+        // What the caller asks for says nothing about the controller.
+        self.resets_in_a_row += u32::from(reason != ResetReason::Requested);
         self.park(now);
         if self.resets_in_a_row > self.config.resets_max {
             return self.give_up(now, InitError::AdminTimeout);

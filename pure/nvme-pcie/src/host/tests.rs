@@ -316,3 +316,91 @@ fn fewer_queues_and_entries_than_wanted_are_used_as_granted() {
     rig.settle();
     assert_eq!(rig.completed.len(), 15);
 }
+
+/// Random reads and writes, aborted and reset at random, against a model of the disk: no write that was
+/// acknowledged is lost, no command completes twice, none stays.
+#[test]
+fn a_campaign_of_troubles_loses_and_repeats_nothing() {
+    for seed in 0..100 {
+        campaign(seed);
+    }
+}
+
+fn campaign(seed: u64) {
+    const AREAS: u64 = 32;
+    const AREA: u32 = 16_384;
+    let mut rng = Rng::from_seed(seed);
+    let mut rig = Rig::up(Config { resets_max: 1_000, ..host_config() }, controller_config());
+    let mut model = std::vec![0_u8; usize::try_from(AREAS).unwrap()];
+    let mut busy = std::vec![None; usize::try_from(AREAS).unwrap()];
+    let mut cookie = 0_u64;
+    let mut ended = 0;
+    for _ in 0..300 {
+        let area = usize::try_from(rng.below(AREAS)).unwrap();
+        let place = rig.data(area as u64 * u64::from(AREA), AREA);
+        if busy[area].is_none() {
+            let value = u8::try_from(rng.below(256)).unwrap();
+            let write = rng.one_in(2).then_some(value);
+            busy[area] = Some((cookie, write));
+            let at = area as u64 * u64::from(AREA);
+            let submission = match write {
+                Some(value) => {
+                    rig.memory.write(place.address, &[value; AREA as usize]).unwrap();
+                    rig.write_of(1, at, place, cookie)
+                }
+                None => {
+                    rig.memory.write(place.address, &[value; AREA as usize]).unwrap();
+                    rig.read_of(1, at, place, cookie)
+                }
+            };
+            rig.submit(submission);
+            cookie += 1;
+        }
+        match rng.below(40) {
+            0 => rig.host.request_reset(rig.now),
+            1 => rig.faults.media_stuck = true,
+            2 => rig.unstick(),
+            3 => rig.pass(Nanos::from_secs(11)),
+            4..=20 => (0..rng.below(20)).for_each(|_| rig.step()),
+            _ => rig.settle(),
+        }
+        for completed in core::mem::take(&mut rig.completed) {
+            ended += 1;
+            check(&rig, &mut model, &mut busy, &completed, seed);
+        }
+    }
+    rig.unstick();
+    rig.pass(Nanos::from_secs(60));
+    rig.unstick();
+    rig.pass(Nanos::from_secs(60));
+    for completed in core::mem::take(&mut rig.completed) {
+        ended += 1;
+        check(&rig, &mut model, &mut busy, &completed, seed);
+    }
+    assert_eq!((ended, rig.host.outstanding()), (cookie, 0), "seed {seed}");
+}
+
+fn check(
+    rig: &Rig,
+    model: &mut [u8],
+    busy: &mut [Option<(u64, Option<u8>)>],
+    completed: &super::Completed,
+    seed: u64,
+) {
+    let area = busy.iter().position(|busy| busy.is_some_and(|(cookie, _)| cookie == completed.cookie));
+    let area = area.unwrap_or_else(|| panic!("seed {seed}: {completed:?} completed twice"));
+    let Some((_, write)) = busy[area].take() else { return };
+    let length = 16_384;
+    if !completed.status.is_success() {
+        // An aborted write may have happened or not.
+        model[area] = rig.disk[area * length];
+        return;
+    }
+    match write {
+        Some(value) => model[area] = value,
+        None => {
+            let found = contents(rig, (area * length) as u64, length);
+            assert!(found.iter().all(|byte| *byte == model[area]), "seed {seed}, area {area}");
+        }
+    }
+}
