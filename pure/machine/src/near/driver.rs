@@ -106,10 +106,12 @@ impl Driver {
         self.host.handle_input(now, host::Input::DeviceLost);
     }
 
-    /// Enumeration has seen the device, perhaps not for the first time.
+    /// Enumeration has seen the device, not for the first time.
     pub(super) fn on_found(&mut self, now: Instant, found: &Found) {
         self.bar = found.bar;
-        if core::mem::take(&mut self.lost) {
+        // A link that came and went while the hierarchy was enumerated, before there was a driver, was never reported
+        // lost here; but whoever could not be brought up may be now.
+        if core::mem::take(&mut self.lost) || !self.host.is_ready() {
             self.host.handle_input(now, host::Input::DeviceBack);
         }
     }
