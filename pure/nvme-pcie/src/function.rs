@@ -3,7 +3,7 @@
 use engine::{Engine, Instant};
 use nvme::controller::Notification;
 use nvme::media;
-use pcie::config::{Bar, BarIndex, Identity, Link};
+use pcie::config::{Bar, BarIndex, Identity, Link, ids};
 use pcie::endpoint::{self, Endpoint, EndpointConfig, MsixLayout};
 use pcie::wire::Packet;
 
@@ -41,15 +41,20 @@ pub struct Config {
 }
 
 impl Config {
-    /// A function around `controller` with the identity that its Identify Controller reports.
-    pub const fn new(controller: controller::Config) -> Self {
+    /// A function around `controller` with the vendors that its Identify Controller reports; Farlane's where it
+    /// names none.
+    pub const fn new(mut controller: controller::Config) -> Self {
+        let core = &mut controller.core;
+        if core.vendor == 0 {
+            (core.vendor, core.subsystem_vendor) = (ids::VENDOR, ids::VENDOR);
+        }
         let identity = Identity {
-            vendor: controller.core.vendor,
-            device: 0x0010,
-            revision: 2,
+            vendor: core.vendor,
+            device: ids::NVME_CONTROLLER,
+            revision: 1,
             class: CLASS_CODE,
-            subsystem_vendor: controller.core.subsystem_vendor,
-            subsystem: 0x0010,
+            subsystem_vendor: core.subsystem_vendor,
+            subsystem: ids::NVME_CONTROLLER,
         };
         let link = Link { speed: 4, width: 4, port: 0, payload_max: 4096 };
         Self { controller, identity, link, serial_number: 0, prefetchable: false }

@@ -2,11 +2,14 @@
 
 use alloc::vec::Vec;
 
-use engine::{Buffer, Engine, Instant};
+use engine::{Buffer, Engine, Instant, Nanos};
 use nvme::media::{Completion, MediaError, MediumId, Operation, Request};
+use nvme::wire::NamespaceId;
 use pcie::device::{Dma, DmaResult};
+use pcie::memory::{Memory, Ram};
 
 use crate::controller::{Config, Controller, Input, Output};
+use crate::host::{self, Host, Submission};
 
 /// Steps of one run at most.
 const STEPS_MAX: usize = 512;
@@ -110,6 +113,77 @@ fn serve(controller: &mut Controller, now: Instant, request: &Request, good: boo
     controller.handle_input(now, Input::Media(Completion::Done { id: request.id, result }));
 }
 
+/// A driver whose device answers registers and writes to host memory as `bytes` say.
+pub fn host(bytes: &[u8]) {
+    let mut memory = Ram::new(0, 0x2_0000);
+    let config = host::Config { queue_entries: 8, ..host::Config::new(0, 0x2_0000) };
+    let Ok(mut host) = Host::new(config) else { return };
+    let mut source = Source(bytes);
+    let mut now = Instant::ZERO;
+    host.start(now);
+    let mut asked = None;
+    for step in 0..STEPS_MAX {
+        if source.0.is_empty() {
+            return;
+        }
+        match source.byte() {
+            0..=99 => {
+                if let Some((cookie, offset, length)) = asked.take() {
+                    let value = register_value(offset, &mut source).to_le_bytes();
+                    let bytes = value.get(..length);
+                    host.handle_input(now, host::Input::RegisterRead { cookie, bytes });
+                }
+            }
+            // The admin queues are first in the arena, 32 entries of each, then those of queue pair 1.
+            100..=199 => scribble(&mut memory, &mut source),
+            200..=219 => now = now + Nanos::from_millis(u64::from(source.byte()) * 100),
+            220..=239 => {
+                let data = host::Data { address: host.data_region().base, length: 4096 };
+                let queue = host::QueueId(u16::from(source.byte() & 1));
+                let namespace = NamespaceId(1);
+                let submission = Submission::read(queue, namespace, 0, 8, data, step as u64);
+                // A refusal is an answer too.
+                let _ = host.submit(now, &mut memory, submission);
+            }
+            240..=247 => host.handle_input(now, host::Input::DeviceLost),
+            _ => host.handle_input(now, host::Input::DeviceBack),
+        }
+        if host.poll_timeout().is_some_and(|at| at <= now) {
+            host.handle_timeout(now);
+        }
+        host.poll_completions(now, &mut memory);
+        for _ in 0..OUTPUTS_MAX {
+            let Some(output) = host.poll_output() else { break };
+            if let host::Output::RegisterRead { cookie, offset, length } = output {
+                asked = Some((cookie, offset, length as usize));
+            }
+        }
+    }
+}
+
+/// Half of the time what a controller would say, so that the driver goes on.
+fn register_value(offset: u32, source: &mut Source<'_>) -> u64 {
+    let plain = match offset {
+        0 => 1 << 37 | 1 << 24 | 0x3f,
+        0x1c => u64::from(source.byte() & 1),
+        _ => 0,
+    };
+    if source.byte() & 1 == 0 { plain } else { u64::from(source.word()) << 16 | u64::from(source.word()) }
+}
+
+fn scribble(memory: &mut Ram, source: &mut Source<'_>) {
+    let index = u64::from(source.byte() % 32);
+    let queue = if source.byte() & 7 == 0 { 0x5000 } else { 0x1000 };
+    let cid = u16::from(source.byte() & 7) << 12 | u16::from(source.byte() & 3);
+    let mut entry = [0; 16];
+    entry[..4].copy_from_slice(&source.word().to_le_bytes());
+    entry[12..14].copy_from_slice(&cid.to_le_bytes());
+    entry[14] = source.byte() & 3;
+    // The rings are in the arena by construction; a miss would only scribble elsewhere.
+    let _ = memory.write(queue + index * 16, &entry);
+    let _ = memory.write(0x7000 + index * 64, &entry);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,6 +198,11 @@ mod tests {
             let mut bytes = if running { alloc::vec![1, 2] } else { Vec::new() };
             bytes.extend(rest);
             registers(&bytes);
+        }
+
+        #[test]
+        fn no_device_makes_a_driver_panic(bytes in prop::collection::vec(any::<u8>(), 0..4096)) {
+            host(&bytes);
         }
     }
 }

@@ -103,7 +103,7 @@ impl fmt::Display for InitError {
             Self::Unsupported { capabilities } => {
                 write!(
                     f,
-                    "the controller (CAP {capabilities:#018x}) lacks 4 KiB pages or the NVM command set"
+                    "the controller (CAP {capabilities:#018x}) lacks 4 KiB pages, the NVM command set or usable queues"
                 )
             }
             Self::Admin { opcode, status } => write!(f, "{opcode} failed: {status}"),
@@ -210,7 +210,9 @@ pub(super) async fn initialise(ask: Ask, parameters: Parameters) -> Result<Ident
     let version = low_half(read(&ask, offset::VERSION, 4).await?);
     let supported = capabilities::NVM_COMMAND_SET.of(capabilities) == 1
         && capabilities::PAGE_SIZE_MIN.of(capabilities) == 0
-        && capabilities::DOORBELL_STRIDE.of(capabilities) == 0;
+        && capabilities::DOORBELL_STRIDE.of(capabilities) == 0
+        // A queue has at least two entries, one of which stays empty.
+        && capabilities::QUEUE_ENTRIES_MAX.of(capabilities) >= 1;
     if !supported {
         return Err(InitError::Unsupported { capabilities });
     }
