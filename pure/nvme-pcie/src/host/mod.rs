@@ -167,6 +167,9 @@ impl Host {
         self.abandon_admin(now);
         self.pending.clear();
         self.active = 1;
+        for queue in &mut self.queues {
+            queue.hush();
+        }
         let (script, step) = Script::start(|asker| initialise::initialise(asker, parameters));
         self.on_step(now, Box::new(script), step);
     }
@@ -254,6 +257,9 @@ impl Host {
 
     /// Rings the doorbells of queues with new entries, once each, and those that make room for completions.
     pub fn ring(&mut self) {
+        if !matches!(self.state, State::Ready | State::Initialising { .. }) {
+            return;
+        }
         for number in 0..self.active {
             if let Some(head) = self.queues[number].take_head() {
                 self.ring_doorbell(number * 2 + 1, head);
@@ -446,9 +452,7 @@ impl Engine for Host {
         if let Some(output) = self.outputs.pop_front() {
             return Some(output);
         }
-        if matches!(self.state, State::Ready | State::Initialising { .. }) {
-            self.ring();
-        }
+        self.ring();
         self.outputs.pop_front()
     }
 
