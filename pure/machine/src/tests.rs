@@ -146,7 +146,7 @@ fn the_far_function_answers_configuration_reads() {
     let (_, bdf) = pair.near.controllers().next().unwrap();
     pair.near.config_read(pair.now, bdf, 0, 5).unwrap();
     pair.run(|events| {
-        events.iter().any(|event| matches!(event, Event::ConfigRead { cookie: 5, result: Ok(0x0010_1b36) }))
+        events.iter().any(|event| matches!(event, Event::ConfigRead { cookie: 5, result: Ok(0x0010_fa1a) }))
     });
 }
 

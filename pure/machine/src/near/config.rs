@@ -2,7 +2,7 @@
 
 use engine::Nanos;
 use nvme_pcie::host;
-use pcie::config::{Identity, Link};
+use pcie::config::{Identity, Link, ids};
 use pcie::root_complex::{self, Plan};
 use pcie::switch::SwitchConfig;
 
@@ -49,15 +49,15 @@ impl Default for Config {
 
 /// The distributed switch: 4 KiB payloads on links of our own, and slots whose devices may vanish.
 pub(super) const fn switch(ports: u8) -> SwitchConfig {
-    // A generic PCIe port without a vendor's driver (Red Hat's ID for emulated devices).
-    let port = Identity {
-        vendor: 0x1b36,
-        device: 0x000c,
+    let upstream = Identity {
+        vendor: ids::VENDOR,
+        device: ids::SWITCH_UPSTREAM_PORT,
         revision: 0,
         class: 0x06_0400,
         subsystem_vendor: 0,
         subsystem: 0,
     };
+    let downstream = Identity { device: ids::SWITCH_DOWNSTREAM_PORT, ..upstream };
     let link = Link { speed: 4, width: 4, port: 0, payload_max: 4096 };
-    SwitchConfig { upstream: port, downstream: port, ports, link, surprise: true, serial_number: 0 }
+    SwitchConfig { upstream, downstream, ports, link, surprise: true, serial_number: 0 }
 }

@@ -123,9 +123,9 @@ pub struct Config {
     pub firmware_revision: String,
     /// NVM Subsystem NVMe Qualified Name (SUBNQN), at most 223 bytes.
     pub subsystem_name: String,
-    /// PCI Vendor ID (VID).
+    /// PCI Vendor ID (VID); 0 where the transport has none.
     pub vendor: u16,
-    /// PCI Subsystem Vendor ID (SSVID).
+    /// PCI Subsystem Vendor ID (SSVID); 0 where the transport has none.
     pub subsystem_vendor: u16,
     /// IEEE OUI Identifier (IEEE), least significant byte first.
     pub ieee_oui: [u8; 3],
@@ -169,8 +169,8 @@ impl Config {
             model_number: "Farlane NVMe".to_string(),
             firmware_revision: env!("CARGO_PKG_VERSION").to_string(),
             subsystem_name: format!("nqn.2026-01.io.farlane:{serial_number}"),
-            vendor: 0x1b36,
-            subsystem_vendor: 0x1b36,
+            vendor: 0,
+            subsystem_vendor: 0,
             ieee_oui: [0; 3],
             controller_id: 1,
             namespaces: Vec::new(),

@@ -9,6 +9,7 @@ mod bar;
 mod builder;
 mod error;
 mod field;
+pub mod ids;
 mod link_registers;
 mod registers;
 mod space;

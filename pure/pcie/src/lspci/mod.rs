@@ -40,10 +40,20 @@ pub fn tree(topology: &Topology, names: bool) -> String {
     text
 }
 
+/// The name of a class code's class and subclass, or of its base class alone: `Non-Volatile memory controller`.
+pub fn class_name(code: u32) -> Option<&'static str> {
+    names::class(code)
+}
+
+/// The name of a vendor.
+pub fn vendor_name(vendor: u16) -> Option<&'static str> {
+    names::vendor(vendor)
+}
+
 /// Class, vendor and device.
 fn headline(function: &Function) -> String {
     let class =
-        names::class(function.class).map_or_else(|| format!("Class {:06x}", function.class), String::from);
+        class_name(function.class).map_or_else(|| format!("Class {:06x}", function.class), String::from);
     let mut line = format!("{} {class}: {}", function.bdf, product(function));
     if function.revision != 0 {
         let _ = write!(line, " (rev {:02x})", function.revision);
@@ -51,8 +61,8 @@ fn headline(function: &Function) -> String {
     line
 }
 
-/// Vendor and device, by name where known.
-fn product(function: &Function) -> String {
+/// Vendor and device, by name where known: `Farlane NVMe Controller`.
+pub fn product(function: &Function) -> String {
     let (vendor, device) = (function.vendor, function.device);
     if function.bridge.is_some() && (vendor, device) == (0, 0) {
         return String::from("Farlane Root Port");

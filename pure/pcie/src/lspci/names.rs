@@ -1,5 +1,7 @@
 //! Names of classes, vendors and capabilities, as far as one meets them here.
 
+use crate::config::ids;
+
 /// Class and subclass, and what to call it.
 const CLASSES: [(u16, &str); 30] = [
     (0x0000, "Non-VGA unclassified device"),
@@ -56,7 +58,7 @@ const BASE_CLASSES: [(u8, &str); 14] = [
 const INTERFACES: [(u32, &str); 4] =
     [(0x01_0601, "AHCI 1.0"), (0x01_0802, "NVM Express"), (0x06_0400, "Normal decode"), (0x0c_0330, "XHCI")];
 
-const VENDORS: [(u16, &str); 17] = [
+const VENDORS: [(u16, &str); 18] = [
     (0x1000, "Broadcom / LSI"),
     (0x1022, "Advanced Micro Devices, Inc. [AMD]"),
     (0x10b5, "PLX Technology, Inc."),
@@ -74,12 +76,16 @@ const VENDORS: [(u16, &str); 17] = [
     (0x1af4, "Red Hat, Inc."),
     (0x1b36, "Red Hat, Inc."),
     (0x8086, "Intel Corporation"),
+    (ids::VENDOR, "Farlane"),
 ];
 
-const DEVICES: [((u16, u16), &str); 3] = [
+const DEVICES: [((u16, u16), &str); 6] = [
     ((0x1b36, 0x000c), "QEMU PCIe Root port"),
     ((0x1b36, 0x0010), "QEMU NVM Express Controller"),
     ((0x144d, 0xa808), "NVMe SSD Controller SM981/PM981/PM983"),
+    ((ids::VENDOR, ids::SWITCH_UPSTREAM_PORT), "Switch Upstream Port"),
+    ((ids::VENDOR, ids::SWITCH_DOWNSTREAM_PORT), "Switch Downstream Port"),
+    ((ids::VENDOR, ids::NVME_CONTROLLER), "NVMe Controller"),
 ];
 
 const STANDARD: [(u8, &str); 7] = [

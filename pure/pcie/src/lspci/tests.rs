@@ -2,6 +2,7 @@ use std::boxed::Box;
 use std::vec;
 
 use super::*;
+use crate::config::ids;
 use crate::root_complex::{Slot, Topology, Window};
 use crate::wire::Bdf;
 
@@ -146,4 +147,14 @@ fn verbose_text_tells_what_a_bridge_forwards() {
 
 ";
     assert_eq!(text, expected);
+}
+
+#[test]
+fn functions_of_our_own_have_names() {
+    let named = |device| product(&Function { vendor: ids::VENDOR, device, ..Function::default() });
+    assert_eq!(named(ids::NVME_CONTROLLER), "Farlane NVMe Controller");
+    assert_eq!(named(ids::SWITCH_UPSTREAM_PORT), "Farlane Switch Upstream Port");
+    assert_eq!(named(ids::SWITCH_DOWNSTREAM_PORT), "Farlane Switch Downstream Port");
+    assert_eq!(named(0xffff), "Farlane Device ffff");
+    assert_eq!((class_name(0x01_0802), vendor_name(0x1234)), (Some("Non-Volatile memory controller"), None));
 }
