@@ -72,18 +72,20 @@ const TROUBLES: [Trouble; 13] = [
     Trouble::Stall,
 ];
 
+/// Kinds of trouble of a seed, at most.
+const KINDS_MAX: u64 = 4;
 /// Cuts of a storm.
 const STORM: u64 = 20;
 
 /// Draws a plan, and says which troubles are in it.
 ///
-/// Half of the seeds have one kind of trouble only, so that each is met alone; the others mix them.
+/// A seed has a few kinds of trouble, often, and not all kinds, seldom: each is met alone, and pairs meet.
 pub fn plan(config: &ChaosConfig, rng: &mut Rng) -> (Plan, Vec<Trouble>) {
     let mut plan = Plan::new();
     let mut troubles = Vec::new();
-    let only = rng.one_in(2).then(|| pick(rng));
+    let kinds: Vec<_> = (0..=rng.below(KINDS_MAX)).map(|_| pick(rng)).collect();
     for _ in 0..rng.below(config.faults_max + 1) {
-        let trouble = only.unwrap_or_else(|| pick(rng));
+        let trouble = kinds[usize::try_from(rng.below(kinds.len() as u64)).expect("a few kinds")];
         let at = Instant::ZERO + Nanos::new(rng.below(config.duration.get()));
         let far = config.far[usize::try_from(rng.below(config.far.len() as u64)).expect("few far ends")];
         add(&mut plan, config, trouble, at, far, rng);
@@ -144,7 +146,9 @@ fn add(plan: &mut Plan, config: &ChaosConfig, trouble: Trouble, at: Instant, far
             plan.at(at + any, Fault::Media(far, config.media));
         }
         Trouble::SlowMedia => {
-            let slow = MediaProfile { jitter: Nanos::new(rng.below(hold.get() / 2)), ..config.media };
+            // From a little slower to slower than any time-out.
+            let most = hold.get() << rng.below(6) >> 2;
+            let slow = MediaProfile { jitter: Nanos::new(rng.below(most)), ..config.media };
             plan.at(at, Fault::Media(far, slow));
             plan.at(at + any, Fault::Media(far, config.media));
         }

@@ -147,10 +147,11 @@ impl<P> Core<P> {
     pub(crate) fn stall_media(&mut self, node: NodeId, stalled: bool) {
         for medium in self.media.iter_mut().filter(|medium| medium.node == node) {
             if medium.stalled && !stalled {
-                // What became due meanwhile is answered now, in the same order.
-                let pending = std::mem::take(&mut medium.pending);
-                for (key, request) in pending {
-                    let key = if key.at < self.now { self.schedule.key(self.now) } else { key };
+                // What became due meanwhile is done now, in any order.
+                for (key, request) in std::mem::take(&mut medium.pending) {
+                    let jitter = Nanos::new(medium.rng.below(medium.profile.jitter.get() + 1));
+                    let late = key.at < self.now;
+                    let key = if late { self.schedule.key(self.now + jitter) } else { key };
                     medium.pending.insert(key, request);
                 }
             }

@@ -88,23 +88,25 @@ fn campaign((name, run): &Scenario, arguments: &Arguments) -> Total {
     let mut total = Total::default();
     run_seeds(name, seeds, jobs, run, |outcome| {
         total.add(&outcome);
+        let mut written = true;
         if arguments.json {
-            println!("{}", json(&outcome));
+            written = writeln!(std::io::stdout(), "{}", json(&outcome)).is_ok();
         } else if arguments.seed.is_some() || !outcome.failures.is_empty() {
             clear(progress);
-            print!("{outcome}");
+            written = write!(std::io::stdout(), "{outcome}").is_ok();
         }
         if progress {
             let _ = write!(std::io::stderr(), "\r{name}: {} of {count} seeds", total.seeds);
         }
-        arguments.failures_max == 0 || total.failed_seeds < arguments.failures_max
+        // Whoever reads no further wants no further seeds.
+        written && (arguments.failures_max == 0 || total.failed_seeds < arguments.failures_max)
     });
     clear(progress);
     if !arguments.json && count > 1 {
         let Total { seeds, failed_seeds, events, done, failed } = total;
-        println!(
-            "{name}: {seeds} seeds, {failed_seeds} failed; {events} events, {done} operations done, \
-             {failed} ended with an error as they may"
+        let _ = writeln!(
+            std::io::stdout(),
+            "{name}: {seeds} seeds, {failed_seeds} failed; {events} events, {done} done, {failed} ended badly as they may"
         );
     }
     total

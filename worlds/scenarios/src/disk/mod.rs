@@ -28,7 +28,7 @@ const HOLD: Nanos = Nanos::from_millis(200);
 /// Completion timeout of root complex and devices: 900 ms.
 const TIMEOUT: CompletionTimeout = CompletionTimeout::C1;
 /// Blocks of each disk.
-const BLOCKS: u64 = 64;
+const BLOCKS: u64 = 24;
 /// Operations outstanding at once.
 const DEPTH: usize = 16;
 /// Blocks of an operation, at most.

@@ -1,0 +1,49 @@
+//! A small campaign of every world; the large ones are the `campaign` binary's.
+
+#![allow(missing_docs, reason = "a test is its own documentation")]
+
+use scenarios::campaign::{Outcome, run_seeds};
+use scenarios::{disk, sessions};
+
+fn campaign(name: &'static str, run: fn(u64) -> Outcome, seeds: u64) -> Vec<Outcome> {
+    let mut outcomes = Vec::new();
+    run_seeds(name, 0..seeds, 2, run, |outcome| {
+        outcomes.push(outcome);
+        true
+    });
+    outcomes.sort_by_key(|outcome| outcome.seed);
+    outcomes
+}
+
+fn hold_up(name: &'static str, run: fn(u64) -> Outcome, seeds: u64) -> Vec<Outcome> {
+    let (outcomes, again) = (campaign(name, run, seeds), campaign(name, run, seeds));
+    for (one, other) in outcomes.iter().zip(&again) {
+        assert!(one.failures.is_empty(), "{one}");
+        assert_eq!(one.digest, other.digest, "a run is a function of its seed: {one}");
+    }
+    outcomes
+}
+
+#[test]
+fn far_disks_keep_their_promises() {
+    let outcomes = hold_up("disk", disk::run, 60);
+    assert!(
+        outcomes.iter().any(|outcome| outcome.counts.failed > 0),
+        "nothing ever failed: are there faults?"
+    );
+    assert!(outcomes.iter().any(|outcome| outcome.counts.abandoned > 0), "no host was ever killed");
+}
+
+#[test]
+fn sessions_keep_their_promises() {
+    let outcomes = hold_up("sessions", sessions::run, 50);
+    assert!(outcomes.iter().any(|outcome| outcome.counts.failed > 0), "no link ever went down");
+}
+
+#[test]
+fn a_panic_is_an_outcome_with_its_replay() {
+    let outcomes = campaign("broken", |seed| panic!("seed {seed} is broken"), 2);
+    assert_eq!(outcomes.len(), 2);
+    assert!(outcomes[1].failures[0].contains("seed 1 is broken"), "{}", outcomes[1]);
+    assert!(outcomes[1].replay().ends_with("--scenario broken --seed 1"));
+}
