@@ -334,7 +334,7 @@ fn a_stalled_medium_answers_when_it_resumes() {
     let Toy::Disk(found) = world.node(disk) else { panic!("no disk") };
     assert!(found.done.is_empty());
     world.heal();
-    world.run(at_micros(1_000_000));
+    world.run(at_micros(1_000_010));
     let Toy::Disk(found) = world.node(disk) else { panic!("no disk") };
     assert_eq!(found.done.len(), 16);
 }
