@@ -1,2 +1,29 @@
-//! To be written.
-fn main() {}
+//! The `farlane` program: arguments, wiring, reports.
+
+mod args;
+mod commands;
+mod distribution;
+mod error;
+mod picture;
+mod session;
+mod workload;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+
+fn main() -> miette::Result<()> {
+    let result = match Cli::parse().command {
+        Command::Demo(args) => commands::demo::run(&args),
+        Command::Export(args) => commands::export::run(args),
+        Command::Lspci(args) => commands::lspci::run(&args),
+        Command::Identify(args) => commands::identify::run(&args),
+        Command::SmartLog(args) => commands::smart_log::run(&args),
+        Command::Ping(args) => commands::ping::run(&args),
+        Command::Read(args) => commands::copy::read(&args),
+        Command::Write(args) => commands::copy::write(&args),
+        Command::Bench(args) => commands::bench::run(&args),
+        Command::FloorServer(args) => commands::floor_server::run(&args),
+    };
+    result.map_err(Into::into)
+}

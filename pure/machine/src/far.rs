@@ -69,6 +69,12 @@ impl Far {
     pub const fn function(&self) -> &Function {
         &self.function
     }
+    /// Tells the time: what is polled next leaves now. What was received is dealt with when it comes in, so that the
+    /// time stamps on frames tell how long that took.
+    pub const fn advance(&mut self, now: Instant) {
+        self.now = now;
+        self.downstream.advance(now);
+    }
     /// Ends the session and takes no further one, telling the host `text`.
     pub fn close(&mut self, now: Instant, text: &str) {
         self.now = now;
@@ -97,28 +103,40 @@ impl Far {
         }
     }
 
+    /// Deals with all that was received.
+    fn digest(&mut self) {
+        self.drain_function();
+        while self.downstream.has_received() {
+            self.step();
+        }
+    }
+
     /// Moves what the parts have for each other until one has something for the world, or none has anything.
     fn circulate(&mut self) {
-        while self.outputs.is_empty() {
-            self.drain_function();
-            self.throttle();
-            let Some(output) = self.downstream.poll_output() else { return };
-            match output {
-                downstream::Output::Tlp { packet, .. } => {
-                    self.function.handle_input(self.now, function::Input::Packet(packet));
-                }
-                downstream::Output::DeviceReset => {
-                    self.function.handle_input(self.now, function::Input::HotReset);
-                }
-                downstream::Output::Transmit { connection, bytes } => {
-                    self.outputs.push_back(Output::Transmit(connection, bytes));
-                }
-                downstream::Output::Close { connection } => self.outputs.push_back(Output::Close(connection)),
-                downstream::Output::Event { connection, event } => {
-                    self.outputs.push_back(Output::Event(connection, event));
-                }
+        while self.outputs.is_empty() && self.step() {}
+    }
+
+    /// Moves one thing; returns whether there was any.
+    fn step(&mut self) -> bool {
+        self.drain_function();
+        self.throttle();
+        let Some(output) = self.downstream.poll_output() else { return false };
+        match output {
+            downstream::Output::Tlp { packet, .. } => {
+                self.function.handle_input(self.now, function::Input::Packet(packet));
+            }
+            downstream::Output::DeviceReset => {
+                self.function.handle_input(self.now, function::Input::HotReset);
+            }
+            downstream::Output::Transmit { connection, bytes } => {
+                self.outputs.push_back(Output::Transmit(connection, bytes));
+            }
+            downstream::Output::Close { connection } => self.outputs.push_back(Output::Close(connection)),
+            downstream::Output::Event { connection, event } => {
+                self.outputs.push_back(Output::Event(connection, event));
             }
         }
+        true
     }
 }
 
@@ -129,7 +147,10 @@ impl Engine for Far {
     fn handle_input(&mut self, now: Instant, input: Input) {
         self.now = now;
         match input {
-            Input::Network(input) => self.downstream.handle_input(now, input),
+            Input::Network(input) => {
+                self.downstream.handle_input(now, input);
+                self.digest();
+            }
             Input::Media(completion) => self.function.handle_input(now, function::Input::Media(completion)),
         }
     }

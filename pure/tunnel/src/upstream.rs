@@ -110,6 +110,17 @@ impl Upstream {
     pub fn session(&self, port: PortIndex) -> Option<&Session> {
         self.ports.get(usize::from(port.0))
     }
+    /// Tells the time; see [`Session::advance`].
+    pub fn advance(&mut self, now: Instant) {
+        self.now = now;
+        for session in &mut self.ports {
+            session.advance(now);
+        }
+    }
+    /// Whether a next output may be something received, not something to send.
+    pub fn has_received(&self) -> bool {
+        !self.outputs.is_empty() || self.ports.iter().any(Session::has_received)
+    }
     /// The link to the root complex was reset: the reset goes on to the switch and all devices.
     pub fn hot_reset(&mut self, now: Instant) {
         self.now = now;

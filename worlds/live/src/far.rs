@@ -12,6 +12,7 @@ use nvme::controller::Notification;
 use nvme::media;
 use tunnel::downstream;
 
+use crate::clock::Clock;
 use crate::media::Media;
 use crate::reactor::{Attention, Context, Driver, Sources, Turn};
 use crate::tcp::{Connection, Listener, Received};
@@ -115,7 +116,7 @@ impl<F: FnMut(Event)> FarDriver<F> {
     }
 
     /// Takes what the peers have sent; returns whether there was anything.
-    fn receive(&mut self, now: Instant) -> bool {
+    fn receive(&mut self, clock: Clock) -> bool {
         let mut busy = false;
         for index in 0..self.peers.len() {
             for _ in 0..PIECES_PER_TURN {
@@ -133,7 +134,9 @@ impl<F: FnMut(Event)> FarDriver<F> {
                     }
                 };
                 busy = true;
-                self.far.handle_input(now, Input::Network(input));
+                self.far.handle_input(clock.now(), Input::Network(input));
+                let now = clock.now();
+                self.far.advance(now);
                 self.exchange(now);
             }
         }
@@ -199,7 +202,7 @@ impl<F: FnMut(Event)> Driver for FarDriver<F> {
         let sources = context.sources();
         self.register(sources)?;
         let mut busy = context.news && !self.stopping && self.accept(now, sources)?;
-        busy |= self.receive(now);
+        busy |= self.receive(context.clock);
         let completions = &mut self.completions;
         busy |= self.media.reap(&mut |completion| completions.push_back(completion))? > 0;
         if busy || self.wake.is_none_or(|at| at <= now) || !self.completions.is_empty() {

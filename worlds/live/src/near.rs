@@ -12,6 +12,7 @@ use nvme::media;
 use nvme_pcie::function::{self, Function};
 use tunnel::upstream::PortIndex;
 
+use crate::clock::Clock;
 use crate::media::Media;
 use crate::reactor::{Attention, Context, Driver, Sources, Turn};
 use crate::tcp::{Connection, Dialer, Dialled, Received};
@@ -128,7 +129,7 @@ impl NearDriver {
     }
 
     /// Takes what the far ends have sent; returns whether there was anything.
-    fn receive(&mut self, now: Instant, sources: &Sources) -> bool {
+    fn receive(&mut self, clock: Clock, sources: &Sources) -> bool {
         let mut busy = false;
         for index in 0..self.ports.len() {
             let id = PortIndex(u8::try_from(index).expect("a switch has at most 32 ports"));
@@ -149,7 +150,9 @@ impl NearDriver {
                     }
                 };
                 busy = true;
-                self.near.handle_input(now, input);
+                self.near.handle_input(clock.now(), input);
+                let now = clock.now();
+                self.near.advance(now);
                 self.exchange(now);
             }
         }
@@ -269,10 +272,12 @@ impl Driver for NearDriver {
         let now = context.now;
         let sources = context.sources();
         let mut busy = self.dial(now, sources)?;
-        busy |= self.receive(now, sources);
+        busy |= self.receive(context.clock, sources);
         if let Some(local) = &mut self.local {
             busy |= local.reap(sources)?;
         }
+        // The application may have worked for a while since it told the time.
+        self.near.advance(now);
         busy |= self.exchange(now);
         busy |= self.flush(sources);
         if let Some(local) = &mut self.local {

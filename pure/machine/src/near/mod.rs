@@ -4,11 +4,13 @@
 //! a while and brought up again when they come back. Applications submit commands and read registers; what has
 //! become of them are [`Event`]s.
 
+mod chain;
 mod config;
 mod driver;
 mod events;
 mod trace;
 
+pub use chain::{Chain, Hop, read_chains};
 pub use config::{Config, MEMORY_BASE, PORTS_MAX};
 pub use events::{ControllerIndex, Event, Failure};
 pub use trace::{Observation, Point};
@@ -201,6 +203,15 @@ impl Near {
     pub fn config_read(&mut self, now: Instant, target: Bdf, offset: u16, cookie: u32) -> Result<(), Busy> {
         self.now = now;
         self.root.config_read(now, driver::config_cookie(cookie), target, offset)
+    }
+
+    /// Tells the time: what is polled next leaves now. What was received is dealt with when it comes in, so that the
+    /// time stamps on frames tell how long that took.
+    pub fn advance(&mut self, now: Instant) {
+        self.now = now;
+        if let Below::Tunnel(upstream) = &mut self.below {
+            upstream.advance(now);
+        }
     }
 
     /// Ends all sessions in order, telling the far ends `text`.
@@ -412,8 +423,9 @@ impl Near {
         self.outputs.push_back(Output::Event(event));
     }
 
-    /// Moves what the parts have for each other until one has something for the world, or none has anything.
-    fn circulate(&mut self) {
+    /// Moves what the parts have for each other until nothing more is received; `transmit`: until one has something
+    /// for the world too.
+    fn circulate(&mut self, transmit: bool) {
         loop {
             while let Some(output) = self.root.poll_output() {
                 self.on_root(output, None);
@@ -422,6 +434,9 @@ impl Near {
                 continue;
             }
             let Below::Tunnel(upstream) = &mut self.below else { return };
+            if !transmit && !upstream.has_received() {
+                return;
+            }
             match upstream.poll_output() {
                 None => return,
                 Some(upstream::Output::Tlp { packet, from }) => {
@@ -466,6 +481,7 @@ impl Engine for Near {
             Input::Disconnected(port) => self.tunnel_input(upstream::Input::Disconnected(port)),
             Input::Packet(packet) => self.root.handle_input(now, root_complex::Input::Packet(packet)),
         }
+        self.circulate(false);
     }
 
     fn handle_timeout(&mut self, now: Instant) {
@@ -484,7 +500,7 @@ impl Engine for Near {
 
     fn poll_output(&mut self) -> Option<Output> {
         if self.outputs.is_empty() {
-            self.circulate();
+            self.circulate(true);
         }
         self.outputs.pop_front()
     }

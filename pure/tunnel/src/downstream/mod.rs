@@ -104,6 +104,14 @@ impl Downstream {
     pub fn queued_bytes(&self) -> usize {
         self.session.queued_bytes()
     }
+    /// Tells the time; see [`Session::advance`].
+    pub const fn advance(&mut self, now: Instant) {
+        self.session.advance(now);
+    }
+    /// Whether the next output is something received, not something to send.
+    pub fn has_received(&self) -> bool {
+        !self.outputs.is_empty() || self.session.has_received()
+    }
     /// The session, for its clock, statistics and peer.
     pub const fn session(&self) -> &Session {
         &self.session

@@ -303,6 +303,15 @@ impl Session {
     pub fn is_open(&self) -> bool {
         self.connection == Connection::Open
     }
+    /// Tells the time: frames that are polled next are stamped with it. Inputs tell it too; a driver that has worked
+    /// on them for a while says how late it has become.
+    pub const fn advance(&mut self, now: Instant) {
+        self.now = now;
+    }
+    /// Whether the next output is something received, not something to send.
+    pub fn has_received(&self) -> bool {
+        !self.items.is_empty()
+    }
     /// The peer's clock against ours, as of the latest input.
     pub fn clock(&self) -> Option<ClockAlignment> {
         self.clock.alignment(self.now)

@@ -96,6 +96,8 @@ pub struct Context<'a> {
     pub now: Instant,
     /// Whether a source of [`Attention::OnNews`] may have some.
     pub news: bool,
+    /// What tells the time.
+    pub clock: Clock,
     sources: &'a Sources,
 }
 
@@ -239,7 +241,8 @@ impl Reactor {
             if now - self.asked_at >= NEWS_EVERY {
                 self.ask(now, Duration::ZERO)?;
             }
-            let turn = driver.turn(&Context { now, news: self.news, sources: &self.sources })?;
+            let turn =
+                driver.turn(&Context { now, news: self.news, clock: self.clock, sources: &self.sources })?;
             match turn {
                 Turn::Done => return Ok(Outcome::Done),
                 Turn::Busy => self.busy_at = now,

@@ -1,0 +1,434 @@
+//! What can be said on the command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// NVMe and PCIe at the far end of a network, with every hop's latency accounted for.
+#[derive(Debug, Parser)]
+#[command(name = "farlane", version, max_term_width = 100)]
+#[command(after_help = "Try it:  farlane demo\n\nA far end and its user, in two terminals:\n  \
+    farlane export --listen 127.0.0.1:4430 --ram 1GiB\n  \
+    farlane lspci -t tcp://127.0.0.1:4430")]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show the whole system on this machine: a far SSD, joined over TCP, used, verified and measured
+    #[command(after_help = "Example:\n  farlane demo --file /usr/bin/gcc --size 16MiB")]
+    Demo(DemoArgs),
+    /// Offer an NVMe SSD to a host at the other end of a network
+    #[command(after_help = "Examples:\n  \
+        farlane export --listen 127.0.0.1:4430 --namespace disk.img,size=10GiB\n  \
+        farlane export --listen 0.0.0.0:4430 --ram 1GiB --namespace /dev/sdb,readonly")]
+    Export(ExportArgs),
+    /// List the PCIe functions that a host sees through the tunnel
+    #[command(after_help = "Examples:\n  farlane lspci tcp://127.0.0.1:4430\n  \
+        farlane lspci -t tcp://127.0.0.1:4430 tcp://127.0.0.1:4431")]
+    Lspci(LspciArgs),
+    /// Print what the controller and its namespaces say of themselves
+    #[command(after_help = "Example:\n  farlane identify tcp://127.0.0.1:4430 --json")]
+    Identify(TargetArgs),
+    /// Print the controller's SMART / health information
+    #[command(after_help = "Example:\n  farlane smart-log tcp://127.0.0.1:4430")]
+    SmartLog(TargetArgs),
+    /// Measure the round trip of configuration reads to the far function
+    #[command(after_help = "Example:\n  farlane ping tcp://127.0.0.1:4430 --count 10000 --rate 1000")]
+    Ping(PingArgs),
+    /// Read from a namespace into a file
+    #[command(after_help = "Example:\n  farlane read tcp://127.0.0.1:4430 --length 1GiB --output copy.img")]
+    Read(ReadArgs),
+    /// Write a file into a namespace
+    #[command(after_help = "Example:\n  farlane write tcp://127.0.0.1:4430 --input disk.img --offset 1MiB")]
+    Write(WriteArgs),
+    /// Load a namespace and report rate and latency, in fio's words
+    #[command(after_help = "Example:\n  \
+        farlane bench tcp://127.0.0.1:4430 --rw randwrite --bs 4k --iodepth 32 --runtime 10s --verify")]
+    Bench(BenchArgs),
+    /// The far side of a floor measurement: raw TCP, no protocol
+    #[command(hide = true)]
+    FloorServer(FloorServerArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Output {
+    /// Print JSON for machines instead of text for people
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Spin {
+    /// Poll this long after the last event before sleeping; 0 sleeps at once
+    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = humantime::parse_duration)]
+    pub(crate) spin: Duration,
+    /// Stay on this processor, the first being 0: two ends that spin on one machine want different ones
+    #[arg(long, value_name = "N")]
+    pub(crate) cpu: Option<usize>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// The file to write and read back [default: farlane's own binary]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) file: Option<PathBuf>,
+    /// How much to write: the file is repeated until it is this long
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
+    pub(crate) size: u64,
+    /// How long each measurement may take
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = humantime::parse_duration)]
+    pub(crate) runtime: Duration,
+    /// Keep the demo's namespace in this directory, which needs room for twice --size
+    #[arg(long, value_name = "DIR")]
+    pub(crate) directory: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("media").args(["namespace", "ram"]).required(true).multiple(true))]
+pub(crate) struct ExportArgs {
+    /// Address and port to listen on. Whoever reaches it owns the SSD: nothing asks who they are
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4430")]
+    pub(crate) listen: SocketAddr,
+    /// A file or block device to serve as a namespace; may be given again
+    #[arg(long, value_name = "PATH[,size=SIZE][,block=512|4096][,readonly]")]
+    pub(crate) namespace: Vec<NamespaceSpec>,
+    /// A namespace in memory, empty at each start; may be given again
+    #[arg(long, value_name = "SIZE[,block=512|4096]")]
+    pub(crate) ram: Vec<RamSpec>,
+    /// Serial number of the controller [default: derived from the namespaces]
+    #[arg(long, value_name = "TEXT", value_parser = parse_serial)]
+    pub(crate) serial: Option<String>,
+    /// How long a lost host may come back to its session before the device is reset
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
+    pub(crate) hold: Duration,
+    /// Print the address that was bound as JSON on the first line of standard output
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) spin: Spin,
+}
+
+/// A far end, as every command that uses one names it.
+#[derive(Debug, Args)]
+pub(crate) struct Target {
+    /// The far end: tcp://HOST:PORT
+    #[arg(value_name = "URL")]
+    pub(crate) url: Url,
+    /// Give up when the far end is not there within this time
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
+    pub(crate) timeout: Duration,
+    #[command(flatten)]
+    pub(crate) spin: Spin,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TargetArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LspciArgs {
+    /// The far ends, one downstream port each: tcp://HOST:PORT
+    #[arg(value_name = "URL", required = true)]
+    pub(crate) urls: Vec<Url>,
+    /// Draw the tree of buses
+    #[arg(short = 't', long)]
+    pub(crate) tree: bool,
+    /// Say more of each function
+    #[arg(short = 'v', long)]
+    pub(crate) verbose: bool,
+    /// Give up when the far end is not there within this time
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
+    pub(crate) timeout: Duration,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PingArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// How many configuration reads
+    #[arg(long, short = 'c', value_name = "N", default_value_t = 10_000,
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub(crate) count: u64,
+    /// Reads a second [default: one after the other, as fast as they return]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) rate: Option<u64>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// Which part of which namespace.
+#[derive(Debug, Args)]
+pub(crate) struct Extent {
+    /// Namespace identifier
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) namespace: u32,
+    /// First byte in the namespace, a multiple of its block size
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_size)]
+    pub(crate) offset: u64,
+    /// Bytes [default: to the end of the input, or of the namespace]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) length: Option<u64>,
+    /// Bytes a command
+    #[arg(long, value_name = "SIZE", default_value = "128k", value_parser = parse_size)]
+    pub(crate) bs: u64,
+    /// Commands under way at once
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) iodepth: u32,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReadArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    #[command(flatten)]
+    pub(crate) extent: Extent,
+    /// Where to put the bytes; - is standard output
+    #[arg(long, short = 'o', value_name = "PATH", default_value = "-")]
+    pub(crate) output_file: PathBuf,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WriteArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    #[command(flatten)]
+    pub(crate) extent: Extent,
+    /// Where the bytes come from; - is standard input
+    #[arg(long, short = 'i', value_name = "PATH", default_value = "-")]
+    pub(crate) input: PathBuf,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "lower")]
+pub(crate) enum Workload {
+    Read,
+    Write,
+    RandRead,
+    RandWrite,
+    /// Half reads, half writes, in order.
+    Rw,
+    /// Half reads, half writes, anywhere.
+    RandRw,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// What to do. Writing overwrites the namespace
+    #[arg(long, value_enum, default_value_t = Workload::RandRead)]
+    pub(crate) rw: Workload,
+    /// Bytes a command
+    #[arg(long, value_name = "SIZE", default_value = "4k", value_parser = parse_size)]
+    pub(crate) bs: u64,
+    /// Commands under way at once
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) iodepth: u32,
+    /// How long to run
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_runtime)]
+    pub(crate) runtime: Duration,
+    /// Namespace identifier
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) namespace: u32,
+    /// Bytes of the namespace to use [default: all]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) size: Option<u64>,
+    /// Mark every block that is written, and check the marks when it is read
+    #[arg(long)]
+    pub(crate) verify: bool,
+    /// Seed of the offsets
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FloorServerArgs {
+    /// Address to listen on; the one that was bound is the first line of standard output
+    #[arg(long, default_value = "127.0.0.1:0")]
+    pub(crate) listen: SocketAddr,
+    /// Stay on this processor
+    #[arg(long, value_name = "N")]
+    pub(crate) cpu: Option<usize>,
+}
+
+/// The address of a far end: `tcp://HOST:PORT`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Url {
+    /// `HOST:PORT`, not resolved yet.
+    pub(crate) authority: String,
+}
+
+impl FromStr for Url {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let expected = "expected tcp://HOST:PORT, for example tcp://127.0.0.1:4430";
+        let authority = match text.split_once("://") {
+            Some(("tcp", rest)) => rest.trim_end_matches('/'),
+            Some((scheme, _)) => return Err(format!("the scheme '{scheme}' is not one of: tcp; {expected}")),
+            None => return Err(format!("no scheme; {expected}")),
+        };
+        match authority.rsplit_once(':') {
+            Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0) => {
+                Ok(Self { authority: authority.to_owned() })
+            }
+            _ => Err(format!("'{authority}' is not HOST:PORT with a port of 1 to 65535; {expected}")),
+        }
+    }
+}
+
+impl std::fmt::Display for Url {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "tcp://{}", self.authority)
+    }
+}
+
+/// `--namespace PATH[,size=SIZE][,block=512|4096][,readonly]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NamespaceSpec {
+    pub(crate) path: PathBuf,
+    pub(crate) size: Option<u64>,
+    pub(crate) block: u32,
+    pub(crate) readonly: bool,
+}
+
+impl FromStr for NamespaceSpec {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut parts = text.split(',');
+        let path = parts.next().filter(|path| !path.is_empty()).ok_or("the path is empty")?;
+        let mut spec = Self { path: path.into(), size: None, block: 512, readonly: false };
+        for part in parts {
+            match part.split_once('=') {
+                Some(("size", size)) => spec.size = Some(parse_size(size)?),
+                Some(("block", block)) => spec.block = parse_block(block)?,
+                None if part == "readonly" => spec.readonly = true,
+                _ => {
+                    return Err(format!(
+                        "'{part}' is not one of: size=SIZE, block=512, block=4096, readonly"
+                    ));
+                }
+            }
+        }
+        Ok(spec)
+    }
+}
+
+/// `--ram SIZE[,block=512|4096]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RamSpec {
+    pub(crate) size: u64,
+    pub(crate) block: u32,
+}
+
+impl FromStr for RamSpec {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (size, block) = match text.split_once(',') {
+            None => (text, 512),
+            Some((size, option)) => match option.split_once('=') {
+                Some(("block", block)) => (size, parse_block(block)?),
+                _ => return Err(format!("'{option}' is not one of: block=512, block=4096")),
+            },
+        };
+        let size = parse_size(size)?;
+        match size > 0 && size.is_multiple_of(u64::from(block)) {
+            true => Ok(Self { size, block }),
+            false => Err(format!("{size} bytes is not a positive multiple of the block size, {block}")),
+        }
+    }
+}
+
+fn parse_block(text: &str) -> Result<u32, String> {
+    match text {
+        "512" => Ok(512),
+        "4096" | "4k" | "4KiB" => Ok(4096),
+        _ => Err(format!("a block of '{text}' bytes is not served; expected 512 or 4096")),
+    }
+}
+
+/// Sizes as fio reads them: `4k` and `4KiB` are both 4096.
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+    parse_size::Config::new()
+        .with_binary()
+        .parse_size(text)
+        .map_err(|error| format!("{error}; expected a size such as 4096, 4k or 64MiB"))
+}
+
+/// A time with its unit, or seconds as fio reads them.
+fn parse_runtime(text: &str) -> Result<Duration, String> {
+    let runtime = match text.parse::<u64>() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => {
+            humantime::parse_duration(text).map_err(|error| format!("{error}; expected 10 or 500ms"))?
+        }
+    };
+    match runtime.is_zero() {
+        true => Err("a run of no time measures nothing; expected 10 or 500ms".to_owned()),
+        false => Ok(runtime),
+    }
+}
+
+fn parse_serial(text: &str) -> Result<String, String> {
+    match text.len() {
+        1..=20 if text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) => Ok(text.to_owned()),
+        _ => Err("a serial number is 1 to 20 printable ASCII characters".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_visible_subcommand_shows_an_example() {
+        for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains(&format!("farlane {}", command.get_name())), "{}", command.get_name());
+        }
+    }
+
+    #[test]
+    fn a_url_names_a_host_and_a_port() {
+        assert_eq!("tcp://[::1]:4430".parse::<Url>().map(|url| url.authority), Ok("[::1]:4430".to_owned()));
+        for wrong in ["127.0.0.1:1", "udp://a:1", "tcp://a", "tcp://:1", "tcp://a:0", "tcp://a:70000"] {
+            assert!(wrong.parse::<Url>().unwrap_err().contains("expected tcp://HOST:PORT"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_namespace_names_its_options() {
+        let spec: NamespaceSpec = "disk.img,size=1GiB,block=4096,readonly".parse().unwrap();
+        assert_eq!((spec.size, spec.block, spec.readonly), (Some(1 << 30), 4096, true));
+        for wrong in ["", "a,size=x", "a,block=1024", "a,colour=red"] {
+            assert!(wrong.parse::<NamespaceSpec>().is_err(), "{wrong}");
+        }
+        assert_eq!("4k".parse(), Ok(RamSpec { size: 4096, block: 512 }));
+        assert!("100".parse::<RamSpec>().is_err());
+    }
+}

@@ -1,0 +1,120 @@
+//! `farlane bench`: a load, its rate and its latency.
+
+use std::time::Duration;
+
+use engine::Nanos;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use crate::args::{BenchArgs, Workload};
+use crate::commands::{print, print_json};
+use crate::distribution::Distribution;
+use crate::error::Error;
+use crate::session::{Needs, Session};
+use crate::workload::{self, Job, Report};
+
+#[derive(Serialize)]
+struct Json<'a> {
+    rw: String,
+    bs: u32,
+    iodepth: u32,
+    runtime_s: f64,
+    iops: f64,
+    mib_s: f64,
+    latency_ns: &'a Distribution,
+    commands: u64,
+    bytes: u64,
+    errors: u64,
+    first_error: Option<&'a str>,
+    /// Whether everything that was compared was as written; none without --verify.
+    verified: Option<bool>,
+    compared: u64,
+}
+
+pub(crate) fn run(args: &BenchArgs) -> Result<(), Error> {
+    let bytes = u32::try_from(args.bs).map_err(|_| Error::Range {
+        what: "--bs",
+        value: args.bs,
+        expected: "less than 4 GiB".to_owned(),
+    })?;
+    let needs = Needs {
+        data_bytes: u64::from(args.iodepth) * u64::from(bytes).next_multiple_of(4096),
+        depth: args.iodepth,
+        stamps: false,
+    };
+    let mut session = Session::over_tcp(&args.target, needs)?;
+    let namespace = session.namespace(args.namespace)?;
+    let job = Job {
+        namespace,
+        workload: args.rw,
+        bytes,
+        depth: args.iodepth,
+        runtime: args.runtime.into(),
+        range: args.size.unwrap_or(namespace.blocks * u64::from(namespace.block_bytes)),
+        verify: args.verify,
+        seed: args.seed,
+    };
+    let bar = progress_bar(args.runtime);
+    let report = workload::run(&mut session, job, |elapsed| bar.set_position(elapsed.get() / 1_000_000))?;
+    bar.finish_and_clear();
+    session.close()?;
+    tell(args, &job, &report)?;
+    match report.corrupt.first() {
+        None => Ok(()),
+        Some(first) => Err(Error::Corrupt(format!("{} chunks, the first at {first}", report.corrupt.len()))),
+    }
+}
+
+fn progress_bar(runtime: Duration) -> ProgressBar {
+    let length = Nanos::from(runtime).get() / 1_000_000;
+    let style =
+        ProgressStyle::with_template("{bar:40} {elapsed} of {msg}").unwrap_or(ProgressStyle::default_bar());
+    let message = humantime::format_duration(runtime).to_string();
+    ProgressBar::new(length).with_style(style).with_message(message)
+}
+
+fn tell(args: &BenchArgs, job: &Job, report: &Report) -> Result<(), Error> {
+    let verified = job.verify.then_some(report.corrupt.is_empty());
+    let name = name_of(job.workload);
+    if args.output.json {
+        return print_json(&Json {
+            rw: name,
+            bs: job.bytes,
+            iodepth: job.depth,
+            runtime_s: Duration::from(report.elapsed).as_secs_f64(),
+            iops: report.iops(),
+            mib_s: report.mib_s(),
+            latency_ns: &report.latency,
+            commands: report.commands,
+            bytes: report.bytes,
+            errors: report.errors,
+            first_error: report.first_error.as_deref(),
+            verified,
+            compared: report.compared,
+        });
+    }
+    let mut text = format!(
+        "{name}, {} B a command, {} under way, {}\n  {:.0} commands a second, {:.1} MiB/s\n  latency  {}\n",
+        job.bytes,
+        job.depth,
+        report.elapsed,
+        report.iops(),
+        report.mib_s(),
+        report.latency,
+    );
+    match &report.first_error {
+        None => text.push_str("  no errors\n"),
+        Some(first) => text.push_str(&format!("  {} errors, the first: {first}\n", report.errors)),
+    }
+    match verified {
+        None => {}
+        Some(true) => text.push_str(&format!("  verified: {} chunks are as written\n", report.compared)),
+        Some(false) => text.push_str(&format!("  CORRUPT: {} chunks\n", report.corrupt.len())),
+    }
+    print(&text)
+}
+
+fn name_of(workload: Workload) -> String {
+    use clap::ValueEnum;
+    workload.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}

@@ -1,0 +1,84 @@
+//! Another farlane process: a far end, or the other side of a raw TCP measurement.
+
+use std::io::{self, BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{self, Command, Stdio};
+
+use crate::error::Error;
+
+/// A process that ends with this.
+#[derive(Debug)]
+pub(super) struct Child {
+    process: process::Child,
+    address: SocketAddr,
+}
+
+impl Child {
+    /// A far end with the file at `path` as its first namespace and memory as its second, on processor `cpu`.
+    pub(super) fn export(path: &Path, file_bytes: u64, ram_bytes: u64, cpu: usize) -> Result<Self, Error> {
+        let mut command = Command::new(super::own_path()?);
+        // The parser of sizes and options splits at commas: the demo's own path has none.
+        command
+            .args(["export", "--json", "--listen", "127.0.0.1:0", "--spin", "20ms"])
+            .args(["--namespace", &format!("{},size={file_bytes}", path.display())])
+            .args(["--ram", &ram_bytes.to_string(), "--cpu", &cpu.to_string()]);
+        Self::start(command, "the far end")
+    }
+
+    /// The other side of raw TCP measurements, on processor `cpu`.
+    pub(super) fn floor_server(cpu: usize) -> Result<Self, Error> {
+        let mut command = Command::new(super::own_path()?);
+        command.args(["floor-server", "--cpu", &cpu.to_string()]);
+        Self::start(command, "the floor's server")
+    }
+
+    fn start(mut command: Command, what: &'static str) -> Result<Self, Error> {
+        let child_error = |error| Error::Child { what, error };
+        let mut process = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(child_error)?;
+        match Self::read_address(&mut process) {
+            Ok(address) => {
+                // Nobody reads it any more: without a reader a full pipe would stop the child.
+                if let Some(mut stderr) = process.stderr.take() {
+                    std::thread::spawn(move || io::copy(&mut stderr, &mut io::sink()));
+                }
+                Ok(Self { process, address })
+            }
+            Err(error) => {
+                let _ = process.kill();
+                let said = process.wait_with_output().map(|output| output.stderr).unwrap_or_default();
+                let said = String::from_utf8_lossy(&said).trim().to_owned();
+                Err(child_error(if said.is_empty() { error } else { io::Error::other(said) }))
+            }
+        }
+    }
+
+    fn read_address(process: &mut process::Child) -> io::Result<SocketAddr> {
+        let Some(stdout) = process.stdout.as_mut() else { return Err(io::ErrorKind::BrokenPipe.into()) };
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line)?;
+        let said: serde_json::Value = serde_json::from_str(&line)?;
+        let address = said["listening"].as_str().and_then(|address| address.parse().ok());
+        address.ok_or_else(|| io::Error::other(format!("it said '{}'", line.trim())))
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.process.id()
+    }
+    pub(super) const fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // It has nothing left to lose: everything that was acknowledged is where it belongs.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

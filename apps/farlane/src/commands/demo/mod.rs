@@ -1,0 +1,168 @@
+//! `farlane demo`: the whole system on one machine, verified and measured.
+
+mod child;
+mod measure;
+mod report;
+
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use engine::Nanos;
+use live::media::Media;
+use nvme::controller::Config;
+use nvme::media::ram::RamDisk;
+use nvme_pcie::host::Namespace;
+use nvme_pcie::{controller, function};
+
+use crate::args::{DemoArgs, Extent, Spin, Target};
+use crate::commands::copy::Copy;
+use crate::error::Error;
+use crate::session::{Needs, Session};
+use child::Child;
+use measure::Subjects;
+use report::{Report, Verified};
+
+/// The namespace that is measured: memory, so that the figures are those of the way, not of a disk.
+const MEASURED_BYTES: u64 = 64 << 20;
+/// The most data under way at once: 32 commands of 128 KiB.
+const DATA_BYTES: u64 = 32 * (128 << 10);
+/// For how long both ends spin before they sleep: longer than any pause within a measurement.
+const SPIN: Duration = Duration::from_millis(20);
+/// How long the far end may take to be there.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
+    let say = |text: &str| {
+        if !args.output.json {
+            eprintln!("{text}");
+        }
+    };
+    let source = match &args.file {
+        Some(path) => path.clone(),
+        None => {
+            std::env::current_exe().map_err(|error| Error::Child { what: "finding farlane itself", error })?
+        }
+    };
+    let directory = tempfile::Builder::new()
+        .prefix("farlane-demo-")
+        .tempdir_in(args.directory.clone().unwrap_or_else(std::env::temp_dir))
+        .map_err(|error| Error::File {
+            path: args.directory.clone().unwrap_or_else(std::env::temp_dir),
+            error,
+        })?;
+    let size = args.size.next_multiple_of(4096).max(4096);
+    let disk = directory.path().join("far-ssd.img");
+
+    // Two ends that spin need a processor each, where there are two.
+    let far = Child::export(&disk, size, MEASURED_BYTES, 1)?;
+    say(&format!("a far end is up: process {}, {} on tcp://{}", far.id(), disk.display(), far.address()));
+    pin(0);
+    let target = Target {
+        url: format!("tcp://{}", far.address()).parse().expect("the address was printed by ourselves"),
+        timeout: PATIENCE,
+        spin: Spin { spin: SPIN, cpu: None },
+    };
+    let needs = Needs { data_bytes: DATA_BYTES, depth: 32, stamps: true };
+    let mut tunnel = Session::over_tcp(&target, needs)?;
+    let tree = tunnel.near().topology().map(|topology| pcie::lspci::tree(topology, true)).unwrap_or_default();
+    say(&format!("attached and enumerated:\n\n{tree}"));
+
+    let verified = verify(&mut tunnel, &source, args.size, !args.output.json)?;
+    say(&format!(
+        "{} of {} written and read back: {}\n  sha256 {}\n",
+        human(args.size),
+        source.display(),
+        if verified.verified { "the same" } else { "DIFFERENT" },
+        verified.sha256
+    ));
+
+    let mut direct = direct()?;
+    let floor = Child::floor_server(1)?;
+    let mut subjects = Subjects {
+        tunnel_namespace: tunnel.namespace(2)?,
+        direct_namespace: direct.namespace(1)?,
+        tunnel: &mut tunnel,
+        direct: &mut direct,
+        floor: floor.address(),
+    };
+    say("measuring: this machine's own TCP, the same SSD without a tunnel, and through the tunnel …\n");
+    let figures = measure::all(&mut subjects, args.runtime.into(), !args.output.json)?;
+    let report = Report { verified, figures };
+    tunnel.close()?;
+    direct.close()?;
+    report.print(args.output.json)
+}
+
+/// Keeps the near end off the far end's processor. Where that can't be, the figures are worse, not wrong.
+fn pin(cpu: usize) {
+    let _ = live::reactor::pin(cpu);
+}
+
+fn human(bytes: u64) -> String {
+    indicatif::HumanBytes(bytes).to_string()
+}
+
+/// The same controller in this process, straight on the root port.
+fn direct() -> Result<Session, Error> {
+    let mut media = Media::new();
+    let medium = media.add(RamDisk::new(MEASURED_BYTES));
+    let core = Config::new("DIRECT").with_namespace(medium, MEASURED_BYTES);
+    let function = function::Config::new(controller::Config::new(core));
+    let needs = Needs { data_bytes: DATA_BYTES, depth: 32, stamps: false };
+    Session::direct(function, media, needs, SPIN.into(), PATIENCE.into())
+}
+
+/// Writes the file at `source`, repeated up to `size` bytes, to the first namespace, and reads it back.
+fn verify(session: &mut Session, source: &Path, size: u64, show: bool) -> Result<Verified, Error> {
+    let namespace = session.namespace(1)?;
+    let file_error = |error| Error::File { path: source.to_owned(), error };
+    let mut file = File::open(source).map_err(file_error)?;
+    if file.metadata().map_err(file_error)?.len() == 0 {
+        return Err(file_error(std::io::Error::new(std::io::ErrorKind::UnexpectedEof, "the file is empty")));
+    }
+    let written = {
+        let mut copy = copy(session, namespace, size, show)?;
+        let mut left = size;
+        copy.write(Some(size), |bytes| {
+            let count = repeat(&mut file, &mut bytes[..], left).map_err(file_error)?;
+            left -= count as u64;
+            Ok(count)
+        })?;
+        copy.finish()
+    };
+    let mut copy = copy(session, namespace, size, show)?;
+    copy.read(size, |_| Ok(()))?;
+    let sha256 = copy.finish();
+    Ok(Verified { verified: sha256 == written, bytes: size, sha256 })
+}
+
+fn copy(session: &mut Session, namespace: Namespace, size: u64, show: bool) -> Result<Copy<'_>, Error> {
+    let extent =
+        Extent { namespace: namespace.id.0, offset: 0, length: Some(size), bs: 128 << 10, iodepth: 32 };
+    Copy::new(session, namespace, &extent, show)
+}
+
+/// Fills `bytes` from `file`, starting again at its end, with `left` bytes at most.
+fn repeat(file: &mut File, bytes: &mut [u8], left: u64) -> std::io::Result<usize> {
+    let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
+    let mut filled = 0;
+    while filled < wanted {
+        match file.read(&mut bytes[filled..wanted])? {
+            0 => file.rewind()?,
+            count => filled += count,
+        }
+    }
+    Ok(filled)
+}
+
+/// The path of this program, to start it again.
+fn own_path() -> Result<PathBuf, Error> {
+    std::env::current_exe().map_err(|error| Error::Child { what: "finding farlane itself", error })
+}
+
+/// A hundredth of a runtime at least, so that a slice holds something.
+const fn slice_of(runtime: Nanos, rounds: u64) -> Nanos {
+    Nanos::new(runtime.get() / rounds)
+}

@@ -1,0 +1,125 @@
+//! `farlane export`: a far end.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::net::SocketAddr;
+
+use engine::Nanos;
+use live::attach::random;
+use live::clock::Clock;
+use live::far::{Event, FarDriver};
+use live::media::{Media, Options, open};
+use live::reactor::Reactor;
+use live::tcp::Listener;
+use machine::far::Far;
+use nvme::controller::{BlockSize, Config};
+use nvme::media::ram::RamDisk;
+use nvme_pcie::{controller, function};
+use tunnel::session::HandshakeError;
+
+use crate::args::ExportArgs;
+use crate::commands::{print, print_json, stay_on};
+use crate::error::Error;
+
+pub(crate) fn run(args: ExportArgs) -> Result<(), Error> {
+    stay_on(args.spin.cpu)?;
+    let mut media = Media::new();
+    let serial = args.serial.clone().unwrap_or_else(|| serial_of(&args));
+    let core = namespaces(&args, &serial, &mut media)?;
+    let listen_error = |error| Error::Listen { address: args.listen, error };
+    let listener = Listener::bind(args.listen).map_err(listen_error)?;
+    let address = listener.address();
+
+    let clock = Clock::start();
+    let mut rng = random();
+    let mut session = tunnel::session::Config {
+        hold: args.hold.into(),
+        identity: tunnel::frame::Identity {
+            name: format!("farlane export {serial}"),
+            vendor: "Farlane".to_owned(),
+            device: "NVMe SSD".to_owned(),
+            ..tunnel::frame::Identity::default()
+        },
+        ..tunnel::session::Config::default()
+    };
+    rng.fill(&mut session.identity.instance.0);
+    let function = function::Config::new(controller::Config::new(core));
+    let far = Far::new(clock.now(), session, function, rng.fork("sessions"));
+
+    announce(&args, address, &serial)?;
+    let mut driver = FarDriver::new(far, listener, media, report);
+    let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::Output)?;
+    reactor.stop().on_signals().map_err(Error::Output)?;
+    reactor.run(&mut driver).map_err(|error| Error::Child { what: "the far end", error })?;
+    eprintln!("farlane: the far end has shut down");
+    Ok(())
+}
+
+/// The controller's namespaces in the order of the flags, files first.
+fn namespaces(args: &ExportArgs, serial: &str, media: &mut Media) -> Result<Config, Error> {
+    let mut core = Config::new(serial);
+    let add = |core: Config, medium, bytes, block: u32, read_only| {
+        let mut core = core.with_namespace(medium, bytes);
+        if let Some(namespace) = core.namespaces.last_mut() {
+            namespace.block = if block == 4096 { BlockSize::Bytes4096 } else { BlockSize::Bytes512 };
+            namespace.read_only = read_only;
+        }
+        core
+    };
+    for spec in &args.namespace {
+        let options =
+            Options { size: spec.size, block: spec.block, readonly: spec.readonly, ..Options::default() };
+        let file = open(&spec.path, &options)?;
+        for note in file.notes() {
+            eprintln!("farlane: {}: {note}", spec.path.display());
+        }
+        let bytes = file.size();
+        core = add(core, media.add(file), bytes, spec.block, spec.readonly);
+    }
+    for spec in &args.ram {
+        core = add(core, media.add(RamDisk::new(spec.size)), spec.size, spec.block, false);
+    }
+    Ok(core)
+}
+
+/// The same namespaces give the same serial number, so that a host knows the SSD again.
+fn serial_of(args: &ExportArgs) -> String {
+    let mut hasher = DefaultHasher::new();
+    for spec in &args.namespace {
+        std::path::absolute(&spec.path).unwrap_or_else(|_| spec.path.clone()).hash(&mut hasher);
+    }
+    for spec in &args.ram {
+        (spec.size, spec.block, args.listen).hash(&mut hasher);
+    }
+    format!("FL{:016X}", hasher.finish())
+}
+
+fn announce(args: &ExportArgs, address: SocketAddr, serial: &str) -> Result<(), Error> {
+    if args.output.json {
+        print_json(&serde_json::json!({ "listening": address.to_string(), "serial": serial }))?;
+    } else {
+        let count = args.namespace.len() + args.ram.len();
+        let plural = if count == 1 { "" } else { "s" };
+        print(&format!("exporting {count} namespace{plural} of SSD {serial} at tcp://{address}\n"))?;
+    }
+    if address.ip().is_loopback() {
+        eprintln!("farlane: only this machine can reach {address}; nobody is asked who they are");
+    } else {
+        eprintln!(
+            "farlane: whoever reaches {address} owns this SSD: nobody is asked who they are, and nothing is"
+        );
+        eprintln!("farlane: encrypted. Use it on a network that you trust, or inside a tunnel of your own.");
+    }
+    Ok(())
+}
+
+/// Tells a person what happens, on standard error.
+fn report(event: Event) {
+    let from = |peer: Option<SocketAddr>| peer.map(|peer| format!("{peer}: ")).unwrap_or_default();
+    match event {
+        // Port scanners and health checks: nothing was said, so nothing is answered.
+        Event::Link(_, tunnel::Event::HandshakeFailed(HandshakeError::Disconnected)) | Event::Notify(_) => {}
+        Event::Link(peer, event) => eprintln!("farlane: {}{event}", from(peer)),
+        Event::AcceptFailed(error) => eprintln!("farlane: a connection could not be accepted: {error}"),
+    }
+}

@@ -1,0 +1,176 @@
+//! What a data structure says, field by field: as a table for people and as an object for machines, from one list.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
+use serde_json::Value;
+
+/// Columns for a field's name.
+const NAME_WIDTH: usize = 9;
+/// Columns for a value; a longer one pushes the meaning to the right.
+const VALUE_WIDTH: usize = 20;
+
+/// A field: its mnemonic in the specification, what it holds, and what that means.
+#[derive(Clone, Debug, PartialEq)]
+struct Field {
+    name: String,
+    shown: String,
+    value: Value,
+    meaning: String,
+}
+
+/// The fields of a data structure, in its order. Serializes as an object with a key for each.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Fields(Vec<Field>);
+
+impl Fields {
+    /// A number, in decimal.
+    pub(crate) fn number(&mut self, name: &str, value: impl Into<u128>, meaning: impl Into<String>) {
+        let value = value.into();
+        self.push(name, value.to_string(), number(value), meaning);
+    }
+
+    /// A number of `digits` hexadecimal digits.
+    pub(crate) fn hex(
+        &mut self,
+        name: &str,
+        value: impl Into<u64>,
+        digits: usize,
+        meaning: impl Into<String>,
+    ) {
+        let value = value.into();
+        self.push(name, format!("{value:#0width$x}", width = digits + 2), value.into(), meaning);
+    }
+
+    /// A number of `digits` hexadecimal digits, whose bits mean what `names` says; bits without a name are shown as such.
+    pub(crate) fn flags(
+        &mut self,
+        name: &str,
+        value: impl Into<u64>,
+        digits: usize,
+        title: &str,
+        names: &[(u32, &str)],
+    ) {
+        let value = value.into();
+        self.hex(name, value, digits, format!("{title}: {}", flags(value, names)));
+    }
+
+    /// A text.
+    pub(crate) fn text(&mut self, name: &str, value: impl Into<String>, meaning: impl Into<String>) {
+        let value = value.into();
+        self.push(name, value.clone(), value.into(), meaning);
+    }
+
+    /// What is more than a number or a text: `shown` to people, `value` to machines.
+    pub(crate) fn push(
+        &mut self,
+        name: &str,
+        shown: impl Into<String>,
+        value: Value,
+        meaning: impl Into<String>,
+    ) {
+        self.0.push(Field { name: name.to_owned(), shown: shown.into(), value, meaning: meaning.into() });
+    }
+
+    /// The table, a line a field.
+    pub(crate) fn table(&self) -> String {
+        let width = self.0.iter().map(|field| field.name.len()).max().unwrap_or(0).max(NAME_WIDTH);
+        let mut text = String::new();
+        for Field { name, shown, meaning, .. } in &self.0 {
+            let line = format!("  {name:width$}  {shown:VALUE_WIDTH$}  {meaning}");
+            // Writing to a string can't fail.
+            let _ = writeln!(text, "{}", line.trim_end());
+        }
+        text
+    }
+}
+
+impl Serialize for Fields {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for field in &self.0 {
+            map.serialize_entry(&field.name, &field.value)?;
+        }
+        map.end()
+    }
+}
+
+/// A JSON number, or a text where the number is greater than most readers of JSON can take.
+pub(crate) fn number(value: u128) -> Value {
+    u64::try_from(value).map_or_else(|_| value.to_string().into(), Value::from)
+}
+
+/// The names of the bits that are set in `value`.
+fn flags(value: u64, names: &[(u32, &str)]) -> String {
+    let set = (0..u64::BITS).filter(|bit| value >> bit & 1 == 1);
+    let named: Vec<_> = set
+        .map(|bit| match names.iter().find(|(known, _)| *known == bit) {
+            Some((_, name)) => (*name).to_owned(),
+            None => format!("bit {bit}"),
+        })
+        .collect();
+    if named.is_empty() { "none".to_owned() } else { named.join(", ") }
+}
+
+/// A number of bytes as people say it: `64 MiB`, `1.5 GiB`, `600 B`.
+pub(crate) fn size(bytes: u128) -> String {
+    const UNITS: [(u32, &str); 6] =
+        [(60, "EiB"), (50, "PiB"), (40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let Some((shift, unit)) = UNITS.iter().find(|(shift, _)| bytes >> shift != 0) else {
+        return format!("{bytes} B");
+    };
+    let whole = bytes >> shift;
+    let hundredths = ((bytes - (whole << shift)) * 100) >> shift;
+    match hundredths {
+        0 => format!("{whole} {unit}"),
+        _ => format!("{whole}.{hundredths:02} {unit}"),
+    }
+}
+
+/// A temperature in kelvin, in degrees Celsius; 0 is a temperature that is not reported.
+pub(crate) fn celsius(kelvin: u16) -> String {
+    match kelvin {
+        0 => "not reported".to_owned(),
+        _ => format!("{} °C", i32::from(kelvin) - 273),
+    }
+}
+
+/// Bytes as hexadecimal digits, the first one first.
+pub(crate) fn digits(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_list_is_a_table_and_an_object() {
+        let mut fields = Fields::default();
+        fields.hex("vid", 0xfa1a_u16, 4, "PCI vendor");
+        fields.flags("oncs", 0b1_0101_u16, 4, "optional commands", &[(0, "Compare"), (2, "Deallocate")]);
+        fields.number("tnvmcap", u128::from(u64::MAX) + 1, "");
+        fields.text("sn", "A1", "serial number");
+        assert_eq!(
+            fields.table(),
+            "  vid        0xfa1a                PCI vendor
+  oncs       0x0015                optional commands: Compare, Deallocate, bit 4
+  tnvmcap    18446744073709551616
+  sn         A1                    serial number
+"
+        );
+        let json = serde_json::to_string(&fields).unwrap();
+        assert_eq!(json, r#"{"vid":64026,"oncs":21,"tnvmcap":"18446744073709551616","sn":"A1"}"#);
+    }
+
+    #[test]
+    fn sizes_and_temperatures_are_as_people_say_them() {
+        let sizes = [0, 600, 1 << 10, 3 << 29, u128::MAX].map(size);
+        assert_eq!(sizes[..4], ["0 B", "600 B", "1 KiB", "1.50 GiB"]);
+        assert!(sizes[4].ends_with(" EiB"));
+        assert_eq!([0, 300, 200].map(celsius), ["not reported", "27 °C", "-73 °C"]);
+        assert_eq!(digits(&[0x0a, 0xff]), "0aff");
+        assert_eq!(flags(0, &[]), "none");
+    }
+}

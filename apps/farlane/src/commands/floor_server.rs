@@ -1,0 +1,19 @@
+//! `farlane floor-server`: the other side of a raw TCP measurement.
+
+use live::floor::Server;
+
+use crate::args::FloorServerArgs;
+use crate::commands::print_json;
+use crate::error::Error;
+
+pub(crate) fn run(args: &FloorServerArgs) -> Result<(), Error> {
+    let listen_error = |error| Error::Listen { address: args.listen, error };
+    let server = Server::bind(args.listen).map_err(listen_error)?;
+    let address = server.address().map_err(listen_error)?;
+    print_json(&serde_json::json!({ "listening": address.to_string() }))?;
+    crate::commands::stay_on(args.cpu)?;
+    loop {
+        // Its parent ends it.
+        server.serve_one().map_err(|error| Error::Child { what: "the floor's client", error })?;
+    }
+}

@@ -1,0 +1,80 @@
+//! `farlane identify`: what the controller and its namespaces say of themselves.
+
+mod controller;
+mod namespace;
+
+use nvme::wire::identify::{IDENTIFY_LENGTH, IdentifyNamespace, NamespaceDescriptor, cns, namespace_list};
+use nvme::wire::{AdminOpcode, NamespaceId, SubmissionQueueEntry};
+use serde::Serialize;
+
+use super::fields::Fields;
+use crate::args::TargetArgs;
+use crate::commands::{print, print_json};
+use crate::error::Error;
+use crate::session::{Needs, Session};
+
+type Page = [u8; IDENTIFY_LENGTH];
+
+/// The fields have the names that nvme-cli gives them.
+#[derive(Serialize)]
+struct Json {
+    controller: Fields,
+    namespaces: Vec<Fields>,
+}
+
+pub(crate) fn run(args: &TargetArgs) -> Result<(), Error> {
+    let mut session = Session::over_tcp(&args.target, Needs::default())?;
+    let identity = session.identity()?;
+    let controller = controller::fields(&identity.controller);
+    let namespaces = namespaces(&mut session)?;
+    let bdf = session.bdf();
+    session.close()?;
+    if args.output.json {
+        return print_json(&Json {
+            controller,
+            namespaces: namespaces.into_iter().map(|(_, it)| it).collect(),
+        });
+    }
+    let mut text = format!("Controller {bdf} at {}\n{}", args.target.url, controller.table());
+    if namespaces.is_empty() {
+        text.push_str("\nNo namespace is attached to it.\n");
+    }
+    for (id, fields) in &namespaces {
+        text.push_str(&format!("\nNamespace {id}\n{}", fields.table()));
+    }
+    print(&text)
+}
+
+/// The active namespaces, as many as one list holds: 1,024.
+fn namespaces(session: &mut Session) -> Result<Vec<(NamespaceId, Fields)>, Error> {
+    let list = identify(session, "Identify (active namespaces)", cns::ACTIVE_NAMESPACES, NamespaceId::NONE)?;
+    let mut namespaces = Vec::new();
+    for id in namespace_list(&list[..]) {
+        let page = identify(session, "Identify (namespace)", cns::NAMESPACE, id)?;
+        let names = match identify(session, "Identify (descriptors)", cns::NAMESPACE_DESCRIPTORS, id) {
+            Ok(page) => NamespaceDescriptor::list(&page[..]).collect(),
+            // Controllers before NVMe 1.3 have no such list.
+            Err(Error::Command { .. }) => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        namespaces.push((id, namespace::fields(id, &IdentifyNamespace::parse(&page), &names)));
+    }
+    Ok(namespaces)
+}
+
+fn identify(
+    session: &mut Session,
+    command: &'static str,
+    structure: u32,
+    namespace: NamespaceId,
+) -> Result<Box<Page>, Error> {
+    let entry = SubmissionQueueEntry {
+        opcode: AdminOpcode::Identify.into(),
+        namespace,
+        cdw10: structure,
+        ..SubmissionQueueEntry::default()
+    };
+    let length = u32::try_from(IDENTIFY_LENGTH).expect("4 KiB");
+    let page = session.admin(command, entry, length)?.into_boxed_slice();
+    Ok(page.try_into().expect("as many bytes as were asked for"))
+}

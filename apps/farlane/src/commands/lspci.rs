@@ -1,0 +1,192 @@
+//! `farlane lspci`: the functions that a host finds at its far ends.
+
+use engine::Nanos;
+use live::attach::{AttachError, Attachment};
+use pcie::lspci;
+use pcie::root_complex::{BarRegister, Bridge, CapabilityId, Express, Function, Space, Topology, Window};
+use serde_json::{Value, json};
+
+use crate::args::LspciArgs;
+use crate::commands::{print, print_json};
+use crate::error::Error;
+use crate::session::{self, Needs};
+
+pub(crate) fn run(args: &LspciArgs) -> Result<(), Error> {
+    // Nothing here is worth a processor that spins.
+    let needs = Needs { data_bytes: 0, ..Needs::default() };
+    let options = session::options(needs, Nanos::ZERO, args.timeout.into());
+    let names: Vec<_> = args.urls.iter().map(|url| url.authority.clone()).collect();
+    let mut attachment = Attachment::over_tcp(&names, &options)?;
+    attachment.stop().on_signals().map_err(AttachError::Io)?;
+    attachment.wait_enumerated(options.timeout)?;
+    let topology = attachment.near().topology().cloned().unwrap_or_default();
+    attachment.close().map_err(AttachError::Io)?;
+    tell_missing(args, &topology);
+    if args.output.json {
+        return print_json(&[function_json(&topology.root, &topology)]);
+    }
+    print(&match (args.tree, args.verbose) {
+        (true, names) => lspci::tree(&topology, names),
+        (false, true) => lspci::verbose(&topology),
+        (false, false) => lspci::plain(&topology),
+    })
+}
+
+/// Says on standard error which of several far ends did not come in time: their ports are empty.
+fn tell_missing(args: &LspciArgs, topology: &Topology) {
+    let is_downstream =
+        |function: &&Function| function.express.is_some_and(|it| it.port_type == Express::DOWNSTREAM);
+    for (url, port) in args.urls.iter().zip(topology.functions().filter(is_downstream)) {
+        if port.children.is_empty() {
+            eprintln!("farlane: {url} is not there: the slot below {} is empty", port.bdf);
+        }
+    }
+}
+
+/// A function with those below it. Numbers are as wide as JSON readers can take: addresses are texts.
+fn function_json(function: &Function, topology: &Topology) -> Value {
+    let faults = topology.faults.iter().filter(|(bdf, _)| *bdf == function.bdf);
+    let children = function.children.iter().map(|child| function_json(child, topology));
+    json!({
+        "bdf": function.bdf.to_string(),
+        "vendor": format!("{:04x}", function.vendor),
+        "device": format!("{:04x}", function.device),
+        "name": lspci::product(function),
+        "class": format!("{:06x}", function.class),
+        "class_name": lspci::class_name(function.class),
+        "revision": function.revision,
+        "subsystem_vendor": format!("{:04x}", function.subsystem_vendor),
+        "subsystem": format!("{:04x}", function.subsystem),
+        "enabled": function.enabled,
+        "bars": function.bars.iter().map(bar_json).collect::<Vec<_>>(),
+        "bridge": function.bridge.as_ref().map(bridge_json),
+        "capabilities": capabilities_json(function),
+        "payload_bytes": function.express.map(|express| express.payload_size),
+        "read_request_bytes": function.express.map(|express| express.read_request_size),
+        "tag_bits": function.express.map(|express| tag_bits(&express)),
+        "link": function.express.as_ref().and_then(link_json),
+        "slot": function.express.and_then(|express| express.slot).map(|slot| json!({
+            "number": slot.number,
+            "hot_plug": slot.hot_plug,
+            "surprise": slot.surprise,
+            "present": slot.present,
+        })),
+        "msix_vectors": function.msix.map(|msix| msix.vectors),
+        "serial_number": function.serial_number.map(|serial| format!("{serial:016x}")),
+        "faults": faults.map(|(_, fault)| fault.to_string()).collect::<Vec<_>>(),
+        "children": children.collect::<Vec<_>>(),
+    })
+}
+
+fn bar_json(bar: &BarRegister) -> Value {
+    let space = match bar.space {
+        Space::Io => "io",
+        Space::Memory32 => "memory32",
+        Space::Memory64 => "memory64",
+    };
+    json!({
+        "index": bar.index,
+        "space": space,
+        "prefetchable": bar.prefetchable,
+        "bytes": bar.size,
+        "address": bar.address.map(hex),
+    })
+}
+
+fn bridge_json(bridge: &Bridge) -> Value {
+    let window = |window: Window| json!({ "first": hex(window.first), "last": hex(window.last), "bytes": window.size() });
+    json!({
+        "primary": bridge.primary,
+        "secondary": bridge.secondary,
+        "subordinate": bridge.subordinate,
+        "windows": {
+            "memory": bridge.memory.map(window),
+            "prefetchable": bridge.prefetchable.map(window),
+        },
+    })
+}
+
+fn capabilities_json(function: &Function) -> Vec<Value> {
+    let json = |capability: &pcie::root_complex::Capability| {
+        let (id, extended) = match capability.id {
+            CapabilityId::Standard(id) => (u16::from(id), false),
+            CapabilityId::Extended(id) => (id, true),
+        };
+        json!({
+            "id": id,
+            "extended": extended,
+            "name": lspci::capability_name(capability.id),
+            "offset": capability.offset,
+            "version": capability.version,
+        })
+    };
+    function.capabilities.iter().map(json).collect()
+}
+
+/// The link above an endpoint or below a port; none where it tells no speed.
+fn link_json(express: &Express) -> Option<Value> {
+    (express.link_speed != 0).then(|| {
+        json!({
+            "speed": lspci::speed(express.link_speed),
+            "width": express.link_width,
+            "speed_max": lspci::speed(express.link_speed_max),
+            "width_max": express.link_width_max,
+            "active": express.link_active,
+        })
+    })
+}
+
+/// Bits of the tags of a function's requests.
+const fn tag_bits(express: &Express) -> u8 {
+    match (express.ten_bit_tags, express.extended_tags) {
+        (true, _) => 10,
+        (false, true) => 8,
+        (false, false) => 5,
+    }
+}
+
+fn hex(address: u64) -> String {
+    format!("{address:#x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pcie::root_complex::{Capability, Fault};
+
+    #[test]
+    fn a_topology_is_a_tree_of_objects() {
+        let ssd = Function {
+            bdf: pcie::wire::Bdf::new(1, 0, 0),
+            class: 0x01_0802,
+            bars: vec![BarRegister {
+                index: 0,
+                space: Space::Memory64,
+                prefetchable: false,
+                size: 0x4000,
+                address: Some(u64::MAX << 14),
+            }],
+            capabilities: vec![Capability { id: CapabilityId::Extended(3), offset: 0x150, version: 1 }],
+            express: Some(Express { payload_size: 4096, link_speed: 4, ..Express::default() }),
+            serial_number: Some(7),
+            ..Function::default()
+        };
+        let faults = vec![(ssd.bdf, Fault::NoBus)];
+        let window = Window { first: 0x1000, last: 0x1fff };
+        let root = Function {
+            bridge: Some(Bridge { secondary: 1, memory: Some(window), ..Bridge::default() }),
+            children: vec![ssd],
+            ..Function::default()
+        };
+        let json = function_json(&root, &Topology { root: Box::new(root.clone()), faults });
+        assert_eq!(json["bridge"]["windows"]["memory"]["bytes"], 4096);
+        assert_eq!(json["link"], Value::Null);
+        let child = &json["children"][0];
+        assert_eq!(child["bars"][0]["address"], "0xffffffffffffc000");
+        assert_eq!(child["class_name"], "Non-Volatile memory controller");
+        assert_eq!(child["capabilities"][0]["name"], "Device Serial Number");
+        assert_eq!((&child["link"]["speed"], &child["payload_bytes"]), (&json!("16GT/s"), &json!(4096)));
+        assert_eq!(child["serial_number"], "0000000000000007");
+        assert_eq!(child["faults"][0], "no bus number left");
+    }
+}

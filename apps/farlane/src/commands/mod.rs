@@ -1,0 +1,39 @@
+//! One file a subcommand.
+
+pub(crate) mod bench;
+pub(crate) mod copy;
+pub(crate) mod demo;
+pub(crate) mod export;
+mod fields;
+pub(crate) mod floor_server;
+pub(crate) mod identify;
+pub(crate) mod lspci;
+pub(crate) mod ping;
+pub(crate) mod smart_log;
+
+use std::io::Write;
+
+use crate::error::Error;
+
+/// Prints `value` as one line of JSON.
+pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Error> {
+    let text = serde_json::to_string(value).map_err(|error| Error::Output(error.into()))?;
+    print(&format!("{text}\n"))
+}
+
+/// Prints `text`; a reader that has gone away (`| head`) ends the program quietly.
+pub(crate) fn print(text: &str) -> Result<(), Error> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
+        result => result.map_err(Error::Output),
+    }
+}
+
+/// Keeps this thread on processor `cpu`, if one was chosen.
+pub(crate) fn stay_on(cpu: Option<usize>) -> Result<(), Error> {
+    match cpu {
+        None => Ok(()),
+        Some(cpu) => live::reactor::pin(cpu).map_err(|error| Error::Child { what: "--cpu", error }),
+    }
+}

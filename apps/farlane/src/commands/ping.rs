@@ -1,0 +1,84 @@
+//! `farlane ping`: the round trip of configuration reads.
+
+use std::time::Duration;
+
+use engine::Nanos;
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+use crate::args::PingArgs;
+use crate::commands::{print, print_json};
+use crate::distribution::Distribution;
+use crate::error::Error;
+use crate::session::{Needs, Session};
+use crate::workload::rate;
+
+#[derive(Serialize)]
+struct Json {
+    function: String,
+    id: String,
+    count: u64,
+    elapsed_s: f64,
+    rate: f64,
+    latency_ns: Distribution,
+    /// How the far clock stands to ours, and how well that is known; none where no time was exchanged yet.
+    clock: Option<ClockJson>,
+}
+
+#[derive(Serialize)]
+struct ClockJson {
+    offset_ns: i64,
+    error_ns: u64,
+}
+
+pub(crate) fn run(args: &PingArgs) -> Result<(), Error> {
+    let mut session = Session::over_tcp(&args.target, Needs::default())?;
+    let interval = args.rate.map(|rate| Nanos::from_secs(1) / rate);
+    let bar = ProgressBar::new(args.count);
+    let mut latency = Distribution::new();
+    let start = session.now();
+    let mut id = 0;
+    for number in 0..args.count {
+        if let Some(interval) = interval {
+            session.idle_until(start + interval * number)?;
+        }
+        let (value, length) = session.config_read(0)?;
+        id = value;
+        latency.record(length);
+        if number % 1_024 == 0 {
+            bar.set_position(number);
+        }
+    }
+    bar.finish_and_clear();
+    let elapsed = session.now() - start;
+    let clock = session.near().upstream().and_then(|upstream| {
+        upstream.session(tunnel::upstream::PortIndex(0)).and_then(tunnel::Session::clock)
+    });
+    let clock = clock.map(|clock| ClockJson { offset_ns: clock.offset_ns, error_ns: clock.error.get() });
+    let json = Json {
+        function: session.bdf().to_string(),
+        id: format!("{:04x}:{:04x}", id & 0xffff, id >> 16),
+        count: args.count,
+        elapsed_s: Duration::from(elapsed).as_secs_f64(),
+        rate: rate(args.count, elapsed),
+        latency_ns: latency,
+        clock,
+    };
+    session.close()?;
+    if args.output.json {
+        return print_json(&json);
+    }
+    let mut text = format!(
+        "{} configuration reads of {} ({}) in {elapsed}, {:.0} a second\n  round trip  {}\n",
+        json.count, json.function, json.id, json.rate, json.latency_ns
+    );
+    if let Some(clock) = &json.clock {
+        text.push_str(&format!(
+            "  the far clock is {} ns {} ours, +/- {}\n",
+            clock.offset_ns.unsigned_abs(),
+            if clock.offset_ns < 0 { "behind" } else { "ahead of" },
+            Nanos::new(clock.error_ns)
+        ));
+    }
+    print(&text)
+}

@@ -1,0 +1,97 @@
+//! What can go wrong, with the remedy.
+
+use std::io;
+use std::path::PathBuf;
+
+use engine::Nanos;
+use live::attach::AttachError;
+use live::media::OpenError;
+use miette::Diagnostic;
+use nvme::wire::Status;
+use nvme_pcie::host::SubmitError;
+use pcie::requester::RequestError;
+use thiserror::Error as ThisError;
+
+/// An error for a person: what failed, of what, and what to do.
+#[derive(Debug, ThisError, Diagnostic)]
+pub(crate) enum Error {
+    #[error("{0}")]
+    #[diagnostic(help("start a far end there first: farlane export --listen HOST:PORT --ram 1GiB"))]
+    Unreachable(AttachError),
+
+    #[error("{0}")]
+    #[diagnostic(help(
+        "one host at a time may use a far end: wait for the other one, or export another device"
+    ))]
+    InUse(AttachError),
+
+    #[error("{0}")]
+    #[diagnostic(help("is it a farlane export that listens there, and of this version ({})?", env!("CARGO_PKG_VERSION")))]
+    Refused(AttachError),
+
+    #[error("{0}")]
+    Attach(AttachError),
+
+    #[error(transparent)]
+    #[diagnostic(help(
+        "each --namespace wants a file or block device of its own; see farlane export --help"
+    ))]
+    Open(#[from] OpenError),
+
+    #[error("can't listen on {address}: {error}")]
+    #[diagnostic(help("choose another --listen address; port 0 lets the system choose one"))]
+    Listen { address: std::net::SocketAddr, error: io::Error },
+
+    #[error("{command} ended with {status}")]
+    Command { command: &'static str, status: Status },
+
+    #[error("{command} was not taken: {error}")]
+    Submit { command: &'static str, error: SubmitError },
+
+    #[error("{command} was not answered within {timeout}")]
+    #[diagnostic(help("the link may be down: farlane ping URL tells"))]
+    Unanswered { command: &'static str, timeout: Nanos },
+
+    #[error("the configuration read failed: {0}")]
+    ConfigRead(RequestError),
+
+    #[error("namespace {wanted} does not exist; there are: {there}")]
+    #[diagnostic(help("choose one of them with --namespace"))]
+    NoNamespace { wanted: u32, there: String },
+
+    #[error("{what} {value} does not fit: {expected}")]
+    Range { what: &'static str, value: u64, expected: String },
+
+    #[error("{}: {error}", path.display())]
+    File { path: PathBuf, error: io::Error },
+
+    #[error("output: {0}")]
+    Output(io::Error),
+
+    #[error("{what}: {error}")]
+    Child { what: &'static str, error: io::Error },
+
+    #[error("what was read is not what was written: {0}")]
+    #[diagnostic(help("the medium or the path to it is broken; nothing of this device should be trusted"))]
+    Corrupt(String),
+
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl From<AttachError> for Error {
+    fn from(error: AttachError) -> Self {
+        use tunnel::frame::RefuseCode;
+        use tunnel::session::HandshakeError;
+        match &error {
+            AttachError::Unreachable(..) => Self::Unreachable(error),
+            AttachError::Refused(
+                HandshakeError::RefusedByPeer { code: RefuseCode::InUse, .. }
+                | HandshakeError::Refused { code: RefuseCode::InUse, .. },
+            ) => Self::InUse(error),
+            AttachError::Refused(_) => Self::Refused(error),
+            AttachError::Interrupted => Self::Interrupted,
+            _ => Self::Attach(error),
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! A load on a namespace, in fio's words: what to do, how much at once, how long; rate, latency, errors.
+
+use engine::{Instant, Nanos, Rng};
+use nvme_pcie::host::{Completed, Data, Namespace, QueueId, Submission};
+
+use crate::args::Workload;
+use crate::distribution::Distribution;
+use crate::error::Error;
+use crate::session::Session;
+
+/// Chunks that a verified load may cover: each has a 4-byte note of what was written last.
+const VERIFIED_CHUNKS_MAX: u64 = 1 << 28;
+/// How often a free chunk is looked for before the load waits for a completion instead.
+const PICKS_MAX: u32 = 8;
+
+/// What to do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Job {
+    pub(crate) namespace: Namespace,
+    pub(crate) workload: Workload,
+    /// Bytes a command.
+    pub(crate) bytes: u32,
+    pub(crate) depth: u32,
+    pub(crate) runtime: Nanos,
+    /// Bytes of the namespace to use.
+    pub(crate) range: u64,
+    pub(crate) verify: bool,
+    pub(crate) seed: u64,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Report {
+    pub(crate) latency: Distribution,
+    pub(crate) commands: u64,
+    pub(crate) bytes: u64,
+    pub(crate) elapsed: Nanos,
+    pub(crate) errors: u64,
+    /// The first error, for people.
+    pub(crate) first_error: Option<String>,
+    /// Chunks that were read back and compared.
+    pub(crate) compared: u64,
+    /// Those of them that were not what was written, named.
+    pub(crate) corrupt: Vec<String>,
+}
+
+impl Report {
+    /// Commands a second.
+    pub(crate) fn iops(&self) -> f64 {
+        rate(self.commands, self.elapsed)
+    }
+    /// Mebibytes a second.
+    pub(crate) fn mib_s(&self) -> f64 {
+        rate(self.bytes, self.elapsed) / f64::from(1 << 20)
+    }
+}
+
+/// `count` in `elapsed`, a second.
+#[expect(clippy::cast_precision_loss, reason = "a rate for people: 53 bits are plenty")]
+pub(crate) fn rate(count: u64, elapsed: Nanos) -> f64 {
+    count as f64 * 1e9 / elapsed.get().max(1) as f64
+}
+
+/// What a slot is at.
+#[derive(Clone, Copy, Debug)]
+struct Under {
+    chunk: u64,
+    /// The note that the chunk gets when the write ends well; none for a read.
+    writes: Option<u32>,
+}
+
+struct Runner<'a> {
+    session: &'a mut Session,
+    job: Job,
+    chunks: u64,
+    slots: Vec<Option<Under>>,
+    free: Vec<usize>,
+    base: u64,
+    rng: Rng,
+    next: u64,
+    /// For each chunk what was written last; 0 is nothing. Empty unless verifying.
+    notes: Vec<u32>,
+    /// Chunks that a write is under way to, or that two reads of might hide one. Empty unless verifying.
+    busy: Vec<bool>,
+    generation: u32,
+    report: Report,
+}
+
+/// Runs `job`, telling `progress` how long it has been running.
+pub(crate) fn run(session: &mut Session, job: Job, mut progress: impl FnMut(Nanos)) -> Result<Report, Error> {
+    let mut runner = Runner::new(session, job)?;
+    let start = runner.session.now();
+    let end = start + job.runtime;
+    let mut told = start;
+    loop {
+        let now = runner.session.now();
+        if now >= end {
+            break;
+        }
+        if now - told > Nanos::from_millis(100) {
+            progress(now - start);
+            told = now;
+        }
+        runner.fill()?;
+        runner.reap(Some(end))?;
+    }
+    while runner.under_way() > 0 {
+        runner.reap(None)?;
+    }
+    runner.report.elapsed = runner.session.now() - start;
+    if job.verify {
+        runner.read_back(&mut progress)?;
+    }
+    Ok(runner.report)
+}
+
+impl<'a> Runner<'a> {
+    fn new(session: &'a mut Session, job: Job) -> Result<Self, Error> {
+        check(session, &job)?;
+        let chunks = job.range / u64::from(job.bytes);
+        let region = session.data_region();
+        let depth = usize::try_from(job.depth).expect("32 bits fit");
+        let mut rng = Rng::from_seed(job.seed);
+        // What is written without --verify: noise, so that nothing on the way can compress it.
+        for slot in 0..depth {
+            let address = region.base + slot as u64 * u64::from(job.bytes);
+            rng.fill(session.bytes_mut(Data { address, length: job.bytes }));
+        }
+        let noted = if job.verify { usize::try_from(chunks).expect("checked above") } else { 0 };
+        Ok(Self {
+            session,
+            job,
+            chunks,
+            slots: vec![None; depth],
+            free: (0..depth).rev().collect(),
+            base: region.base,
+            rng,
+            next: 0,
+            notes: vec![0; noted],
+            busy: vec![false; noted],
+            generation: 0,
+            report: Report {
+                latency: Distribution::new(),
+                commands: 0,
+                bytes: 0,
+                elapsed: Nanos::ZERO,
+                errors: 0,
+                first_error: None,
+                compared: 0,
+                corrupt: Vec::new(),
+            },
+        })
+    }
+
+    fn under_way(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    fn data(&self, slot: usize) -> Data {
+        Data { address: self.base + slot as u64 * u64::from(self.job.bytes), length: self.job.bytes }
+    }
+
+    fn fill(&mut self) -> Result<(), Error> {
+        while let Some(&slot) = self.free.last() {
+            let Some(chunk) = self.pick() else { return Ok(()) };
+            let write = match self.job.workload {
+                Workload::Read | Workload::RandRead => false,
+                Workload::Write | Workload::RandWrite => true,
+                Workload::Rw | Workload::RandRw => self.rng.one_in(2),
+            };
+            self.free.pop();
+            self.submit(slot, chunk, write)?;
+        }
+        Ok(())
+    }
+
+    /// The next chunk; none while those that come to mind are being written.
+    fn pick(&mut self) -> Option<u64> {
+        for _ in 0..PICKS_MAX {
+            let chunk = match self.job.workload {
+                Workload::Read | Workload::Write | Workload::Rw => {
+                    let chunk = self.next;
+                    self.next = (self.next + 1) % self.chunks;
+                    chunk
+                }
+                _ => self.rng.below(self.chunks),
+            };
+            if !self.is_busy(chunk) {
+                return Some(chunk);
+            }
+        }
+        None
+    }
+
+    fn is_busy(&self, chunk: u64) -> bool {
+        self.busy.get(index(chunk)).copied().unwrap_or(false)
+    }
+
+    fn submit(&mut self, slot: usize, chunk: u64, write: bool) -> Result<(), Error> {
+        let data = self.data(slot);
+        let Namespace { id, block_bytes, .. } = self.job.namespace;
+        let blocks = self.job.bytes / block_bytes;
+        let lba = chunk * u64::from(blocks);
+        let writes = write.then(|| {
+            // 0 means that nothing was written.
+            self.generation = self.generation.wrapping_add(1).max(1);
+            self.generation
+        });
+        if let (Some(generation), true) = (writes, self.job.verify) {
+            mark(self.session.bytes_mut(data), self.job.seed, chunk, generation);
+        }
+        if let Some(busy) = self.busy.get_mut(index(chunk)) {
+            *busy = true;
+        }
+        self.slots[slot] = Some(Under { chunk, writes });
+        let (queue, cookie) = (QueueId(1), slot as u64);
+        let (command, submission) = match write {
+            true => ("a write", Submission::write(queue, id, lba, blocks, data, cookie)),
+            false => ("a read", Submission::read(queue, id, lba, blocks, data, cookie)),
+        };
+        self.session.submit(command, submission)
+    }
+
+    /// Waits for a command to end, until `deadline`, and takes all others that have ended with it.
+    fn reap(&mut self, deadline: Option<Instant>) -> Result<(), Error> {
+        let mut completed = self.session.next_completed(deadline)?;
+        let now = self.session.now();
+        while let Some(ended) = completed {
+            self.on_completed(now, &ended);
+            completed = self.session.poll_completed();
+        }
+        Ok(())
+    }
+
+    /// A command has ended, which we see at `now`: what it took is what we waited.
+    fn on_completed(&mut self, now: Instant, ended: &Completed) {
+        let slot = usize::try_from(ended.cookie).expect("slots are few");
+        let Some(Under { chunk, writes }) = self.slots[slot].take() else { return };
+        self.free.push(slot);
+        if let Some(busy) = self.busy.get_mut(index(chunk)) {
+            *busy = false;
+        }
+        if !ended.status.is_success() {
+            self.report.errors += 1;
+            self.report.first_error.get_or_insert_with(|| ended.status.to_string());
+            // Written or not: nothing may be said of it any more.
+            if writes.is_some() {
+                self.note(chunk, 0);
+            }
+            return;
+        }
+        self.report.commands += 1;
+        self.report.bytes += u64::from(self.job.bytes);
+        self.report.latency.record(now - ended.submitted);
+        match writes {
+            Some(generation) => self.note(chunk, generation),
+            None => self.compare(slot, chunk),
+        }
+    }
+
+    fn note(&mut self, chunk: u64, generation: u32) {
+        if let Some(note) = self.notes.get_mut(index(chunk)) {
+            *note = generation;
+        }
+    }
+
+    fn compare(&mut self, slot: usize, chunk: u64) {
+        let Some(&generation) = self.notes.get(index(chunk)).filter(|generation| **generation != 0) else {
+            return;
+        };
+        self.report.compared += 1;
+        let bytes = self.session.bytes(self.data(slot));
+        if let Some(at) = first_difference(bytes, self.job.seed, chunk, generation) {
+            let offset = chunk * u64::from(self.job.bytes) + at as u64;
+            self.report.corrupt.push(format!("byte {offset} of namespace {}", self.job.namespace.id.0));
+        }
+    }
+
+    /// Reads every chunk that was written once more, and compares it.
+    fn read_back(&mut self, progress: &mut impl FnMut(Nanos)) -> Result<(), Error> {
+        let (latency, commands, bytes) =
+            (self.report.latency.clone(), self.report.commands, self.report.bytes);
+        let written: Vec<u64> = (0..self.chunks).filter(|chunk| self.notes[index(*chunk)] != 0).collect();
+        let mut written = written.into_iter();
+        let mut left = true;
+        while left || self.under_way() > 0 {
+            while let (true, Some(&slot)) = (left, self.free.last()) {
+                match written.next() {
+                    Some(chunk) => {
+                        self.free.pop();
+                        self.submit(slot, chunk, false)?;
+                    }
+                    None => left = false,
+                }
+            }
+            if self.under_way() > 0 {
+                self.reap(None)?;
+            }
+            progress(self.job.runtime);
+        }
+        // The figures are those of the load, not of its verification.
+        (self.report.latency, self.report.commands, self.report.bytes) = (latency, commands, bytes);
+        Ok(())
+    }
+}
+
+fn index(chunk: u64) -> usize {
+    usize::try_from(chunk).unwrap_or(usize::MAX)
+}
+
+fn check(session: &Session, job: &Job) -> Result<(), Error> {
+    let limit = session.identity()?.transfer_bytes_max;
+    let block = job.namespace.block_bytes;
+    let bytes = u64::from(job.bytes);
+    if job.bytes == 0 || !job.bytes.is_multiple_of(block) || job.bytes > limit {
+        let expected = format!("a multiple of the block size {block}, {limit} at most");
+        return Err(Error::Range { what: "--bs", value: bytes, expected });
+    }
+    let size = job.namespace.blocks * u64::from(block);
+    if job.range < bytes || job.range > size {
+        let expected = format!("at least --bs and at most the namespace's {size} bytes");
+        return Err(Error::Range { what: "--size", value: job.range, expected });
+    }
+    if job.verify && job.range / bytes > VERIFIED_CHUNKS_MAX {
+        let expected = format!("at most {} bytes with --verify", VERIFIED_CHUNKS_MAX.saturating_mul(bytes));
+        return Err(Error::Range { what: "--size", value: job.range, expected });
+    }
+    Ok(())
+}
+
+fn pattern(seed: u64, chunk: u64, generation: u32) -> Rng {
+    Rng::from_seed(seed ^ chunk.rotate_left(24) ^ (u64::from(generation) << 40))
+}
+
+/// Fills `bytes` with what only this write of this chunk has.
+fn mark(bytes: &mut [u8], seed: u64, chunk: u64, generation: u32) {
+    pattern(seed, chunk, generation).fill(bytes);
+}
+
+fn first_difference(bytes: &[u8], seed: u64, chunk: u64, generation: u32) -> Option<usize> {
+    let mut rng = pattern(seed, chunk, generation);
+    for (word, at) in bytes.chunks(8).zip((0..).step_by(8)) {
+        if word != &rng.next_u64().to_le_bytes()[..word.len()] {
+            return Some(at);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_of_one_write_of_one_chunk() {
+        let mut bytes = [0; 4096];
+        mark(&mut bytes, 1, 2, 3);
+        assert_eq!(first_difference(&bytes, 1, 2, 3), None);
+        for (seed, chunk, generation) in [(2, 2, 3), (1, 3, 3), (1, 2, 4)] {
+            assert_eq!(first_difference(&bytes, seed, chunk, generation), Some(0));
+        }
+        bytes[4095] ^= 1;
+        assert_eq!(first_difference(&bytes, 1, 2, 3), Some(4088));
+    }
+
+    #[test]
+    fn rates_are_a_second() {
+        assert!((rate(500, Nanos::from_millis(500)) - 1_000.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,227 @@
+//! The house rules that a compiler does not check: which crate may use which, and how long a file may be.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails says where")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Lines of a source file before its tests.
+const FILE_LINES_MAX: usize = 600;
+/// Lines of a function.
+const FUNCTION_LINES_MAX: usize = 70;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// `pure/engine`, `worlds/live` and so on, with its manifest.
+fn crates() -> BTreeMap<String, toml::Table> {
+    let mut crates = BTreeMap::new();
+    for storey in ["pure", "worlds", "apps"] {
+        for entry in fs::read_dir(root().join(storey)).unwrap() {
+            let folder = entry.unwrap().path();
+            if let Ok(manifest) = fs::read_to_string(folder.join("Cargo.toml")) {
+                let name = folder.file_name().unwrap().to_str().unwrap();
+                crates.insert(format!("{storey}/{name}"), manifest.parse().unwrap());
+            }
+        }
+    }
+    assert!(crates.len() >= 10, "the workspace was not found: {crates:?}");
+    crates
+}
+
+fn dependencies<'a>(manifest: &'a toml::Table, table: &str) -> impl Iterator<Item = &'a str> {
+    manifest
+        .get(table)
+        .and_then(toml::Value::as_table)
+        .into_iter()
+        .flat_map(|table| table.keys().map(String::as_str))
+}
+
+/// Rust sources below `folder`, relative to the root, generated ones left out.
+fn sources(folder: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![root().join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                if path.file_name().is_none_or(|name| name != "target") {
+                    folders.push(path);
+                }
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let name = path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
+                found.push((name, fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    found
+}
+
+/// The part of a file before its unit tests.
+fn before_tests(text: &str) -> &str {
+    text.split("#[cfg(test)]\nmod ").next().unwrap()
+}
+
+fn is_test(name: &str) -> bool {
+    name.ends_with("tests.rs") || name.contains("/tests/") || name.contains("/benches/")
+}
+
+#[test]
+fn arrows_run_from_apps_to_worlds_to_pure() {
+    let crates = crates();
+    let storey_of = |dependency: &str| {
+        crates.keys().find_map(|place| {
+            let (storey, name) = place.split_once('/')?;
+            (name == dependency).then_some(storey)
+        })
+    };
+    for (place, manifest) in &crates {
+        let storey = place.split('/').next().unwrap();
+        for dependency in dependencies(manifest, "dependencies") {
+            let allowed: &[Option<&str>] = match storey {
+                // Ours and pure, or nothing at all.
+                "pure" => &[Some("pure")],
+                "worlds" => &[Some("pure"), Some("worlds"), None],
+                _ => &[Some("pure"), Some("worlds"), None],
+            };
+            assert!(allowed.contains(&storey_of(dependency)), "{place} may not depend on {dependency}");
+        }
+        for (one, other) in [("worlds/live", "sim"), ("worlds/sim", "live"), ("worlds/live", "scenarios")] {
+            for table in ["dependencies", "dev-dependencies"] {
+                let crossed = place == one && dependencies(manifest, table).any(|name| name == other);
+                assert!(!crossed, "{one} and {other} must not know each other");
+            }
+        }
+    }
+}
+
+#[test]
+fn pure_crates_cannot_touch_the_world() {
+    for (place, _) in crates().iter().filter(|(place, _)| place.starts_with("pure/")) {
+        let library = fs::read_to_string(root().join(place).join("src/lib.rs")).unwrap();
+        for line in ["#![no_std]", "#![forbid(unsafe_code)]"] {
+            assert!(library.contains(line), "{place}/src/lib.rs lacks {line}");
+        }
+        for (name, text) in sources(&format!("{place}/src")) {
+            for (number, line) in
+                text.lines().enumerate().filter(|(_, line)| line.contains("extern crate std"))
+            {
+                let before = text.lines().nth(number.wrapping_sub(1)).unwrap_or_default();
+                assert!(before.contains("cfg(test)"), "{name}:{}: {line}", number + 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn files_and_functions_are_small_enough_to_hold() {
+    let mut long = Vec::new();
+    for storey in ["pure", "worlds", "apps"] {
+        for (name, text) in sources(storey).iter().filter(|(name, _)| !is_test(name)) {
+            let body = before_tests(text);
+            let lines = body.lines().count();
+            if lines > FILE_LINES_MAX {
+                long.push(format!("{name}: {lines} lines before its tests, {FILE_LINES_MAX} at most"));
+            }
+            long.extend(long_functions(body).into_iter().map(|(start, lines)| {
+                format!("{name}:{start}: a function of {lines} lines, {FUNCTION_LINES_MAX} at most")
+            }));
+        }
+    }
+    assert!(long.is_empty(), "\n{}", long.join("\n"));
+}
+
+/// Functions that are too long, found by rustfmt's indentation: `fn` and the next `}` at its depth.
+fn long_functions(text: &str) -> Vec<(usize, usize)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut found = Vec::new();
+    for (start, line) in lines.iter().enumerate() {
+        let code = line.trim_start();
+        let depth = line.len() - code.len();
+        let words = code.split('(').next().unwrap_or_default();
+        if !words.split_whitespace().any(|word| word == "fn") || code.starts_with("//") || code.ends_with(';')
+        {
+            continue;
+        }
+        let close = format!("{}}}", " ".repeat(depth));
+        let end = lines[start..].iter().position(|line| *line == close).unwrap_or(0);
+        if end + 1 > FUNCTION_LINES_MAX {
+            found.push((start + 1, end + 1));
+        }
+    }
+    found
+}
+
+#[test]
+fn nothing_is_left_for_later_in_the_code() {
+    // Spelled in two halves so that this file does not find itself.
+    let words = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X:"), concat!("/ro", "ot/")];
+    for storey in ["pure", "worlds", "apps"] {
+        for (name, text) in sources(storey) {
+            for (number, line) in text.lines().enumerate() {
+                for word in words {
+                    assert!(!line.contains(word), "{name}:{}: {line}", number + 1);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_external_dependency_has_its_reason() {
+    for place in crates().keys() {
+        let text = fs::read_to_string(root().join(place).join("Cargo.toml")).unwrap();
+        let mut reason = false;
+        let mut within = false;
+        for line in text.lines() {
+            if line.starts_with('[') {
+                within = line.contains("dependencies");
+                reason = false;
+            } else if line.starts_with('#') {
+                reason = true;
+            } else if line.is_empty() {
+                reason = false;
+            } else if within && !line.contains("workspace = true") && !line.starts_with([' ', ']', '}']) {
+                assert!(reason, "{place}/Cargo.toml: say above it why this is needed: {line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_licence_allows_use_under_ours() {
+    let allowed = [
+        "Apache-2.0",
+        "Apache-2.0 WITH LLVM-exception",
+        "BSD-2-Clause",
+        "BSD-3-Clause",
+        "BSL-1.0",
+        "CC0-1.0",
+        "ISC",
+        "MIT",
+        "MIT-0",
+        "Unicode-3.0",
+        "Unlicense",
+        "Zlib",
+    ];
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--filter-platform", "x86_64-unknown-linux-gnu"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    assert!(packages.len() > 20, "only {} packages were found", packages.len());
+    for package in packages {
+        // "A OR B" is a choice, "A AND B" is both; older manifests write a choice as "A/B".
+        let licence = package["license"].as_str().unwrap_or("none").replace('/', " OR ");
+        let acceptable = licence.split(" OR ").any(|choice| {
+            choice.split(" AND ").all(|part| allowed.contains(&part.trim_matches(['(', ')', ' '])))
+        });
+        assert!(acceptable, "{} {}: {licence}", package["name"], package["version"]);
+    }
+}
