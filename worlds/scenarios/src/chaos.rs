@@ -96,6 +96,16 @@ pub fn plan(config: &ChaosConfig, rng: &mut Rng) -> (Plan, Vec<Trouble>) {
     (plan, troubles)
 }
 
+/// A plan of `cuts` cuts, spread over the whole time, and nothing else.
+pub fn cuts(config: &ChaosConfig, cuts: u64, rng: &mut Rng) -> (Plan, Vec<Trouble>) {
+    let mut plan = Plan::new();
+    for _ in 0..cuts {
+        let at = Instant::ZERO + Nanos::new(rng.below(config.duration.get()));
+        config.far.iter().for_each(|far| plan.at(at, Fault::Cut(config.near, *far)));
+    }
+    (plan, vec![Trouble::Cut])
+}
+
 fn pick(rng: &mut Rng) -> Trouble {
     TROUBLES[usize::try_from(rng.below(TROUBLES.len() as u64)).expect("a few")]
 }

@@ -35,6 +35,14 @@ fn far_disks_keep_their_promises() {
 }
 
 #[test]
+fn a_hundred_cuts_of_a_verified_run_are_noticed_by_nobody() {
+    for outcome in campaign("cuts", |seed| disk::run_cuts(seed, 100), 10) {
+        assert!(outcome.failures.is_empty(), "{outcome}");
+        assert!(outcome.counts.done > 500, "{outcome}");
+    }
+}
+
+#[test]
 fn sessions_keep_their_promises() {
     let outcomes = hold_up("sessions", sessions::run, 50);
     assert!(outcomes.iter().any(|outcome| outcome.counts.failed > 0), "no link ever went down");

@@ -10,6 +10,7 @@ use nvme::controller::BlockSize;
 use nvme::media::MediumId;
 use nvme_pcie::{controller, function};
 use pcie::requester::CompletionTimeout;
+use sim::faults::Plan;
 use sim::media::MediaProfile;
 use sim::stream::LinkProfile;
 use sim::{Context, Event, Node, NodeId, World};
@@ -17,7 +18,7 @@ use tunnel::frame::{Identity, InstanceId};
 use tunnel::session::Config as SessionConfig;
 
 use crate::campaign::{Limits, Outcome, Subject, trial};
-use crate::chaos::{self, ChaosConfig};
+use crate::chaos::{self, ChaosConfig, Trouble};
 use crate::workload::{Phase, Workload, WorkloadConfig};
 use device::DeviceNode;
 use host::{Disk, HostNode};
@@ -204,6 +205,20 @@ fn serial(number: usize) -> String {
 
 /// Runs the scenario for a seed.
 pub fn run(seed: u64) -> Outcome {
+    play(seed, chaos::plan)
+}
+
+/// Runs the scenario for a seed with its connections cut `cuts` times and nothing else wrong: nobody above the
+/// tunnel may notice, so a single operation that fails is a failure.
+pub fn run_cuts(seed: u64, cuts: u64) -> Outcome {
+    let mut outcome = play(seed, |config, rng| chaos::cuts(config, cuts, rng));
+    if outcome.counts.failed > 0 {
+        outcome.failures.push(format!("{} operations failed for {cuts} cuts", outcome.counts.failed));
+    }
+    outcome
+}
+
+fn play(seed: u64, plan: impl FnOnce(&ChaosConfig, &mut Rng) -> (Plan, Vec<Trouble>)) -> Outcome {
     let mut scene = Scene::new(seed);
     let count = if scene.rng.one_in(4) { 2 } else { 1 };
     let far: Vec<NodeId> = (0..count).map(|number| scene.device(number)).collect();
@@ -220,7 +235,7 @@ pub fn run(seed: u64) -> Outcome {
     let Scene { mut world, link, media, .. } = scene;
     let duration = HOLD * 10;
     let chaos = ChaosConfig { near, far, duration, faults_max: 8, hold_time: HOLD, link, media };
-    let (plan, troubles) = chaos::plan(&chaos, &mut world.rng("chaos"));
+    let (plan, troubles) = plan(&chaos, &mut world.rng("chaos"));
     let settle = Nanos::from_secs(120);
     let limits = Limits { chaos: duration + HOLD * 3, drain: settle, verify: settle };
     Outcome { seed, troubles, ..trial(&mut world, &plan, limits) }
