@@ -45,6 +45,15 @@ pub fn class_name(code: u32) -> Option<&'static str> {
     names::class(code)
 }
 
+/// The name of a capability.
+pub fn capability_name(id: CapabilityId) -> Option<&'static str> {
+    match id {
+        CapabilityId::Standard(POWER_MANAGEMENT) => Some("Power Management"),
+        CapabilityId::Standard(id) => names::standard(id),
+        CapabilityId::Extended(id) => names::extended(id),
+    }
+}
+
 /// The name of a vendor.
 pub fn vendor_name(vendor: u16) -> Option<&'static str> {
     names::vendor(vendor)
@@ -269,8 +278,8 @@ const fn port_name(port_type: u8) -> &'static str {
     }
 }
 
-/// Link speed in words.
-const fn speed(encoded: u8) -> &'static str {
+/// A link speed, as encoded in the PCI Express capability, in words: `16GT/s`.
+pub const fn speed(encoded: u8) -> &'static str {
     match encoded {
         1 => "2.5GT/s",
         2 => "5GT/s",

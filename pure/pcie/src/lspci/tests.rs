@@ -157,4 +157,6 @@ fn functions_of_our_own_have_names() {
     assert_eq!(named(ids::SWITCH_DOWNSTREAM_PORT), "Farlane Switch Downstream Port");
     assert_eq!(named(0xffff), "Farlane Device ffff");
     assert_eq!((class_name(0x01_0802), vendor_name(0x1234)), (Some("Non-Volatile memory controller"), None));
+    assert_eq!(capability_name(CapabilityId::Standard(0x01)), Some("Power Management"));
+    assert_eq!(capability_name(CapabilityId::Extended(0xffff)), None);
 }
