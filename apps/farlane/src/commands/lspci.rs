@@ -131,7 +131,8 @@ fn link_json(express: &Express) -> Option<Value> {
             "width": express.link_width,
             "speed_max": lspci::speed(express.link_speed_max),
             "width_max": express.link_width_max,
-            "active": express.link_active,
+            // Only the port above a link tells.
+            "active": express.has_link_below().then_some(express.link_active),
         })
     })
 }

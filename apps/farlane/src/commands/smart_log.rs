@@ -51,7 +51,7 @@ fn read(session: &mut Session) -> Result<SmartLog, Error> {
 fn fields(log: &SmartLog) -> Fields {
     let mut fields = Fields::default();
     fields.flags("critical_warning", log.critical_warning, 2, "warnings", &WARNINGS);
-    fields.number("temperature", log.temperature, format!("kelvin: {}", celsius(log.temperature)));
+    fields.number("temperature", log.temperature, format!("kelvin ({})", celsius(log.temperature)));
     fields.number("avail_spare", log.available_spare, "% of the spare blocks are left");
     fields.number("spare_thresh", log.available_spare_threshold, "% is where to worry");
     fields.number("percent_used", log.percentage_used, "% of the endurance is used; may exceed 100");
@@ -87,7 +87,7 @@ fn fields(log: &SmartLog) -> Fields {
 fn sensor(kelvin: u16) -> String {
     match kelvin {
         0 => "no such sensor".to_owned(),
-        _ => format!("kelvin: {}", celsius(kelvin)),
+        _ => format!("kelvin ({})", celsius(kelvin)),
     }
 }
 

@@ -1,5 +1,8 @@
 //! A far end in a process of its own, and the program as its user runs it.
 
+#![allow(dead_code, reason = "each test binary uses some of these helpers")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::JoinHandle;
@@ -7,27 +10,26 @@ use std::thread::JoinHandle;
 use serde_json::Value;
 
 /// The program under test.
-pub const FARLANE: &str = env!("CARGO_BIN_EXE_farlane");
+pub(crate) const FARLANE: &str = env!("CARGO_BIN_EXE_farlane");
 
 /// `farlane export`, killed when dropped.
 #[derive(Debug)]
-pub struct Export {
+pub(crate) struct Export {
     child: Child,
     /// `127.0.0.1:PORT`.
-    pub address: String,
+    pub(crate) address: String,
     /// Standard error, read to its end so that the far end never blocks on it.
     errors: Option<JoinHandle<String>>,
 }
 
-#[allow(dead_code, reason = "each test binary uses some of these helpers")]
 impl Export {
     /// A far end on a port of the system's choice with these namespaces: `&["--ram", "64MiB"]`.
-    pub fn start(namespaces: &[&str]) -> Self {
+    pub(crate) fn start(namespaces: &[&str]) -> Self {
         Self::at("127.0.0.1:0", namespaces)
     }
 
     /// A far end at `address`.
-    pub fn at(address: &str, namespaces: &[&str]) -> Self {
+    pub(crate) fn at(address: &str, namespaces: &[&str]) -> Self {
         let mut child = Command::new(FARLANE)
             .args(["export", "--listen", address, "--json"])
             .args(namespaces)
@@ -55,17 +57,17 @@ impl Export {
     }
 
     /// `tcp://127.0.0.1:PORT`.
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("tcp://{}", self.address)
     }
 
     /// The process identifier, for signals.
-    pub fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
     /// Kills it (SIGKILL) and waits until it is gone; what it said on standard error.
-    pub fn kill(&mut self) -> String {
+    pub(crate) fn kill(&mut self) -> String {
         // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -80,13 +82,12 @@ impl Drop for Export {
 }
 
 /// Runs the program with `arguments` to its end.
-pub fn farlane(arguments: &[&str]) -> Output {
+pub(crate) fn farlane(arguments: &[&str]) -> Output {
     Command::new(FARLANE).args(arguments).stdin(Stdio::null()).output().expect("the program starts")
 }
 
 /// What the program prints when it succeeds.
-#[allow(dead_code, reason = "each test binary uses some of these helpers")]
-pub fn succeed(arguments: &[&str]) -> String {
+pub(crate) fn succeed(arguments: &[&str]) -> String {
     let output = farlane(arguments);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "farlane {arguments:?} failed: {errors}");
@@ -94,18 +95,22 @@ pub fn succeed(arguments: &[&str]) -> String {
 }
 
 /// The one line of JSON that the program prints when it succeeds.
-#[allow(dead_code, reason = "each test binary uses some of these helpers")]
-pub fn json(arguments: &[&str]) -> Value {
+pub(crate) fn json(arguments: &[&str]) -> Value {
     let text = succeed(arguments);
     assert_eq!(text.lines().count(), 1, "{text}");
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
 /// What the program says on standard error when it fails, white space made single.
-#[allow(dead_code, reason = "each test binary uses some of these helpers")]
-pub fn fail(arguments: &[&str]) -> String {
+pub(crate) fn fail(arguments: &[&str]) -> String {
     let output = farlane(arguments);
     assert!(!output.status.success(), "farlane {arguments:?} succeeded");
     assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
     String::from_utf8_lossy(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The URL of a port on which nobody listens.
+pub(crate) fn nobody() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    format!("tcp://{}", listener.local_addr().unwrap())
 }

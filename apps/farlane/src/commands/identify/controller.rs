@@ -150,7 +150,7 @@ fn capabilities(fields: &mut Fields, it: &IdentifyController) {
     fields.number(
         "rab",
         it.recommended_arbitration_burst,
-        format!("recommended arbitration burst: {burst} commands"),
+        format!("commands of an arbitration burst, recommended: {burst}"),
     );
     fields.flags("cmic", it.multi_path, 2, "paths", &MULTI_PATH);
     let transfer = match it.maximum_data_transfer_size {
