@@ -73,21 +73,23 @@ fn answer(request: &Packet, word: Option<&[u8]>) -> Option<Packet> {
         .then(|| Packet::completion_with_data(completer, &request.header, 0, Buffer::copy_from_slice(word)))
 }
 
-/// Gives a requester with reads under way whatever parses as a completion, as a stream of packets of 20 bytes.
+/// Gives a requester with reads under way the TLPs that `bytes` are, one behind the other; words that begin none
+/// are skipped.
 ///
 /// # Panics
 /// When the requester panics.
-pub fn requester(bytes: &[u8]) {
+pub fn requester(mut bytes: &[u8]) {
     let mut requester = Requester::new(requester::Settings::default());
     for cookie in 0..8 {
         assert_eq!(requester.read(Instant::ZERO, cookie, cookie * 0x7f3, 700), Ok(()));
     }
-    for piece in bytes.chunks(20) {
-        let length = piece.len() / 4 * 4;
-        for length in [length, length.min(12)] {
-            if let Ok(packet) = Packet::parse(&Buffer::copy_from_slice(&piece[..length])) {
-                requester.handle_input(Instant::ZERO, packet);
+    while !bytes.is_empty() {
+        match Tlp::parse_first(bytes) {
+            Ok((tlp, rest)) => {
+                requester.handle_input(Instant::ZERO, tlp.to_packet());
+                bytes = rest;
             }
+            Err(_) => bytes = bytes.get(4..).unwrap_or_default(),
         }
         while requester.poll_output().is_some() {}
     }
@@ -119,7 +121,7 @@ mod tests {
                 let [_, tag] = (tag % 20).to_be_bytes();
                 [kind, 0, 0, u8::from(data), a, b, status & 0xe0 | c & 15, d, 0, 0, tag, e & 0x7f, f, g, h, 0]
                     .into_iter()
-                    .chain([0; 4])
+                    .take(if data { 16 } else { 12 })
             });
             requester(&bytes.collect::<Vec<_>>());
         }
