@@ -144,10 +144,19 @@ impl Downstream {
         if let Some(peer) = self.session.peer()
             && peer.instance != host
         {
-            let since = self.session.up_since().map_or(Nanos::ZERO, |since| now - since);
-            let text =
-                format!("in use by {peer} ({}) since {} s", peer.instance, since.get() / 1_000_000_000);
-            self.refuse(connection, RefuseCode::InUse, text);
+            let (code, text) = match self.attached {
+                Some(_) => {
+                    let since = self.session.up_since().map_or(Nanos::ZERO, |since| now - since);
+                    let since = since.get() / 1_000_000_000;
+                    (RefuseCode::InUse, format!("in use by {peer} ({}) since {since} s", peer.instance))
+                }
+                // Its session is held for it; soon it is back, or the device is free.
+                None => (
+                    RefuseCode::Busy,
+                    format!("held for {peer} ({}), whose connection was lost", peer.instance),
+                ),
+            };
+            self.refuse(connection, code, text);
             return;
         }
         if let Some(former) = self.attached {

@@ -121,7 +121,8 @@ fn a_held_session_keeps_the_device_until_the_hold_time_is_over() {
     drained(&mut downstream, at(10));
     let (_, bytes) = hello("second", 7);
     accept(&mut downstream, at(20), 2);
-    assert_eq!(refusal_to(&receive(&mut downstream, at(20), 2, &bytes), 2).0, RefuseCode::InUse);
+    let (code, text) = refusal_to(&receive(&mut downstream, at(20), 2, &bytes), 2);
+    assert_eq!((code, text.contains("held for host")), (RefuseCode::Busy, true), "{text}");
     let outputs = drained(&mut downstream, at(10_010));
     assert!(matches!(
         outputs[..],

@@ -172,7 +172,7 @@ pub enum RefuseCode {
     UnknownOption,
     /// 6: another host has the device.
     InUse,
-    /// 7: too many connections are waiting.
+    /// 7: not now: too many connections are waiting, or a session is held for a host whose connection was lost.
     Busy,
     /// 8: the handshake took too long.
     Deadline,

@@ -255,7 +255,10 @@ impl Session {
         let error = HandshakeError::RefusedByPeer { code, text: text.clone() };
         self.emit(Output::HandshakeFailed(error));
         if self.role == Role::Upstream {
-            self.link_down(DownReason::Refused { code, text });
+            // Whoever is told to come later has not lost the session.
+            if code != RefuseCode::Busy {
+                self.link_down(DownReason::Refused { code, text });
+            }
             if is_final(code) {
                 self.connection = Connection::Stopped;
                 return;

@@ -487,3 +487,24 @@ fn an_end_without_an_instance_makes_one_up() {
     let instances = [&pair.up, &pair.down].map(|end| end.session.peer().unwrap().instance);
     assert!(instances[0] != instances[1] && !instances.contains(&InstanceId::default()));
 }
+
+#[test]
+fn who_is_told_to_come_later_has_not_lost_the_session() {
+    let mut pair = Pair::joined(24);
+    pair.reachable = false;
+    pair.cut();
+    pair.run_for(Nanos::from_millis(50));
+    let mut bytes = [0; 64];
+    let first = crate::frame::Sequence::FIRST;
+    let length = Frame::Refuse(crate::frame::RefuseCode::Busy, "later").emit(first, first, &mut bytes);
+    let now = pair.now;
+    pair.up.session.handle_input(now, Input::Connected);
+    pair.up.session.handle_input(now, Input::Received(Buffer::copy_from_slice(&bytes[..length])));
+    pair.reachable = true;
+    pair.run_for(Nanos::from_secs(3));
+    pair.send(UP, write(1, 4));
+    pair.run_for(Nanos::from_millis(10));
+    assert!(!pair.up.events.iter().any(|event| event.starts_with("down")), "{:?}", pair.up.events);
+    assert_eq!(pair.up.events.last().unwrap(), "resumed");
+    assert_eq!(pair.down.packets, [write(1, 4)]);
+}
