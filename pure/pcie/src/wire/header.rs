@@ -329,7 +329,7 @@ impl Header {
 }
 
 impl From<Attributes> for u8 {
-    /// IDO in bit 2, Relaxed Ordering in bit 1, No Snoop in bit 0, as Attr[2:0].
+    /// IDO in bit 2, Relaxed Ordering in bit 1, No Snoop in bit 0, as Attr, bits 2 to 0.
     fn from(attributes: Attributes) -> Self {
         let bit = |set, value| if set { value } else { 0 };
         bit(attributes.id_ordering, 4) | bit(attributes.relaxed_ordering, 2) | bit(attributes.no_snoop, 1)
@@ -337,7 +337,7 @@ impl From<Attributes> for u8 {
 }
 
 impl From<u8> for Attributes {
-    /// From Attr[2:0]; higher bits are dropped.
+    /// From Attr, bits 2 to 0; higher bits are dropped.
     fn from(bits: u8) -> Self {
         Self { relaxed_ordering: bits & 2 != 0, no_snoop: bits & 1 != 0, id_ordering: bits & 4 != 0 }
     }
