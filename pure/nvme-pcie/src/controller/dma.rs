@@ -83,21 +83,28 @@ impl Reads {
     }
 }
 
+/// Some of the bytes of a read.
+#[derive(Debug)]
+pub(super) struct Piece {
+    pub(super) id: DmaId,
+    /// Bytes of the whole read.
+    pub(super) length: u32,
+    /// Where in the read these bytes belong.
+    pub(super) offset: u32,
+    pub(super) data: Buffer,
+    /// Whether every byte has now come.
+    pub(super) last: bool,
+}
+
 /// Puts the pieces of one read together; a read that is answered in one piece is not copied.
 #[derive(Debug, Default)]
 pub(super) struct Assembly(Option<BufferMut>);
 
 impl Assembly {
-    /// Takes a piece of a read of `length` bytes; with the last one, returns the whole.
-    pub(super) fn on_piece(
-        &mut self,
-        pool: &mut Pool,
-        length: u32,
-        offset: u32,
-        data: Buffer,
-        last: bool,
-    ) -> Option<Buffer> {
-        let length = length as usize;
+    /// Takes a piece of a read; with the last one, returns the whole.
+    pub(super) fn on_piece(&mut self, pool: &mut Pool, piece: Piece) -> Option<Buffer> {
+        let Piece { offset, data, last, .. } = piece;
+        let length = piece.length as usize;
         if self.0.is_none() && last && data.len() == length {
             return Some(data);
         }
@@ -145,9 +152,16 @@ mod tests {
     fn pieces_in_any_order_make_the_whole() {
         let mut pool = Pool::default();
         let mut assembly = Assembly::default();
-        let piece = |bytes: &[u8]| Buffer::copy_from_slice(bytes);
-        assert_eq!(assembly.on_piece(&mut pool, 4, 2, piece(b"cd"), false), None);
-        assert_eq!(assembly.on_piece(&mut pool, 4, 0, piece(b"ab"), true), Some(piece(b"abcd")));
-        assert_eq!(assembly.on_piece(&mut pool, 2, 0, piece(b"xy"), true), Some(piece(b"xy")));
+        let bytes = |bytes: &[u8]| Buffer::copy_from_slice(bytes);
+        let piece = |length, offset, data: &[u8], last| Piece {
+            id: DmaId(0),
+            length,
+            offset,
+            data: bytes(data),
+            last,
+        };
+        assert_eq!(assembly.on_piece(&mut pool, piece(4, 2, b"cd", false)), None);
+        assert_eq!(assembly.on_piece(&mut pool, piece(4, 0, b"ab", true)), Some(bytes(b"abcd")));
+        assert_eq!(assembly.on_piece(&mut pool, piece(2, 0, b"xy", true)), Some(bytes(b"xy")));
     }
 }

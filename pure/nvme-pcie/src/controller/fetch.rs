@@ -7,9 +7,9 @@ use nvme::controller::{
     CommandToken, Direction as CoreDirection, Input as CoreInput, Transfer as CoreTransfer,
 };
 use nvme::wire::{DataTransfer, SubmissionQueueEntry, SubmissionQueueId};
-use pcie::device::{Dma, DmaId};
+use pcie::device::Dma;
 
-use super::dma::{Assembly, Purpose};
+use super::dma::{Assembly, Piece, Purpose};
 use super::pointer::DataPointer;
 use super::{Controller, Output};
 use crate::registers::SUBMISSION_ENTRY_BYTES;
@@ -117,20 +117,12 @@ impl Controller {
     }
 
     /// A piece of the entries of a fetch.
-    pub(super) fn on_fetched(
-        &mut self,
-        id: DmaId,
-        index: u16,
-        length: u32,
-        offset: u32,
-        data: Buffer,
-        last: bool,
-    ) {
-        if last {
-            self.reads.retire(id);
+    pub(super) fn on_fetched(&mut self, index: u16, piece: Piece) {
+        if piece.last {
+            self.reads.retire(piece.id);
         }
         let fetch = &mut self.fetches.fetches[usize::from(index)];
-        let Some(whole) = fetch.assembly.on_piece(&mut self.pool, length, offset, data, last) else { return };
+        let Some(whole) = fetch.assembly.on_piece(&mut self.pool, piece) else { return };
         fetch.arrived = Some(whole);
         let number = fetch.queue;
         // A read that was answered before an earlier one waits for it.

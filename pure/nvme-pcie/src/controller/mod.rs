@@ -35,7 +35,7 @@ pub use fetch::{FETCH_ENTRIES_MAX, FETCHES_MAX};
 pub use rings::CompletionQueueId;
 
 use crate::registers::{PageSize, status};
-use dma::{Purpose, Reads};
+use dma::{Piece, Purpose, Reads};
 use fetch::Fetches;
 use interrupts::{Coalescing, Interrupts};
 use properties::Properties;
@@ -283,11 +283,11 @@ impl Controller {
         let Some((purpose, length)) = self.reads.find(id) else { return };
         match (purpose, result) {
             (Purpose::Fetch(fetch), DmaResult::Data { offset, data, last, .. }) => {
-                self.on_fetched(id, fetch, length, offset, data, last);
+                self.on_fetched(fetch, Piece { id, length, offset, data, last });
             }
             (Purpose::Fetch(_), DmaResult::Failed { .. }) => self.fail(),
             (Purpose::List(slot), DmaResult::Data { offset, data, last, .. }) => {
-                self.on_list(id, slot, length, offset, data, last);
+                self.on_list(slot, Piece { id, length, offset, data, last });
             }
             (Purpose::List(slot), DmaResult::Failed { .. }) => self.on_list_failed(id, slot),
             (Purpose::Data { slot, base }, DmaResult::Data { offset, data, last, .. }) => {

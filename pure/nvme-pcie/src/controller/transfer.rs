@@ -4,7 +4,7 @@ use engine::Buffer;
 use nvme::wire::StatusCode;
 use pcie::device::{Dma, DmaId};
 
-use super::dma::{Purpose, copy_into};
+use super::dma::{Piece, Purpose, copy_into};
 use super::pointer::{Direction, PointerFault, Segment, Step};
 use super::slots::Transfer;
 use super::{Controller, Output};
@@ -158,20 +158,12 @@ impl Controller {
     }
 
     /// A piece of a PRP list or SGL segment.
-    pub(super) fn on_list(
-        &mut self,
-        id: DmaId,
-        index: u16,
-        length: u32,
-        offset: u32,
-        data: Buffer,
-        last: bool,
-    ) {
-        if last {
-            self.reads.retire(id);
+    pub(super) fn on_list(&mut self, index: u16, piece: Piece) {
+        if piece.last {
+            self.reads.retire(piece.id);
         }
         let slot = self.slots.slot(index);
-        if let Some(list) = slot.list.on_piece(&mut self.pool, length, offset, data, last) {
+        if let Some(list) = slot.list.on_piece(&mut self.pool, piece) {
             let step = slot.walk.on_list(&list);
             self.on_step(index, step);
         }
