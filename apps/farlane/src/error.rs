@@ -45,7 +45,11 @@ pub(crate) enum Error {
     #[error("{command} ended with {status}")]
     Command { command: &'static str, status: Status },
 
+    #[error("{count} commands failed, the first with {first}")]
+    Failures { count: u64, first: String },
+
     #[error("{command} was not taken: {error}")]
+    #[diagnostic(help("the far end has gone and was not back in time, or its controller has failed"))]
     Submit { command: &'static str, error: SubmitError },
 
     #[error("{command} was not answered within {timeout}")]
@@ -86,8 +90,8 @@ impl From<AttachError> for Error {
         match &error {
             AttachError::Unreachable(..) => Self::Unreachable(error),
             AttachError::Refused(
-                HandshakeError::RefusedByPeer { code: RefuseCode::InUse, .. }
-                | HandshakeError::Refused { code: RefuseCode::InUse, .. },
+                HandshakeError::RefusedByPeer { code: RefuseCode::InUse | RefuseCode::Busy, .. }
+                | HandshakeError::Refused { code: RefuseCode::InUse | RefuseCode::Busy, .. },
             ) => Self::InUse(error),
             AttachError::Refused(_) => Self::Refused(error),
             AttachError::Interrupted => Self::Interrupted,

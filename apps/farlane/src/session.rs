@@ -18,6 +18,9 @@ const QUEUE_BYTES: u64 = 8 << 20;
 /// How long an admin command or a register read may take.
 const PATIENCE: Nanos = Nanos::from_secs(60);
 
+/// The longest time between two attempts to reach a far end.
+const REDIAL: Nanos = Nanos::from_millis(250);
+
 /// What a subcommand wants of its host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Needs {
@@ -47,14 +50,18 @@ pub(crate) fn options(needs: Needs, spin: Nanos, timeout: Nanos) -> Options {
     let mut near = near::Config { arena_bytes: QUEUE_BYTES + needs.data_bytes, ..near::Config::default() };
     // One entry of a queue stays free.
     near.driver.queue_entries = (needs.depth + 1).next_power_of_two().max(64);
+    // A far end that goes may be back as late as one that is not there yet.
+    near.driver.hold = timeout;
     let identity = tunnel::frame::Identity {
         name: format!("farlane process {}", std::process::id()),
         vendor: "Farlane".to_owned(),
         device: "host".to_owned(),
         ..tunnel::frame::Identity::default()
     };
-    let session =
+    let mut session =
         tunnel::session::Config { identity, stamps: needs.stamps, ..tunnel::session::Config::default() };
+    // A person waits: dial again before the patience for it runs out.
+    session.redial.1 = REDIAL;
     Options { near, session, spin, timeout }
 }
 

@@ -156,6 +156,7 @@ impl Attachment {
         mut ready: impl FnMut(&Near) -> Option<Result<T, AttachError>>,
     ) -> Result<T, AttachError> {
         let deadline = self.now() + timeout;
+        let mut refusal = None;
         loop {
             if let Some(result) = ready(self.near()) {
                 return result;
@@ -163,12 +164,15 @@ impl Attachment {
             match self.next_event(Some(deadline)) {
                 Ok(Some(Event::Failed(failure))) => return Err(AttachError::Failed(failure)),
                 Ok(Some(Event::Link { event: tunnel::Event::HandshakeFailed(error), .. }))
-                    if !matches!(error, HandshakeError::Disconnected) =>
+                    if !passes(&error) =>
                 {
                     return Err(AttachError::Refused(error));
                 }
+                Ok(Some(Event::Link { event: tunnel::Event::HandshakeFailed(error), .. })) => {
+                    refusal = Some(error).filter(|error| *error != HandshakeError::Disconnected);
+                }
                 Ok(Some(_)) => {}
-                Ok(None) => return Err(self.why_late(timeout)),
+                Ok(None) => return Err(refusal.map_or_else(|| self.why_late(timeout), AttachError::Refused)),
                 Err(error) => return Err(error),
             }
         }
@@ -219,6 +223,15 @@ impl Attachment {
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.near().poll_timeout()
     }
+}
+
+/// Whether it is worth to wait for the next attempt, which the engines make by themselves.
+const fn passes(error: &HandshakeError) -> bool {
+    use tunnel::frame::RefuseCode;
+    matches!(
+        error,
+        HandshakeError::Disconnected | HandshakeError::RefusedByPeer { code: RefuseCode::Busy, .. }
+    )
 }
 
 /// Randomness from the system: names of instances and sessions must not repeat.

@@ -59,9 +59,12 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Error> {
     bar.finish_and_clear();
     session.close()?;
     tell(args, &job, &report)?;
-    match report.corrupt.first() {
+    if let Some(first) = report.corrupt.first() {
+        return Err(Error::Corrupt(format!("{} chunks, the first at {first}", report.corrupt.len())));
+    }
+    match report.first_error {
         None => Ok(()),
-        Some(first) => Err(Error::Corrupt(format!("{} chunks, the first at {first}", report.corrupt.len()))),
+        Some(first) => Err(Error::Failures { count: report.errors, first }),
     }
 }
 

@@ -3,11 +3,19 @@
 #![allow(dead_code, reason = "each test binary uses some of these helpers")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use std::io::{BufRead, BufReader, Read};
+pub(crate) mod proxy;
+pub(crate) mod running;
+
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
-use std::thread::JoinHandle;
+use std::time::Duration;
 
 use serde_json::Value;
+
+use running::{Said, signal, wait_until};
+
+/// A program that has not ended by then hangs.
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// The program under test.
 pub(crate) const FARLANE: &str = env!("CARGO_BIN_EXE_farlane");
@@ -19,7 +27,7 @@ pub(crate) struct Export {
     /// `127.0.0.1:PORT`.
     pub(crate) address: String,
     /// Standard error, read to its end so that the far end never blocks on it.
-    errors: Option<JoinHandle<String>>,
+    errors: Said,
 }
 
 impl Export {
@@ -30,9 +38,14 @@ impl Export {
 
     /// A far end at `address`.
     pub(crate) fn at(address: &str, namespaces: &[&str]) -> Self {
-        let mut child = Command::new(FARLANE)
-            .args(["export", "--listen", address, "--json"])
-            .args(namespaces)
+        let mut command = Command::new(FARLANE);
+        command.args(["export", "--listen", address, "--json"]).args(namespaces);
+        Self::of(command)
+    }
+
+    /// A far end that `command` starts, with `--json`.
+    pub(crate) fn of(mut command: Command) -> Self {
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -40,20 +53,15 @@ impl Export {
             .expect("the program starts");
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let mut stderr = child.stderr.take().unwrap();
-        let errors = std::thread::spawn(move || {
-            let mut text = String::new();
-            let _ = stderr.read_to_string(&mut text);
-            text
-        });
+        let mut errors = Said::by(child.stderr.take().unwrap());
         let Some(address) = serde_json::from_str(&line)
             .ok()
             .and_then(|announced: Value| Some(announced.get("listening")?.as_str()?.to_owned()))
         else {
             let _ = child.kill();
-            panic!("the far end announced {line:?} and said: {}", errors.join().unwrap_or_default());
+            panic!("the far end announced {line:?} and said: {}", errors.all());
         };
-        Self { child, address, errors: Some(errors) }
+        Self { child, address, errors }
     }
 
     /// `tcp://127.0.0.1:PORT`.
@@ -71,7 +79,28 @@ impl Export {
         // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
-        self.errors.take().and_then(|errors| errors.join().ok()).unwrap_or_default()
+        self.errors.all()
+    }
+
+    /// Sends it the signal called `name`, and waits until it has ended; its status and what it said.
+    pub(crate) fn end_by(&mut self, name: &str) -> (Option<i32>, String) {
+        signal(self.id(), name);
+        let mut status = None;
+        wait_until("the far end ends", || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        (status.and_then(|status| status.code()), self.errors.all())
+    }
+
+    /// Waits until it has said `words`.
+    pub(crate) fn wait_for(&self, words: &str) {
+        wait_until(words, || self.errors.so_far().contains(words));
+    }
+
+    /// What it has said.
+    pub(crate) fn said(&self) -> String {
+        self.errors.so_far()
     }
 }
 
@@ -83,7 +112,8 @@ impl Drop for Export {
 
 /// Runs the program with `arguments` to its end.
 pub(crate) fn farlane(arguments: &[&str]) -> Output {
-    Command::new(FARLANE).args(arguments).stdin(Stdio::null()).output().expect("the program starts")
+    let running = running::Running::start(arguments);
+    running.output(LONGEST)
 }
 
 /// What the program prints when it succeeds.

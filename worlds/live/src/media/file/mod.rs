@@ -9,6 +9,8 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::RawFd;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use engine::{Buffer, Pool};
 use nvme::media::{Completion, IoId, MediaError, Operation, Request};
@@ -97,7 +99,16 @@ enum Zeroing {
 /// # Errors
 /// When it can't serve; see [`OpenError`].
 pub fn open(path: &Path, options: &Options) -> Result<FileMedium, OpenError> {
+    survive_size_limits();
     open::open(path, options).map(|opened| FileMedium::new(opened, options))
+}
+
+/// A write beyond the size that this process may give a file (`ulimit -f`) is to fail, not to end the process.
+fn survive_size_limits() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    // A flag that nobody reads takes the place of the signal's deadly default. If that can't be had, all but such
+    // writes still work.
+    ONCE.call_once(|| drop(signal_hook::flag::register(libc::SIGXFSZ, Arc::new(AtomicBool::new(false)))));
 }
 
 impl FileMedium {

@@ -1,0 +1,264 @@
+//! What a user sees when an end dies, the network breaks, strangers come, or somebody presses ctrl-c.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::thread::{sleep, spawn};
+use std::time::Duration;
+
+use serde_json::Value;
+use support::proxy::Proxy;
+use support::running::{Running, wait_until};
+use support::{Export, fail, json};
+use tempfile::TempDir;
+
+/// A namespace in a file, and what is needed to offer it again.
+struct Disk {
+    _directory: TempDir,
+    path: PathBuf,
+    spec: String,
+}
+
+impl Disk {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("disk.img");
+        let spec = format!("{},size=16MiB", path.display());
+        Self { _directory: directory, path, spec }
+    }
+
+    fn export(&self, address: &str) -> Export {
+        Export::at(address, &["--namespace", &self.spec, "--hold", "1s"])
+    }
+
+    /// Waits until something has been written to it.
+    fn wait_for_writes(&self) {
+        wait_until("writes", || std::fs::metadata(&self.path).is_ok_and(|file| file.blocks() > 64));
+    }
+}
+
+/// A verified load of random writes on the far end at `url`.
+fn verified(url: &str, runtime: &str, further: &[&str]) -> Running {
+    let mut arguments =
+        vec!["bench", url, "--rw", "randwrite", "--iodepth", "8", "--size", "8MiB", "--verify"];
+    arguments.extend(["--runtime", runtime, "--json"]);
+    arguments.extend(further);
+    Running::start(&arguments)
+}
+
+/// That the load has gone well; what it said meanwhile.
+fn assert_verified(load: Running) -> String {
+    let (report, said) = load.json();
+    assert_eq!((&report["errors"], &report["verified"]), (&Value::from(0), &Value::from(true)), "{said}");
+    assert!(report["compared"].as_u64().unwrap() > 0, "{report}");
+    said
+}
+
+/// That the far end takes a new host.
+fn assert_serves(far: &Export) {
+    assert_eq!(json(&["ping", &far.url(), "--count", "10", "--json"])["count"], 10);
+}
+
+#[test]
+fn a_far_end_that_is_killed_and_started_again_in_time_loses_nothing() {
+    let disk = Disk::new();
+    let mut far = disk.export("127.0.0.1:0");
+    let load = verified(&far.url(), "2s", &[]);
+    disk.wait_for_writes();
+    far.kill();
+    sleep(Duration::from_millis(200));
+    let far = disk.export(&far.address);
+    let said = assert_verified(load);
+    assert!(said.contains("interrupted: the connection was lost"), "{said}");
+    assert_serves(&far);
+}
+
+#[test]
+fn a_far_end_that_does_not_come_back_is_an_error_and_a_new_one_serves() {
+    let disk = Disk::new();
+    let mut far = disk.export("127.0.0.1:0");
+    let load = verified(&far.url(), "60s", &["--timeout", "2s"]);
+    disk.wait_for_writes();
+    far.kill();
+    let said = load.fail();
+    assert!(said.contains("link down: no connection for 1 s"), "{said}");
+    assert!(said.contains("the far end has gone"), "{said}");
+    let far = disk.export(&far.address);
+    assert_serves(&far);
+}
+
+#[test]
+fn a_hundred_cuts_lose_nothing() {
+    let far = Export::start(&["--ram", "16MiB"]);
+    let proxy = Proxy::cutting(&far.address, 100, 256 << 10, 1);
+    let load = verified(&proxy.url(), "5s", &[]);
+    let said = assert_verified(load);
+    assert!(proxy.cuts() >= 100, "only {} cuts", proxy.cuts());
+    assert!(said.matches("resumed").count() > 50, "{said}");
+    assert!(!said.contains("link down") && !said.contains("reset"), "{said}");
+    assert!(!far.said().contains("link down: no"), "{}", far.said());
+}
+
+/// Says `bytes` to the far end; what it answers before it hangs up.
+fn say(address: &str, bytes: &[u8]) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    // It may hang up before it has heard everything.
+    let _ = stream.write_all(bytes);
+    let mut answer = Vec::new();
+    match stream.read_to_end(&mut answer) {
+        Err(error) if error.kind() != std::io::ErrorKind::ConnectionReset => {
+            panic!("not hung up on: {error}")
+        }
+        _ => String::from_utf8_lossy(&answer).into_owned(),
+    }
+}
+
+#[test]
+fn strangers_harm_nobody_and_are_told_why() {
+    let far = Export::start(&["--ram", "16MiB"]);
+    let load = verified(&far.url(), "3s", &[]);
+    far.wait_for("link up");
+    let silent = TcpStream::connect(&far.address).unwrap();
+
+    let tls_hello = [0x16, 3, 1, 0, 0xc8, 1, 0, 0, 0xc4, 3, 3, 7, 7, 7];
+    let strangers: [&[u8]; 3] = [b"GET / HTTP/1.1\r\nHost: far\r\n\r\n", &tls_hello, &[0xff; 100_000]];
+    for bytes in strangers {
+        let answer = say(&far.address, bytes);
+        assert!(answer.is_empty() || answer.contains("this is a Farlane tunnel"), "{answer:?}");
+    }
+    assert!(say(&far.address, b"GET / HTTP/1.1\r\n\r\n").contains("this is a Farlane tunnel"));
+    let mut random = 1_u64;
+    for length in 1..200 {
+        let mut byte = || {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            random.to_be_bytes()[0]
+        };
+        let bytes: Vec<u8> = (0..length).map(|_| byte()).collect();
+        let mut stream = TcpStream::connect(&far.address).unwrap();
+        // It may hang up before it has heard everything.
+        let _ = stream.write_all(&bytes);
+    }
+    let crowd: Vec<_> = (0..50).map(|_| TcpStream::connect(&far.address).unwrap()).collect();
+    wait_until("the crowd is too large", || far.said().contains("16 connections are waiting already"));
+    drop(crowd);
+
+    assert!(!assert_verified(load).contains("interrupted"));
+    assert!(!far.said().contains("interrupted"), "{}", far.said());
+    // Who says nothing is asked to leave.
+    let mut answer = Vec::new();
+    let _ = (&silent).read_to_end(&mut answer);
+    assert!(String::from_utf8_lossy(&answer).contains("no Hello came within"), "{answer:?}");
+    assert_serves(&far);
+}
+
+/// What a host says first.
+fn hello() -> Vec<u8> {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("tcp://{}", listener.local_addr().unwrap());
+    let _host = Running::start(&["ping", &url]);
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut bytes = vec![0; 12];
+    stream.read_exact(&mut bytes).unwrap();
+    // docs/tunnel-protocol.md: the length of the body is in bytes 2 and 3 of the header.
+    let length = usize::from(u16::from_be_bytes([bytes[2], bytes[3]]));
+    bytes.resize(12 + length, 0);
+    stream.read_exact(&mut bytes[12..]).unwrap();
+    bytes
+}
+
+#[test]
+fn a_hello_that_is_cut_at_any_byte_keeps_nobody_out() {
+    let hello = hello();
+    assert!(hello.len() > 64, "{hello:?}");
+    let far = Export::start(&["--ram", "16MiB", "--hold", "1s"]);
+    for length in 0..hello.len() {
+        let mut stream = TcpStream::connect(&far.address).unwrap();
+        stream.write_all(&hello[..length]).unwrap();
+    }
+    assert_serves(&far);
+    assert_eq!(far.said().matches("link up").count(), 1, "{}", far.said());
+    // A host that goes after its Hello has the device until the hold time is over; the next one waits for that.
+    TcpStream::connect(&far.address).unwrap().write_all(&hello).unwrap();
+    far.wait_for("interrupted");
+    assert_serves(&far);
+}
+
+#[test]
+fn a_second_host_is_told_who_has_the_device() {
+    let far = Export::start(&["--ram", "16MiB"]);
+    let first = verified(&far.url(), "2s", &[]);
+    far.wait_for("link up");
+    let said = fail(&["ping", &far.url()]);
+    assert!(said.contains("in use by farlane process"), "{said}");
+    assert!(said.contains("one host at a time"), "{said}");
+    assert_verified(first);
+    assert_serves(&far);
+}
+
+#[test]
+fn a_host_that_is_killed_makes_the_next_one_wait_for_the_hold_time_only() {
+    let disk = Disk::new();
+    let far = disk.export("127.0.0.1:0");
+    let load = verified(&far.url(), "60s", &[]);
+    disk.wait_for_writes();
+    drop(load);
+    far.wait_for("interrupted");
+    let said = fail(&["ping", &far.url(), "--timeout", "100ms"]);
+    assert!(said.contains("held for farlane process"), "{said}");
+    assert_serves(&far);
+    assert!(far.said().contains("link down: no connection for 1 s"), "{}", far.said());
+}
+
+#[test]
+fn a_host_that_is_interrupted_leaves_in_order_and_the_next_one_need_not_wait() {
+    let disk = Disk::new();
+    // For longer than this test may take.
+    let far = Export::start(&["--namespace", &disk.spec, "--hold", "10min"]);
+    let load = verified(&far.url(), "60s", &[]);
+    disk.wait_for_writes();
+    load.signal("INT");
+    let said = load.fail();
+    assert!(said.contains("interrupted"), "{said}");
+    far.wait_for("closed by the peer");
+    assert_serves(&far);
+}
+
+#[test]
+fn a_far_end_that_is_interrupted_says_goodbye() {
+    let disk = Disk::new();
+    let mut far = disk.export("127.0.0.1:0");
+    let load = verified(&far.url(), "60s", &["--timeout", "1s"]);
+    disk.wait_for_writes();
+    let (status, said) = far.end_by("INT");
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains("the far end has shut down"), "{said}");
+    let said = load.fail();
+    assert!(said.contains("closed by the peer: the far end is shutting down"), "{said}");
+}
+
+#[test]
+fn nobody_listens_there() {
+    let said = fail(&["ping", &support::nobody(), "--timeout", "300ms"]);
+    assert!(said.contains("no far end answers at") && said.contains("farlane export"), "{said}");
+}
+
+#[test]
+fn something_else_listens_there() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("tcp://{}", listener.local_addr().unwrap());
+    spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+            let _ = stream.shutdown(Shutdown::Write);
+        }
+    });
+    let said = fail(&["ping", &url]);
+    assert!(said.contains("no Welcome") && said.contains("is it a farlane export"), "{said}");
+}

@@ -1,0 +1,161 @@
+//! A program that runs while the test does something else.
+
+use std::io::{Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::{JoinHandle, sleep};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::FARLANE;
+
+/// How long to wait for something that takes a second on a quiet machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until `met`; fails when that takes too long.
+pub(crate) fn wait_until(what: &str, mut met: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !met() {
+        assert!(started.elapsed() < PATIENCE, "waited in vain: {what}");
+        sleep(Duration::from_millis(5));
+    }
+}
+
+/// Sends the signal called `name` (INT, TERM, KILL) to a process of ours.
+pub(crate) fn signal(process: u32, name: &str) {
+    let status = Command::new("sh").args(["-c", &format!("kill -{name} {process}")]).status().unwrap();
+    assert!(status.success(), "{status}");
+}
+
+/// What a program writes, read to its end so that it never blocks on it.
+#[derive(Debug)]
+pub(crate) struct Said {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Said {
+    pub(crate) fn by(mut stream: impl Read + Send + 'static) -> Self {
+        let bytes: Arc<Mutex<Vec<u8>>> = Arc::default();
+        let written = bytes.clone();
+        let reader = std::thread::spawn(move || {
+            let mut piece = [0; 4096];
+            while let Ok(count @ 1..) = stream.read(&mut piece) {
+                written.lock().unwrap().extend_from_slice(&piece[..count]);
+            }
+        });
+        Self { bytes, reader: Some(reader) }
+    }
+
+    /// Everything until now.
+    pub(crate) fn so_far(&self) -> String {
+        String::from_utf8_lossy(&self.bytes.lock().unwrap()).into_owned()
+    }
+
+    /// Everything, once the program has ended.
+    pub(crate) fn all(&mut self) -> String {
+        self.reader.take().map(JoinHandle::join);
+        self.so_far()
+    }
+
+    fn bytes(mut self) -> Vec<u8> {
+        self.all();
+        std::mem::take(&mut self.bytes.lock().unwrap())
+    }
+}
+
+/// `farlane` in the background, killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Running {
+    child: Child,
+    said: Option<(Said, Said)>,
+    arguments: String,
+}
+
+impl Running {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        Self::start_with(arguments, Stdio::null())
+    }
+
+    /// Runs it with `input` for its standard input.
+    pub(crate) fn start_with(arguments: &[&str], input: Stdio) -> Self {
+        let mut child = Command::new(FARLANE)
+            .args(arguments)
+            .stdin(input)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let (out, errors) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+        Self { child, said: Some((Said::by(out), Said::by(errors))), arguments: arguments.join(" ") }
+    }
+
+    /// Runs it with `bytes` for its standard input.
+    pub(crate) fn fed(arguments: &[&str], bytes: Vec<u8>) -> Self {
+        let mut running = Self::start_with(arguments, Stdio::piped());
+        let mut stdin = running.child.stdin.take().unwrap();
+        // It may end before it has read everything.
+        std::thread::spawn(move || drop(stdin.write_all(&bytes)));
+        running
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        signal(self.child.id(), name);
+    }
+
+    /// What it has written to standard error.
+    pub(crate) fn said(&self) -> String {
+        self.said.as_ref().map(|(_, errors)| errors.so_far()).unwrap_or_default()
+    }
+
+    /// Waits until it ends, which it must within `longest`.
+    pub(crate) fn output(mut self, longest: Duration) -> Output {
+        let status = self.wait(longest);
+        let (out, errors) = self.said.take().unwrap();
+        Output { status, stdout: out.bytes(), stderr: errors.bytes() }
+    }
+
+    fn wait(&mut self, longest: Duration) -> ExitStatus {
+        let started = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            if started.elapsed() > longest {
+                let said = self.said();
+                panic!("farlane {} hangs, and said: {said}", self.arguments);
+            }
+            sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Waits until it ends well; its one line of JSON, and what it wrote to standard error.
+    pub(crate) fn json(self) -> (Value, String) {
+        let arguments = self.arguments.clone();
+        let output = self.output(2 * PATIENCE);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "farlane {arguments} failed: {errors}");
+        (serde_json::from_slice(&output.stdout).expect("JSON"), errors)
+    }
+
+    /// Waits until it ends badly, by itself; what it wrote to standard error, white space made single.
+    pub(crate) fn fail(self) -> String {
+        let arguments = self.arguments.clone();
+        let output = self.output(2 * PATIENCE);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "farlane {arguments} succeeded: {errors}");
+        assert_eq!(output.status.signal(), None, "farlane {arguments}: {errors}");
+        assert!(!errors.contains("panicked"), "{errors}");
+        errors.replace('│', " ").split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
