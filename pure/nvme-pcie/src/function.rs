@@ -1,5 +1,10 @@
 //! A whole PCIe function with an NVMe controller: what sits at the end of a link.
 
+#[doc(hidden)]
+pub mod fuzz;
+#[cfg(test)]
+mod tests;
+
 use engine::{Engine, Instant};
 use nvme::controller::Notification;
 use nvme::media;
@@ -212,6 +217,3 @@ impl Engine for Function {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;
