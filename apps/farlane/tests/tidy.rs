@@ -171,6 +171,35 @@ fn nothing_is_left_for_later_in_the_code() {
 }
 
 #[test]
+fn the_documentation_names_what_exists() {
+    let code: String = ["pure", "worlds", "apps"]
+        .into_iter()
+        .flat_map(sources)
+        .map(|(_, text)| text)
+        .collect::<Vec<_>>()
+        .join("\n");
+    let mut missing = Vec::new();
+    for entry in fs::read_dir(root().join("docs")).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        let capital = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+        let constants = text.split('`').skip(1).step_by(2);
+        for name in constants.filter(|name| name.contains('_') && name.chars().all(capital)) {
+            if !code.contains(&format!("const {name}:")) {
+                missing.push(format!("{}: {name}", path.display()));
+            }
+        }
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
+            let elsewhere = link.is_empty() || link.contains("://");
+            if !elsewhere && !path.parent().unwrap().join(link).exists() {
+                missing.push(format!("{}: {link}", path.display()));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "\n{}", missing.join("\n"));
+}
+
+#[test]
 fn every_external_dependency_has_its_reason() {
     for place in crates().keys() {
         let text = fs::read_to_string(root().join(place).join("Cargo.toml")).unwrap();
