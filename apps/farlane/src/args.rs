@@ -66,7 +66,7 @@ pub(crate) struct Output {
 #[derive(Debug, Args)]
 pub(crate) struct Spin {
     /// Poll this long after the last event before sleeping; 0 sleeps at once
-    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = parse_time)]
     pub(crate) spin: Duration,
     /// Stay on this processor, the first being 0: two ends that spin on one machine want different ones
     #[arg(long, value_name = "N")]
@@ -79,10 +79,10 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "PATH")]
     pub(crate) file: Option<PathBuf>,
     /// How much to write: the file is repeated until it is this long
-    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_positive_size)]
     pub(crate) size: u64,
     /// How long each measurement may take
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time)]
     pub(crate) runtime: Duration,
     /// Keep the demo's namespace in this directory, which needs room for twice --size
     #[arg(long, value_name = "DIR")]
@@ -107,7 +107,7 @@ pub(crate) struct ExportArgs {
     #[arg(long, value_name = "TEXT", value_parser = parse_serial)]
     pub(crate) serial: Option<String>,
     /// How long a lost host may come back to its session before the device is reset
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_time)]
     pub(crate) hold: Duration,
     /// Print the address that was bound as JSON on the first line of standard output
     #[command(flatten)]
@@ -122,8 +122,8 @@ pub(crate) struct Target {
     /// The far end: tcp://HOST:PORT
     #[arg(value_name = "URL")]
     pub(crate) url: Url,
-    /// Give up when the far end is not there within this time
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
+    /// Give up when the far end is not there, or not back, within this time
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_time)]
     pub(crate) timeout: Duration,
     #[command(flatten)]
     pub(crate) spin: Spin,
@@ -148,8 +148,8 @@ pub(crate) struct LspciArgs {
     /// Say more of each function
     #[arg(short = 'v', long)]
     pub(crate) verbose: bool,
-    /// Give up when the far end is not there within this time
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
+    /// Give up when the far end is not there, or not back, within this time
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_time)]
     pub(crate) timeout: Duration,
     #[command(flatten)]
     pub(crate) output: Output,
@@ -375,16 +375,25 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
 }
 
 /// A time with its unit, or seconds as fio reads them.
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().map(Duration::from_secs).ok();
+    let expected = |error| format!("{error}; expected a time such as 10s, 500ms, or 10 for seconds");
+    seconds.map_or_else(|| humantime::parse_duration(text).map_err(expected), Ok)
+}
+
+/// A time in which something can be measured.
 fn parse_runtime(text: &str) -> Result<Duration, String> {
-    let runtime = match text.parse::<u64>() {
-        Ok(seconds) => Duration::from_secs(seconds),
-        Err(_) => {
-            humantime::parse_duration(text).map_err(|error| format!("{error}; expected 10 or 500ms"))?
-        }
-    };
-    match runtime.is_zero() {
-        true => Err("a run of no time measures nothing; expected 10 or 500ms".to_owned()),
-        false => Ok(runtime),
+    match parse_time(text)? {
+        Duration::ZERO => Err("a run of no time measures nothing; expected 10 or 500ms".to_owned()),
+        runtime => Ok(runtime),
+    }
+}
+
+/// Something rather than nothing.
+fn parse_positive_size(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        0 => Err("nothing is nothing to show; expected a size such as 64MiB".to_owned()),
+        size => Ok(size),
     }
 }
 

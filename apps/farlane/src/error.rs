@@ -63,7 +63,7 @@ pub(crate) enum Error {
     #[diagnostic(help("choose one of them with --namespace"))]
     NoNamespace { wanted: u32, there: String },
 
-    #[error("{what} {value} does not fit: {expected}")]
+    #[error("{what} {value} does not fit: expected {expected}")]
     Range { what: &'static str, value: u64, expected: String },
 
     #[error("{}: {error}", path.display())]
@@ -81,6 +81,18 @@ pub(crate) enum Error {
 
     #[error("interrupted")]
     Interrupted,
+}
+
+impl Error {
+    /// What the process ends with: 2 when something else must be asked for, as for arguments that can't be parsed;
+    /// 130 after ctrl-c, as from a shell; 1 when it went wrong.
+    pub(crate) const fn exit_code(&self) -> u8 {
+        match self {
+            Self::Open(_) | Self::Listen { .. } | Self::NoNamespace { .. } | Self::Range { .. } => 2,
+            Self::Interrupted => 130,
+            _ => 1,
+        }
+    }
 }
 
 impl From<AttachError> for Error {

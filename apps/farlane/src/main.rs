@@ -8,11 +8,13 @@ mod picture;
 mod session;
 mod workload;
 
+use std::process::ExitCode;
+
 use clap::Parser;
 
 use args::{Cli, Command};
 
-fn main() -> miette::Result<()> {
+fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Demo(args) => commands::demo::run(&args),
         Command::Export(args) => commands::export::run(args),
@@ -25,5 +27,8 @@ fn main() -> miette::Result<()> {
         Command::Bench(args) => commands::bench::run(&args),
         Command::FloorServer(args) => commands::floor_server::run(&args),
     };
-    result.map_err(Into::into)
+    let Err(error) = result else { return ExitCode::SUCCESS };
+    let code = error.exit_code();
+    eprintln!("Error: {:?}", miette::Report::new(error));
+    code.into()
 }

@@ -96,7 +96,7 @@ fn a_far_end_that_does_not_come_back_is_an_error_and_a_new_one_serves() {
 fn a_hundred_cuts_lose_nothing() {
     let far = Export::start(&["--ram", "16MiB"]);
     let proxy = Proxy::cutting(&far.address, 100, 256 << 10, 1);
-    let load = verified(&proxy.url(), "5s", &[]);
+    let load = verified(&proxy.url(), "3s", &[]);
     let said = assert_verified(load);
     assert!(proxy.cuts() >= 100, "only {} cuts", proxy.cuts());
     assert!(said.matches("resumed").count() > 50, "{said}");

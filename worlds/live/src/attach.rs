@@ -79,6 +79,8 @@ pub struct Attachment {
     reactor: Reactor,
     driver: NearDriver,
     ports: usize,
+    /// Its sessions were ended.
+    ended: bool,
 }
 
 impl Attachment {
@@ -96,7 +98,7 @@ impl Attachment {
         rng.fill(&mut session.identity.instance.0);
         let near = Near::over_tunnels(options.near, vec![session; names.len()], &rng);
         let reactor = Reactor::new(Clock::start(), options.spin)?;
-        Ok(Self { reactor, driver: NearDriver::over_tcp(near, addresses), ports: names.len() })
+        Ok(Self { reactor, driver: NearDriver::over_tcp(near, addresses), ports: names.len(), ended: false })
     }
 
     /// A host with the function that `config` describes in the same process: no switch, no tunnel.
@@ -108,7 +110,7 @@ impl Attachment {
         let reactor = Reactor::new(clock, options.spin)?;
         let function = Function::new(clock.now(), config);
         let near = Near::direct(options.near, clock.now());
-        Ok(Self { reactor, driver: NearDriver::direct(near, function, media), ports: 0 })
+        Ok(Self { reactor, driver: NearDriver::direct(near, function, media), ports: 0, ended: false })
     }
 
     /// The time.
@@ -215,6 +217,11 @@ impl Attachment {
     /// # Errors
     /// When the loop fails before they have ended.
     pub fn close(mut self) -> io::Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        self.ended = true;
         self.reactor.stop().ask();
         self.reactor.run(&mut self.driver).map(|_| ())
     }
@@ -232,6 +239,16 @@ const fn passes(error: &HandshakeError) -> bool {
         error,
         HandshakeError::Disconnected | HandshakeError::RefusedByPeer { code: RefuseCode::Busy, .. }
     )
+}
+
+impl Drop for Attachment {
+    /// Whoever gives up because of an error leaves in order too: else the far end would hold the device for them.
+    fn drop(&mut self) {
+        if !self.ended && !std::thread::panicking() {
+            // Somebody else's error is on its way already.
+            let _ = self.end();
+        }
+    }
 }
 
 /// Randomness from the system: names of instances and sessions must not repeat.

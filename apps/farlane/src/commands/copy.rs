@@ -61,7 +61,15 @@ pub(crate) fn read(args: &ReadArgs) -> Result<(), Error> {
             Box::new(File::create(&args.output_file).map_err(|error| file_error(&args.output_file, error))?)
         }
     };
-    copy.read(length, |bytes| output.write_all(bytes).map_err(|error| file_error(&args.output_file, error)))?;
+    let copied = copy
+        .read(length, |bytes| output.write_all(bytes).map_err(|error| file_error(&args.output_file, error)));
+    match copied {
+        // Whoever reads what we write has enough (`| head`).
+        Err(Error::File { error, .. }) if to_stdout && error.kind() == io::ErrorKind::BrokenPipe => {
+            return Ok(());
+        }
+        copied => copied?,
+    }
     output.flush().map_err(|error| file_error(&args.output_file, error))?;
     let sha256 = copy.finish();
     // Standard output is the data's when it was asked for.
@@ -100,6 +108,11 @@ fn attach(target: &Target, extent: &Extent) -> Result<(Session, Namespace), Erro
 
 fn file_error(path: &Path, error: io::Error) -> Error {
     Error::File { path: path.to_owned(), error }
+}
+
+fn too_long(value: u64, room: u64) -> Error {
+    let expected = format!("at most {room} from --offset to the namespace's end");
+    Error::Range { what: "the input's length", value, expected }
 }
 
 /// Reads until `bytes` is full or the input ends; returns how much that was.
@@ -274,6 +287,9 @@ impl<'a> Copy<'a> {
         self.start_bar(length);
         let block = self.namespace.block_bytes;
         let room = self.namespace.blocks * u64::from(block) - self.offset;
+        if let Some(length) = length.filter(|length| *length > room) {
+            return Err(too_long(length, room));
+        }
         let mut free: Vec<usize> = (0..self.depth).collect();
         let mut under: VecDeque<Under> = VecDeque::new();
         let (mut position, mut more) = (0, true);
@@ -289,12 +305,7 @@ impl<'a> Copy<'a> {
                     break;
                 }
                 if count as u64 > room - position {
-                    let expected = format!("at most {room} from --offset to the namespace's end");
-                    return Err(Error::Range {
-                        what: "the input's length",
-                        value: position + count as u64,
-                        expected,
-                    });
+                    return Err(too_long(position + count as u64, room));
                 }
                 self.sha256.update(&self.session.bytes(data)[..count]);
                 let bytes = u32::try_from(count).unwrap_or(self.chunk);

@@ -24,6 +24,10 @@ impl Proxy {
             let mut random = seed;
             for near in listener.incoming() {
                 let (Ok(near), Ok(far)) = (near, TcpStream::connect(&far)) else { return };
+                for stream in [&near, &far] {
+                    // What comes goes on at once.
+                    let _ = stream.set_nodelay(true);
+                }
                 // Knuth's MMIX generator: its upper bits will do.
                 random =
                     random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -1,0 +1,126 @@
+//! What is asked for wrongly is refused by its name and value, with what was expected instead.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use support::running::Running;
+use support::{Export, fail, farlane};
+
+/// That the program says all of `words` and ends with 2.
+fn assert_refused(arguments: &[&str], words: &[&str]) {
+    let output = farlane(arguments);
+    let said = String::from_utf8_lossy(&output.stderr).replace('│', " ");
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(output.status.code(), Some(2), "farlane {arguments:?}: {said}");
+    assert!(output.stdout.is_empty(), "farlane {arguments:?}");
+    for word in words {
+        assert!(said.contains(word), "farlane {arguments:?}: {word}: {said}");
+    }
+}
+
+#[test]
+fn arguments_that_cannot_be_are_refused_before_anything_is_done() {
+    let url = "tcp://127.0.0.1:1";
+    let cases: &[(&[&str], &[&str])] = &[
+        (&[], &["Usage"]),
+        (&["fly"], &["'fly'", "Usage"]),
+        (&["lspci"], &["<URL>"]),
+        (&["lspci", "far"], &["'far'", "tcp://HOST:PORT"]),
+        (&["identify", "http://far:80"], &["'http'", "tcp://HOST:PORT"]),
+        (&["smart-log", "tcp://far"], &["'far'", "HOST:PORT"]),
+        (&["ping", "tcp://far:0"], &["'far:0'", "1 to 65535"]),
+        (&["ping", "tcp://far:70000"], &["'far:70000'", "1 to 65535"]),
+        (&["ping", url, "--count", "0"], &["'0'", "--count", "1..=1000000000"]),
+        (&["ping", url, "--rate", "0"], &["'0'", "--rate", "1..=1000000"]),
+        (&["ping", url, "--timeout", "soon"], &["'soon'", "--timeout", "10s"]),
+        (&["bench", url, "--iodepth", "0"], &["'0'", "--iodepth", "1..=1024"]),
+        (&["bench", url, "--iodepth", "1025"], &["'1025'", "--iodepth", "1..=1024"]),
+        (&["bench", url, "--runtime", "0"], &["'0'", "--runtime", "500ms"]),
+        (&["bench", url, "--rw", "fly"], &["'fly'", "--rw", "randwrite"]),
+        (&["bench", url, "--bs", "four"], &["'four'", "--bs", "4k"]),
+        (&["bench", url, "--namespace", "0"], &["'0'", "--namespace"]),
+        (&["bench", url, "--bs", "8GiB"], &["--bs", "8589934592", "less than 4 GiB"]),
+        (&["read", url, "--iodepth", "0"], &["'0'", "--iodepth"]),
+        (&["write", url, "--offset", "-1"], &["'-1'"]),
+        (&["demo", "--size", "0"], &["'0'", "--size", "64MiB"]),
+    ];
+    for (arguments, words) in cases {
+        assert_refused(arguments, words);
+    }
+}
+
+#[test]
+fn what_does_not_fit_the_device_is_refused_by_its_measures() {
+    let far = Export::start(&["--ram", "1MiB,block=4096", "--ram", "2MiB"]);
+    let url = &far.url();
+    let directory = tempfile::tempdir().unwrap();
+    let large = directory.path().join("large");
+    std::fs::File::create(&large).unwrap().set_len(3 << 20).unwrap();
+    let large = large.to_str().unwrap();
+    // Each comes right after the one before: who is refused leaves the device to the next.
+    let cases: &[(&[&str], &[&str])] = &[
+        (&["bench", url, "--bs", "512"], &["--bs 512", "block size 4096"]),
+        (&["bench", url, "--bs", "6000"], &["--bs 6000", "block size 4096"]),
+        (&["bench", url, "--bs", "0"], &["--bs 0", "block size 4096"]),
+        (&["bench", url, "--bs", "1MiB"], &["--bs 1048576", "131072 at most"]),
+        (&["bench", url, "--namespace", "7"], &["namespace 7", "there are: 1, 2"]),
+        (&["bench", url, "--size", "0"], &["--size 0", "at least --bs"]),
+        (&["bench", url, "--size", "2MiB"], &["--size 2097152", "1048576 bytes"]),
+        (&["read", url, "--namespace", "3"], &["namespace 3", "there are: 1, 2"]),
+        (&["read", url, "--offset", "1MiB"], &["--offset 1048576", "below the namespace's size 1048576"]),
+        (&["read", url, "--offset", "100"], &["--offset 100", "block size 4096"]),
+        (&["read", url, "--length", "2MiB"], &["--length 2097152", "at most 1048576"]),
+        (&["read", url, "--bs", "100"], &["--bs 100", "block size 4096"]),
+        (&["write", url, "--offset", "2MiB"], &["--offset 2097152", "1048576"]),
+        (&["write", url, "--input", large], &["length 3145728", "at most 1048576"]),
+    ];
+    for (arguments, words) in cases {
+        assert_refused(arguments, words);
+    }
+    let said = Running::fed(&["write", url, "--namespace", "2"], vec![1; 3 << 20]).fail();
+    assert!(said.contains("the input's length") && said.contains("at most 2097152"), "{said}");
+    for (arguments, words) in [
+        (["write", url, "--input", "/nonexistent/file"], "/nonexistent/file: No such file"),
+        (["write", url, "--input", "/"], "/: Is a directory"),
+        (["read", url, "--output-file", "/nonexistent/file"], "/nonexistent/file: No such file"),
+    ] {
+        let said = fail(&arguments);
+        assert!(said.contains(words), "{said}");
+    }
+}
+
+#[test]
+fn what_cannot_be_exported_is_refused_by_its_name() {
+    let far = Export::start(&["--ram", "1MiB"]);
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (missing, odd, file) = (at("missing"), at("odd,size=1000"), at("file"));
+    std::fs::File::create(&file).unwrap().set_len(1 << 20).unwrap();
+    let other_size = format!("{file},size=2MiB");
+    let cases: &[(&[&str], &[&str])] = &[
+        (&[], &["--namespace", "--ram"]),
+        (&["--ram", "0"], &["'0'", "positive multiple", "512"]),
+        (&["--ram", "1000"], &["'1000'", "512"]),
+        (&["--ram", "much"], &["'much'", "64MiB"]),
+        (&["--ram", "1MiB,block=1"], &["'1'", "512 or 4096"]),
+        (&["--ram", "1MiB,fast"], &["'fast'", "block=512"]),
+        (&["--namespace", ""], &["path"]),
+        (&["--namespace", &at("")], &["is a directory", "give a file"]),
+        (&["--namespace", "/dev/null"], &["/dev/null", "neither a file nor a block device"]),
+        (&["--namespace", &missing], &["missing: does not exist", "give size="]),
+        (&["--namespace", &odd], &["size 1000 B", "512 and 1024"]),
+        (&["--namespace", &at("none,size=0")], &["0 B", "less than one block"]),
+        (&["--namespace", &at("file,block=100")], &["'100'", "512 or 4096"]),
+        (&["--namespace", &at("file,fast")], &["'fast'", "readonly"]),
+        (&["--namespace", &other_size], &["1048576 B", "size=2097152"]),
+        (&["--namespace", &file, "--namespace", &file], &["file: is in use"]),
+        (&["--ram", "1MiB", "--listen", "far"], &["'far'", "--listen"]),
+        (&["--ram", "1MiB", "--listen", &far.address], &["can't listen on", &far.address, "choose another"]),
+        (&["--ram", "1MiB", "--serial", "123456789012345678901"], &["--serial", "1 to 20"]),
+    ];
+    for (arguments, words) in cases {
+        assert_refused(&[&["export"], *arguments].concat(), words);
+    }
+    assert!(!std::path::Path::new(&at("odd")).exists(), "nothing is left behind");
+}
