@@ -32,12 +32,18 @@ pub fn settle<E: Engine>(engine: &mut E, now: Instant, mut world: impl FnMut(E::
     if engine.poll_timeout().is_some_and(|at| at <= now) {
         engine.handle_timeout(now);
     }
-    while let Some(output) = engine.poll_output() {
-        world(output);
-    }
+    drain(engine, &mut world);
     let wake = engine.poll_timeout();
     assert!(wake.is_none_or(|at| at > now), "a deadline outlived its timeout");
     wake
+}
+
+/// Hands every output to `world`, and leaves deadlines to a [`settle`] that follows before the driver next waits: the
+/// quick half of the calling rule, for answers on which somebody spins.
+pub fn drain<E: Engine>(engine: &mut E, mut world: impl FnMut(E::Output)) {
+    while let Some(output) = engine.poll_output() {
+        world(output);
+    }
 }
 
 /// Sees what passes in and out of an engine; see [`Tap`].

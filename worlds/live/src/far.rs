@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 
-use engine::{Engine, Instant, Pool, settle};
+use engine::{Engine, Instant, Pool, drain};
 use machine::far::{ConnectionId, Far, Input, Output};
 use nvme::controller::Notification;
 use nvme::media;
@@ -19,6 +19,8 @@ use crate::tcp::{Connection, Listener, Received};
 
 /// Pieces taken from one connection in a turn, so that none starves the others or the media.
 const PIECES_PER_TURN: usize = 16;
+/// A piece shorter than this was probably the last: everything else comes before another look.
+const SHORT: usize = 16 << 10;
 
 /// What the application is told.
 #[derive(Debug)]
@@ -51,6 +53,8 @@ pub struct FarDriver<F> {
     pool: Pool,
     report: F,
     wake: Option<Instant>,
+    /// Deadlines may have changed since `wake` was found out. They are looked at when there is time for it.
+    unsettled: bool,
     stopping: bool,
 }
 
@@ -70,6 +74,7 @@ impl<F: FnMut(Event)> FarDriver<F> {
             pool: Pool::default(),
             report,
             wake: None,
+            unsettled: true,
             stopping: false,
         }
     }
@@ -122,10 +127,14 @@ impl<F: FnMut(Event)> FarDriver<F> {
             for _ in 0..PIECES_PER_TURN {
                 let peer = &mut self.peers[index];
                 let id = peer.id;
+                let mut short = false;
                 let input = match peer.connection.receive(&mut self.pool) {
                     Ok(Received::Nothing) => break,
                     Ok(Received::Data(_)) if peer.closing => continue,
-                    Ok(Received::Data(bytes)) => downstream::Input::Received(id, bytes),
+                    Ok(Received::Data(bytes)) => {
+                        short = bytes.len() < SHORT;
+                        downstream::Input::Received(id, bytes)
+                    }
                     Ok(Received::Closed) | Err(_) => {
                         if core::mem::replace(&mut peer.closing, true) {
                             break;
@@ -135,22 +144,32 @@ impl<F: FnMut(Event)> FarDriver<F> {
                 };
                 busy = true;
                 self.far.handle_input(clock.now(), Input::Network(input));
+                // An answer leaves before anything else is looked at.
                 let now = clock.now();
                 self.far.advance(now);
                 self.exchange(now);
+                if let Some(peer) = self.peers.get_mut(index) {
+                    // What fails here is seen with the next receive.
+                    let _ = peer.connection.flush();
+                }
+                if short {
+                    break;
+                }
             }
         }
         busy
     }
 
-    /// Passes outputs to the world, and what memory answers at once back in, until both are quiet.
+    /// Passes outputs to the world, and what memory answers at once back in, until both are quiet. Deadlines may have
+    /// changed then.
     fn exchange(&mut self, now: Instant) {
+        self.unsettled = true;
         loop {
             while let Some(completion) = self.completions.pop_front() {
                 self.far.handle_input(now, Input::Media(completion));
             }
             let Self { far, peers, media, completions, report, .. } = self;
-            self.wake = settle(far, now, |output| match output {
+            drain(far, |output| match output {
                 Output::Transmit(id, bytes) => {
                     if let Some(peer) = peers.iter_mut().find(|peer| peer.id == id)
                         && peer.connection.send(bytes).is_err()
@@ -176,6 +195,19 @@ impl<F: FnMut(Event)> FarDriver<F> {
             if self.completions.is_empty() {
                 return;
             }
+        }
+    }
+
+    /// Fires what is due, and finds out when something is due next.
+    fn fire(&mut self, now: Instant) {
+        while self.wake.is_some_and(|at| at <= now) || self.unsettled {
+            if self.far.poll_timeout().is_some_and(|at| at <= now) {
+                self.far.handle_timeout(now);
+            }
+            self.exchange(now);
+            self.wake = self.far.poll_timeout();
+            assert!(self.wake.is_none_or(|at| at > now), "a deadline outlived its timeout");
+            self.unsettled = false;
         }
     }
 
@@ -205,8 +237,11 @@ impl<F: FnMut(Event)> Driver for FarDriver<F> {
         busy |= self.receive(context.clock);
         let completions = &mut self.completions;
         busy |= self.media.reap(&mut |completion| completions.push_back(completion))? > 0;
-        if busy || self.wake.is_none_or(|at| at <= now) || !self.completions.is_empty() {
+        if !self.completions.is_empty() {
             self.exchange(now);
+        }
+        if !busy || self.wake.is_some_and(|at| at <= now) {
+            self.fire(now);
         }
         busy |= self.flush(sources);
         // What was submitted last is on its way only after this.

@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 
-use engine::{Engine, Instant, Pool, settle};
+use engine::{Engine, Instant, Pool, drain};
 use machine::near::{Event, Input, Near, Output};
 use nvme::media;
 use nvme_pcie::function::{self, Function};
@@ -19,6 +19,8 @@ use crate::tcp::{Connection, Dialer, Dialled, Received};
 
 /// Pieces taken from one connection in a turn, so that none starves the others.
 const PIECES_PER_TURN: usize = 16;
+/// A piece shorter than this was probably the last: the application, which may wait for it, comes before another look.
+const SHORT: usize = 16 << 10;
 
 enum Transport {
     /// The engine has not asked for a connection.
@@ -52,6 +54,10 @@ pub struct NearDriver {
     events: VecDeque<Event>,
     pool: Pool,
     wake: Option<Instant>,
+    /// Deadlines may have changed since `wake` was found out. They are looked at when there is time for it.
+    unsettled: bool,
+    /// The application may have given the engines something to do.
+    touched: bool,
     stopping: bool,
 }
 
@@ -76,6 +82,8 @@ impl NearDriver {
             events: VecDeque::new(),
             pool: Pool::default(),
             wake: None,
+            unsettled: true,
+            touched: true,
             stopping: false,
         }
     }
@@ -86,6 +94,7 @@ impl NearDriver {
     }
     /// The engines, for commands.
     pub const fn near_mut(&mut self) -> &mut Near {
+        self.touched = true;
         &mut self.near
     }
     /// The next thing that happened.
@@ -136,10 +145,14 @@ impl NearDriver {
             for _ in 0..PIECES_PER_TURN {
                 let port = &mut self.ports[index];
                 let Transport::Connected(connection) = &mut port.transport else { break };
+                let mut short = false;
                 let input = match connection.receive(&mut self.pool) {
                     Ok(Received::Nothing) => break,
                     Ok(Received::Data(_)) if port.closing => continue,
-                    Ok(Received::Data(bytes)) => Input::Received(id, bytes),
+                    Ok(Received::Data(bytes)) => {
+                        short = bytes.len() < SHORT;
+                        Input::Received(id, bytes)
+                    }
                     Ok(Received::Closed) | Err(_) => {
                         sources.remove(connection.as_raw_fd());
                         port.transport = Transport::Idle;
@@ -151,22 +164,28 @@ impl NearDriver {
                 };
                 busy = true;
                 self.near.handle_input(clock.now(), input);
+                // An answer leaves before anything else is looked at.
                 let now = clock.now();
                 self.near.advance(now);
                 self.exchange(now);
+                self.flush(sources);
+                if short {
+                    break;
+                }
             }
         }
         busy
     }
 
     /// Passes outputs to the world, and what the local function answers back in, until all are quiet. Returns
-    /// whether there were any.
+    /// whether there were any. Deadlines may have changed then.
     fn exchange(&mut self, now: Instant) -> bool {
+        self.unsettled = true;
         let mut busy = false;
         loop {
             let mut again = false;
             let Self { near, ports, local, events, .. } = self;
-            let wake = settle(near, now, |output| {
+            drain(near, |output| {
                 busy = true;
                 match output {
                     Output::Transmit(port, bytes) => ports[usize::from(port.0)].send(bytes),
@@ -181,18 +200,38 @@ impl NearDriver {
                     Output::Event(event) => events.push_back(event),
                 }
             });
-            let mut earliest = wake;
             if let Some(local) = local {
-                let (local_wake, moved) = local.exchange(now, near);
-                earliest = [wake, local_wake].into_iter().flatten().min();
+                let moved = local.exchange(now, near);
                 again |= moved;
                 busy |= moved;
             }
-            self.wake = earliest;
             if !again {
                 return busy;
             }
         }
+    }
+
+    /// Fires what is due, and finds out when something is due next.
+    fn fire(&mut self, now: Instant) -> bool {
+        let mut busy = false;
+        while self.wake.is_some_and(|at| at <= now) || self.unsettled {
+            if self.near.poll_timeout().is_some_and(|at| at <= now) {
+                self.near.handle_timeout(now);
+                busy = true;
+            }
+            if let Some(local) = &mut self.local
+                && local.function.poll_timeout().is_some_and(|at| at <= now)
+            {
+                local.function.handle_timeout(now);
+                busy = true;
+            }
+            busy |= self.exchange(now);
+            let local = self.local.as_ref().and_then(|local| local.function.poll_timeout());
+            self.wake = [self.near.poll_timeout(), local].into_iter().flatten().min();
+            assert!(self.wake.is_none_or(|at| at > now), "a deadline outlived its timeout");
+            self.unsettled = false;
+        }
+        busy
     }
 
     /// Sends what waits; ends what is to end.
@@ -231,15 +270,15 @@ impl Port {
 }
 
 impl Local {
-    /// Passes on what the function wants; returns its deadline and whether there was anything.
-    fn exchange(&mut self, now: Instant, near: &mut Near) -> (Option<Instant>, bool) {
+    /// Passes on what the function wants; returns whether there was anything.
+    fn exchange(&mut self, now: Instant, near: &mut Near) -> bool {
         let mut moved = false;
         loop {
             while let Some(completion) = self.completions.pop_front() {
                 self.function.handle_input(now, function::Input::Media(completion));
             }
             let Self { function, media, completions, .. } = self;
-            let wake = settle(function, now, |output| {
+            drain(function, |output| {
                 moved = true;
                 match output {
                     function::Output::Packet(packet) => near.handle_input(now, Input::Packet(packet)),
@@ -250,7 +289,7 @@ impl Local {
                 }
             });
             if self.completions.is_empty() {
-                return (wake, moved);
+                return moved;
             }
         }
     }
@@ -271,14 +310,25 @@ impl Driver for NearDriver {
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         let now = context.now;
         let sources = context.sources();
-        let mut busy = self.dial(now, sources)?;
+        let mut busy = core::mem::take(&mut self.touched);
+        if busy {
+            self.near.advance(now);
+            self.exchange(now);
+            self.flush(sources);
+        }
+        let dialled = self.dial(now, sources)?;
+        busy |= dialled;
         busy |= self.receive(context.clock, sources);
         if let Some(local) = &mut self.local {
             busy |= local.reap(sources)?;
         }
-        // The application may have worked for a while since it told the time.
-        self.near.advance(now);
-        busy |= self.exchange(now);
+        // What a local function has to say; and deadlines, when nobody waits for anything else.
+        if dialled || self.local.is_some() {
+            busy |= self.exchange(now);
+        }
+        if !busy || self.wake.is_some_and(|at| at <= now) {
+            busy |= self.fire(now);
+        }
         busy |= self.flush(sources);
         if let Some(local) = &mut self.local {
             busy |= local.reap(sources)?;

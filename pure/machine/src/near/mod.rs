@@ -99,6 +99,8 @@ pub struct Near {
     trace: Trace,
     pool: Pool,
     outputs: VecDeque<Output>,
+    /// Something happened that a driver may wait for: bytes in host memory, an answer, a time-out, a command.
+    stir: bool,
     now: Instant,
 }
 
@@ -142,6 +144,7 @@ impl Near {
             trace: Trace::default(),
             pool: Pool::default(),
             outputs: VecDeque::new(),
+            stir: false,
             now: Instant::ZERO,
             config,
         }
@@ -193,6 +196,7 @@ impl Near {
         self.now = now;
         let driver = self.drivers.get_mut(controller.0).ok_or(SubmitError::NotReady)?;
         self.trace.on(now, Point::Submitted);
+        self.stir = true;
         driver.host.submit(now, &mut self.memory, submission)
     }
 
@@ -257,6 +261,7 @@ impl Near {
     }
 
     fn on_port(&mut self, port: PortIndex, event: tunnel::Event) {
+        self.stir = true;
         let index = usize::from(port.0);
         match &event {
             tunnel::Event::LinkUp { .. } => {
@@ -286,6 +291,7 @@ impl Near {
     }
 
     fn on_enumerated(&mut self, result: Result<Topology, root_complex::EnumerationError>) {
+        self.stir = true;
         let scan = self.running.take();
         match result {
             Ok(topology) => {
@@ -347,6 +353,7 @@ impl Near {
                 self.trace.on_up(self.now, Point::MemoryWrite, arrival);
                 // Outside of memory it is dropped, as posted writes are.
                 let _: Result<(), Unmapped> = self.memory.write(address, &data);
+                self.stir = true;
             }
             root_complex::Output::MemoryRead { token, address, length } => {
                 self.trace.on_up(self.now, Point::MemoryRead, arrival);
@@ -355,16 +362,19 @@ impl Near {
                 self.root.memory_read_done(token, data);
             }
             root_complex::Output::Interrupt { address, data } => {
+                self.stir = true;
                 if let Some(driver) = self.drivers.get_mut(driver::index_of_interrupt(address)) {
                     driver.on_interrupt(self.now, data);
                 }
             }
             root_complex::Output::ReadData { cookie, offset, data, last } => {
+                self.stir = true;
                 if let Some(driver) = self.drivers.get_mut(driver::index_of_cookie(cookie)) {
                     driver.on_register_data(self.now, cookie, offset, &data, last);
                 }
             }
             root_complex::Output::ReadFailed { cookie, .. } => {
+                self.stir = true;
                 if let Some(driver) = self.drivers.get_mut(driver::index_of_cookie(cookie)) {
                     driver.on_register_failed(self.now, cookie);
                 }
@@ -430,7 +440,9 @@ impl Near {
             while let Some(output) = self.root.poll_output() {
                 self.on_root(output, None);
             }
-            if self.run_drivers() {
+            if core::mem::take(&mut self.stir) && self.run_drivers() {
+                // What it has asked for comes first, and then it may have more to say.
+                self.stir = true;
                 continue;
             }
             let Below::Tunnel(upstream) = &mut self.below else { return };
@@ -486,6 +498,7 @@ impl Engine for Near {
 
     fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
+        self.stir = true;
         self.root.handle_timeout(now);
         if let Below::Tunnel(upstream) = &mut self.below {
             upstream.handle_timeout(now);

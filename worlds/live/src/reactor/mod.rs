@@ -2,7 +2,7 @@
 //!
 //! While work keeps coming, a [`Driver`] is turned again and again and looks at its busy sockets directly,
 //! without asking the kernel which of them are ready; its rare ones (a listener, links at rest) it looks at
-//! only when the kernel has news of them, which the loop asks for every 20 µs. When nothing has happened for
+//! only when the kernel has news of them, which the loop asks for every 100 µs. When nothing has happened for
 //! the spin budget, the thread sleeps until a registered descriptor has news, a deadline is due, or
 //! somebody wakes it.
 
@@ -26,7 +26,7 @@ pub use processor::{pin, spin_default};
 pub use stop::Stop;
 
 /// How often a spinning loop asks the kernel for news of the descriptors that are not looked at in each turn.
-const NEWS_EVERY: Nanos = Nanos::from_micros(20);
+const NEWS_EVERY: Nanos = Nanos::from_micros(100);
 /// How long a spin goes on before it offers the processor to whoever else wants it, and again: where processors
 /// are scarce, that is the peer we spin for. Longer than a round trip between two processors.
 const YIELD_EVERY: Nanos = Nanos::from_micros(10);

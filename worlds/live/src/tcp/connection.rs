@@ -10,6 +10,8 @@ use super::outbox::{Outbox, OutboxFull};
 
 /// What arrives in one piece of up to this many bytes is copied out, so that the block it arrived in is used again.
 const COPY_MAX: usize = 4 << 10;
+/// So much is sent without waiting for a flush.
+const FLUSH_BYTES: usize = 64 << 10;
 /// The smallest and the largest block to receive into. A received buffer keeps its whole block: blocks grow
 /// while they are filled to the end, and shrink while they are not.
 const BLOCK_MIN: usize = 16 << 10;
@@ -41,6 +43,8 @@ pub struct Connection {
     block_length: usize,
     /// Blocks in a row that were larger than needed.
     roomy: u32,
+    /// The latest piece was probably the last.
+    quiet: bool,
 }
 
 impl Connection {
@@ -48,7 +52,15 @@ impl Connection {
     pub(super) fn new(socket: TcpStream, peer: SocketAddr) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         socket.set_nodelay(true)?;
-        Ok(Self { socket, peer, outbox: Outbox::default(), block: None, block_length: BLOCK_MIN, roomy: 0 })
+        Ok(Self {
+            socket,
+            peer,
+            outbox: Outbox::default(),
+            block: None,
+            block_length: BLOCK_MIN,
+            roomy: 0,
+            quiet: false,
+        })
     }
 
     /// The address of the other end.
@@ -61,12 +73,17 @@ impl Connection {
         self.outbox.bytes()
     }
 
-    /// Puts `data` behind what waits to be sent; [`Connection::flush`] sends it.
+    /// Puts `data` behind what waits to be sent; [`Connection::flush`] sends it, and so does this once there is much.
     ///
     /// # Errors
     /// When too much waits; the connection must then be given up.
     pub fn send(&mut self, data: Buffer) -> Result<(), OutboxFull> {
-        self.outbox.push(data)
+        self.outbox.push(data)?;
+        if self.outbox.bytes() >= FLUSH_BYTES {
+            // The peer works on this while we prepare more. A failure is seen with the next receive.
+            let _ = self.flush();
+        }
+        Ok(())
     }
 
     /// Sends as much as the system takes without waiting; returns the bytes it took.
@@ -85,6 +102,9 @@ impl Connection {
     /// # Errors
     /// When the connection has failed.
     pub fn receive(&mut self, pool: &mut Pool) -> io::Result<Received> {
+        if self.quiet && !self.is_readable() {
+            return Ok(Received::Nothing);
+        }
         let mut block = match self.block.take() {
             Some(block) => block,
             None => pool.take(self.block_length),
@@ -99,6 +119,7 @@ impl Connection {
             Ok(count) => count,
             Err(error) => {
                 self.block = Some(block);
+                self.quiet = true;
                 return match error.kind() {
                     io::ErrorKind::WouldBlock => Ok(Received::Nothing),
                     _ => Err(error),
@@ -108,6 +129,7 @@ impl Connection {
         if count == 0 {
             return Ok(Received::Closed);
         }
+        self.quiet = count < block.len();
         if count <= COPY_MAX {
             let data = pool.copy(&block[..count]);
             self.block = Some(block);
@@ -116,6 +138,15 @@ impl Connection {
         self.choose_block_length(count);
         block.truncate(count);
         Ok(Received::Data(pool.seal(block)))
+    }
+
+    /// Whether there is something to receive: bytes, the end, a failure. A thread that spins asks this rather than
+    /// reading, which locks the socket: the kernel could not put in what arrives meanwhile, and would have to do so
+    /// later, at the sender's expense where that is on the same machine.
+    fn is_readable(&self) -> bool {
+        let mut asked = libc::pollfd { fd: self.socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: the kernel reads and writes the one `pollfd` that it is given, and does not keep it.
+        unsafe { libc::poll(&raw mut asked, 1, 0) != 0 }
     }
 
     fn choose_block_length(&mut self, count: usize) {

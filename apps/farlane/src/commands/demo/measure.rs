@@ -22,10 +22,9 @@ use crate::workload::{self, Job, rate};
 const ROUNDS: u64 = 5;
 /// Reads whose hops are drawn.
 const TRACED: u64 = 2_000;
-/// Bytes on the wire: a frame's header with its stamps, and what a TLP has around its payload.
+/// Bytes on the wire: a frame's header, and what a TLP has around its payload.
 mod wire {
-    /// A frame header and its time stamps.
-    const FRAME: u32 = 12 + 16;
+    const FRAME: u32 = 12;
     /// CfgRd, MRd or MWr with a 32-bit address and 4 bytes.
     pub(super) const REQUEST: u32 = FRAME + 12;
     pub(super) const DOORBELL: u32 = FRAME + 16;
@@ -64,14 +63,16 @@ pub(super) struct All {
     pub(super) floor: Figures,
     pub(super) direct: Figures,
     pub(super) tunnel: Figures,
-    /// The median of each hop of a 4 KiB read.
-    pub(super) hops: Vec<(Hop, Nanos)>,
+}
+
+/// Where the time of a 4 KiB read goes.
+#[derive(Clone, Debug)]
+pub(super) struct Hops {
+    /// The median of each hop; none if no read could be followed.
+    pub(super) medians: Vec<(Hop, Nanos)>,
     /// How well the clocks of both ends are aligned.
     pub(super) clock_error: Option<Nanos>,
 }
-
-/// The median of each hop, and how well the clocks are aligned.
-type Hops = (Vec<(Hop, Nanos)>, Option<Nanos>);
 
 /// One subject's slices.
 #[derive(Default)]
@@ -117,13 +118,14 @@ pub(super) fn all(subjects: &mut Subjects<'_>, runtime: Nanos, show: bool) -> Re
         floor_round(subjects.floor, slice, &mut floor)?;
         bar.inc(1);
         session_round(subjects.direct, subjects.direct_namespace, slice, &mut direct)?;
+        // A session that says nothing for seconds is taken for lost.
+        subjects.tunnel.idle_until(subjects.tunnel.now() + Nanos::from_millis(1))?;
         bar.inc(1);
         session_round(subjects.tunnel, subjects.tunnel_namespace, slice, &mut tunnel)?;
         bar.inc(1);
     }
-    let (hops, clock_error) = hops(subjects.tunnel, subjects.tunnel_namespace)?;
     bar.finish_and_clear();
-    Ok(All { floor: floor.figures(), direct: direct.figures(), tunnel: tunnel.figures(), hops, clock_error })
+    Ok(All { floor: floor.figures(), direct: direct.figures(), tunnel: tunnel.figures() })
 }
 
 fn job(namespace: Namespace, workload: Workload, bytes: u32, depth: u32, runtime: Nanos) -> Job {
@@ -214,8 +216,8 @@ fn sums(trips: &[Vec<Nanos>]) -> Distribution {
     (0..count).map(|index| trips.iter().fold(Nanos::ZERO, |sum, trip| sum + trip[index])).collect()
 }
 
-/// The median of each hop of a 4 KiB read, and how well the clocks are aligned.
-fn hops(session: &mut Session, namespace: Namespace) -> Result<Hops, Error> {
+/// Follows 4 KiB reads of a session with time stamps, hop by hop.
+pub(super) fn hops(session: &mut Session, namespace: Namespace) -> Result<Hops, Error> {
     session.attachment().near_mut().set_trace(true);
     let mut chains: Vec<Chain> = Vec::new();
     let mut clock = None;
@@ -231,5 +233,6 @@ fn hops(session: &mut Session, namespace: Namespace) -> Result<Hops, Error> {
     session.attachment().near_mut().set_trace(false);
     let hop = |index: usize| chains.iter().map(|chain| chain[index]).collect::<Distribution>().median();
     let hops = Hop::ALL.into_iter().enumerate().map(|(index, name)| (name, hop(index))).collect();
-    Ok((if chains.is_empty() { Vec::new() } else { hops }, clock.map(|clock| clock.error)))
+    let medians = if chains.is_empty() { Vec::new() } else { hops };
+    Ok(Hops { medians, clock_error: clock.map(|clock| clock.error) })
 }

@@ -25,7 +25,7 @@ use measure::Subjects;
 use report::{Report, Verified};
 
 /// The namespace that is measured: memory, so that the figures are those of the way, not of a disk.
-const MEASURED_BYTES: u64 = 64 << 20;
+const MEASURED_BYTES: u64 = 16 << 20;
 /// The most data under way at once: 32 commands of 128 KiB.
 const DATA_BYTES: u64 = 32 * (128 << 10);
 /// For how long both ends spin before they sleep: longer than any pause within a measurement.
@@ -55,8 +55,9 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
     let size = args.size.next_multiple_of(4096).max(4096);
     let disk = directory.path().join("far-ssd.img");
 
-    // Two ends that spin need a processor each, where there are two.
+    // Two ends that spin need a processor each, where there are two. Children inherit ours, so it is chosen last.
     let far = Child::export(&disk, size, MEASURED_BYTES, 1)?;
+    let floor = Child::floor_server(1)?;
     say(&format!("a far end is up: process {}, {} on tcp://{}", far.id(), disk.display(), far.address()));
     pin(0);
     let target = Target {
@@ -64,7 +65,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
         timeout: PATIENCE,
         spin: Spin { spin: SPIN, cpu: None },
     };
-    let needs = Needs { data_bytes: DATA_BYTES, depth: 32, stamps: true };
+    let needs = Needs { data_bytes: DATA_BYTES, depth: 32, stamps: false };
     let mut tunnel = Session::over_tcp(&target, needs)?;
     let tree = tunnel.near().topology().map(|topology| pcie::lspci::tree(topology, true)).unwrap_or_default();
     say(&format!("attached and enumerated:\n\n{tree}"));
@@ -79,7 +80,6 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
     ));
 
     let mut direct = direct()?;
-    let floor = Child::floor_server(1)?;
     let mut subjects = Subjects {
         tunnel_namespace: tunnel.namespace(2)?,
         direct_namespace: direct.namespace(1)?,
@@ -89,10 +89,14 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
     };
     say("measuring: this machine's own TCP, the same SSD without a tunnel, and through the tunnel …\n");
     let figures = measure::all(&mut subjects, args.runtime.into(), !args.output.json)?;
-    let report = Report { verified, figures };
     tunnel.close()?;
     direct.close()?;
-    report.print(args.output.json)
+    // Once more, with time stamps on every frame.
+    let mut stamped = Session::over_tcp(&target, Needs { stamps: true, ..needs })?;
+    let namespace = stamped.namespace(2)?;
+    let hops = measure::hops(&mut stamped, namespace)?;
+    stamped.close()?;
+    Report { verified, figures, hops }.print(args.output.json)
 }
 
 /// Keeps the near end off the far end's processor. Where that can't be, the figures are worse, not wrong.

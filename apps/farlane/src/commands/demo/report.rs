@@ -4,7 +4,7 @@ use engine::Nanos;
 use machine::near::Hop;
 use serde::Serialize;
 
-use super::measure::{All, Figures};
+use super::measure::{All, Figures, Hops};
 use crate::commands::{print, print_json};
 use crate::distribution::Distribution;
 use crate::error::Error;
@@ -23,6 +23,7 @@ pub(super) struct Verified {
 pub(super) struct Report {
     pub(super) verified: Verified,
     pub(super) figures: All,
+    pub(super) hops: Hops,
 }
 
 #[derive(Serialize)]
@@ -47,7 +48,7 @@ impl Report {
                 direct: &self.figures.direct,
                 tunnel: &self.figures.tunnel,
                 hops: self.hops(),
-                clock_error_ns: self.figures.clock_error.map(Nanos::get),
+                clock_error_ns: self.hops.clock_error.map(Nanos::get),
             })?;
         } else {
             print(&self.text())?;
@@ -80,7 +81,7 @@ impl Report {
             };
             picture::Hop { place, name, length: *length }
         };
-        self.figures.hops.iter().map(describe).collect()
+        self.hops.medians.iter().map(describe).collect()
     }
 
     fn text(&self) -> String {
@@ -124,8 +125,8 @@ impl Report {
             self.fewest_samples(),
             self.t_tunnel()
         ));
-        if !self.figures.hops.is_empty() {
-            let error = self.figures.clock_error.map(|error| format!(", clocks aligned to +/- {error}"));
+        if !self.hops.medians.is_empty() {
+            let error = self.hops.clock_error.map(|error| format!(", clocks aligned to +/- {error}"));
             text.push_str(&format!(
                 "\nWhere the time of a 4 KiB read goes (medians{}):\n\n{}",
                 error.unwrap_or_default(),
