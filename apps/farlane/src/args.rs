@@ -197,7 +197,7 @@ pub(crate) struct ReadArgs {
     #[command(flatten)]
     pub(crate) extent: Extent,
     /// Where to put the bytes; - is standard output
-    #[arg(long, short = 'o', value_name = "PATH", default_value = "-")]
+    #[arg(long = "output", short = 'o', value_name = "PATH", default_value = "-")]
     pub(crate) output_file: PathBuf,
     #[command(flatten)]
     pub(crate) output: Output,
@@ -392,7 +392,7 @@ fn parse_runtime(text: &str) -> Result<Duration, String> {
 /// Something rather than nothing.
 fn parse_positive_size(text: &str) -> Result<u64, String> {
     match parse_size(text)? {
-        0 => Err("nothing is nothing to show; expected a size such as 64MiB".to_owned()),
+        0 => Err("0 bytes show nothing; expected a size such as 64MiB".to_owned()),
         size => Ok(size),
     }
 }

@@ -31,7 +31,7 @@ fn assert_full_beyond(far: &Export, offset: &str) {
     assert!(report["first_error"].as_str().unwrap().contains("Capacity Exceeded"), "{report}");
 
     let (written, _) = Running::fed(&["write", url, "--json"], vec![9; 1 << 20]).json();
-    let read = json(&["read", url, "--length", "1MiB", "--output-file", "/dev/null", "--json"]);
+    let read = json(&["read", url, "--length", "1MiB", "--output", "/dev/null", "--json"]);
     assert_eq!(read["sha256"], written["sha256"]);
     assert_eq!(json(&["ping", url, "--count", "10", "--json"])["count"], 10);
 }
@@ -94,10 +94,10 @@ fn a_file_that_is_truncated_fails_what_is_beyond_its_end() {
     OpenOptions::new().write(true).open(&path).unwrap().set_len(4 * MIB).unwrap();
 
     for offset in ["4MiB", "15MiB"] {
-        let said = fail(&["read", url, "--offset", offset, "--length", "64k", "--output-file", "/dev/null"]);
+        let said = fail(&["read", url, "--offset", offset, "--length", "64k", "--output", "/dev/null"]);
         assert!(said.contains("a read ended with"), "{said}");
     }
-    let read = json(&["read", url, "--length", "4MiB", "--output-file", "/dev/null", "--json"]);
+    let read = json(&["read", url, "--length", "4MiB", "--output", "/dev/null", "--json"]);
     assert_eq!(read["bytes"], 4 * MIB);
     assert_eq!(json(&["ping", url, "--count", "10", "--json"])["count"], 10);
 }
@@ -115,7 +115,7 @@ fn a_read_only_namespace_refuses_writes_and_stays_as_it_is() {
     let said = Running::start(&["bench", url, "--rw", "write", "--runtime", "100ms"]).fail();
     assert!(said.contains("Namespace is Write Protected"), "{said}");
     let copy = directory.path().join("copy.img");
-    succeed(&["read", url, "--output-file", copy.to_str().unwrap()]);
+    succeed(&["read", url, "--output", copy.to_str().unwrap()]);
     assert_eq!(std::fs::read(&copy).unwrap(), bytes);
     assert_eq!(std::fs::read(&path).unwrap(), bytes);
 }

@@ -36,7 +36,7 @@ fn a_large_file_comes_back_as_it_was() {
     std::fs::write(at("original"), &bytes).unwrap();
     let written = json(&["write", &far.url(), "--input", &at("original"), "--offset", "8MiB", "--json"]);
     assert_eq!((&written["bytes"], &written["sha256"]), (&(64 << 20).into(), &sha256(&bytes).into()));
-    let output = ["--offset", "8MiB", "--length", "64MiB", "--output-file", &at("copy"), "--json"];
+    let output = ["--offset", "8MiB", "--length", "64MiB", "--output", &at("copy"), "--json"];
     let read = json(&[&["read", &far.url()], &output[..]].concat());
     assert_eq!(read["sha256"], written["sha256"]);
     assert!(std::fs::read(at("copy")).unwrap() == bytes);
@@ -87,6 +87,6 @@ fn nothing_is_written_of_nothing() {
     let far = Export::start(&["--ram", "1MiB"]);
     let (written, _) = Running::fed(&["write", &far.url(), "--json"], Vec::new()).json();
     assert_eq!((&written["bytes"], &written["sha256"]), (&0.into(), &sha256(&[]).into()));
-    let read = json(&["read", &far.url(), "--length", "0", "--output-file", "/dev/null", "--json"]);
+    let read = json(&["read", &far.url(), "--length", "0", "--output", "/dev/null", "--json"]);
     assert_eq!(read["bytes"], 0);
 }

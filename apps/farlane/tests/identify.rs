@@ -130,7 +130,7 @@ fn smart_log_counts_what_was_done() {
     let before = json(&["smart-log", "--json", &far.url()]);
     assert_eq!((&before["critical_warning"], &before["temperature"]), (&0.into(), &300.into()));
     assert_eq!((&before["host_read_commands"], &before["avail_spare"]), (&0.into(), &100.into()));
-    succeed(&["read", &far.url(), "--length", "1MiB", "--bs", "4k", "--output-file", "/dev/null"]);
+    succeed(&["read", &far.url(), "--length", "1MiB", "--bs", "4k", "--output", "/dev/null"]);
     let after = json(&["smart-log", "--json", &far.url()]);
     assert_eq!((&after["host_read_commands"], &after["data_units_read"]), (&256.into(), &3.into()));
 

@@ -83,7 +83,7 @@ fn what_does_not_fit_the_device_is_refused_by_its_measures() {
     for (arguments, words) in [
         (["write", url, "--input", "/nonexistent/file"], "/nonexistent/file: No such file"),
         (["write", url, "--input", "/"], "/: Is a directory"),
-        (["read", url, "--output-file", "/nonexistent/file"], "/nonexistent/file: No such file"),
+        (["read", url, "--output", "/nonexistent/file"], "/nonexistent/file: No such file"),
     ] {
         let said = fail(&arguments);
         assert!(said.contains(words), "{said}");

@@ -1,0 +1,87 @@
+//! Every command that README.md shows does what a reader expects of it.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use support::{Export, FARLANE};
+
+/// Where README.md's far end listens.
+const ADDRESS: &str = "127.0.0.1:4430";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The lines of the shell code in README.md, without comments.
+fn commands(text: &str) -> Vec<&str> {
+    let mut shell = false;
+    let mut commands = Vec::new();
+    for line in text.lines() {
+        match line.strip_prefix("```") {
+            Some(language) => shell = language == "sh",
+            None if shell => commands.push(line.split('#').next().unwrap_or_default().trim()),
+            None => {}
+        }
+    }
+    commands.retain(|command| !command.is_empty());
+    commands
+}
+
+/// The jobs of the Makefile that `make help` lists.
+fn jobs() -> Vec<String> {
+    let makefile = std::fs::read_to_string(root().join("Makefile")).unwrap();
+    let job = |line: &str| Some(line.split_once(": ")?.0).filter(|_| line.contains("##")).map(str::to_owned);
+    makefile.lines().filter_map(job).collect()
+}
+
+fn program(directory: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(FARLANE);
+    command.args(words).current_dir(directory).stdin(Stdio::null());
+    command
+}
+
+#[test]
+fn every_command_works() {
+    let text = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::copy(root().join("README.md"), directory.path().join("README.md")).unwrap();
+    let jobs = jobs();
+    let mut far: Option<Export> = None;
+    let mut subcommands = Vec::new();
+    for command in commands(&text) {
+        let words: Vec<_> = command.split_whitespace().collect();
+        match words[..] {
+            ["make", job] => {
+                assert!(jobs.iter().any(|known| known == job), "no job in the Makefile: {command}")
+            }
+            ["farlane", "export", ..] => {
+                assert!(command.contains(ADDRESS), "{command}");
+                let command = command.replace(ADDRESS, "127.0.0.1:0");
+                let words: Vec<_> = command.split_whitespace().skip(1).chain(["--json"]).collect();
+                // The one before it makes room.
+                drop(far.take());
+                far = Some(Export::of(program(directory.path(), &words)));
+            }
+            ["farlane", subcommand, ..] => {
+                let far = far.as_ref().expect("a far end comes first");
+                let here = command.replace(ADDRESS, &far.address);
+                let words: Vec<_> = here.split_whitespace().skip(1).collect();
+                let output = program(directory.path(), &words).output().unwrap();
+                let said = String::from_utf8_lossy(&output.stderr);
+                assert!(output.status.success(), "{command}: {said}\n{}", far.said());
+                subcommands.push(subcommand.to_owned());
+            }
+            _ => panic!("README.md shows a command that nobody tries: {command}"),
+        }
+    }
+    for subcommand in ["lspci", "identify", "smart-log", "ping", "write", "read", "bench"] {
+        assert!(subcommands.iter().any(|shown| shown == subcommand), "README.md does not show {subcommand}");
+    }
+    let copy = std::fs::read(directory.path().join("copy.md")).unwrap();
+    let length = copy.len().min(text.len());
+    assert_eq!(String::from_utf8_lossy(&copy[..length]), String::from_utf8_lossy(&text.as_bytes()[..length]));
+}
