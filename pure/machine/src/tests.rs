@@ -1,5 +1,7 @@
 //! A near host and a far box joined in memory, without a world.
 
+mod bad_devices;
+
 use alloc::vec::Vec;
 
 use engine::{Engine, Instant, Nanos, Rng};
