@@ -26,6 +26,9 @@ lint: setup ## formatting and lints, warnings are errors
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
 bench: setup ## figures as ratios to floors of the same run
+	$(CARGO) bench --package farlane-sim --bench hops
+	$(CARGO) bench --package farlane-machine --bench engines
+	$(CARGO) bench --package farlane-nvme-pcie --bench read4k
 	$(CARGO) bench --package farlane --bench speed
 
 soak: setup ## the fault campaign over SEEDS seeds

@@ -1,0 +1,115 @@
+//! The figures that Farlane answers for, each as a ratio to a floor of the same run: what the tunnel adds to raw TCP
+//! between two spinning processes, and what a far end costs in memory and, idle, in processor time.
+//!
+//! `make bench` runs it after the engines' own benchmarks. Medians over runs that interleave floor and subject; no
+//! figure here is a test.
+
+#![allow(clippy::unwrap_used, reason = "a benchmark may stop with a panic")]
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+const FARLANE: &str = env!("CARGO_BIN_EXE_farlane");
+const RUNS: usize = 5;
+
+fn main() {
+    println!("running {RUNS} interleaved measurements of floor, direct and tunnel …");
+    let runs: Vec<Value> = (0..RUNS).map(|_| demo()).collect();
+    println!("\n{:<46}{:>12}{:>12}{:>8}  aim", "", "raw TCP", "tunnel", "ratio");
+    for (name, key, aim) in [
+        ("configuration read, median ns", "config_read_ns", "at most 1.25"),
+        ("4 KiB read, depth 1, median ns", "read_4k_ns", "at most 1.25"),
+        ("4 KiB write, depth 1, median ns", "write_4k_ns", "as low as it goes"),
+    ] {
+        row(&runs, name, aim, |subject| subject[key]["p50"].as_f64().unwrap());
+    }
+    for (name, key, aim) in [
+        ("4 KiB random reads a second, 32 deep", "iops_qd32", "as high as it goes"),
+        ("128 KiB reads, MiB/s", "mib_s_128k", "at least 0.60"),
+    ] {
+        row(&runs, name, aim, |subject| subject[key].as_f64().unwrap());
+    }
+    println!("\ndirect, in one process, through TLPs:");
+    for (name, key) in [("4 KiB random reads a second, 32 deep", "iops_qd32"), ("128 KiB reads, MiB/s", "mib_s_128k")] {
+        println!("  {name:<44}{:>12.0}", median(runs.iter().map(|run| run["direct"][key].as_f64().unwrap())));
+    }
+    println!("  T_tunnel, ns{:>44.0}", median(runs.iter().map(|run| run["t_tunnel_ns"].as_f64().unwrap())));
+    far_end();
+}
+
+/// One line: the median of the ratios of single runs, not the ratio of medians, for the machine's mood changes.
+fn row(runs: &[Value], name: &str, aim: &str, of: impl Fn(&Value) -> f64) {
+    let floor = median(runs.iter().map(|run| of(&run["floor"])));
+    let tunnel = median(runs.iter().map(|run| of(&run["tunnel"])));
+    let ratio = median(runs.iter().map(|run| of(&run["tunnel"]) / of(&run["floor"])));
+    println!("{name:<46}{floor:>12.0}{tunnel:>12.0}{ratio:>8.2}  {aim}");
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn demo() -> Value {
+    let output = Command::new(FARLANE)
+        .args(["demo", "--json", "--size", "1MiB", "--runtime", "1s"])
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "the demo failed");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// What a far end with a 1 GiB namespace costs.
+fn far_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = directory.path().join("disk.img");
+    let mut export = Command::new(FARLANE)
+        .args(["export", "--json", "--listen", "127.0.0.1:0", "--namespace"])
+        .arg(format!("{},size=1GiB", disk.display()))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(export.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let said: Value = serde_json::from_str(&line).unwrap();
+    let url = format!("tcp://{}", said["listening"].as_str().unwrap());
+    for workload in ["randwrite", "randread"] {
+        for bytes in ["4k", "128k"] {
+            let status = Command::new(FARLANE)
+                .args(["bench", &url, "--rw", workload, "--bs", bytes, "--iodepth", "128", "--runtime", "1s"])
+                .stdout(Stdio::null())
+                .status();
+            assert!(status.unwrap().success(), "{workload} of {bytes} failed");
+        }
+    }
+    println!("\nfar end with a 1 GiB file, after 4 KiB and 128 KiB reads and writes at depth 128:");
+    println!("  most memory resident, MiB {:>30}  aim: under 64", resident_kib(&export) / 1024);
+    println!("  idle, processor time {:>34.2}%  aim: under 1", idle_percent(&export));
+    export.kill().unwrap();
+    export.wait().unwrap();
+}
+
+fn resident_kib(process: &Child) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// User and system time, in hundredths of a second, over two seconds of doing nothing.
+fn idle_percent(process: &Child) -> f64 {
+    let ticks = || -> f64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.id())).unwrap();
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()
+    };
+    std::thread::sleep(Duration::from_millis(500));
+    let before = ticks();
+    std::thread::sleep(Duration::from_secs(2));
+    (ticks() - before) / 2.0
+}
