@@ -33,7 +33,9 @@ fn main() {
         row(&runs, name, aim, |subject| subject[key].as_f64().unwrap());
     }
     println!("\ndirect, in one process, through TLPs:");
-    for (name, key) in [("4 KiB random reads a second, 32 deep", "iops_qd32"), ("128 KiB reads, MiB/s", "mib_s_128k")] {
+    for (name, key) in
+        [("4 KiB random reads a second, 32 deep", "iops_qd32"), ("128 KiB reads, MiB/s", "mib_s_128k")]
+    {
         println!("  {name:<44}{:>12.0}", median(runs.iter().map(|run| run["direct"][key].as_f64().unwrap())));
     }
     println!("  T_tunnel, ns{:>44.0}", median(runs.iter().map(|run| run["t_tunnel_ns"].as_f64().unwrap())));
