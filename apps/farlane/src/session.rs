@@ -62,6 +62,10 @@ pub(crate) fn options(needs: Needs, spin: Nanos, timeout: Nanos) -> Options {
         tunnel::session::Config { identity, stamps: needs.stamps, ..tunnel::session::Config::default() };
     // A person waits: dial again before the patience for it runs out.
     session.redial.1 = REDIAL;
+    if needs.stamps {
+        // One-way times are as good as the clocks are aligned, and those as good as the best recent Ping.
+        session.ping_interval = Nanos::from_millis(20);
+    }
     Options { near, session, spin, timeout }
 }
 

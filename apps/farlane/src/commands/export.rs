@@ -43,7 +43,8 @@ pub(crate) fn run(args: ExportArgs) -> Result<(), Error> {
         ..tunnel::session::Config::default()
     };
     rng.fill(&mut session.identity.instance.0);
-    let function = function::Config::new(controller::Config::new(core));
+    let mut function = function::Config::new(controller::Config::new(core));
+    function.serial_number = hash_of(&serial);
     let far = Far::new(clock.now(), session, function, rng.fork("sessions"));
 
     announce(&args, address, &serial)?;
@@ -80,6 +81,12 @@ fn namespaces(args: &ExportArgs, serial: &str, media: &mut Media) -> Result<Conf
         core = add(core, media.add(RamDisk::new(spec.size)), spec.size, spec.block, false);
     }
     Ok(core)
+}
+
+fn hash_of(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The same namespaces give the same serial number, so that a host knows the SSD again.
