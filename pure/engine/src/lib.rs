@@ -18,7 +18,7 @@ mod time;
 
 pub use buffer::{Buffer, BufferMut, Pool};
 pub use deadlines::{DeadlineList, Deadlines};
-pub use machine::{Engine, Observer, Tap, drain, settle};
+pub use machine::{Engine, Observer, Tap, drain, fire, next_wake, settle};
 pub use rng::Rng;
 pub use script::{Asker, Script, Step};
 pub use time::{Instant, Nanos};

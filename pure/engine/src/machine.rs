@@ -24,26 +24,42 @@ pub trait Engine {
     fn poll_timeout(&self) -> Option<Instant>;
 }
 
-/// Fires what is due, hands every output to `world`, and says when to call again.
+/// The calling rule: fires what is due, hands every output to `world`, and says when to call again.
 ///
 /// # Panics
-/// When a deadline at or before `now` survives its own timeout: an engine that would make its driver spin.
-pub fn settle<E: Engine>(engine: &mut E, now: Instant, mut world: impl FnMut(E::Output)) -> Option<Instant> {
-    if engine.poll_timeout().is_some_and(|at| at <= now) {
-        engine.handle_timeout(now);
-    }
-    drain(engine, &mut world);
-    let wake = engine.poll_timeout();
-    assert!(wake.is_none_or(|at| at > now), "a deadline outlived its timeout");
-    wake
+/// As [`next_wake`].
+pub fn settle<E: Engine>(engine: &mut E, now: Instant, world: impl FnMut(E::Output)) -> Option<Instant> {
+    fire(engine, now);
+    drain(engine, world);
+    next_wake(engine, now)
 }
 
-/// Hands every output to `world`, and leaves deadlines to a [`settle`] that follows before the driver next waits: the
-/// quick half of the calling rule, for answers on which somebody spins.
+/// The first step of [`settle`]: fires what is due. Returns whether anything was.
+///
+/// A driver on which somebody waits may [`drain`] at once, and go through all steps before it next waits itself.
+pub fn fire<E: Engine>(engine: &mut E, now: Instant) -> bool {
+    let due = engine.poll_timeout().is_some_and(|at| at <= now);
+    if due {
+        engine.handle_timeout(now);
+    }
+    due
+}
+
+/// The second step of [`settle`]: hands every output to `world`.
 pub fn drain<E: Engine>(engine: &mut E, mut world: impl FnMut(E::Output)) {
     while let Some(output) = engine.poll_output() {
         world(output);
     }
+}
+
+/// The last step of [`settle`]: when to call again.
+///
+/// # Panics
+/// When a deadline at or before `now` survives its own timeout: an engine that would make its driver spin.
+pub fn next_wake<E: Engine>(engine: &E, now: Instant) -> Option<Instant> {
+    let wake = engine.poll_timeout();
+    assert!(wake.is_none_or(|at| at > now), "a deadline outlived its timeout");
+    wake
 }
 
 /// Sees what passes in and out of an engine; see [`Tap`].

@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 
-use engine::{Engine, Instant, Pool, drain};
+use engine::{Engine, Instant, Pool, drain, fire, next_wake};
 use machine::far::{ConnectionId, Far, Input, Output};
 use nvme::controller::Notification;
 use nvme::media;
@@ -199,14 +199,11 @@ impl<F: FnMut(Event)> FarDriver<F> {
     }
 
     /// Fires what is due, and finds out when something is due next.
-    fn fire(&mut self, now: Instant) {
+    fn settle(&mut self, now: Instant) {
         while self.wake.is_some_and(|at| at <= now) || self.unsettled {
-            if self.far.poll_timeout().is_some_and(|at| at <= now) {
-                self.far.handle_timeout(now);
-            }
+            fire(&mut self.far, now);
             self.exchange(now);
-            self.wake = self.far.poll_timeout();
-            assert!(self.wake.is_none_or(|at| at > now), "a deadline outlived its timeout");
+            self.wake = next_wake(&self.far, now);
             self.unsettled = false;
         }
     }
@@ -241,7 +238,7 @@ impl<F: FnMut(Event)> Driver for FarDriver<F> {
             self.exchange(now);
         }
         if !busy || self.wake.is_some_and(|at| at <= now) {
-            self.fire(now);
+            self.settle(now);
         }
         busy |= self.flush(sources);
         // What was submitted last is on its way only after this.

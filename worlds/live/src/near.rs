@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 
-use engine::{Engine, Instant, Pool, drain};
+use engine::{Engine, Instant, Pool, drain, fire, next_wake};
 use machine::near::{Event, Input, Near, Output};
 use nvme::media;
 use nvme_pcie::function::{self, Function};
@@ -212,23 +212,16 @@ impl NearDriver {
     }
 
     /// Fires what is due, and finds out when something is due next.
-    fn fire(&mut self, now: Instant) -> bool {
+    fn settle(&mut self, now: Instant) -> bool {
         let mut busy = false;
         while self.wake.is_some_and(|at| at <= now) || self.unsettled {
-            if self.near.poll_timeout().is_some_and(|at| at <= now) {
-                self.near.handle_timeout(now);
-                busy = true;
-            }
-            if let Some(local) = &mut self.local
-                && local.function.poll_timeout().is_some_and(|at| at <= now)
-            {
-                local.function.handle_timeout(now);
-                busy = true;
+            busy |= fire(&mut self.near, now);
+            if let Some(local) = &mut self.local {
+                busy |= fire(&mut local.function, now);
             }
             busy |= self.exchange(now);
-            let local = self.local.as_ref().and_then(|local| local.function.poll_timeout());
-            self.wake = [self.near.poll_timeout(), local].into_iter().flatten().min();
-            assert!(self.wake.is_none_or(|at| at > now), "a deadline outlived its timeout");
+            let local = self.local.as_ref().and_then(|local| next_wake(&local.function, now));
+            self.wake = [next_wake(&self.near, now), local].into_iter().flatten().min();
             self.unsettled = false;
         }
         busy
@@ -327,7 +320,7 @@ impl Driver for NearDriver {
             busy |= self.exchange(now);
         }
         if !busy || self.wake.is_some_and(|at| at <= now) {
-            busy |= self.fire(now);
+            busy |= self.settle(now);
         }
         busy |= self.flush(sources);
         if let Some(local) = &mut self.local {

@@ -14,8 +14,11 @@ use super::kernel::allocate;
 /// Bytes of memory that every direct transfer of ours is aligned to.
 pub(super) const MEMORY_ALIGNMENT: usize = 4096;
 
-/// How long a lock may outlive its holder.
-const LOCK_PATIENCE: Duration = Duration::from_millis(500);
+/// How long a lock may outlive its holder: after `kill -9` the kernel keeps it until all writes that were under way
+/// have ended, which on a busy machine takes a second.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+/// How often to try meanwhile.
+const LOCK_RETRY: Duration = Duration::from_millis(20);
 
 /// How to open a medium.
 #[derive(Clone, Copy, Debug)]
@@ -288,7 +291,7 @@ fn lock(file: &File, shared: bool) -> Result<(), TryLockError> {
     loop {
         match if shared { file.try_lock_shared() } else { file.try_lock() } {
             Err(TryLockError::WouldBlock) if start.elapsed() < LOCK_PATIENCE => {
-                std::thread::sleep(LOCK_PATIENCE / 50);
+                std::thread::sleep(LOCK_RETRY);
             }
             result => return result,
         }
