@@ -233,6 +233,11 @@ impl Session {
         Ok(())
     }
 
+    /// Lets the engines answer what has come: who says nothing for seconds is taken for lost.
+    pub(crate) fn keep_alive(&mut self) -> Result<(), Error> {
+        self.idle_until(self.now() + Nanos::from_millis(1))
+    }
+
     /// Ends the session in order.
     pub(crate) fn close(self) -> Result<(), Error> {
         self.attachment.close().map_err(|error| AttachError::Io(error).into())

@@ -5,39 +5,22 @@ use std::net::SocketAddr;
 
 use engine::Nanos;
 use indicatif::ProgressBar;
-use live::floor::Client;
 use machine::near::{Chain, Hop, read_chains};
 use nvme_pcie::host::Namespace;
 use serde::Serialize;
 use tunnel::upstream::PortIndex;
 
-use super::slice_of;
+use super::{floor, slice_of};
 use crate::args::Workload;
 use crate::distribution::Distribution;
 use crate::error::Error;
 use crate::session::Session;
-use crate::workload::{self, Job, rate};
+use crate::workload::{self, Job};
 
 /// How often each measurement gets its turn.
 const ROUNDS: u64 = 5;
 /// Reads whose hops are drawn.
 const TRACED: u64 = 2_000;
-/// Bytes on the wire: a frame's header, and what a TLP has around its payload.
-mod wire {
-    const FRAME: u32 = 12;
-    /// CfgRd, MRd or MWr with a 32-bit address and 4 bytes.
-    pub(super) const REQUEST: u32 = FRAME + 12;
-    pub(super) const DOORBELL: u32 = FRAME + 16;
-    /// CplD with a double word.
-    pub(super) const REGISTER: u32 = FRAME + 16;
-    /// CplD with a submission queue entry.
-    pub(super) const ENTRY: u32 = FRAME + 12 + 64;
-    /// A page, in a CplD or MWr.
-    pub(super) const PAGE: u32 = FRAME + 12 + 4096;
-    /// MWr with a completion queue entry.
-    pub(super) const COMPLETION: u32 = FRAME + 12 + 16;
-}
-
 /// What is measured.
 pub(super) struct Subjects<'a> {
     pub(super) tunnel: &'a mut Session,
@@ -76,12 +59,12 @@ pub(super) struct Hops {
 
 /// One subject's slices.
 #[derive(Default)]
-struct Slices {
-    config_read: Vec<Distribution>,
-    read: Vec<Distribution>,
-    write: Vec<Distribution>,
-    iops: Vec<f64>,
-    mib_s: Vec<f64>,
+pub(super) struct Slices {
+    pub(super) config_read: Vec<Distribution>,
+    pub(super) read: Vec<Distribution>,
+    pub(super) write: Vec<Distribution>,
+    pub(super) iops: Vec<f64>,
+    pub(super) mib_s: Vec<f64>,
 }
 
 impl Slices {
@@ -115,11 +98,10 @@ pub(super) fn all(subjects: &mut Subjects<'_>, runtime: Nanos, show: bool) -> Re
     fill(subjects.direct, subjects.direct_namespace)?;
     let (mut floor, mut direct, mut tunnel) = (Slices::default(), Slices::default(), Slices::default());
     for _ in 0..ROUNDS {
-        floor_round(subjects.floor, slice, &mut floor)?;
+        floor::round(subjects, slice, &mut floor)?;
         bar.inc(1);
         session_round(subjects.direct, subjects.direct_namespace, slice, &mut direct)?;
-        // A session that says nothing for seconds is taken for lost.
-        subjects.tunnel.idle_until(subjects.tunnel.now() + Nanos::from_millis(1))?;
+        subjects.tunnel.keep_alive()?;
         bar.inc(1);
         session_round(subjects.tunnel, subjects.tunnel_namespace, slice, &mut tunnel)?;
         bar.inc(1);
@@ -168,52 +150,6 @@ fn session_round(
     slices.iops.push(run(Workload::RandRead, 4096, 32)?.iops());
     slices.mib_s.push(run(Workload::Read, 128 << 10, 8)?.mib_s());
     Ok(())
-}
-
-/// Raw TCP with the sizes and round trips of the same operations, both sides spinning.
-fn floor_round(address: SocketAddr, slice: Nanos, slices: &mut Slices) -> Result<(), Error> {
-    let floor_error = |error| Error::Child { what: "the floor's server", error };
-    let mut client = Client::connect(address).map_err(floor_error)?;
-    let mut exchange = |request, reply| -> Result<Vec<Nanos>, Error> {
-        // How many fit a slice is learned from a few.
-        let probe = client.ping_pong(request, reply, 200).map_err(floor_error)?;
-        let each = probe.iter().copied().min().unwrap_or(Nanos::from_micros(10));
-        let count = u32::try_from(slice.get() / each.get().max(1)).unwrap_or(u32::MAX).clamp(200, 1_000_000);
-        client.ping_pong(request, reply, count).map_err(floor_error)
-    };
-    slices.config_read.push(exchange(wire::REQUEST, wire::REGISTER)?.into_iter().collect());
-    let read =
-        [exchange(wire::DOORBELL, wire::REQUEST)?, exchange(wire::ENTRY, wire::PAGE + wire::COMPLETION)?];
-    slices.read.push(sums(&read));
-    let write = [
-        exchange(wire::DOORBELL, wire::REQUEST)?,
-        exchange(wire::ENTRY, wire::REQUEST)?,
-        exchange(wire::PAGE, wire::COMPLETION)?,
-    ];
-    slices.write.push(sums(&write));
-    // 4 KiB at a time, and 128 KiB at a time, as fast as the connection takes them.
-    let mut stream = |bytes: u32, counted: bool| -> Result<f64, Error> {
-        let probe = client.stream(bytes, 2_000).map_err(floor_error)?;
-        let count = u32::try_from(2_000 * slice.get() / probe.get().max(1)).unwrap_or(u32::MAX);
-        let count = count.clamp(2_000, 1_000_000);
-        let elapsed = client.stream(bytes, count).map_err(floor_error)?;
-        let count = u64::from(count);
-        Ok(if counted {
-            rate(count, elapsed)
-        } else {
-            rate(count * u64::from(bytes), elapsed) / f64::from(1 << 20)
-        })
-    };
-    slices.iops.push(stream(4096, true)?);
-    slices.mib_s.push(stream(128 << 10, false)?);
-    Ok(())
-}
-
-/// The sum of the round trips of an operation: each quantile of the sum is the sum of the round trips in the order
-/// in which they were measured.
-fn sums(trips: &[Vec<Nanos>]) -> Distribution {
-    let count = trips.iter().map(Vec::len).min().unwrap_or(0);
-    (0..count).map(|index| trips.iter().fold(Nanos::ZERO, |sum, trip| sum + trip[index])).collect()
 }
 
 /// Follows 4 KiB reads of a session with time stamps, hop by hop.

@@ -1,6 +1,7 @@
 //! `farlane demo`: the whole system on one machine, verified and measured.
 
 mod child;
+mod floor;
 mod measure;
 mod report;
 
