@@ -29,7 +29,7 @@ pub(crate) struct Job {
 }
 
 /// What came of it.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) latency: Distribution,
     pub(crate) commands: u64,
@@ -42,6 +42,8 @@ pub(crate) struct Report {
     pub(crate) compared: u64,
     /// Those of them that were not what was written, named.
     pub(crate) corrupt: Vec<String>,
+    /// Why not everything that was written could be read back.
+    pub(crate) unverified: Option<Error>,
 }
 
 impl Report {
@@ -109,7 +111,8 @@ pub(crate) fn run(session: &mut Session, job: Job, mut progress: impl FnMut(Nano
     }
     runner.report.elapsed = runner.session.now() - start;
     if job.verify {
-        runner.read_back(&mut progress)?;
+        // The load's figures are worth telling even if the device has gone since.
+        runner.report.unverified = runner.read_back(&mut progress).err();
     }
     Ok(runner.report)
 }
@@ -148,6 +151,7 @@ impl<'a> Runner<'a> {
                 first_error: None,
                 compared: 0,
                 corrupt: Vec::new(),
+                unverified: None,
             },
         })
     }

@@ -59,6 +59,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Error> {
     bar.finish_and_clear();
     session.close()?;
     tell(args, &job, &report)?;
+    if let Some(error) = report.unverified {
+        return Err(error);
+    }
     if let Some(first) = report.corrupt.first() {
         return Err(Error::Corrupt(format!("{} chunks, the first at {first}", report.corrupt.len())));
     }
@@ -77,7 +80,7 @@ fn progress_bar(runtime: Duration) -> ProgressBar {
 }
 
 fn tell(args: &BenchArgs, job: &Job, report: &Report) -> Result<(), Error> {
-    let verified = job.verify.then_some(report.corrupt.is_empty());
+    let verified = job.verify.then_some(report.corrupt.is_empty() && report.unverified.is_none());
     let name = name_of(job.workload);
     if args.output.json {
         return print_json(&Json {
@@ -112,6 +115,7 @@ fn tell(args: &BenchArgs, job: &Job, report: &Report) -> Result<(), Error> {
     match verified {
         None => {}
         Some(true) => text.push_str(&format!("  verified: {} chunks are as written\n", report.compared)),
+        Some(false) if report.corrupt.is_empty() => text.push_str("  not verified to the end\n"),
         Some(false) => text.push_str(&format!("  CORRUPT: {} chunks\n", report.corrupt.len())),
     }
     print(&text)

@@ -22,7 +22,7 @@ use alloc::vec::Vec;
 use engine::{Buffer, Deadlines, Engine, Instant, Pool, Rng};
 use nvme::wire::CommandId;
 use nvme_pcie::host::{self, Submission, SubmitError};
-use pcie::memory::{Memory, Ram, Unmapped};
+use pcie::memory::{Memory, Ram};
 use pcie::requester::Busy;
 use pcie::root_complex::{self, RootComplex, Topology};
 use pcie::wire::{Bdf, Packet};
@@ -99,6 +99,7 @@ pub struct Near {
     trace: Trace,
     pool: Pool,
     outputs: VecDeque<Output>,
+    writes_dropped: u64,
     /// Something happened that a driver may wait for: bytes in host memory, an answer, a time-out, a command.
     stir: bool,
     now: Instant,
@@ -144,6 +145,7 @@ impl Near {
             trace: Trace::default(),
             pool: Pool::default(),
             outputs: VecDeque::new(),
+            writes_dropped: 0,
             stir: false,
             now: Instant::ZERO,
             config,
@@ -180,6 +182,12 @@ impl Near {
     /// Host memory, for the data of commands; see [`host::Host::data_region`].
     pub const fn memory_mut(&mut self) -> &mut Ram {
         &mut self.memory
+    }
+
+    /// Writes of devices that were dropped, being outside of host memory. Reads of that kind are refused, and counted by
+    /// the root complex.
+    pub const fn writes_dropped(&self) -> u64 {
+        self.writes_dropped
     }
 
     /// Submits a command; [`Event::Completed`] follows exactly once. Its doorbell is rung when outputs are next
@@ -352,7 +360,7 @@ impl Near {
             root_complex::Output::MemoryWrite { address, data } => {
                 self.trace.on_up(self.now, Point::MemoryWrite, arrival);
                 // Outside of memory it is dropped, as posted writes are.
-                let _: Result<(), Unmapped> = self.memory.write(address, &data);
+                self.writes_dropped += u64::from(self.memory.write(address, &data).is_err());
                 self.stir = true;
             }
             root_complex::Output::MemoryRead { token, address, length } => {

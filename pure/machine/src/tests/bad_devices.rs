@@ -165,6 +165,7 @@ fn a_device_that_reaches_outside_host_memory_is_refused_and_harms_nothing() {
         assert_eq!(completion.status, CompletionStatus::UnsupportedRequest, "{address:#x}");
     }
     assert_eq!(direct.near.root().statistics().refused - refused, outside.len() as u64);
+    assert_eq!(direct.near.writes_dropped(), outside.len() as u64);
     let after = direct.near.memory().slice(near::MEMORY_BASE, length).unwrap();
     assert!(after == before, "what was written outside has come inside");
     direct.assert_well(1);
