@@ -27,13 +27,14 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// Completion timeouts and hold times agree: a connection that is lost for less than [`Nanos::from_secs`] (4)
-    /// is noticed by nobody above the tunnel.
+    /// Times that fit each other: a network that falls silent is given up after 5 s and its session is held for 10 s
+    /// more. No completion timeout strikes before that, so a connection that is back by then is noticed by nobody
+    /// above the tunnel.
     fn default() -> Self {
-        let timeout = pcie::requester::CompletionTimeout::D1;
+        let timeout = pcie::requester::CompletionTimeout::D2;
         let driver = host::Config {
             command_timeout: Nanos::from_secs(30),
-            register_timeout: timeout.longest(),
+            register_timeout: Nanos::from_secs(20),
             hold: Nanos::from_secs(10),
             ..host::Config::new(0, 0)
         };
