@@ -43,8 +43,6 @@ pub struct Connection {
     block_length: usize,
     /// Blocks in a row that were larger than needed.
     roomy: u32,
-    /// The latest piece was probably the last.
-    quiet: bool,
 }
 
 impl Connection {
@@ -52,15 +50,7 @@ impl Connection {
     pub(super) fn new(socket: TcpStream, peer: SocketAddr) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         socket.set_nodelay(true)?;
-        Ok(Self {
-            socket,
-            peer,
-            outbox: Outbox::default(),
-            block: None,
-            block_length: BLOCK_MIN,
-            roomy: 0,
-            quiet: false,
-        })
+        Ok(Self { socket, peer, outbox: Outbox::default(), block: None, block_length: BLOCK_MIN, roomy: 0 })
     }
 
     /// The address of the other end.
@@ -102,9 +92,6 @@ impl Connection {
     /// # Errors
     /// When the connection has failed.
     pub fn receive(&mut self, pool: &mut Pool) -> io::Result<Received> {
-        if self.quiet && !self.is_readable() {
-            return Ok(Received::Nothing);
-        }
         let mut block = match self.block.take() {
             Some(block) => block,
             None => pool.take(self.block_length),
@@ -119,7 +106,6 @@ impl Connection {
             Ok(count) => count,
             Err(error) => {
                 self.block = Some(block);
-                self.quiet = true;
                 return match error.kind() {
                     io::ErrorKind::WouldBlock => Ok(Received::Nothing),
                     _ => Err(error),
@@ -129,7 +115,6 @@ impl Connection {
         if count == 0 {
             return Ok(Received::Closed);
         }
-        self.quiet = count < block.len();
         if count <= COPY_MAX {
             let data = pool.copy(&block[..count]);
             self.block = Some(block);
@@ -138,15 +123,6 @@ impl Connection {
         self.choose_block_length(count);
         block.truncate(count);
         Ok(Received::Data(pool.seal(block)))
-    }
-
-    /// Whether there is something to receive: bytes, the end, a failure. A thread that spins asks this rather than
-    /// reading, which locks the socket: the kernel could not put in what arrives meanwhile, and would have to do so
-    /// later, at the sender's expense where that is on the same machine.
-    fn is_readable(&self) -> bool {
-        let mut asked = libc::pollfd { fd: self.socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: the kernel reads and writes the one `pollfd` that it is given, and does not keep it.
-        unsafe { libc::poll(&raw mut asked, 1, 0) != 0 }
     }
 
     fn choose_block_length(&mut self, count: usize) {
