@@ -1,7 +1,5 @@
 //! Reading, writing and what can go wrong on the way.
 
-use std::eprintln;
-
 use proptest::prelude::*;
 
 use super::*;
@@ -204,44 +202,5 @@ proptest! {
                 }
             }
         }
-    }
-}
-
-/// Not a check but a figure, for `cargo test --release -- --ignored --nocapture`.
-#[test]
-#[ignore = "a measurement"]
-fn the_cost_of_a_4_kib_read_and_write() {
-    let mut bench = Bench::new();
-    bench.write(0, &[1; 4096]);
-    let data = Buffer::zeroed(4096);
-    for opcode in [IoOpcode::Read, IoOpcode::Write] {
-        let count = 2_000_000_u32;
-        let mut done = 0;
-        let start = std::time::Instant::now();
-        for index in 0..count {
-            let token = CommandToken(index % 1024);
-            let entry = io(opcode, 1, u64::from(index % 256) * 8, 8);
-            bench.controller.handle_input(bench.now, Input::Command { token, queue: IO, entry });
-            while let Some(output) = bench.controller.poll_output() {
-                match output {
-                    Output::PullHostData { token, .. } => {
-                        let input = Input::HostData { token, data: data.clone() };
-                        bench.controller.handle_input(bench.now, input);
-                    }
-                    Output::Media(Request { id, .. }) => {
-                        if opcode == IoOpcode::Read {
-                            let piece = Completion::Data { id, offset: 0, data: data.clone() };
-                            bench.controller.handle_input(bench.now, Input::Media(piece));
-                        }
-                        let end = Completion::Done { id, result: Ok(()) };
-                        bench.controller.handle_input(bench.now, Input::Media(end));
-                    }
-                    Output::Complete { .. } => done += 1,
-                    _ => (),
-                }
-            }
-        }
-        assert_eq!(done, count);
-        eprintln!("{opcode}: {} ns", start.elapsed().as_nanos() / u128::from(count));
     }
 }
