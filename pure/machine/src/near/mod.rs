@@ -429,10 +429,7 @@ impl Near {
                 self.root.write(address, &data);
                 return;
             }
-            host::Output::Completed(completed) => {
-                self.trace.on(self.now, Point::Completed);
-                Event::Completed { controller, completed }
-            }
+            host::Output::Completed(completed) => Event::Completed { controller, completed },
             host::Output::Ready(_) => Event::Ready { controller },
             host::Output::Failed(error) => Event::Failed(Failure::Controller { controller, error }),
             host::Output::Event(event) => Event::Asynchronous { controller, event },
@@ -523,7 +520,13 @@ impl Engine for Near {
         if self.outputs.is_empty() {
             self.circulate(true);
         }
-        self.outputs.pop_front()
+        let output = self.outputs.pop_front();
+        match &output {
+            Some(Output::Transmit(..)) => self.trace.on_transmit(self.now),
+            Some(Output::Event(Event::Completed { .. })) => self.trace.on(self.now, Point::Completed),
+            _ => {}
+        }
+        output
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

@@ -42,14 +42,18 @@ pub struct Observation {
 pub(super) struct Trace {
     on: bool,
     observations: Vec<Observation>,
+    /// How many of them have left, as far as they are of something that leaves.
+    left: usize,
 }
 
 impl Trace {
     pub(super) fn set(&mut self, on: bool) {
         self.on = on;
         self.observations.clear();
+        self.left = 0;
     }
     pub(super) fn take(&mut self) -> Vec<Observation> {
+        self.left = 0;
         core::mem::take(&mut self.observations)
     }
     pub(super) fn on(&mut self, now: Instant, point: Point) {
@@ -67,6 +71,15 @@ impl Trace {
             Kind::Completion(_) => self.on(now, Point::CompletionSent),
             _ => {}
         }
+    }
+    /// What was sent so far leaves now.
+    pub(super) fn on_transmit(&mut self, now: Instant) {
+        for seen in &mut self.observations[self.left..] {
+            if matches!(seen.point, Point::DoorbellSent | Point::CompletionSent) {
+                seen.at = now;
+            }
+        }
+        self.left = self.observations.len();
     }
     /// A packet has come from the device.
     pub(super) fn on_up(&mut self, now: Instant, point: Point, arrival: Option<Arrival>) {
