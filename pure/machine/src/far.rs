@@ -71,14 +71,19 @@ impl Far {
     }
     /// Tells the time: what is polled next leaves now. What was received is dealt with when it comes in, so that the
     /// time stamps on frames tell how long that took.
-    pub const fn advance(&mut self, now: Instant) {
-        self.now = now;
+    pub fn advance(&mut self, now: Instant) {
+        self.tell(now);
         self.downstream.advance(now);
     }
     /// Ends the session and takes no further one, telling the host `text`.
     pub fn close(&mut self, now: Instant, text: &str) {
         self.now = now;
         self.downstream.close(now, text);
+    }
+
+    fn tell(&mut self, now: Instant) {
+        debug_assert!(now >= self.now, "time went back from {:?} to {now:?}", self.now);
+        self.now = now;
     }
 
     /// What the function has for the link and the media. The next packet from the link would wait behind it anyway.
@@ -145,7 +150,7 @@ impl Engine for Far {
     type Output = Output;
 
     fn handle_input(&mut self, now: Instant, input: Input) {
-        self.now = now;
+        self.tell(now);
         match input {
             Input::Network(input) => {
                 self.downstream.handle_input(now, input);
@@ -156,7 +161,7 @@ impl Engine for Far {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        self.now = now;
+        self.tell(now);
         self.downstream.handle_timeout(now);
         self.function.handle_timeout(now);
     }

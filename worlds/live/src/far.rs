@@ -227,11 +227,12 @@ impl<F: FnMut(Event)> FarDriver<F> {
 
 impl<F: FnMut(Event)> Driver for FarDriver<F> {
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
-        let now = context.now;
         let sources = context.sources();
         self.register(sources)?;
-        let mut busy = context.news && !self.stopping && self.accept(now, sources)?;
+        let mut busy = context.news && !self.stopping && self.accept(context.now, sources)?;
         busy |= self.receive(context.clock);
+        // The engines have been told later times since the turn began, and theirs never goes back.
+        let now = if busy { context.clock.now() } else { context.now };
         let completions = &mut self.completions;
         busy |= self.media.reap(&mut |completion| completions.push_back(completion))? > 0;
         if !self.completions.is_empty() {

@@ -312,6 +312,8 @@ impl Driver for NearDriver {
         let dialled = self.dial(now, sources)?;
         busy |= dialled;
         busy |= self.receive(context.clock, sources);
+        // The engines have been told later times since the turn began, and theirs never goes back.
+        let now = if busy { context.clock.now() } else { now };
         if let Some(local) = &mut self.local {
             busy |= local.reap(sources)?;
         }

@@ -220,7 +220,7 @@ impl Near {
     /// Tells the time: what is polled next leaves now. What was received is dealt with when it comes in, so that the
     /// time stamps on frames tell how long that took.
     pub fn advance(&mut self, now: Instant) {
-        self.now = now;
+        self.tell(now);
         if let Below::Tunnel(upstream) = &mut self.below {
             upstream.advance(now);
         }
@@ -243,6 +243,11 @@ impl Near {
     /// What was noted since the last call.
     pub fn take_observations(&mut self) -> Vec<Observation> {
         self.trace.take()
+    }
+
+    fn tell(&mut self, now: Instant) {
+        debug_assert!(now >= self.now, "time went back from {:?} to {now:?}", self.now);
+        self.now = now;
     }
 
     fn request_scan(&mut self, scan: Scan) {
@@ -491,7 +496,7 @@ impl Engine for Near {
     type Output = Output;
 
     fn handle_input(&mut self, now: Instant, input: Input) {
-        self.now = now;
+        self.tell(now);
         match input {
             Input::Connected(port) => self.tunnel_input(upstream::Input::Connected(port)),
             Input::Received(port, bytes) => self.tunnel_input(upstream::Input::Received(port, bytes)),
@@ -502,7 +507,7 @@ impl Engine for Near {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        self.now = now;
+        self.tell(now);
         self.stir = true;
         self.root.handle_timeout(now);
         if let Below::Tunnel(upstream) = &mut self.below {

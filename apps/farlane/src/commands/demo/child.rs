@@ -18,10 +18,12 @@ impl Child {
     /// A far end with the file at `path` as its first namespace and memory as its second, on processor `cpu`.
     pub(super) fn export(path: &Path, file_bytes: u64, ram_bytes: u64, cpu: usize) -> Result<Self, Error> {
         let mut command = Command::new(super::own_path()?);
-        // The parser of sizes and options splits at commas: the demo's own path has none.
+        // Options follow a path behind commas, which the directory's name may have as well: the file is named from within.
+        let (folder, name) = (path.parent(), path.file_name().unwrap_or_default());
         command
+            .current_dir(folder.unwrap_or(Path::new(".")))
             .args(["export", "--json", "--listen", "127.0.0.1:0", "--spin", "20ms"])
-            .args(["--namespace", &format!("{},size={file_bytes}", path.display())])
+            .args(["--namespace", &format!("{},size={file_bytes}", name.display())])
             .args(["--ram", &ram_bytes.to_string(), "--cpu", &cpu.to_string()]);
         Self::start(command, "the far end")
     }

@@ -10,7 +10,7 @@ use nvme_pcie::host::Namespace;
 use serde::Serialize;
 use tunnel::upstream::PortIndex;
 
-use super::{floor, slice_of};
+use super::floor;
 use crate::args::Workload;
 use crate::distribution::Distribution;
 use crate::error::Error;
@@ -92,7 +92,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 /// Measures everything; each kind of measurement takes about `runtime` a subject.
 pub(super) fn all(subjects: &mut Subjects<'_>, runtime: Nanos, show: bool) -> Result<All, Error> {
-    let slice = slice_of(runtime, ROUNDS);
+    let slice = runtime / ROUNDS;
     let bar = if show { ProgressBar::new(ROUNDS * 3) } else { ProgressBar::hidden() };
     fill(subjects.tunnel, subjects.tunnel_namespace)?;
     fill(subjects.direct, subjects.direct_namespace)?;

@@ -10,7 +10,6 @@ use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use engine::Nanos;
 use live::media::Media;
 use nvme::controller::Config;
 use nvme::media::ram::RamDisk;
@@ -165,9 +164,4 @@ fn repeat(file: &mut File, bytes: &mut [u8], left: u64) -> std::io::Result<usize
 /// The path of this program, to start it again.
 fn own_path() -> Result<PathBuf, Error> {
     std::env::current_exe().map_err(|error| Error::Child { what: "finding farlane itself", error })
-}
-
-/// A hundredth of a runtime at least, so that a slice holds something.
-const fn slice_of(runtime: Nanos, rounds: u64) -> Nanos {
-    Nanos::new(runtime.get() / rounds)
 }
