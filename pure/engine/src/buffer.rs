@@ -1,7 +1,7 @@
 //! Payload bytes that many may hold and that are copied once.
 
 use alloc::collections::VecDeque;
-use alloc::sync::Arc;
+use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::{Deref, DerefMut, Range};
@@ -12,7 +12,7 @@ const ALIGNMENT: usize = 4096;
 /// Bytes that no longer change, shared by reference count: cloning and slicing copy nothing.
 #[derive(Clone, Default)]
 pub struct Buffer {
-    block: Option<Arc<[u8]>>,
+    block: Option<Rc<[u8]>>,
     start: u32,
     length: u32,
 }
@@ -29,7 +29,7 @@ impl Buffer {
         if bytes.is_empty() {
             return Self::EMPTY;
         }
-        Self { block: Some(Arc::from(bytes)), start: 0, length: length_u32(bytes.len()) }
+        Self { block: Some(Rc::from(bytes)), start: 0, length: length_u32(bytes.len()) }
     }
 
     /// `length` zero bytes in a block of their own.
@@ -63,7 +63,7 @@ impl Buffer {
         let range = self.start as usize..self.start as usize + self.length as usize;
         match &mut self.block {
             None => Some(&mut []),
-            Some(block) => Arc::get_mut(block)?.get_mut(range),
+            Some(block) => Rc::get_mut(block)?.get_mut(range),
         }
     }
 }
@@ -109,13 +109,13 @@ impl fmt::Debug for Buffer {
 /// Bytes with one owner, being filled. Its contents start out unspecified when it comes from a [`Pool`].
 pub struct BufferMut {
     /// Never cloned while it is here, so that it can always be written.
-    block: Arc<[u8]>,
+    block: Rc<[u8]>,
     start: u32,
     length: u32,
 }
 
 impl BufferMut {
-    fn over(block: Arc<[u8]>, length: usize, slack: usize) -> Self {
+    fn over(block: Rc<[u8]>, length: usize, slack: usize) -> Self {
         let start = block.as_ptr().align_offset(ALIGNMENT).min(slack);
         Self { block, start: length_u32(start), length: length_u32(length) }
     }
@@ -145,7 +145,7 @@ impl Deref for BufferMut {
 
 impl DerefMut for BufferMut {
     fn deref_mut(&mut self) -> &mut [u8] {
-        let block = Arc::get_mut(&mut self.block).expect("a BufferMut is its block's only holder");
+        let block = Rc::get_mut(&mut self.block).expect("a BufferMut is its block's only holder");
         &mut block[self.start as usize..][..self.length as usize]
     }
 }
@@ -169,7 +169,7 @@ const SEARCH_MAX: usize = 8;
 /// holds. It remembers at most `retain` bytes a class, forgetting the longest held first.
 #[derive(Debug)]
 pub struct Pool {
-    classes: [VecDeque<Arc<[u8]>>; CLASSES],
+    classes: [VecDeque<Rc<[u8]>>; CLASSES],
     retain: usize,
 }
 
@@ -198,7 +198,7 @@ impl Pool {
         let blocks = &mut self.classes[class];
         for _ in 0..blocks.len().min(SEARCH_MAX) {
             let Some(mut block) = blocks.pop_front() else { break };
-            if Arc::get_mut(&mut block).is_some() {
+            if Rc::get_mut(&mut block).is_some() {
                 return BufferMut::over(block, length, slack_of(class));
             }
             blocks.push_back(block);
@@ -216,7 +216,7 @@ impl Pool {
         if (blocks.len() + 1) * size_of_class(class) > self.retain {
             blocks.pop_front();
         }
-        blocks.push_back(Arc::clone(&buffer.block));
+        blocks.push_back(Rc::clone(&buffer.block));
         buffer.freeze()
     }
 
