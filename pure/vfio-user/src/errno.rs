@@ -1,0 +1,54 @@
+//! Error numbers, as replies carry them.
+
+use core::fmt;
+
+/// A Linux errno: replies carry the number as Linux counts it, whatever system either end runs on. Zero is allowed
+/// in a reply that says it is an error, and says no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Errno(pub u32);
+
+macro_rules! numbers {
+    ($($name:ident = $number:literal $meaning:literal),* $(,)?) => {
+        impl Errno {
+            $(#[doc = $meaning] pub const $name: Self = Self($number);)*
+
+            /// The number's name, where it is one that is used here.
+            pub const fn name(self) -> Option<&'static str> {
+                match self.0 {
+                    $($number => Some(stringify!($name)),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+numbers! {
+    ENOENT = 2 "There is no such region of memory.",
+    EIO = 5 "The device did not answer, or answered with an error.",
+    ENXIO = 6 "There is no such device.",
+    E2BIG = 7 "A list is too long.",
+    EAGAIN = 11 "Not now.",
+    ENOMEM = 12 "No memory, or no room in a table.",
+    EACCES = 13 "The region can't be used that way.",
+    EFAULT = 14 "A bad address.",
+    EBUSY = 16 "Too much is under way.",
+    EEXIST = 17 "A region of memory is there already.",
+    ENODEV = 19 "The descriptor can't be mapped.",
+    EINVAL = 22 "A field's value is not one that is allowed.",
+    ENOSPC = 28 "The table is full.",
+    ENOSYS = 38 "There is no such command.",
+    EMSGSIZE = 90 "A message is too long.",
+    EOPNOTSUPP = 95 "An optional part of the protocol that is absent here (also ENOTSUP).",
+    ENOTCONN = 107 "There is no connection, or it has ended.",
+    ETIMEDOUT = 110 "No answer in time.",
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "errno {}", self.0),
+        }
+    }
+}
