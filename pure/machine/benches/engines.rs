@@ -1,5 +1,7 @@
 //! What the engines of both ends cost for one operation over a tunnel, without sockets: everything between the
 //! application and the bytes of the stream, there and back. Medians of batches.
+//!
+//! An argument names the one measurement that is wanted, for a profiler.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may stop with a panic")]
 
@@ -97,6 +99,10 @@ impl Pair {
     }
 
     fn measure(&mut self, name: &str, depth: u32, mut begin: impl FnMut(&mut Self, u32)) {
+        let wanted = std::env::args().nth(1).filter(|argument| !argument.starts_with('-'));
+        if wanted.is_some_and(|wanted| wanted != name) {
+            return;
+        }
         let mut times: Vec<u128> = Vec::new();
         for _ in 0..BATCHES {
             let start = Clock::now();

@@ -45,6 +45,8 @@ pub struct Far {
     downstream: Downstream,
     function: Function,
     throttled: bool,
+    /// Something happened to the function that it may have an answer to.
+    stir: bool,
     outputs: VecDeque<Output>,
     now: Instant,
 }
@@ -56,6 +58,7 @@ impl Far {
             downstream: Downstream::new(session, rng),
             function: Function::new(now, function),
             throttled: false,
+            stir: true,
             outputs: VecDeque::new(),
             now,
         }
@@ -86,25 +89,35 @@ impl Far {
         self.now = now;
     }
 
+    fn tell_function(&mut self, input: function::Input) {
+        self.stir = true;
+        self.function.handle_input(self.now, input);
+    }
+
     /// What the function has for the link and the media. The next packet from the link would wait behind it anyway.
     fn drain_function(&mut self) {
-        while let Some(output) = self.function.poll_output() {
-            match output {
-                function::Output::Packet(packet) => self.downstream.send(self.now, packet),
-                function::Output::Media(request) => self.outputs.push_back(Output::Media(request)),
-                function::Output::Notify(notification) => {
-                    self.outputs.push_back(Output::Notify(notification))
+        while core::mem::take(&mut self.stir) {
+            while let Some(output) = self.function.poll_output() {
+                match output {
+                    function::Output::Packet(packet) => self.downstream.send(self.now, packet),
+                    function::Output::Media(request) => self.outputs.push_back(Output::Media(request)),
+                    function::Output::Notify(notification) => {
+                        self.outputs.push_back(Output::Notify(notification));
+                    }
                 }
             }
+            self.throttle();
         }
     }
 
+    /// Lets the controller fetch commands as long as the link takes what comes of them.
     fn throttle(&mut self) {
         let queued = self.downstream.queued_bytes();
         let throttled = if self.throttled { queued > RELEASE_BYTES } else { queued > THROTTLE_BYTES };
         if throttled != self.throttled {
             self.throttled = throttled;
             self.function.set_throttled(throttled);
+            self.stir = true;
         }
     }
 
@@ -116,31 +129,23 @@ impl Far {
         }
     }
 
-    /// Moves what the parts have for each other until one has something for the world, or none has anything.
-    fn circulate(&mut self) {
-        while self.outputs.is_empty() && self.step() {}
-    }
-
     /// Moves one thing; returns whether there was any.
     fn step(&mut self) -> bool {
-        self.drain_function();
-        self.throttle();
         let Some(output) = self.downstream.poll_output() else { return false };
         match output {
-            downstream::Output::Tlp { packet, .. } => {
-                self.function.handle_input(self.now, function::Input::Packet(packet));
-            }
-            downstream::Output::DeviceReset => {
-                self.function.handle_input(self.now, function::Input::HotReset);
-            }
+            downstream::Output::Tlp { packet, .. } => self.tell_function(function::Input::Packet(packet)),
+            downstream::Output::DeviceReset => self.tell_function(function::Input::HotReset),
             downstream::Output::Transmit { connection, bytes } => {
                 self.outputs.push_back(Output::Transmit(connection, bytes));
+                self.throttle();
             }
             downstream::Output::Close { connection } => self.outputs.push_back(Output::Close(connection)),
             downstream::Output::Event { connection, event } => {
                 self.outputs.push_back(Output::Event(connection, event));
+                self.throttle();
             }
         }
+        self.drain_function();
         true
     }
 }
@@ -156,7 +161,7 @@ impl Engine for Far {
                 self.downstream.handle_input(now, input);
                 self.digest();
             }
-            Input::Media(completion) => self.function.handle_input(now, function::Input::Media(completion)),
+            Input::Media(completion) => self.tell_function(function::Input::Media(completion)),
         }
     }
 
@@ -164,12 +169,12 @@ impl Engine for Far {
         self.tell(now);
         self.downstream.handle_timeout(now);
         self.function.handle_timeout(now);
+        self.stir = true;
     }
 
     fn poll_output(&mut self) -> Option<Output> {
-        if self.outputs.is_empty() {
-            self.circulate();
-        }
+        self.drain_function();
+        while self.outputs.is_empty() && self.step() {}
         self.outputs.pop_front()
     }
 

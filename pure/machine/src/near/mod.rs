@@ -450,13 +450,13 @@ impl Near {
             while let Some(output) = self.root.poll_output() {
                 self.on_root(output, None);
             }
-            if core::mem::take(&mut self.stir) && self.run_drivers() {
-                // What it has asked for comes first, and then it may have more to say.
-                self.stir = true;
+            // The drivers look at memory when everything that has arrived is there.
+            let received = self.upstream().is_some_and(Upstream::has_received);
+            if !received && core::mem::take(&mut self.stir) && self.run_drivers() {
                 continue;
             }
             let Below::Tunnel(upstream) = &mut self.below else { return };
-            if !transmit && !upstream.has_received() {
+            if !transmit && !received {
                 return;
             }
             match upstream.poll_output() {

@@ -106,6 +106,8 @@ pub struct Host {
     resets_in_a_row: u32,
     /// Work that needs host memory.
     pending: Vec<Pending>,
+    /// A doorbell may be due: entries were put on a ring, or taken off one.
+    doorbells: bool,
     outputs: VecDeque<Output>,
     statistics: Statistics,
 }
@@ -148,6 +150,7 @@ impl Host {
             next_cookie: 0,
             resets_in_a_row: 0,
             pending: Vec::new(),
+            doorbells: false,
             outputs: VecDeque::new(),
             statistics: Statistics::default(),
         })
@@ -248,6 +251,7 @@ impl Host {
         }
         let (owner, on_ring) = (command.owner, command.on_ring);
         let id = queue.submit(memory, command, data).map_err(SubmitError::Memory)?;
+        self.doorbells = true;
         if on_ring && owner != Owner::Event {
             queue.deadlines.arm(Queue::index_of(id), now + self.config.command_timeout);
         }
@@ -257,9 +261,10 @@ impl Host {
 
     /// Rings the doorbells of queues with new entries, once each, and those that make room for completions.
     pub fn ring(&mut self) {
-        if !matches!(self.state, State::Ready | State::Initialising { .. }) {
+        if !self.doorbells || !matches!(self.state, State::Ready | State::Initialising { .. }) {
             return;
         }
+        self.doorbells = false;
         for number in 0..self.active {
             if let Some(head) = self.queues[number].take_head() {
                 self.ring_doorbell(number * 2 + 1, head);
@@ -299,6 +304,7 @@ impl Host {
         }
         for _ in 0..COMPLETIONS_PER_POLL_MAX {
             let Ok(Some(entry)) = self.queues[number].next_completion(memory) else { break };
+            self.doorbells = true;
             let Some(command) = self.queues[number].retire(entry.command_id) else {
                 self.statistics.unexpected += 1;
                 continue;
@@ -406,6 +412,7 @@ impl Host {
                     continue;
                 }
                 queue.resubmit(memory, index)?;
+                self.doorbells = true;
                 queue.deadlines.arm(u32::from(index), deadline);
                 self.statistics.resubmitted += 1;
             }

@@ -3,14 +3,14 @@
 use alloc::collections::VecDeque;
 
 use engine::{Instant, Nanos};
-use pcie::ordering::Queue;
+use pcie::ordering::{Allowance, Lane, Queue, data_credits};
 use pcie::wire::Packet;
 
 use super::ProtocolError;
 use crate::credits::{CreditLimits, Granting, Spending};
 use crate::frame::{
-    BODY_MAX, Frame, FrameHeader, FrameKind, HEADER_LENGTH, Identity, ResetPhase, STAMPS_LENGTH, Sequence,
-    SessionId, Stamps, TLP_LENGTH_MAX, emit_stamps,
+    Frame, FrameHeader, FrameKind, HEADER_LENGTH, Identity, ResetPhase, STAMPS_LENGTH, Sequence, SessionId,
+    Stamps, TLP_LENGTH_MAX, emit_stamps,
 };
 
 /// How many frames are kept for being sent again; a sender waits for an acknowledgement before it sends more.
@@ -22,13 +22,25 @@ pub(super) const RESETS_MAX: u32 = 16;
 
 /// What a TLP frame has beyond its payload, at most.
 const OVERHEAD_MAX: usize = HEADER_LENGTH + STAMPS_LENGTH + (TLP_LENGTH_MAX - 4096);
-/// A numbered frame of any kind.
-const FRAME_MAX: usize = HEADER_LENGTH + BODY_MAX;
 
 #[derive(Debug)]
 enum Numbered {
     Tlp(Packet),
     Reset(ResetPhase),
+}
+
+impl Numbered {
+    /// Bytes of its payload.
+    fn payload(&self) -> usize {
+        match self {
+            Self::Tlp(packet) => packet.payload.len(),
+            Self::Reset(_) => 0,
+        }
+    }
+    /// An upper bound of the bytes of its frame.
+    fn length_max(&self) -> usize {
+        OVERHEAD_MAX + self.payload()
+    }
 }
 
 /// See the module.
@@ -44,17 +56,19 @@ pub(super) struct Link {
     pub(super) stamped: bool,
     pub(super) up_since: Instant,
 
+    /// Packets that have no credit, or no room among the replay frames.
     queue: Queue,
     spending: Spending,
-    /// The queue holds only what there is no credit for.
+    /// Nothing in the queue can go before the peer has told us something.
     blocked: bool,
     /// Frames from `oldest` on that have been numbered and not acknowledged.
     replay: VecDeque<Numbered>,
     replay_bytes: usize,
     oldest: Sequence,
-    /// The next frame to be put on the connection: within the replay frames after a reconnect or a reset, else just
-    /// behind them.
-    cursor: Sequence,
+    /// How many of the replay frames, the last ones, are still to be put on the connection, and an upper bound of
+    /// their bytes.
+    unsent: usize,
+    unsent_bytes: usize,
 
     granting: Granting,
     expected: Sequence,
@@ -94,7 +108,8 @@ impl Link {
             replay: VecDeque::new(),
             replay_bytes: 0,
             oldest: Sequence::FIRST,
-            cursor: Sequence::FIRST,
+            unsent: 0,
+            unsent_bytes: 0,
             granting: Granting::new(new.window),
             expected: Sequence::FIRST,
             received_at: Instant::ZERO,
@@ -107,36 +122,61 @@ impl Link {
     pub(super) const fn oldest(&self) -> Sequence {
         self.oldest
     }
-    pub(super) const fn cursor(&self) -> Sequence {
-        self.cursor
+    /// The number of the next frame to be put on the connection.
+    pub(super) fn cursor(&self) -> Sequence {
+        self.sequence_at(self.replay.len() - self.unsent)
     }
     pub(super) const fn expected(&self) -> Sequence {
         self.expected
     }
     /// The number of the next frame that is new.
     pub(super) fn next(&self) -> Sequence {
-        self.oldest.plus(u32::try_from(self.replay.len()).expect("the replay buffer is bounded"))
+        self.sequence_at(self.replay.len())
+    }
+    fn sequence_at(&self, index: usize) -> Sequence {
+        self.oldest.plus(u32::try_from(index).expect("the replay buffer is bounded"))
     }
     pub(super) fn queued_packets(&self) -> usize {
-        self.queue.len()
+        self.queue.len() + self.unsent
     }
+    /// Payload bytes of the packets that wait.
     pub(super) const fn queued_bytes(&self) -> usize {
-        self.queue.bytes()
+        self.queue.bytes() + self.unsent_bytes - self.unsent * OVERHEAD_MAX
     }
     pub(super) const fn replay_bytes(&self) -> usize {
         self.replay_bytes
     }
 
+    /// Takes in a packet: it is numbered at once if it may go.
     pub(super) fn push(&mut self, packet: Packet) {
-        self.queue.push(packet);
-        self.blocked = false;
+        if self.queue.is_empty()
+            && self.has_room()
+            && self.spending.take(Lane::of(&packet.header), data_credits(&packet))
+        {
+            self.number(Numbered::Tlp(packet));
+        } else {
+            self.queue.push(packet);
+            self.blocked = false;
+        }
     }
 
-    /// Drops what has not been sent and numbers a reset instead. Returns how many packets were dropped.
+    fn number(&mut self, frame: Numbered) {
+        self.unsent += 1;
+        self.unsent_bytes += frame.length_max();
+        self.replay_bytes += frame.payload();
+        self.replay.push_back(frame);
+    }
+
+    /// Whether a further frame can be kept for being sent again.
+    fn has_room(&self) -> bool {
+        self.replay.len() < REPLAY_FRAMES_MAX && self.replay_bytes < REPLAY_BYTES_MAX
+    }
+
+    /// Drops what has not been numbered and numbers a reset instead. Returns how many packets were dropped.
     pub(super) fn push_reset(&mut self, phase: ResetPhase) -> usize {
         let dropped = self.queue.len();
         self.queue.clear();
-        self.replay.push_back(Numbered::Reset(phase));
+        self.number(Numbered::Reset(phase));
         dropped
     }
 
@@ -169,8 +209,9 @@ impl Link {
         if acknowledge == self.oldest {
             return Ok(());
         }
-        if !acknowledge.is_within(self.oldest, self.cursor) {
-            let (oldest, next) = (self.oldest, self.cursor);
+        let next = self.cursor();
+        if !acknowledge.is_within(self.oldest, next) {
+            let oldest = self.oldest;
             return Err(ProtocolError::Acknowledge { oldest, next, found: acknowledge });
         }
         self.forget_before(acknowledge);
@@ -180,8 +221,8 @@ impl Link {
 
     fn forget_before(&mut self, acknowledge: Sequence) {
         for _ in 0..acknowledge.since(self.oldest) {
-            if let Some(Numbered::Tlp(packet)) = self.replay.pop_front() {
-                self.replay_bytes -= packet.payload.len();
+            if let Some(frame) = self.replay.pop_front() {
+                self.replay_bytes -= frame.payload();
             }
         }
         self.oldest = acknowledge;
@@ -212,7 +253,8 @@ impl Link {
     /// Goes on over a new connection, from the frame that the peer expects.
     pub(super) fn resume(&mut self, peer_expects: Sequence) {
         self.forget_before(peer_expects);
-        self.cursor = peer_expects;
+        self.unsent = self.replay.len();
+        self.unsent_bytes = self.replay.iter().map(Numbered::length_max).sum();
         self.blocked = false;
         self.acknowledged();
     }
@@ -225,54 +267,44 @@ impl Link {
 
     /// Whether there may be a numbered frame to send.
     pub(super) fn wants_to_send(&self) -> bool {
-        self.cursor != self.next() || (!self.blocked && !self.queue.is_empty())
+        self.unsent > 0 || (!self.blocked && !self.queue.is_empty())
     }
 
     /// An upper bound of the bytes of all numbered frames that could be sent now, at most `most`.
     pub(super) fn sendable_bytes(&self, most: usize) -> usize {
-        if self.cursor != self.next() {
-            return most;
-        }
-        (self.queue.len() * OVERHEAD_MAX + self.queue.bytes()).min(most)
+        (self.unsent_bytes + self.queue.len() * OVERHEAD_MAX + self.queue.bytes()).min(most)
     }
 
     /// Puts frames into `bytes`, as many as credits and room allow, and returns their number and length.
     pub(super) fn emit(&mut self, now: Instant, bytes: &mut [u8]) -> (usize, usize) {
         let stamps = self.stamped.then_some(Stamps { sent_at: now, received_at: self.received_at });
         let (mut frames, mut at) = (0, 0);
-        while self.fits(bytes.len() - at)
-            && let Some(index) = self.next_index()
-        {
-            let header = (self.cursor, self.expected);
-            at += emit_numbered(&self.replay[index], header, stamps.as_ref(), &mut bytes[at..]);
-            self.cursor = self.cursor.plus(1);
+        while self.unsent > 0 || self.number_queued() {
+            let frame = &self.replay[self.replay.len() - self.unsent];
+            let most = frame.length_max();
+            if most > bytes.len() - at {
+                break;
+            }
+            let header = (self.cursor(), self.expected);
+            at += emit_numbered(frame, header, stamps.as_ref(), &mut bytes[at..]);
+            self.unsent -= 1;
+            self.unsent_bytes -= most;
             frames += 1;
         }
         (frames, at)
     }
 
-    /// Whether the next frame surely fits into `room` bytes, whichever it is.
-    fn fits(&self, room: usize) -> bool {
-        room >= FRAME_MAX || room >= self.sendable_bytes(FRAME_MAX)
-    }
-
-    /// Where in the replay buffer the next frame to send is, after taking it out of the queue if it is new.
-    fn next_index(&mut self) -> Option<usize> {
-        let index = usize::try_from(self.cursor.since(self.oldest)).unwrap_or(usize::MAX);
-        if index < self.replay.len() {
-            return Some(index);
+    /// Numbers the next packet of the queue that may go, if there is one.
+    fn number_queued(&mut self) -> bool {
+        if !self.queue.is_empty()
+            && self.has_room()
+            && let Some(packet) = self.queue.pop(&mut self.spending)
+        {
+            self.number(Numbered::Tlp(packet));
+            return true;
         }
-        if self.replay.len() >= REPLAY_FRAMES_MAX || self.replay_bytes >= REPLAY_BYTES_MAX {
-            self.blocked = true;
-            return None;
-        }
-        let Some(packet) = self.queue.pop(&mut self.spending) else {
-            self.blocked = true;
-            return None;
-        };
-        self.replay_bytes += packet.payload.len();
-        self.replay.push_back(Numbered::Tlp(packet));
-        Some(index)
+        self.blocked = true;
+        false
     }
 }
 
