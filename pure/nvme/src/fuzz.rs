@@ -15,10 +15,10 @@ use crate::wire::{AdminOpcode, CommandId, StatusCode, SubmissionQueueEntry, Subm
 
 /// Commands in flight at once in [`submission`].
 const TOKENS: u32 = 8;
-/// Bytes of each of the two disks.
+/// Bytes of the first disk and of the pool; the second disk has half as many.
 const DISK_BYTES: u64 = 64 << 10;
 
-/// Feeds a controller over two RAM disks with the commands in `bytes` (each one byte of control and a
+/// Feeds a controller over three RAM disks, one of them a pool, with the commands in `bytes` (each one byte of control and a
 /// submission queue entry) and checks that each is completed exactly once, Asynchronous Event Requests aside.
 ///
 /// # Panics
@@ -62,7 +62,7 @@ pub fn structures(bytes: &[u8]) {
 
 struct World {
     controller: Controller,
-    disks: [RamDisk; 2],
+    disks: [RamDisk; 3],
     now: u64,
     /// What is in flight: the entry and its queue.
     commands: [Option<(SubmissionQueueId, SubmissionQueueEntry)>; TOKENS as usize],
@@ -73,11 +73,12 @@ impl World {
     fn new() -> Self {
         let mut config = Config::new("fuzz")
             .with_namespace(MediumId(0), DISK_BYTES)
-            .with_namespace(MediumId(1), DISK_BYTES / 2);
+            .with_namespace(MediumId(1), DISK_BYTES / 2)
+            .with_pool(MediumId(2), DISK_BYTES);
         config.commands_max = TOKENS;
         Self {
             controller: Controller::new(Instant::ZERO, config),
-            disks: [RamDisk::new(DISK_BYTES), RamDisk::new(DISK_BYTES / 2)],
+            disks: [DISK_BYTES, DISK_BYTES / 2, DISK_BYTES].map(RamDisk::new),
             now: 0,
             commands: [None; TOKENS as usize],
             pulls: VecDeque::new(),
@@ -186,7 +187,7 @@ mod tests {
             for (control, opcode, fields, format) in commands {
                 let mut chunk = [0; 65];
                 chunk[0] = control;
-                chunk[1] = if format { 0x80 } else { opcode };
+                chunk[1] = if format { [0x80, 0x15, 0x0d, 0x19][usize::from(opcode & 3)] } else { opcode };
                 chunk[3] = fields[0];
                 chunk[5] = fields[1] & 3;
                 chunk[41..65].copy_from_slice(&fields);

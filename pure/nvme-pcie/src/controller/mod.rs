@@ -367,9 +367,8 @@ impl Controller {
             }
             Notification::ShutDown { .. } => self.properties.set_shutdown(status::SHUTDOWN_COMPLETE),
             Notification::NumberOfQueues { .. } => {}
-            Notification::NamespaceFormatted { .. } | Notification::FeatureSaved(_) => {
-                self.outputs.push_back(Output::Notify(notification));
-            }
+            // What is worth remembering for the next start.
+            other => self.outputs.push_back(Output::Notify(other)),
         }
     }
 

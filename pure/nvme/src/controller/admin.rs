@@ -18,6 +18,10 @@ impl Effects {
     pub(super) const CONTENT: Self = Self(1 << 1);
     /// Namespace Capability Change (NCC).
     pub(super) const NAMESPACE: Self = Self(1 << 2);
+    /// Namespace Inventory Change (NIC).
+    pub(super) const INVENTORY: Self = Self(1 << 3);
+    /// Command Submission and Execution (CSE) 001b: no other command to the same namespace meanwhile.
+    pub(super) const ALONE_IN_NAMESPACE: Self = Self(0b001 << 16);
     /// Command Submission and Execution (CSE) 010b: no other command to any namespace meanwhile.
     pub(super) const ALONE: Self = Self(0b010 << 16);
     /// Scope: a namespace.
@@ -50,6 +54,8 @@ const fn command(opcode: AdminOpcode, handler: Handler, effects: Effects) -> Adm
 const CONTROLLER: Effects = Effects::CONTROLLER_SCOPE;
 const FORMAT: Effects =
     Effects::NAMESPACE_SCOPE.and(Effects::CONTENT).and(Effects::NAMESPACE).and(Effects::ALONE);
+const ATTACHMENT: Effects = Effects::NAMESPACE_SCOPE.and(Effects::INVENTORY).and(Effects::ALONE_IN_NAMESPACE);
+const MANAGEMENT: Effects = ATTACHMENT.and(Effects::CONTENT).and(Effects::NAMESPACE);
 
 /// Every admin command of the core; those of the transport are in its configuration.
 pub(super) static ADMIN_COMMANDS: &[AdminCommand] = &[
@@ -59,6 +65,8 @@ pub(super) static ADMIN_COMMANDS: &[AdminCommand] = &[
     command(AdminOpcode::SetFeatures, Controller::on_set_features, CONTROLLER),
     command(AdminOpcode::GetFeatures, Controller::on_get_features, CONTROLLER),
     command(AdminOpcode::AsynchronousEventRequest, Controller::on_event_request, CONTROLLER),
+    command(AdminOpcode::NamespaceManagement, Controller::on_namespace_management, MANAGEMENT),
+    command(AdminOpcode::NamespaceAttachment, Controller::on_namespace_attachment, ATTACHMENT),
     command(AdminOpcode::FormatNvm, Controller::on_format, FORMAT),
 ];
 
@@ -70,6 +78,7 @@ pub(super) static IO_COMMANDS: &[(IoOpcode, Effects)] = &[
     (IoOpcode::Flush, READS),
     (IoOpcode::Write, WRITES),
     (IoOpcode::Read, READS),
+    (IoOpcode::WriteUncorrectable, WRITES),
     (IoOpcode::Compare, READS),
     (IoOpcode::WriteZeroes, WRITES),
     (IoOpcode::DatasetManagement, WRITES),

@@ -6,13 +6,16 @@ use alloc::vec::Vec;
 
 use super::features::SavedFeature;
 use super::smart::Counters;
+use super::uncorrectable::UnreadableBlocks;
 use crate::media::MediumId;
 use crate::wire::{AdminOpcode, NamespaceId};
 
 /// The highest namespace identifier (NN) that a configuration may use.
 pub const NAMESPACE_ID_MAX: u32 = 1024;
 /// The most commands that may be in flight at once, Asynchronous Event Requests included.
-pub const COMMANDS_MAX: u32 = 65_535;
+pub const COMMANDS_MAX: u32 = 65_528;
+/// The highest namespace identifier that [`Config::with_pool`] makes room for, unless namespaces have higher ones.
+pub const POOL_NAMESPACES: u32 = 32;
 /// The most bytes that one command may move: what a pool's buffer can hold.
 pub const TRANSFER_BYTES_MAX: u32 = 1 << 20;
 /// The smallest memory page, and the unit of the Maximum Data Transfer Size (MDTS) and friends.
@@ -96,20 +99,38 @@ impl NamespaceIdentity {
 }
 
 /// A namespace to serve.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamespaceConfig {
     /// Its identifier, 1..=[`NAMESPACE_ID_MAX`].
     pub id: NamespaceId,
     /// Where its bytes are.
     pub medium: MediumId,
-    /// The medium's length in bytes; what does not fill a block is not used.
+    /// Where in the medium it starts: 0, but for a namespace in the pool a multiple of [`PAGE_BYTES`].
+    pub offset: u64,
+    /// The medium's length in bytes, or that of the extent in the pool; what does not fill a block is not used.
     pub bytes: u64,
     /// The logical block size; Format NVM changes it.
     pub block: BlockSize,
     /// Whether it is write protected.
     pub read_only: bool,
+    /// Whether it is attached to the controller: active rather than only allocated.
+    pub attached: bool,
     /// Its lasting names.
     pub identity: NamespaceIdentity,
+}
+
+/// A medium of which Namespace Management carves namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolConfig {
+    /// The medium; a namespace on it has its extent here.
+    pub medium: MediumId,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// The highest identifier that a namespace may get, 1..=[`NAMESPACE_ID_MAX`].
+    pub namespaces_max: u32,
+    /// How many namespaces were ever created, so that no two get one identity; see
+    /// [`Notification::NamespaceCreated`](super::Notification::NamespaceCreated).
+    pub created: u64,
 }
 
 /// What a controller is.
@@ -131,8 +152,10 @@ pub struct Config {
     pub ieee_oui: [u8; 3],
     /// Controller ID (CNTLID).
     pub controller_id: u16,
-    /// The namespaces, all attached.
+    /// The namespaces: each has a medium of its own or an extent of the pool.
     pub namespaces: Vec<NamespaceConfig>,
+    /// Where Namespace Management finds space; without it, none is ever left.
+    pub pool: Option<PoolConfig>,
     /// Commands in flight at once, at most [`COMMANDS_MAX`]; tokens are 0..this.
     pub commands_max: u32,
     /// Maximum Data Transfer Size (MDTS) in bytes: a power of two, [`PAGE_BYTES`]..=[`TRANSFER_BYTES_MAX`].
@@ -157,6 +180,8 @@ pub struct Config {
     pub counters: Counters,
     /// Admin commands that the transport carries out itself: the Commands Supported and Effects log names them.
     pub transport_commands: Vec<AdminOpcode>,
+    /// Blocks that Write Uncorrectable made unreadable and that were not written since, 65,536 of a namespace at most.
+    pub unreadable_blocks: Vec<UnreadableBlocks>,
     /// Feature values that were saved in an earlier life; see [`Notification::FeatureSaved`](super::Notification::FeatureSaved).
     pub saved_features: Vec<SavedFeature>,
 }
@@ -174,6 +199,7 @@ impl Config {
             ieee_oui: [0; 3],
             controller_id: 1,
             namespaces: Vec::new(),
+            pool: None,
             commands_max: 1024,
             transfer_bytes_max: 128 << 10,
             io_queues_max: 64,
@@ -191,6 +217,7 @@ impl Config {
                 AdminOpcode::DeleteIoCompletionQueue,
                 AdminOpcode::CreateIoCompletionQueue,
             ]),
+            unreadable_blocks: Vec::new(),
             saved_features: Vec::new(),
         }
     }
@@ -202,14 +229,41 @@ impl Config {
         let id = NamespaceId(self.namespaces.iter().map(|namespace| namespace.id.0).max().unwrap_or(0) + 1);
         let identity = NamespaceIdentity::derived(&format!("{}/{id}", self.serial_number));
         let block = BlockSize::default();
-        self.namespaces.push(NamespaceConfig { id, medium, bytes, block, read_only: false, identity });
+        let (offset, read_only, attached) = (0, false, true);
+        let namespace = NamespaceConfig { id, medium, offset, bytes, block, read_only, attached, identity };
+        self.namespaces.push(namespace);
         self
+    }
+
+    /// The configuration with a medium from which Namespace Management creates namespaces.
+    #[must_use]
+    pub const fn with_pool(mut self, medium: MediumId, bytes: u64) -> Self {
+        self.pool = Some(PoolConfig { medium, bytes, namespaces_max: POOL_NAMESPACES, created: 0 });
+        self
+    }
+
+    /// The highest valid namespace identifier (NN).
+    pub(super) fn namespace_id_max(&self) -> u32 {
+        let configured = self.namespaces.iter().map(|namespace| namespace.id.0).max().unwrap_or(0);
+        self.pool.map_or(configured, |pool| configured.max(pool.namespaces_max))
+    }
+
+    /// Whether the namespace's bytes are an extent of the pool.
+    pub(super) fn is_in_pool(&self, medium: MediumId) -> bool {
+        self.pool.is_some_and(|pool| pool.medium == medium)
+    }
+
+    /// The media whole, each once: the pool and those that namespaces have to themselves, with their lengths.
+    pub(super) fn media(&self) -> impl Iterator<Item = (MediumId, u64)> {
+        let own = self.namespaces.iter().filter(|namespace| !self.is_in_pool(namespace.medium));
+        let pool = self.pool.iter().map(|pool| (pool.medium, pool.bytes));
+        pool.chain(own.map(|namespace| (namespace.medium, namespace.bytes)))
     }
 
     /// Checks what only the one who configures can get wrong.
     ///
     /// # Panics
-    /// When a limit is exceeded or two namespaces have one identifier.
+    /// When a limit is exceeded, or two namespaces have one identifier or one part of the pool.
     pub(super) fn check(&self) {
         assert!((1..=COMMANDS_MAX).contains(&self.commands_max), "commands_max is 1..={COMMANDS_MAX}");
         assert!(
@@ -224,6 +278,31 @@ impl Config {
             assert!((1..=NAMESPACE_ID_MAX).contains(&id), "namespace {id} is not in 1..={NAMESPACE_ID_MAX}");
             let twice = self.namespaces[..index].iter().any(|other| other.id == namespace.id);
             assert!(!twice, "namespace {id} is configured twice");
+            self.check_extent(index, namespace);
         }
+        if let Some(pool) = &self.pool {
+            let most = pool.namespaces_max;
+            assert!((1..=NAMESPACE_ID_MAX).contains(&most), "namespaces_max is 1..={NAMESPACE_ID_MAX}");
+        }
+    }
+
+    fn check_extent(&self, index: usize, namespace: &NamespaceConfig) {
+        let id = namespace.id;
+        let Some(pool) = self.pool.filter(|pool| pool.medium == namespace.medium) else {
+            assert!(namespace.offset == 0, "namespace {id} has its medium for itself: it starts at 0");
+            return;
+        };
+        let end = namespace.offset.checked_add(namespace.bytes);
+        assert!(
+            end.is_some_and(|end| end <= pool.bytes),
+            "namespace {id} is beyond the pool's {} B",
+            pool.bytes
+        );
+        let apart = self.namespaces[..index].iter().all(|other| {
+            other.medium != namespace.medium
+                || end.is_some_and(|end| end <= other.offset)
+                || other.offset + other.bytes <= namespace.offset
+        });
+        assert!(apart, "namespace {id} overlaps another in the pool");
     }
 }

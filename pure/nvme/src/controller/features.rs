@@ -101,6 +101,17 @@ impl Features {
         self.remember_write_cache();
     }
 
+    /// A new namespace has default values of its own.
+    pub(super) fn add_namespace(&mut self, namespace: NamespaceId) {
+        let key = FeatureKey { feature: FeatureId::ErrorRecovery, namespace, index: 0 };
+        self.settings.push(Setting { key, default: 0, current: 0, saved: None });
+    }
+
+    /// Forgets the values of a namespace that is gone.
+    pub(super) fn remove_namespace(&mut self, namespace: NamespaceId) {
+        self.settings.retain(|setting| setting.key.namespace != namespace);
+    }
+
     fn remember_write_cache(&mut self) {
         self.write_cache = feature::WRITE_CACHE_ENABLE.is_set(self.value(FeatureId::VolatileWriteCache, 0));
     }
@@ -310,9 +321,8 @@ impl Controller {
                 key.index = low_u16(kind);
             }
             FeatureId::ErrorRecovery => {
-                let found = self.namespaces.find(entry.namespace);
-                let missing = Failure::field(StatusCode::InvalidNamespaceOrFormat, Location::NAMESPACE);
-                key.namespace = found.ok_or(missing)?.id;
+                let found = self.namespaces.active(entry.namespace);
+                key.namespace = found.ok_or_else(|| self.missing_namespace(entry))?.id;
             }
             _ => (),
         }

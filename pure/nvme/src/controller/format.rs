@@ -2,6 +2,8 @@
 
 use super::config::BlockSize;
 use super::errors::{Failure, Location};
+use super::exclusive::{Alone, Resume};
+use super::namespace::{Busy, Namespace};
 use super::slots::MediaFor;
 use super::{CommandToken, Controller, Handled, Notification, Step};
 use crate::media::{MediaError, Operation};
@@ -26,7 +28,7 @@ impl Controller {
     pub(super) fn on_format(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let format = FORMAT_HIGH.of(entry.cdw10) << 4 | FORMAT_LOW.of(entry.cdw10);
         let invalid_format = Failure::field(StatusCode::InvalidFormat, Location::CDW10);
-        let block = BlockSize::from_format(format).ok_or(invalid_format)?;
+        BlockSize::from_format(format).ok_or(invalid_format)?;
         if METADATA_SETTINGS.is_set(entry.cdw10) || PROTECTION.is_set(entry.cdw10) {
             return Err(invalid_format);
         }
@@ -34,28 +36,37 @@ impl Controller {
             return Err(Failure::field(StatusCode::InvalidField, Location::at(41, 1)));
         }
         let all = entry.namespace == NamespaceId::ALL;
-        if !all && self.namespaces.find(entry.namespace).is_none() {
-            return Err(Failure::field(StatusCode::InvalidNamespaceOrFormat, Location::NAMESPACE));
+        if !all && self.namespaces.active(entry.namespace).is_none() {
+            return Err(self.missing_namespace(entry));
         }
-        let chosen = || self.namespaces.iter().filter(|one| all || one.id == entry.namespace);
+        let chosen = || self.namespaces.iter_active().filter(|one| all || one.id == entry.namespace);
         if chosen().any(|namespace| namespace.read_only) {
             return Err(Failure::new(StatusCode::NamespaceWriteProtected));
         }
-        if chosen().any(|namespace| namespace.formatting) {
+        if chosen().any(|namespace| namespace.busy().is_some()) {
             return Err(Failure::new(StatusCode::FormatInProgress));
         }
+        if self.care.is_owned() {
+            return self.defer(token, Resume::Command);
+        }
         self.set_formatting(entry, true);
-        let previous = if all { NamespaceId::NONE } else { NamespaceId(entry.namespace.0 - 1) };
-        self.format_after(token, previous, block)
+        self.alone(token, Alone::Format)
     }
 
-    /// Formats the first namespace after `previous`; when there is none, all are formatted.
-    fn format_after(&mut self, token: CommandToken, previous: NamespaceId, block: BlockSize) -> Handled {
-        let Some(namespace) = self.namespaces.after(previous) else {
+    /// Nothing else is under way: a write of before the format can't come after it.
+    pub(super) fn format_alone(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
+        let format = FORMAT_HIGH.of(entry.cdw10) << 4 | FORMAT_LOW.of(entry.cdw10);
+        let block = BlockSize::from_format(format).expect("checked before");
+        self.format_next(token, block)
+    }
+
+    /// Formats the first namespace that is to be; when there is none, all are formatted.
+    fn format_next(&mut self, token: CommandToken, block: BlockSize) -> Handled {
+        let Some(next) = self.namespaces.iter().find(|one| one.busy() == Some(Busy::Formatting)) else {
             return Ok(Step::Done(0));
         };
-        let (id, medium, length) = (namespace.id, namespace.medium, namespace.bytes);
-        let operation = Operation::Deallocate { offset: 0, length };
+        let (id, medium, offset, length) = (next.id, next.medium, next.offset, next.bytes);
+        let operation = Operation::Deallocate { offset, length };
         Ok(self.ask_medium(token, MediaFor::Format(id, block), medium, 0, operation))
     }
 
@@ -73,22 +84,23 @@ impl Controller {
         }
         if let Some(namespace) = self.namespaces.find_mut(id) {
             namespace.format(block);
-            namespace.formatting = false;
+            namespace.set_busy(None);
         }
         self.notify(Notification::NamespaceFormatted { namespace: id, block });
         self.on_namespace_changed(id);
-        if entry.namespace == NamespaceId::ALL {
-            self.format_after(token, id, block)
-        } else {
-            Ok(Step::Done(0))
-        }
+        self.format_next(token, block)
     }
 
     /// Marks the namespaces that the command is for.
-    fn set_formatting(&mut self, entry: &SubmissionQueueEntry, formatting: bool) {
+    pub(super) fn set_formatting(&mut self, entry: &SubmissionQueueEntry, formatting: bool) {
         let all = entry.namespace == NamespaceId::ALL;
-        for namespace in self.namespaces.iter_mut().filter(|one| all || one.id == entry.namespace) {
-            namespace.formatting = formatting;
+        let of_command = |one: &&mut Namespace| all && one.is_attached() || one.id == entry.namespace;
+        for namespace in self.namespaces.iter_mut().filter(of_command) {
+            match namespace.busy() {
+                None if formatting => namespace.set_busy(Some(Busy::Formatting)),
+                Some(Busy::Formatting) if !formatting => namespace.set_busy(None),
+                _ => (),
+            }
         }
     }
 }

@@ -25,8 +25,9 @@ const VERSION: u32 = 0x0002_0000;
 const LONG_HOST_IDENTIFIERS: u32 = 1 << 0;
 /// Controller Type: an I/O controller.
 const IO_CONTROLLER: u8 = 1;
-/// Optional Admin Command Support: Format NVM.
+/// Optional Admin Command Support: Format NVM; Namespace Management and Attachment.
 const FORMAT_SUPPORTED: u16 = 1 << 1;
+const NAMESPACE_MANAGEMENT_SUPPORTED: u16 = 1 << 3;
 /// Firmware Updates: one slot, which is read-only.
 const ONE_FIRMWARE_SLOT: u8 = 1 << 1 | 1 << 0;
 /// Log Page Attributes: Commands Supported and Effects; offset and long lengths; Supported Log Pages and other effects.
@@ -36,8 +37,9 @@ const ABORT_LIMIT: u8 = 3;
 /// Queue entries of 2^6 and 2^4 bytes, required and maximum.
 const SUBMISSION_ENTRY_SIZE: u8 = 0x66;
 const COMPLETION_ENTRY_SIZE: u8 = 0x44;
-/// Optional NVM Command Support: Compare, Dataset Management, Write Zeroes, Save and Select, Timestamp, Verify.
-const OPTIONAL_NVM_COMMANDS: u16 = 1 << 0 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7;
+/// Optional NVM Command Support: Compare, Write Uncorrectable, Dataset Management, Write Zeroes, Save and Select,
+/// Timestamp, Verify.
+const OPTIONAL_NVM_COMMANDS: u16 = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7;
 /// Volatile Write Cache: present; Flush may name all namespaces.
 const CACHE_PRESENT: u8 = 1 << 0;
 const FLUSH_OF_ALL: u8 = 0b11 << 1;
@@ -70,35 +72,51 @@ impl Controller {
     /// Fills `page`, which is all zeroes, with what the command asks for.
     fn identify(&self, entry: &SubmissionQueueEntry, page: &mut Page) -> Result<(), Failure> {
         match CNS.of(entry.cdw10) {
-            cns::NAMESPACE | cns::ALLOCATED_NAMESPACE => {
+            // What holds for every namespace that may be created.
+            cns::NAMESPACE if entry.namespace == NamespaceId::ALL => self.common_structure().emit(page),
+            cns::NAMESPACE => {
+                if let Some(namespace) = self.valid_namespace(entry)?.filter(|one| one.is_attached()) {
+                    self.namespace_structure(namespace).emit(page);
+                }
+            }
+            cns::ALLOCATED_NAMESPACE => {
                 if let Some(namespace) = self.valid_namespace(entry)? {
                     self.namespace_structure(namespace).emit(page);
                 }
             }
             cns::CONTROLLER => self.controller_structure().emit(page),
-            cns::ACTIVE_NAMESPACES | cns::ALLOCATED_NAMESPACES => self.namespaces_after(entry, page)?,
+            cns::ACTIVE_NAMESPACES => self.namespaces_after(entry, page, true)?,
+            cns::ALLOCATED_NAMESPACES => self.namespaces_after(entry, page, false)?,
             cns::NAMESPACE_DESCRIPTORS => self.descriptors(self.active_namespace(entry)?, page),
             cns::COMMAND_SET_NAMESPACE => {
                 // Without metadata there is nothing to say: storage tags and extended formats are all of protection.
                 self.check_command_set(entry)?;
-                self.valid_namespace(entry)?;
+                if entry.namespace != NamespaceId::ALL {
+                    self.valid_namespace(entry)?;
+                }
             }
             cns::COMMAND_SET_CONTROLLER => {
                 self.check_command_set(entry)?;
                 IdentifyControllerNvm::default().emit(page);
             }
-            cns::COMMAND_SET_ACTIVE_NAMESPACES | cns::COMMAND_SET_ALLOCATED_NAMESPACES => {
+            cns::COMMAND_SET_ACTIVE_NAMESPACES => {
                 self.check_command_set(entry)?;
-                self.namespaces_after(entry, page)?;
+                self.namespaces_after(entry, page, true)?;
+            }
+            cns::COMMAND_SET_ALLOCATED_NAMESPACES => {
+                self.check_command_set(entry)?;
+                self.namespaces_after(entry, page, false)?;
             }
             cns::INDEPENDENT_NAMESPACE => {
-                if let Some(namespace) = self.valid_namespace(entry)? {
+                if let Some(namespace) = self.valid_namespace(entry)?.filter(|one| one.is_attached()) {
                     independent_structure(namespace).emit(page);
                 }
             }
             cns::ATTACHED_CONTROLLERS => {
-                self.active_namespace(entry)?;
-                self.controllers_from(entry, page);
+                let missing = Failure::field(StatusCode::InvalidNamespaceOrFormat, Location::NAMESPACE);
+                if self.namespaces.allocated(entry.namespace).ok_or(missing)?.is_attached() {
+                    self.controllers_from(entry, page);
+                }
             }
             cns::CONTROLLERS => self.controllers_from(entry, page),
             cns::COMMAND_SETS => self.command_sets(entry, page)?,
@@ -107,10 +125,10 @@ impl Controller {
         Ok(())
     }
 
-    /// The namespace of the command; none if the identifier is valid but inactive, which reads as zeroes.
+    /// The allocated namespace of the command; none if the identifier is valid and of nothing, which reads as zeroes.
     fn valid_namespace(&self, entry: &SubmissionQueueEntry) -> Result<Option<&Namespace>, Failure> {
-        if (1..=self.namespaces.highest()).contains(&entry.namespace.0) {
-            Ok(self.namespaces.find(entry.namespace))
+        if self.namespaces.is_valid(entry.namespace) {
+            Ok(self.namespaces.allocated(entry.namespace))
         } else {
             Err(Failure::field(StatusCode::InvalidNamespaceOrFormat, Location::NAMESPACE))
         }
@@ -118,7 +136,7 @@ impl Controller {
 
     fn active_namespace(&self, entry: &SubmissionQueueEntry) -> Result<&Namespace, Failure> {
         let missing = Failure::field(StatusCode::InvalidNamespaceOrFormat, Location::NAMESPACE);
-        self.namespaces.find(entry.namespace).ok_or(missing)
+        self.namespaces.active(entry.namespace).ok_or(missing)
     }
 
     fn check_command_set(&self, entry: &SubmissionQueueEntry) -> Result<(), Failure> {
@@ -132,6 +150,7 @@ impl Controller {
     fn controller_structure(&self) -> IdentifyController {
         let config = &self.config;
         let pages = config.transfer_bytes_max / PAGE_BYTES;
+        let unallocated = self.pool_config.map_or(0, |pool| self.namespaces.unallocated(&pool));
         IdentifyController {
             vendor: config.vendor,
             subsystem_vendor: config.subsystem_vendor,
@@ -146,7 +165,7 @@ impl Controller {
             optional_events: EVENT_NAMESPACE_ATTRIBUTE.put(1),
             attributes: LONG_HOST_IDENTIFIERS,
             controller_type: IO_CONTROLLER,
-            optional_admin_commands: FORMAT_SUPPORTED,
+            optional_admin_commands: FORMAT_SUPPORTED | NAMESPACE_MANAGEMENT_SUPPORTED,
             abort_limit: ABORT_LIMIT,
             event_request_limit: config.event_requests_max - 1,
             firmware_updates: ONE_FIRMWARE_SLOT,
@@ -154,6 +173,8 @@ impl Controller {
             error_log_entries: u8::try_from(ERROR_LOG_ENTRIES - 1).expect("at most 256"),
             warning_temperature: config.temperature_warning,
             critical_temperature: config.temperature_critical,
+            total_capacity: config.media().map(|(_, bytes)| u128::from(bytes)).sum(),
+            unallocated_capacity: unallocated.into(),
             submission_entry_size: SUBMISSION_ENTRY_SIZE,
             completion_entry_size: COMPLETION_ENTRY_SIZE,
             maximum_commands: low_u16(config.commands_max),
@@ -166,7 +187,8 @@ impl Controller {
         }
     }
 
-    fn namespace_structure(&self, namespace: &Namespace) -> IdentifyNamespace {
+    /// What every namespace has in common: formats and capabilities, as one that is to be created will have them.
+    fn common_structure(&self) -> IdentifyNamespace {
         let formats = BlockSize::ALL.map(|block| LbaFormat {
             metadata_size: 0,
             data_size: block.shift(),
@@ -174,16 +196,23 @@ impl Controller {
         });
         let mut lba_formats = [LbaFormat::default(); 64];
         lba_formats[..formats.len()].copy_from_slice(&formats);
+        IdentifyNamespace {
+            features: PREFERENCES_VALID,
+            lba_format_count: u8::try_from(formats.len() - 1).expect("at most 64"),
+            deallocate_features: READS_ZEROES | WRITE_ZEROES_DEALLOCATES,
+            lba_formats,
+            ..IdentifyNamespace::default()
+        }
+    }
+
+    fn namespace_structure(&self, namespace: &Namespace) -> IdentifyNamespace {
         // Media keep pages of 4 KiB: what is aligned to them needs no read before the write.
         let page = low_u16(PAGE_BYTES / namespace.block.bytes()) - 1;
         IdentifyNamespace {
             size: namespace.blocks,
             capacity: namespace.blocks,
             utilization: namespace.blocks,
-            features: PREFERENCES_VALID,
-            lba_format_count: u8::try_from(formats.len() - 1).expect("at most 64"),
             formatted_lba_size: namespace.block.format(),
-            deallocate_features: READS_ZEROES | WRITE_ZEROES_DEALLOCATES,
             nvm_capacity: (namespace.blocks << namespace.block.shift()).into(),
             preferred_write_granularity: page,
             preferred_write_alignment: page,
@@ -193,17 +222,22 @@ impl Controller {
             attributes: if namespace.read_only { WRITE_PROTECTED } else { 0 },
             nguid: namespace.identity.nguid,
             eui64: namespace.identity.eui64,
-            lba_formats,
-            ..IdentifyNamespace::default()
+            ..self.common_structure()
         }
     }
 
-    /// The identifiers above the command's, ascending.
-    fn namespaces_after(&self, entry: &SubmissionQueueEntry, page: &mut Page) -> Result<(), Failure> {
+    /// The identifiers above the command's, ascending: those of active or of all allocated namespaces.
+    fn namespaces_after(
+        &self,
+        entry: &SubmissionQueueEntry,
+        page: &mut Page,
+        active: bool,
+    ) -> Result<(), Failure> {
         if entry.namespace.0 >= NamespaceId::ALL.0 - 1 {
             return Err(Failure::field(StatusCode::InvalidNamespaceOrFormat, Location::NAMESPACE));
         }
-        let above = self.namespaces.iter().filter(|namespace| namespace.id > entry.namespace);
+        let listed = |one: &&Namespace| one.id > entry.namespace && (one.is_attached() || !active);
+        let above = self.namespaces.iter().filter(listed);
         for (place, namespace) in page.as_chunks_mut::<4>().0.iter_mut().zip(above) {
             *place = namespace.id.0.to_le_bytes();
         }

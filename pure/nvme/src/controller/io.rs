@@ -3,8 +3,9 @@
 use engine::Buffer;
 
 use super::errors::{Failure, Location};
-use super::namespace::Namespace;
+use super::namespace::{Busy, Namespace};
 use super::slots::{HostDataFor, MediaFor, State};
+use super::uncorrectable::check_readable;
 use super::{CommandToken, Controller, Handled, Step};
 use crate::media::{MediaError, Operation};
 use crate::wire::{Bits, DatasetRange, IoOpcode, NamespaceId, StatusCode, SubmissionQueueEntry};
@@ -40,6 +41,7 @@ impl Controller {
             IoOpcode::WriteZeroes => self.on_write_zeroes(token, entry),
             IoOpcode::DatasetManagement => self.on_dataset_management(token, entry),
             IoOpcode::Verify => self.on_verify(token, entry),
+            IoOpcode::WriteUncorrectable => self.on_write_uncorrectable(entry),
             _ => Err(Failure::field(StatusCode::InvalidCommandOpcode, Location::OPCODE)),
         }
     }
@@ -48,6 +50,9 @@ impl Controller {
     fn on_read(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let namespace = self.ready_namespace(entry)?;
         let extent = extent_of(namespace, entry)?;
+        if !namespace.is_plain() {
+            check_readable(namespace, entry.starting_lba(), blocks_of(entry))?;
+        }
         let medium = namespace.medium;
         let length = self.transfer_length(extent)?;
         self.slots.of(token).length = length;
@@ -76,10 +81,11 @@ impl Controller {
         let namespace = self.writable_namespace(entry)?;
         let extent = extent_of(namespace, entry)?;
         let medium = namespace.medium;
+        let purpose = if namespace.is_plain() { MediaFor::Write } else { MediaFor::WriteMarked };
         self.check_pulled(extent, &data)?;
         let durable = self.must_be_durable(entry);
         let operation = Operation::Write { offset: extent.offset, data, durable };
-        Ok(self.ask_medium(token, MediaFor::Write, medium, 0, operation))
+        Ok(self.ask_medium(token, purpose, medium, 0, operation))
     }
 
     fn on_compare(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
@@ -97,6 +103,9 @@ impl Controller {
         let namespace = self.ready_namespace(entry)?;
         let extent = extent_of(namespace, entry)?;
         let medium = namespace.medium;
+        if !namespace.is_plain() {
+            check_readable(namespace, entry.starting_lba(), blocks_of(entry))?;
+        }
         self.check_pulled(extent, &data)?;
         let slot = self.slots.of(token);
         slot.data = data;
@@ -116,6 +125,9 @@ impl Controller {
     }
 
     fn on_verify(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
+        let namespace = self.ready_namespace(entry)?;
+        extent_of(namespace, entry)?;
+        check_readable(namespace, entry.starting_lba(), blocks_of(entry))?;
         self.verify_from(token, entry, 0)
     }
 
@@ -189,6 +201,19 @@ impl Controller {
         Ok(self.ask_medium(token, MediaFor::Deallocate(index), medium, 0, operation))
     }
 
+    pub(super) fn on_deallocated(
+        &mut self,
+        token: CommandToken,
+        entry: &SubmissionQueueEntry,
+        index: u16,
+    ) -> Handled {
+        let data = self.slots.peek(token).map(|slot| slot.data.clone()).unwrap_or_default();
+        if let Some(range) = DatasetRange::list(&data).nth(usize::from(index)) {
+            self.unmark(entry.namespace, range.starting_lba, u64::from(range.blocks));
+        }
+        self.deallocate_from(token, entry, index + 1)
+    }
+
     fn on_flush(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         if entry.namespace == NamespaceId::ALL {
             return Ok(self.flush_after(token, NamespaceId::NONE));
@@ -241,7 +266,12 @@ impl Controller {
         };
         let names_lba = !matches!(
             purpose,
-            MediaFor::Flush | MediaFor::FlushAll(_) | MediaFor::Deallocate(_) | MediaFor::Format(..)
+            MediaFor::Flush
+                | MediaFor::FlushAll(_)
+                | MediaFor::Deallocate(_)
+                | MediaFor::Format(..)
+                | MediaFor::CreateNamespace(_)
+                | MediaFor::DeleteNamespace(_)
         );
         Failure::at_lba(code, if names_lba { entry.starting_lba() } else { 0 })
     }
@@ -250,9 +280,20 @@ impl Controller {
     #[inline]
     fn ready_namespace(&self, entry: &SubmissionQueueEntry) -> Result<&Namespace, Failure> {
         match self.namespaces.find(entry.namespace) {
-            Some(namespace) if !namespace.formatting => Ok(namespace),
-            Some(_) => Err(Failure::new(StatusCode::FormatInProgress)),
-            None => Err(Failure::field(StatusCode::InvalidNamespaceOrFormat, Location::NAMESPACE)),
+            Some(namespace) if namespace.is_plain() => Ok(namespace),
+            _ => self.namespace_with_care(entry),
+        }
+    }
+
+    /// The namespace of an I/O command when it is absent or something is the matter with it.
+    #[cold]
+    fn namespace_with_care(&self, entry: &SubmissionQueueEntry) -> Result<&Namespace, Failure> {
+        let missing = || self.missing_namespace(entry);
+        let namespace = self.namespaces.active(entry.namespace).ok_or_else(missing)?;
+        match namespace.busy() {
+            None => Ok(namespace),
+            Some(Busy::Formatting) => Err(Failure::new(StatusCode::FormatInProgress)),
+            Some(Busy::Creating | Busy::Deleting) => Err(missing()),
         }
     }
 
@@ -263,6 +304,11 @@ impl Controller {
             return Err(Failure::new(StatusCode::NamespaceWriteProtected));
         }
         Ok(namespace)
+    }
+
+    /// Whether the command may write its blocks.
+    pub(super) fn check_writable(&self, entry: &SubmissionQueueEntry) -> Result<(), Failure> {
+        extent_of(self.writable_namespace(entry)?, entry).map(|_| ())
     }
 
     /// The length of a command's transfer, if it is within the Maximum Data Transfer Size.
@@ -292,10 +338,16 @@ impl Controller {
     }
 }
 
+/// How many logical blocks the command is about.
+#[inline]
+pub(super) const fn blocks_of(entry: &SubmissionQueueEntry) -> u64 {
+    NLB.of(entry.cdw12) as u64 + 1
+}
+
 /// The bytes of the command's logical blocks.
 #[inline]
 fn extent_of(namespace: &Namespace, entry: &SubmissionQueueEntry) -> Result<Extent, Failure> {
-    extent_within(namespace, entry.starting_lba(), u64::from(NLB.of(entry.cdw12)) + 1)
+    extent_within(namespace, entry.starting_lba(), blocks_of(entry))
 }
 
 /// The bytes of `blocks` logical blocks from `lba`, if the namespace has them.
@@ -304,7 +356,7 @@ fn extent_within(namespace: &Namespace, lba: u64, blocks: u64) -> Result<Extent,
     match lba.checked_add(blocks) {
         Some(end) if end <= namespace.blocks => {
             let shift = namespace.block.shift();
-            Ok(Extent { offset: lba << shift, length: blocks << shift })
+            Ok(Extent { offset: namespace.offset + (lba << shift), length: blocks << shift })
         }
         _ => Err(Failure { location: Location::CDW10, ..Failure::at_lba(StatusCode::LbaOutOfRange, lba) }),
     }
@@ -314,7 +366,9 @@ impl State {
     /// Whether a command in this state can be ended without its effect being in doubt afterwards.
     pub(super) const fn can_abort(self) -> bool {
         match self {
-            Self::AwaitingEvent | Self::AwaitingHostData(_) => true,
+            Self::AwaitingEvent | Self::AwaitingHostData(_) | Self::AwaitingQuiet(_) | Self::Deferred(_) => {
+                true
+            }
             Self::AwaitingMedia(purpose) => {
                 matches!(purpose, MediaFor::Read | MediaFor::Compare { .. } | MediaFor::Verify)
             }

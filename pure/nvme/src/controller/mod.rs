@@ -10,27 +10,31 @@ mod admin;
 mod config;
 mod errors;
 mod events;
+mod exclusive;
 mod features;
 mod format;
 mod identify;
 mod io;
 mod log_page;
+mod management;
 mod namespace;
 mod slots;
 mod smart;
 #[cfg(test)]
 mod tests;
 mod types;
+mod uncorrectable;
 
 pub use config::{
     BlockSize, COMMANDS_MAX, Config, NAMESPACE_ID_MAX, NamespaceConfig, NamespaceIdentity, PAGE_BYTES,
-    TRANSFER_BYTES_MAX,
+    POOL_NAMESPACES, PoolConfig, TRANSFER_BYTES_MAX,
 };
 pub use errors::ERROR_LOG_ENTRIES;
 pub use events::AsynchronousEvent;
 pub use features::{FeatureKey, SavedFeature};
 pub use smart::Counters;
 pub use types::{CommandToken, CompletionResult, Direction, Input, Notification, Output, Transfer};
+pub use uncorrectable::UnreadableBlocks;
 
 use alloc::collections::VecDeque;
 
@@ -40,9 +44,10 @@ use crate::media::{self, MediaError, Operation, Request};
 use crate::wire::{FusedOperation, NamespaceId, Status, StatusCode, SubmissionQueueEntry, SubmissionQueueId};
 use errors::{ErrorLog, Failure, Location};
 use events::Events;
+use exclusive::{Alone, Care, Resume};
 use features::Features;
 use namespace::Namespaces;
-use slots::{HostDataFor, MediaFor, Slots, State};
+use slots::{HostDataFor, MediaFor, Own, Slots, State};
 use smart::Smart;
 
 /// Outputs for which room is made at once, so that steady state allocates nothing.
@@ -66,6 +71,9 @@ pub struct Controller {
     config: Config,
     slots: Slots,
     namespaces: Namespaces,
+    /// The pool as it is now.
+    pool_config: Option<PoolConfig>,
+    care: Care,
     features: Features,
     events: Events,
     errors: ErrorLog,
@@ -74,7 +82,7 @@ pub struct Controller {
     outputs: VecDeque<Output>,
     /// The time of the latest input.
     now: Instant,
-    /// Requests that media have not ended, those of aborted commands included.
+    /// Requests that media have not ended, those of aborted commands included, those of background work not.
     media_outstanding: usize,
     /// Whether the transport has I/O queues, after which their number can't be set.
     io_queues_exist: bool,
@@ -122,7 +130,9 @@ impl Controller {
         config.check();
         let mut controller = Self {
             slots: Slots::new(config.commands_max),
-            namespaces: Namespaces::new(&config.namespaces),
+            namespaces: Namespaces::new(&config.namespaces, config.namespace_id_max()),
+            pool_config: config.pool,
+            care: Care::default(),
             features: Features::new(now, &config),
             events: Events::new(config.event_requests_max),
             errors: ErrorLog::default(),
@@ -134,6 +144,7 @@ impl Controller {
             io_queues_exist: false,
             config,
         };
+        controller.restore_unreadable_blocks();
         controller.announce_saved_features();
         controller
     }
@@ -149,16 +160,19 @@ impl Controller {
     /// overtake the reset waits until [`Controller::media_outstanding`] is 0.
     pub fn reset(&mut self, now: Instant) {
         self.now = now;
-        for token in 0..=self.slots.own().0 {
+        for token in 0..=self.slots.own(Own::Shutdown).0 {
             self.slots.retire(CommandToken(token));
         }
-        for namespace in self.namespaces.iter_mut() {
-            namespace.formatting = false;
-        }
-        // Requests that no medium has seen will never be answered.
-        let unseen = self.outputs.iter().filter(|output| matches!(output, Output::Media(_))).count();
-        self.media_outstanding -= unseen;
-        self.outputs.clear();
+        self.namespaces.reset();
+        self.care.reset();
+        // Requests that no medium has seen will never be answered. What is said to the world stays said, and
+        // background work goes on.
+        let slots = &self.slots;
+        let of_commands =
+            |output: &Output| matches!(output, Output::Media(request) if !slots.is_background(request.id));
+        self.media_outstanding -= self.outputs.iter().filter(|output| of_commands(output)).count();
+        self.outputs
+            .retain(|output| matches!(output, Output::Media(_) | Output::Notify(_)) && !of_commands(output));
         self.features.reset(now);
         self.events.reset();
         self.smart.on_reset(now);
@@ -166,7 +180,8 @@ impl Controller {
         self.announce_saved_features();
     }
 
-    /// Requests to media that have not ended, those of commands that are long gone included.
+    /// Requests to media that have not ended, those of commands that are long gone included; but not those of what
+    /// goes on through resets, which no command comes into conflict with.
     pub const fn media_outstanding(&self) -> usize {
         self.media_outstanding
     }
@@ -175,7 +190,7 @@ impl Controller {
     /// Commands in flight are not waited for.
     pub fn shut_down(&mut self, now: Instant) {
         self.now = now;
-        let own = self.slots.own();
+        let own = self.slots.own(Own::Shutdown);
         self.slots.retire(own);
         self.slots.of(own).failure = None;
         let step = self.flush_after(own, NamespaceId::NONE);
@@ -206,7 +221,7 @@ impl Controller {
     pub fn abort_queue(&mut self, now: Instant, queue: SubmissionQueueId) -> usize {
         self.now = now;
         let mut remaining = 0;
-        for token in (0..self.slots.own().0).map(CommandToken) {
+        for token in (0..self.config.commands_max).map(CommandToken) {
             let slot = self.slots.of(token);
             if slot.state == State::Free || slot.queue != queue {
                 continue;
@@ -286,6 +301,8 @@ impl Controller {
             Err(Failure::field(StatusCode::InvalidField, Location::FUSED_OPERATION))
         } else if queue.is_admin() {
             self.on_admin_command(token, &entry)
+        } else if self.care.is_needed() {
+            self.on_io_command_with_care(token, &entry)
         } else {
             self.on_io_command(token, &entry)
         };
@@ -309,13 +326,32 @@ impl Controller {
         let wanted = usize::try_from(slot.length).unwrap_or(usize::MAX);
         assert!(data.len() == wanted, "{token:?} pulled {wanted} B and was given {} B", data.len());
         let entry = slot.entry;
-        let handled = match purpose {
-            HostDataFor::Write => self.on_write_data(token, &entry, data),
-            HostDataFor::Compare => self.on_compare_data(token, &entry, data),
-            HostDataFor::DatasetManagement => self.on_dataset_ranges(token, &entry, data),
-            HostDataFor::SetFeatures => self.on_feature_data(&entry, &data),
+        let of_io = !slot.queue.is_admin();
+        let handled = if of_io && self.care.is_owned() {
+            self.slots.of(token).data = data;
+            self.defer(token, Resume::HostData(purpose))
+        } else {
+            self.on_purposed_data(token, purpose, &entry, data)
         };
         self.finish(token, handled);
+    }
+
+    #[inline]
+    fn on_purposed_data(
+        &mut self,
+        token: CommandToken,
+        purpose: HostDataFor,
+        entry: &SubmissionQueueEntry,
+        data: Buffer,
+    ) -> Handled {
+        match purpose {
+            HostDataFor::Write => self.on_write_data(token, entry, data),
+            HostDataFor::Compare => self.on_compare_data(token, entry, data),
+            HostDataFor::DatasetManagement => self.on_dataset_ranges(token, entry, data),
+            HostDataFor::SetFeatures => self.on_feature_data(entry, &data),
+            HostDataFor::CreateNamespace => self.on_create_namespace(token, &data),
+            HostDataFor::NamespaceAttachment => self.on_controller_list(entry, &data),
+        }
     }
 
     fn on_host_data_failed(&mut self, token: CommandToken, status: Status) {
@@ -348,8 +384,19 @@ impl Controller {
 
     #[inline]
     fn on_media_done(&mut self, id: media::IoId, result: Result<(), MediaError>) {
-        self.media_outstanding = self.media_outstanding.saturating_sub(1);
-        let Some((token, purpose)) = self.slots.awaiting(id) else { return };
+        if !self.slots.is_background(id) {
+            self.media_outstanding = self.media_outstanding.saturating_sub(1);
+        }
+        if let Some((token, purpose)) = self.slots.awaiting(id) {
+            self.on_awaited_media(token, purpose, result);
+        }
+        if self.care.is_needed() {
+            self.check_quiet();
+        }
+    }
+
+    #[inline]
+    fn on_awaited_media(&mut self, token: CommandToken, purpose: MediaFor, result: Result<(), MediaError>) {
         let slot = self.slots.of(token);
         let short = result.is_ok() && slot.received != slot.expected;
         let entry = slot.entry;
@@ -358,6 +405,10 @@ impl Controller {
             (MediaFor::FlushAll(namespace), _) => self.on_flushed(token, namespace, result),
             (MediaFor::Format(namespace, block), _) => {
                 self.on_formatted(token, &entry, namespace, block, result)
+            }
+            (MediaFor::CreateNamespace(namespace), _) => self.on_namespace_created(token, namespace, result),
+            (MediaFor::DeleteNamespace(namespace), _) => {
+                self.on_namespace_deleted(token, &entry, namespace, result)
             }
             (_, Err(error)) => Err(self.media_failure(&entry, purpose, error)),
             (MediaFor::Read | MediaFor::Compare { equal: true }, Ok(())) => {
@@ -371,9 +422,18 @@ impl Controller {
             (MediaFor::Compare { equal: false }, Ok(())) => {
                 Err(Failure::at_lba(StatusCode::CompareFailure, entry.starting_lba()))
             }
-            (MediaFor::WriteZeroes | MediaFor::Flush, Ok(())) => Ok(Step::Done(0)),
+            (MediaFor::WriteMarked, Ok(())) => {
+                self.smart.count_write(self.slots.of(token).length);
+                self.unmark(entry.namespace, entry.starting_lba(), io::blocks_of(&entry));
+                Ok(Step::Done(0))
+            }
+            (MediaFor::WriteZeroes, Ok(())) => {
+                self.unmark(entry.namespace, entry.starting_lba(), io::blocks_of(&entry));
+                Ok(Step::Done(0))
+            }
+            (MediaFor::Flush, Ok(())) => Ok(Step::Done(0)),
             (MediaFor::Verify, Ok(())) => self.on_verified(token, &entry),
-            (MediaFor::Deallocate(index), Ok(())) => self.deallocate_from(token, &entry, index + 1),
+            (MediaFor::Deallocate(index), Ok(())) => self.on_deallocated(token, &entry, index),
         };
         self.finish(token, handled);
     }
@@ -415,11 +475,8 @@ impl Controller {
 
     #[inline]
     fn complete(&mut self, token: CommandToken, dw0: u32, status: Status) {
-        if token == self.slots.own() {
-            let flushed = status.is_success();
-            self.slots.retire(token);
-            self.outputs.push_back(Output::Notify(Notification::ShutDown { flushed }));
-            return;
+        if !self.slots.is_command(token) {
+            return self.on_own_end(token, status);
         }
         if !self.slots.of(token).queue.is_admin() {
             self.smart.end_io(self.now);
@@ -427,6 +484,18 @@ impl Controller {
         self.slots.retire(token);
         let completion = CompletionResult { dw0, dw1: 0, status };
         self.outputs.push_back(Output::Complete { token, completion });
+        if self.care.is_needed() {
+            self.release(token);
+        }
+    }
+
+    /// Something that the controller did of its own accord has ended.
+    #[cold]
+    fn on_own_end(&mut self, token: CommandToken, status: Status) {
+        self.slots.retire(token);
+        if token == self.slots.own(Own::Shutdown) {
+            self.notify(Notification::ShutDown { flushed: status.is_success() });
+        }
     }
 
     /// Ends the command with a failure, which the Error Information log keeps.
@@ -434,10 +503,14 @@ impl Controller {
     fn fail(&mut self, token: CommandToken, failure: Failure) {
         let slot = self.slots.of(token);
         let (queue, entry, was) = (slot.queue, slot.entry, slot.state);
-        if was == State::AwaitingEvent {
-            self.events.withdraw(token);
+        match was {
+            State::AwaitingEvent => self.events.withdraw(token),
+            State::AwaitingQuiet(Alone::Format) => self.set_formatting(&entry, false),
+            State::AwaitingQuiet(Alone::DeleteNamespaces) => self.spare_namespaces(),
+            State::Deferred(_) => self.care.withdraw(token),
+            _ => (),
         }
-        if token != self.slots.own() {
+        if self.slots.is_command(token) {
             self.errors.record(queue, &entry, &failure);
         }
         self.complete(token, 0, failure.status.with_more());

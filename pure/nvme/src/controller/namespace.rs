@@ -2,44 +2,121 @@
 
 use alloc::vec::Vec;
 
-use super::config::{BlockSize, NamespaceConfig, NamespaceIdentity};
+use super::config::{BlockSize, NamespaceConfig, NamespaceIdentity, PAGE_BYTES, PoolConfig};
+use super::uncorrectable::Marks;
 use crate::media::MediumId;
 use crate::wire::NamespaceId;
 
-/// A namespace that is attached to the controller.
-#[derive(Clone, Copy, Debug)]
+/// What is being done to a namespace, so that nothing else may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Busy {
+    Formatting,
+    /// It does not exist yet.
+    Creating,
+    /// It is as good as gone, if nothing fails.
+    Deleting,
+}
+
+/// A namespace that is allocated, or about to be.
+#[derive(Clone, Debug)]
 pub(super) struct Namespace {
     pub(super) id: NamespaceId,
     pub(super) medium: MediumId,
-    /// The medium's length.
+    /// Where it starts in its medium.
+    pub(super) offset: u64,
+    /// The length of its medium, or of its extent in the pool.
     pub(super) bytes: u64,
     pub(super) block: BlockSize,
     /// Namespace Size (NSZE).
     pub(super) blocks: u64,
     pub(super) read_only: bool,
-    /// A Format NVM command is under way.
-    pub(super) formatting: bool,
     pub(super) identity: NamespaceIdentity,
+    attached: bool,
+    busy: Option<Busy>,
+    /// Blocks that Write Uncorrectable made unreadable.
+    marks: Marks,
+    /// Active, not busy, no block marked: what the hot path asks for.
+    plain: bool,
 }
 
 impl Namespace {
-    fn new(config: &NamespaceConfig) -> Self {
-        Self {
+    pub(super) fn new(config: &NamespaceConfig, busy: Option<Busy>) -> Self {
+        let mut namespace = Self {
             id: config.id,
             medium: config.medium,
+            offset: config.offset,
             bytes: config.bytes,
             block: config.block,
             blocks: config.bytes >> config.block.shift(),
             read_only: config.read_only,
-            formatting: false,
             identity: config.identity,
+            attached: config.attached,
+            busy,
+            marks: Marks::default(),
+            plain: false,
+        };
+        namespace.remember_plain();
+        namespace
+    }
+
+    /// The namespace as it would be configured.
+    pub(super) const fn config(&self) -> NamespaceConfig {
+        NamespaceConfig {
+            id: self.id,
+            medium: self.medium,
+            offset: self.offset,
+            bytes: self.bytes,
+            block: self.block,
+            read_only: self.read_only,
+            attached: self.attached,
+            identity: self.identity,
         }
     }
 
-    /// Sets the block size, and with it the number of blocks.
-    pub(super) const fn format(&mut self, block: BlockSize) {
+    fn remember_plain(&mut self) {
+        self.plain = self.attached && self.busy.is_none() && self.marks.is_empty();
+    }
+
+    /// Whether nothing about the namespace needs a second look.
+    #[inline]
+    pub(super) const fn is_plain(&self) -> bool {
+        self.plain
+    }
+
+    pub(super) const fn is_attached(&self) -> bool {
+        self.attached
+    }
+
+    pub(super) fn set_attached(&mut self, attached: bool) {
+        self.attached = attached;
+        self.remember_plain();
+    }
+
+    pub(super) const fn busy(&self) -> Option<Busy> {
+        self.busy
+    }
+
+    pub(super) fn set_busy(&mut self, busy: Option<Busy>) {
+        self.busy = busy;
+        self.remember_plain();
+    }
+
+    pub(super) const fn marks(&self) -> &Marks {
+        &self.marks
+    }
+
+    /// Changes the marks of unreadable blocks.
+    pub(super) fn mark<T>(&mut self, change: impl FnOnce(&mut Marks) -> T) -> T {
+        let changed = change(&mut self.marks);
+        self.remember_plain();
+        changed
+    }
+
+    /// Sets the block size, and with it the number of blocks; contents and marks are gone.
+    pub(super) fn format(&mut self, block: BlockSize) {
         self.block = block;
         self.blocks = self.bytes >> block.shift();
+        self.mark(Marks::clear);
     }
 
     /// Sets the medium's length, and with it the number of blocks.
@@ -49,45 +126,120 @@ impl Namespace {
     }
 }
 
-/// The namespaces by identifier: index n holds namespace n + 1.
+/// The namespaces by identifier: index n holds namespace n + 1. There are as many places as valid identifiers.
 #[derive(Clone, Debug)]
 pub(super) struct Namespaces(Vec<Option<Namespace>>);
 
 impl Namespaces {
-    pub(super) fn new(configs: &[NamespaceConfig]) -> Self {
-        let highest = configs.iter().map(|config| config.id.0).max().unwrap_or(0);
-        let find = |id: u32| configs.iter().find(|config| config.id.0 == id).map(Namespace::new);
-        Self((1..=highest).map(find).collect())
+    pub(super) fn new(configs: &[NamespaceConfig], highest: u32) -> Self {
+        let find = |id: u32| configs.iter().find(|config| config.id.0 == id);
+        Self((1..=highest).map(|id| find(id).map(|config| Namespace::new(config, None))).collect())
     }
 
-    /// The highest identifier (NN).
+    /// The highest valid identifier (NN).
     pub(super) fn highest(&self) -> u32 {
         u32::try_from(self.0.len()).expect("identifiers are checked against NAMESPACE_ID_MAX")
     }
 
-    /// The namespace called `id`, if it is active.
+    pub(super) fn is_valid(&self, id: NamespaceId) -> bool {
+        (1..=self.highest()).contains(&id.0)
+    }
+
+    /// The place of the namespace called `id`: allocated or not yet, attached or not.
     #[inline]
     pub(super) fn find(&self, id: NamespaceId) -> Option<&Namespace> {
         self.0.get(usize::try_from(id.0.wrapping_sub(1)).ok()?)?.as_ref()
     }
 
-    /// The namespace called `id`, if it is active, to change it.
+    /// The namespace called `id`, to change it.
     pub(super) fn find_mut(&mut self, id: NamespaceId) -> Option<&mut Namespace> {
         self.0.get_mut(usize::try_from(id.0.wrapping_sub(1)).ok()?)?.as_mut()
     }
 
-    /// The active namespaces in the order of their identifiers.
+    /// The namespace called `id`, if it is allocated.
+    pub(super) fn allocated(&self, id: NamespaceId) -> Option<&Namespace> {
+        self.find(id).filter(|namespace| namespace.busy != Some(Busy::Creating))
+    }
+
+    /// The namespace called `id`, if it is active.
+    pub(super) fn active(&self, id: NamespaceId) -> Option<&Namespace> {
+        self.allocated(id).filter(|namespace| namespace.attached)
+    }
+
+    /// The allocated namespaces in the order of their identifiers.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Namespace> {
-        self.0.iter().flatten()
+        self.0.iter().flatten().filter(|namespace| namespace.busy != Some(Busy::Creating))
     }
 
-    /// The first active namespace after `id`.
+    /// The active namespaces in the order of their identifiers.
+    pub(super) fn iter_active(&self) -> impl Iterator<Item = &Namespace> {
+        self.iter().filter(|namespace| namespace.attached)
+    }
+
+    /// The first allocated namespace after `id`.
     pub(super) fn after(&self, id: NamespaceId) -> Option<&Namespace> {
-        self.0.iter().skip(usize::try_from(id.0).ok()?).flatten().next()
+        self.iter().find(|namespace| namespace.id > id)
     }
 
-    /// The active namespaces, to change them.
+    /// Every namespace, to change it.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Namespace> {
         self.0.iter_mut().flatten()
+    }
+
+    /// Puts a namespace in its place.
+    pub(super) fn insert(&mut self, namespace: Namespace) {
+        let index = usize::try_from(namespace.id.0 - 1).expect("identifiers are small");
+        let place = self.0.get_mut(index).expect("the identifier is valid");
+        assert!(place.is_none(), "namespace {} exists", namespace.id);
+        *place = Some(namespace);
+    }
+
+    pub(super) fn remove(&mut self, id: NamespaceId) -> Option<Namespace> {
+        self.0.get_mut(usize::try_from(id.0.wrapping_sub(1)).ok()?)?.take()
+    }
+
+    /// The lowest valid identifier without a namespace.
+    pub(super) fn vacant(&self) -> Option<NamespaceId> {
+        let index = self.0.iter().position(Option::is_none)?;
+        Some(NamespaceId(u32::try_from(index + 1).expect("identifiers are small")))
+    }
+
+    /// Ends what a reset ends: formats are over, what was being created never was.
+    pub(super) fn reset(&mut self) {
+        for place in &mut self.0 {
+            if place.as_ref().is_some_and(|namespace| namespace.busy == Some(Busy::Creating)) {
+                *place = None;
+            }
+        }
+        self.iter_mut().for_each(|namespace| namespace.set_busy(None));
+    }
+
+    /// The extents of `pool` that are taken, those of namespaces in the making included, in order.
+    fn extents(&self, pool: &PoolConfig) -> Vec<(u64, u64)> {
+        let inside = self.0.iter().flatten().filter(|namespace| namespace.medium == pool.medium);
+        let page = u64::from(PAGE_BYTES);
+        let mut extents: Vec<_> = inside
+            .map(|namespace| (namespace.offset, namespace.offset + namespace.bytes.next_multiple_of(page)))
+            .collect();
+        extents.sort_unstable();
+        extents
+    }
+
+    /// Bytes of `pool` that no namespace has: Unallocated NVM Capacity (UNVMCAP).
+    pub(super) fn unallocated(&self, pool: &PoolConfig) -> u64 {
+        let taken: u64 = self.extents(pool).iter().map(|(start, end)| end - start).sum();
+        pool.bytes.saturating_sub(taken)
+    }
+
+    /// Where in `pool` the first free extent of `bytes` starts.
+    pub(super) fn first_fit(&self, pool: &PoolConfig, bytes: u64) -> Option<u64> {
+        let mut start = 0_u64;
+        for (taken, end) in self.extents(pool) {
+            if taken.saturating_sub(start) >= bytes {
+                return Some(start);
+            }
+            start = start.max(end);
+        }
+        (pool.bytes.saturating_sub(start) >= bytes).then_some(start)
     }
 }

@@ -6,6 +6,7 @@ use engine::Buffer;
 
 use super::CommandToken;
 use super::config::{BlockSize, COMMANDS_MAX};
+use super::exclusive::{Alone, Resume};
 use crate::media::{IoId, MediaError};
 use crate::wire::{NamespaceId, SubmissionQueueEntry, SubmissionQueueId};
 
@@ -16,6 +17,8 @@ pub(super) enum HostDataFor {
     Compare,
     DatasetManagement,
     SetFeatures,
+    CreateNamespace,
+    NamespaceAttachment,
 }
 
 /// What a command waits for its medium to do.
@@ -23,6 +26,8 @@ pub(super) enum HostDataFor {
 pub(super) enum MediaFor {
     Read,
     Write,
+    /// A write to a namespace with unreadable blocks, which may be some of these.
+    WriteMarked,
     Flush,
     /// A flush of every namespace, now of this one.
     FlushAll(NamespaceId),
@@ -37,6 +42,10 @@ pub(super) enum MediaFor {
     Deallocate(u16),
     /// Forget the contents of this namespace, then give it this block size.
     Format(NamespaceId, BlockSize),
+    /// Make the extent of a new namespace read as zeroes.
+    CreateNamespace(NamespaceId),
+    /// Forget the contents of this namespace, then the namespace.
+    DeleteNamespace(NamespaceId),
 }
 
 /// What a slot's command waits for.
@@ -48,10 +57,14 @@ pub(super) enum State {
     AwaitingHostData(HostDataFor),
     AwaitingMedia(MediaFor),
     AwaitingEvent,
+    /// Media are to end what they do, so that the command is alone with them.
+    AwaitingQuiet(Alone),
+    /// Another command is alone with the media.
+    Deferred(Resume),
 }
 
 /// A command in flight.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Slot {
     pub(super) state: State,
     /// Distinguishes this slot's requests to media from those of its earlier commands.
@@ -106,31 +119,56 @@ const EMPTY_ENTRY: SubmissionQueueEntry = SubmissionQueueEntry {
     cdw15: 0,
 };
 
-/// All slots: one per token, and one more for what the controller does of its own accord (shutdown).
-#[derive(Clone, Debug)]
-pub(super) struct Slots(Vec<Slot>);
+/// What the controller does of its own accord, each with a slot behind those of commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Own {
+    Shutdown,
+}
 
-const _: () = assert!(COMMANDS_MAX < 1 << 16, "an IoId has 16 bits for the slot");
+/// All slots: one per token, and those of [`Own`].
+#[derive(Debug)]
+pub(super) struct Slots {
+    slots: Vec<Slot>,
+    /// The tokens of commands are below this.
+    commands: u32,
+}
+
+/// Slots of [`Own`].
+const OWN: u32 = 1;
+
+const _: () = assert!(COMMANDS_MAX + OWN < 1 << 16, "an IoId has 16 bits for the slot");
 
 impl Slots {
     pub(super) fn new(commands_max: u32) -> Self {
-        Self((0..=commands_max).map(|_| Slot::new()).collect())
+        Self { slots: (0..commands_max + OWN).map(|_| Slot::new()).collect(), commands: commands_max }
     }
 
-    /// The token of the controller's own slot.
-    pub(super) fn own(&self) -> CommandToken {
-        CommandToken(u32::try_from(self.0.len() - 1).expect("COMMANDS_MAX fits"))
+    /// The token of one of the controller's own slots.
+    pub(super) const fn own(&self, own: Own) -> CommandToken {
+        CommandToken(self.commands + own as u32)
+    }
+
+    /// Whether the token is of a command rather than of the controller.
+    #[inline]
+    pub(super) const fn is_command(&self, token: CommandToken) -> bool {
+        token.0 < self.commands
+    }
+
+    /// Whether the request is of a slot that outlives resets: nobody waits for it before the controller is ready.
+    #[inline]
+    pub(super) const fn is_background(&self, id: IoId) -> bool {
+        id.0 & 0xffff > self.commands
     }
 
     /// The slot of a token that was given to a command.
     #[inline]
     pub(super) fn of(&mut self, token: CommandToken) -> &mut Slot {
         let index = usize::try_from(token.0).unwrap_or(usize::MAX);
-        self.0.get_mut(index).expect("tokens are 0..commands_max")
+        self.slots.get_mut(index).expect("tokens are 0..commands_max")
     }
 
     pub(super) fn peek(&self, token: CommandToken) -> Option<&Slot> {
-        self.0.get(usize::try_from(token.0).ok()?)
+        self.slots.get(usize::try_from(token.0).ok()?)
     }
 
     /// Starts a command in the slot of `token`.
@@ -141,7 +179,7 @@ impl Slots {
         queue: SubmissionQueueId,
         entry: SubmissionQueueEntry,
     ) {
-        assert!(token != self.own(), "tokens are 0..commands_max");
+        assert!(self.is_command(token), "tokens are 0..commands_max");
         let slot = self.of(token);
         assert!(slot.state == State::Free, "{token:?} is already in use");
         slot.state = State::Started;
@@ -186,7 +224,7 @@ impl Slots {
 
     /// The tokens of commands in flight.
     pub(super) fn tokens(&self) -> impl Iterator<Item = CommandToken> {
-        (0..self.own().0)
+        (0..self.commands)
             .map(CommandToken)
             .filter(|token| self.peek(*token).is_some_and(|slot| slot.state != State::Free))
     }

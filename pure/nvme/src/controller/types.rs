@@ -2,8 +2,9 @@
 
 use engine::{Buffer, Nanos};
 
-use super::config::BlockSize;
+use super::config::{BlockSize, NamespaceConfig};
 use super::features::SavedFeature;
+use super::uncorrectable::UnreadableBlocks;
 use crate::media;
 use crate::wire::{NamespaceId, Status, SubmissionQueueEntry, SubmissionQueueId};
 
@@ -88,8 +89,8 @@ pub enum Output {
     Notify(Notification),
 }
 
-/// What changed that others care about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What changed that others care about. What is worth remembering comes with how to give it back at the next start.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notification {
     /// Number of Queues was set: so many I/O queues of each kind may be created.
     NumberOfQueues {
@@ -124,6 +125,27 @@ pub enum Notification {
         /// Its block size.
         block: BlockSize,
     },
+    /// A namespace was created, in the pool and not attached: one more of
+    /// [`Config::namespaces`](super::Config::namespaces).
+    NamespaceCreated {
+        /// The namespace.
+        namespace: NamespaceConfig,
+        /// How many were ever created: [`PoolConfig::created`](super::PoolConfig::created).
+        created: u64,
+    },
+    /// A namespace was deleted; its extent of the pool is free and reads as zeroes.
+    NamespaceDeleted(NamespaceId),
+    /// A namespace was attached or detached: its [`NamespaceConfig::attached`].
+    NamespaceAttached {
+        /// The namespace.
+        namespace: NamespaceId,
+        /// Whether it is attached.
+        attached: bool,
+    },
+    /// Blocks were made unreadable: more of [`Config::unreadable_blocks`](super::Config::unreadable_blocks).
+    BlocksUnreadable(UnreadableBlocks),
+    /// Blocks were written, so that those of them that were unreadable no longer are.
+    BlocksReadable(UnreadableBlocks),
     /// A feature's value was saved, to be given as [`Config::saved_features`](super::Config::saved_features) at the next start.
     FeatureSaved(SavedFeature),
     /// What [`Controller::shut_down`](super::Controller::shut_down) began has ended: acknowledged writes are durable,

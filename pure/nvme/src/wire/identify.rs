@@ -385,6 +385,17 @@ impl NamespaceDescriptor {
     }
 }
 
+/// Bytes of a Controller List: how many there are, then the identifiers.
+pub const CONTROLLER_LIST_LENGTH: usize = 4096;
+
+/// The identifiers of a Controller List, as many as it says; none where it says more than there is room for.
+pub fn controller_list(bytes: &[u8]) -> Option<impl Iterator<Item = u16>> {
+    let (words, _) = bytes.as_chunks::<2>();
+    let (count, identifiers) = words.split_first()?;
+    let identifiers = identifiers.get(..usize::from(u16::from_le_bytes(*count)))?;
+    Some(identifiers.iter().map(|raw| u16::from_le_bytes(*raw)))
+}
+
 /// The identifiers of a Namespace ID list, up to its end.
 pub fn namespace_list(bytes: &[u8]) -> impl Iterator<Item = NamespaceId> {
     let word =

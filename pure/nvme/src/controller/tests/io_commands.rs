@@ -204,3 +204,47 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn uncorrectable_blocks_fail_to_be_read_until_they_are_written() {
+    let mut bench = Bench::new();
+    bench.write(0, &[5; 8192]);
+    bench.succeeds(IO, io(IoOpcode::WriteUncorrectable, 1, 4, 8));
+    for opcode in [IoOpcode::Read, IoOpcode::Compare, IoOpcode::Verify] {
+        bench.fails(IO, io(opcode, 1, 0, 16), StatusCode::UnrecoveredReadError);
+        assert_eq!(bench.controller.errors.iter().next().unwrap().lba, 4);
+        bench.succeeds(IO, io(opcode, 1, 12, 4));
+    }
+    assert_eq!(bench.controller.counters().media_errors, 0, "the host asked for it");
+    bench.write(4, &[6; 512]);
+    bench.succeeds(IO, io(IoOpcode::WriteZeroes, 1, 5, 1));
+    bench.host_data = [&[0; 4][..], &1_u32.to_le_bytes(), &6_u64.to_le_bytes()].concat();
+    bench.succeeds(
+        IO,
+        SubmissionQueueEntry { cdw10: 0, cdw11: 4, ..io(IoOpcode::DatasetManagement, 1, 0, 1) },
+    );
+    bench.succeeds(IO, io(IoOpcode::Read, 1, 0, 7));
+    bench.fails(IO, io(IoOpcode::Read, 1, 7, 1), StatusCode::UnrecoveredReadError);
+    bench.fails(IO, io(IoOpcode::WriteUncorrectable, 1, 2048, 1), StatusCode::LbaOutOfRange);
+    // They stay so through a reset and a power cycle.
+    bench.controller.reset(bench.now);
+    bench.drain();
+    bench.fails(IO, io(IoOpcode::Read, 1, 11, 1), StatusCode::UnrecoveredReadError);
+    let mut config = Config::new("S").with_namespace(MediumId(0), DISK);
+    for notification in &bench.notified {
+        if let Notification::BlocksUnreadable(run) = notification {
+            config.unreadable_blocks.push(*run);
+        }
+    }
+    let readable = bench.notified.iter().filter(|one| matches!(one, Notification::BlocksReadable(_)));
+    assert_eq!(readable.count(), 3);
+    let mut again = Bench::with(config);
+    again.fails(IO, io(IoOpcode::Read, 1, 11, 1), StatusCode::UnrecoveredReadError);
+    // A format forgets them. So many blocks and no more can be marked.
+    again
+        .succeeds(ADMIN, SubmissionQueueEntry { namespace: NamespaceId(1), ..admin(AdminOpcode::FormatNvm) });
+    again.succeeds(IO, io(IoOpcode::Read, 1, 11, 1));
+    let mut large = Bench::with(Config::new("S").with_namespace(MediumId(0), 64 << 20));
+    large.succeeds(IO, io(IoOpcode::WriteUncorrectable, 1, 0, 65_536));
+    large.fails(IO, io(IoOpcode::WriteUncorrectable, 1, 65_536, 1), StatusCode::WriteFault);
+}

@@ -2,6 +2,7 @@
 
 mod admin_commands;
 mod io_commands;
+mod namespaces;
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -41,7 +42,9 @@ impl Bench {
     }
 
     fn with(config: Config) -> Self {
-        let disks = config.namespaces.iter().map(|namespace| RamDisk::new(namespace.bytes)).collect();
+        let mut media: Vec<_> = config.media().collect();
+        media.sort_unstable();
+        let disks = media.into_iter().map(|(_, bytes)| RamDisk::new(bytes)).collect();
         Self {
             controller: Controller::new(Instant::ZERO, config),
             disks,

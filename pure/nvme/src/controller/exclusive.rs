@@ -1,0 +1,156 @@
+//! Commands that must be alone with the media: they wait until nothing is under way, and others wait for them.
+
+use alloc::collections::VecDeque;
+
+use super::slots::{HostDataFor, State};
+use super::{CommandToken, Controller, Handled};
+use crate::wire::SubmissionQueueEntry;
+
+/// What a command does once it is alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Alone {
+    Format,
+    DeleteNamespaces,
+}
+
+/// What a command that waits for another to be done goes on with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Resume {
+    /// The command from its start.
+    Command,
+    /// Its host data, kept in the slot.
+    HostData(HostDataFor),
+}
+
+/// Why commands may have to take a second look before they go on. In a controller at work there is no reason.
+#[derive(Debug, Default)]
+pub(super) struct Care {
+    /// The command that is alone with the media, or will be.
+    owner: Option<CommandToken>,
+    /// Those that wait for it, in the order in which they came.
+    waiting: VecDeque<CommandToken>,
+    /// Any of these.
+    any: bool,
+    /// Those that waited are being let go.
+    releasing: bool,
+}
+
+impl Care {
+    /// Whether there is any reason for a second look.
+    #[inline]
+    pub(super) const fn is_needed(&self) -> bool {
+        self.any
+    }
+
+    pub(super) fn remember(&mut self) {
+        self.any = self.owner.is_some();
+    }
+
+    pub(super) const fn is_owned(&self) -> bool {
+        self.owner.is_some()
+    }
+
+    /// A reset: no command waits for another any longer.
+    pub(super) fn reset(&mut self) {
+        self.owner = None;
+        self.waiting.clear();
+        self.remember();
+    }
+
+    /// Forgets a command that has ended while it waited.
+    pub(super) fn withdraw(&mut self, token: CommandToken) {
+        self.waiting.retain(|waiting| *waiting != token);
+        self.remember();
+    }
+}
+
+impl Controller {
+    /// Lets the command do `what` once no medium has anything to do; meanwhile other commands wait. It must have
+    /// made sure that no other command is alone, or is coming to be.
+    pub(super) fn alone(&mut self, token: CommandToken, what: Alone) -> Handled {
+        assert!(self.care.owner.is_none(), "two commands want to be alone");
+        self.care.owner = Some(token);
+        self.care.remember();
+        self.slots.of(token).state = State::AwaitingQuiet(what);
+        if self.media_outstanding > 0 {
+            return Ok(super::Step::Waiting);
+        }
+        self.go_alone(token, what)
+    }
+
+    fn go_alone(&mut self, token: CommandToken, what: Alone) -> Handled {
+        let entry = self.slots.of(token).entry;
+        self.slots.of(token).state = State::Started;
+        match what {
+            Alone::Format => self.format_alone(token, &entry),
+            Alone::DeleteNamespaces => self.delete_alone(token, &entry),
+        }
+    }
+
+    /// A medium's request has ended: it may have been the last one that a command waited for.
+    #[cold]
+    pub(super) fn check_quiet(&mut self) {
+        if self.media_outstanding > 0 {
+            return;
+        }
+        let Some(token) = self.care.owner else { return };
+        if let State::AwaitingQuiet(what) = self.slots.of(token).state {
+            let handled = self.go_alone(token, what);
+            self.finish(token, handled);
+        }
+    }
+
+    /// The command waits until the one that is alone has ended.
+    pub(super) fn defer(&mut self, token: CommandToken, resume: Resume) -> Handled {
+        self.slots.of(token).state = State::Deferred(resume);
+        self.care.waiting.push_back(token);
+        Ok(super::Step::Waiting)
+    }
+
+    /// A command has ended: if it was alone, the others go on.
+    #[cold]
+    pub(super) fn release(&mut self, token: CommandToken) {
+        if self.care.owner != Some(token) {
+            return;
+        }
+        self.care.owner = None;
+        self.care.remember();
+        if core::mem::replace(&mut self.care.releasing, true) {
+            return; // One of those that were let go has ended; the others follow it.
+        }
+        // One of them may want to be alone in turn; those behind it wait again, in their order.
+        while self.care.owner.is_none()
+            && let Some(next) = self.care.waiting.pop_front()
+        {
+            let slot = self.slots.of(next);
+            let State::Deferred(resume) = slot.state else { continue };
+            let (queue, entry) = (slot.queue, slot.entry);
+            slot.state = State::Started;
+            let handled = match resume {
+                Resume::Command if queue.is_admin() => self.on_admin_command(next, &entry),
+                Resume::Command => self.on_io_command_with_care(next, &entry),
+                Resume::HostData(purpose) => {
+                    let data = core::mem::take(&mut self.slots.of(next).data);
+                    self.on_purposed_data(next, purpose, &entry, data)
+                }
+            };
+            self.finish(next, handled);
+        }
+        self.care.releasing = false;
+    }
+
+    /// An I/O command when there is reason to look twice at it.
+    #[cold]
+    pub(super) fn on_io_command_with_care(
+        &mut self,
+        token: CommandToken,
+        entry: &SubmissionQueueEntry,
+    ) -> Handled {
+        // A namespace that is being formatted or deleted says so at once; for others' sake a command can wait.
+        let refused = self.namespaces.find(entry.namespace).is_none_or(|one| one.busy().is_some());
+        if self.care.owner.is_some() && !refused {
+            return self.defer(token, Resume::Command);
+        }
+        self.on_io_command(token, entry)
+    }
+}

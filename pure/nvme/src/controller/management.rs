@@ -1,0 +1,223 @@
+//! Namespace Management and Namespace Attachment.
+
+use alloc::format;
+
+use super::config::{BlockSize, NamespaceConfig, NamespaceIdentity, PAGE_BYTES};
+use super::errors::{Failure, Location};
+use super::exclusive::{Alone, Resume};
+use super::namespace::{Busy, Namespace};
+use super::slots::{HostDataFor, MediaFor};
+use super::{CommandToken, Controller, Handled, Notification, Step};
+use crate::media::{MediaError, Operation};
+use crate::wire::identify::{CONTROLLER_LIST_LENGTH, IDENTIFY_LENGTH, IdentifyNamespace, controller_list};
+use crate::wire::{Bits, NamespaceId, StatusCode, SubmissionQueueEntry};
+
+/// Select (SEL), in CDW10 of both commands.
+const SELECT: Bits = Bits::new(3, 0);
+const CREATE: u32 = 0;
+const DELETE: u32 = 1;
+const ATTACH: u32 = 0;
+const DETACH: u32 = 1;
+/// Command Set Identifier (CSI), in CDW11 of Namespace Management.
+const COMMAND_SET: Bits = Bits::new(31, 24);
+/// Formatted LBA Size (FLBAS): the format's index, and whether metadata is part of the data.
+const FORMAT_LOW: Bits = Bits::new(3, 0);
+const EXTENDED_DATA: Bits = Bits::bit(4);
+const FORMAT_HIGH: Bits = Bits::new(6, 5);
+
+impl Controller {
+    pub(super) fn on_namespace_management(
+        &mut self,
+        token: CommandToken,
+        entry: &SubmissionQueueEntry,
+    ) -> Handled {
+        match SELECT.of(entry.cdw10) {
+            CREATE if COMMAND_SET.is_set(entry.cdw11) => {
+                Err(Failure::field(StatusCode::IoCommandSetNotSupported, Location::at(47, 0)))
+            }
+            CREATE => {
+                let length = u32::try_from(IDENTIFY_LENGTH).unwrap_or(u32::MAX);
+                Ok(self.pull(token, length, HostDataFor::CreateNamespace))
+            }
+            DELETE => self.on_delete_namespaces(token, entry),
+            _ => Err(Failure::field(StatusCode::InvalidField, Location::CDW10)),
+        }
+    }
+
+    /// What the host wants of a new namespace has arrived. Its blocks are made to read as zeroes before it exists.
+    pub(super) fn on_create_namespace(&mut self, token: CommandToken, data: &[u8]) -> Handled {
+        let invalid = Failure::field(StatusCode::InvalidField, Location::DATA_POINTER);
+        let wanted = IdentifyNamespace::parse(data.first_chunk().ok_or(invalid)?);
+        let flbas = u32::from(wanted.formatted_lba_size);
+        let block = BlockSize::from_format(FORMAT_HIGH.of(flbas) << 4 | FORMAT_LOW.of(flbas));
+        let block = block.filter(|_| !EXTENDED_DATA.is_set(flbas) && wanted.protection_settings == 0);
+        let block = block.ok_or(Failure::field(StatusCode::InvalidFormat, Location::DATA_POINTER))?;
+        // There is one controller, one NVM Set and no ANA group to name.
+        if wanted.sharing != 0 || wanted.size == 0 {
+            return Err(invalid);
+        }
+        if wanted.capacity != wanted.size {
+            let code = StatusCode::ThinProvisioningNotSupported;
+            return Err(Failure::field(code, Location::DATA_POINTER));
+        }
+        let full = Failure::new(StatusCode::NamespaceInsufficientCapacity);
+        let bytes = wanted.size.checked_mul(block.bytes().into()).ok_or(full)?;
+        let pages = bytes.checked_next_multiple_of(PAGE_BYTES.into()).ok_or(full)?;
+        let pool = self.pool_config.ok_or(full)?;
+        let offset = self.namespaces.first_fit(&pool, pages).ok_or(full)?;
+        let id = self.namespaces.vacant();
+        let id = id.ok_or(Failure::new(StatusCode::NamespaceIdentifierUnavailable))?;
+        let name = format!("{}/{id}#{}", self.config.serial_number, pool.created + 1);
+        let identity = NamespaceIdentity::derived(&name);
+        let (medium, read_only, attached) = (pool.medium, false, false);
+        let config = NamespaceConfig { id, medium, offset, bytes, block, read_only, attached, identity };
+        self.namespaces.insert(Namespace::new(&config, Some(Busy::Creating)));
+        let operation = Operation::Deallocate { offset, length: pages };
+        Ok(self.ask_medium(token, MediaFor::CreateNamespace(id), pool.medium, 0, operation))
+    }
+
+    pub(super) fn on_namespace_created(
+        &mut self,
+        token: CommandToken,
+        id: NamespaceId,
+        result: Result<(), MediaError>,
+    ) -> Handled {
+        if let Err(error) = result {
+            self.namespaces.remove(id);
+            let entry = self.slots.of(token).entry;
+            return Err(self.media_failure(&entry, MediaFor::CreateNamespace(id), error));
+        }
+        let created = self.pool_config.as_mut().map_or(0, |pool| {
+            pool.created += 1;
+            pool.created
+        });
+        if let Some(namespace) = self.namespaces.find_mut(id) {
+            namespace.set_busy(None);
+            let config = namespace.config();
+            self.features.add_namespace(id);
+            self.notify(Notification::NamespaceCreated { namespace: config, created });
+        }
+        Ok(Step::Done(id.0))
+    }
+
+    fn on_delete_namespaces(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
+        if self.care.is_owned() {
+            return self.defer(token, Resume::Command);
+        }
+        let all = entry.namespace == NamespaceId::ALL;
+        if !all {
+            self.allocated_namespace(entry)?;
+        }
+        let chosen = || self.namespaces.iter().filter(|one| all || one.id == entry.namespace);
+        // What has a medium of its own is there because somebody configured it.
+        if chosen().any(|namespace| !self.config.is_in_pool(namespace.medium)) {
+            return Err(Failure::field(StatusCode::OperationDenied, Location::NAMESPACE));
+        }
+        if chosen().any(|namespace| namespace.read_only) {
+            return Err(Failure::new(StatusCode::NamespaceWriteProtected));
+        }
+        for namespace in self.namespaces.iter_mut().filter(|one| all || one.id == entry.namespace) {
+            if namespace.busy().is_none() {
+                namespace.set_busy(Some(Busy::Deleting));
+            }
+        }
+        self.alone(token, Alone::DeleteNamespaces)
+    }
+
+    /// Erases what is to be deleted, then deletes it: nobody finds these bytes in another namespace.
+    pub(super) fn delete_alone(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
+        let all = entry.namespace == NamespaceId::ALL;
+        let next = self
+            .namespaces
+            .iter()
+            .find(|one| (all || one.id == entry.namespace) && one.busy() == Some(Busy::Deleting));
+        let Some((id, medium, offset, length)) =
+            next.map(|next| (next.id, next.medium, next.offset, next.bytes))
+        else {
+            return Ok(Step::Done(0));
+        };
+        let operation = Operation::Deallocate { offset, length };
+        Ok(self.ask_medium(token, MediaFor::DeleteNamespace(id), medium, 0, operation))
+    }
+
+    pub(super) fn on_namespace_deleted(
+        &mut self,
+        token: CommandToken,
+        entry: &SubmissionQueueEntry,
+        id: NamespaceId,
+        result: Result<(), MediaError>,
+    ) -> Handled {
+        if let Err(error) = result {
+            self.spare_namespaces();
+            return Err(self.media_failure(entry, MediaFor::DeleteNamespace(id), error));
+        }
+        if let Some(namespace) = self.namespaces.remove(id) {
+            self.features.remove_namespace(id);
+            self.notify(Notification::NamespaceDeleted(id));
+            if namespace.is_attached() {
+                self.on_namespace_changed(id);
+            }
+        }
+        self.delete_alone(token, entry)
+    }
+
+    /// Takes back what a deletion that failed or was aborted has begun.
+    pub(super) fn spare_namespaces(&mut self) {
+        let doomed = self.namespaces.iter_mut().filter(|one| one.busy() == Some(Busy::Deleting));
+        doomed.for_each(|namespace| namespace.set_busy(None));
+    }
+
+    pub(super) fn on_namespace_attachment(
+        &mut self,
+        token: CommandToken,
+        entry: &SubmissionQueueEntry,
+    ) -> Handled {
+        if SELECT.of(entry.cdw10) > DETACH {
+            return Err(Failure::field(StatusCode::InvalidField, Location::CDW10));
+        }
+        self.allocated_namespace(entry)?;
+        let length = u32::try_from(CONTROLLER_LIST_LENGTH).unwrap_or(u32::MAX);
+        Ok(self.pull(token, length, HostDataFor::NamespaceAttachment))
+    }
+
+    /// The list of controllers to attach the namespace to, or to detach it from: this one.
+    pub(super) fn on_controller_list(&mut self, entry: &SubmissionQueueEntry, data: &[u8]) -> Handled {
+        let invalid = Failure::field(StatusCode::ControllerListInvalid, Location::DATA_POINTER);
+        if !controller_list(data).ok_or(invalid)?.eq([self.config.controller_id]) {
+            return Err(invalid);
+        }
+        let attach = SELECT.of(entry.cdw10) == ATTACH;
+        let namespace = self.allocated_namespace(entry)?;
+        if namespace.busy().is_some() {
+            return Err(Failure::new(StatusCode::FormatInProgress));
+        }
+        match (attach, namespace.is_attached()) {
+            (true, true) => return Err(Failure::new(StatusCode::NamespaceAlreadyAttached)),
+            (false, false) => return Err(Failure::new(StatusCode::NamespaceNotAttached)),
+            _ => (),
+        }
+        let id = entry.namespace;
+        if let Some(namespace) = self.namespaces.find_mut(id) {
+            namespace.set_attached(attach);
+        }
+        self.notify(Notification::NamespaceAttached { namespace: id, attached: attach });
+        self.on_namespace_changed(id);
+        Ok(Step::Done(0))
+    }
+
+    /// The namespace of a command that is about namespaces whether they are attached or not.
+    fn allocated_namespace(&self, entry: &SubmissionQueueEntry) -> Result<&Namespace, Failure> {
+        let missing = self.missing_namespace(entry);
+        self.namespaces
+            .allocated(entry.namespace)
+            .filter(|one| one.busy() != Some(Busy::Deleting))
+            .ok_or(missing)
+    }
+
+    /// Why a command for a namespace that is not there fails: its identifier is invalid, or valid and of nothing.
+    pub(super) fn missing_namespace(&self, entry: &SubmissionQueueEntry) -> Failure {
+        let valid = self.namespaces.is_valid(entry.namespace);
+        let code = if valid { StatusCode::InvalidField } else { StatusCode::InvalidNamespaceOrFormat };
+        Failure::field(code, Location::NAMESPACE)
+    }
+}

@@ -1,0 +1,175 @@
+//! Logical blocks that Write Uncorrectable made unreadable, until they are written again.
+
+use alloc::collections::BTreeMap;
+
+use super::errors::Failure;
+use super::namespace::Namespace;
+use super::{Controller, Handled, Notification, Step};
+use crate::wire::{NamespaceId, StatusCode, SubmissionQueueEntry};
+
+/// A run of logical blocks that Write Uncorrectable made unreadable, or that can be read again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnreadableBlocks {
+    /// Their namespace.
+    pub namespace: NamespaceId,
+    /// The first one.
+    pub lba: u64,
+    /// How many.
+    pub blocks: u64,
+}
+
+/// Unreadable blocks of a namespace at most, and so a bound on their runs; see [`Marks::add`].
+pub(super) const UNCORRECTABLE_BLOCKS_MAX: u64 = 65_536;
+
+/// Runs of marked blocks: from the first block to the one after the last. They neither touch nor overlap.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Marks(BTreeMap<u64, u64>);
+
+impl Marks {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// The first marked block in `start..end`.
+    pub(super) fn first_in(&self, start: u64, end: u64) -> Option<u64> {
+        if start >= end {
+            return None;
+        }
+        let before = self.0.range(..=start).next_back().filter(|(_, run_end)| **run_end > start);
+        before.map(|_| start).or_else(|| self.0.range(start..end).next().map(|(first, _)| *first))
+    }
+
+    /// Marks `start..end`; false, with nothing changed, where that could be too many blocks.
+    pub(super) fn add(&mut self, start: u64, end: u64) -> bool {
+        if start >= end {
+            return true;
+        }
+        let marked: u64 = self.runs().map(|(start, end)| end - start).sum();
+        if marked + (end - start) > UNCORRECTABLE_BLOCKS_MAX {
+            return false;
+        }
+        let (mut start, mut end) = (start, end);
+        // Runs that touch become one with it.
+        while let Some((&first, &last)) =
+            self.0.range(..=end).next_back().filter(|(_, run_end)| **run_end >= start)
+        {
+            self.0.remove(&first);
+            (start, end) = (start.min(first), end.max(last));
+        }
+        self.0.insert(start, end);
+        true
+    }
+
+    /// Takes the marks off `start..end`. Whether there were any.
+    pub(super) fn remove(&mut self, start: u64, end: u64) -> bool {
+        let mut any = false;
+        if start >= end {
+            return any;
+        }
+        while let Some((&first, &last)) =
+            self.0.range(..end).next_back().filter(|(_, run_end)| **run_end > start)
+        {
+            any = true;
+            self.0.remove(&first);
+            if first < start {
+                self.0.insert(first, start);
+            }
+            if last > end {
+                self.0.insert(end, last);
+            }
+        }
+        any
+    }
+
+    /// The runs, in order.
+    pub(super) fn runs(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.0.iter().map(|(start, end)| (*start, *end))
+    }
+}
+
+impl Controller {
+    pub(super) fn on_write_uncorrectable(&mut self, entry: &SubmissionQueueEntry) -> Handled {
+        let (lba, blocks) = (entry.starting_lba(), super::io::blocks_of(entry));
+        self.check_writable(entry)?;
+        let namespace = self.namespaces.find_mut(entry.namespace);
+        let namespace = namespace.expect("a namespace that can be written is there");
+        if !namespace.mark(|marks| marks.add(lba, lba + blocks)) {
+            return Err(Failure::at_lba(StatusCode::WriteFault, lba));
+        }
+        let blocks = UnreadableBlocks { namespace: entry.namespace, lba, blocks };
+        self.notify(Notification::BlocksUnreadable(blocks));
+        Ok(Step::Done(0))
+    }
+
+    pub(super) fn restore_unreadable_blocks(&mut self) {
+        for run in &self.config.unreadable_blocks {
+            if let Some(namespace) = self.namespaces.find_mut(run.namespace) {
+                let end = run.lba.saturating_add(run.blocks).min(namespace.blocks);
+                namespace.mark(|marks| marks.add(run.lba, end));
+            }
+        }
+    }
+
+    /// These blocks have been written: they can be read again.
+    #[cold]
+    pub(super) fn unmark(&mut self, namespace: NamespaceId, lba: u64, blocks: u64) {
+        let Some(found) = self.namespaces.find_mut(namespace).filter(|one| !one.marks().is_empty()) else {
+            return;
+        };
+        if found.mark(|marks| marks.remove(lba, lba + blocks)) {
+            self.notify(Notification::BlocksReadable(UnreadableBlocks { namespace, lba, blocks }));
+        }
+    }
+}
+
+/// Fails where one of the blocks is marked as unreadable.
+#[cold]
+pub(super) fn check_readable(namespace: &Namespace, lba: u64, blocks: u64) -> Result<(), Failure> {
+    match namespace.marks().first_in(lba, lba + blocks) {
+        Some(lba) => Err(Failure::at_lba(StatusCode::UnrecoveredReadError, lba)),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn marked_blocks_have_a_limit() {
+        let mut marks = Marks::default();
+        assert!(marks.add(10, 10 + 65_536));
+        assert!(!marks.add(0, 1));
+        assert!(marks.remove(11, 12));
+        assert!(marks.runs().eq([(10, 11), (12, 65_546)]));
+        assert!(marks.add(11, 12));
+        assert!(marks.runs().eq([(10, 65_546)]));
+    }
+
+    proptest! {
+        #[test]
+        fn marks_agree_with_an_array(steps in prop::collection::vec((any::<bool>(), 0..60_u64, 0..9_u64), 1..60)) {
+            let mut marks = Marks::default();
+            let mut model = [false; 80];
+            for (add, start, length) in steps {
+                let end = start + length;
+                let range = usize::try_from(start).unwrap()..usize::try_from(end).unwrap();
+                if add {
+                    prop_assert!(marks.add(start, end));
+                } else {
+                    prop_assert_eq!(marks.remove(start, end), model[range.clone()].contains(&true));
+                }
+                model[range].fill(add);
+                for from in 0..70 {
+                    let found = (from..from + 5).find(|block| model[usize::try_from(*block).unwrap()]);
+                    prop_assert_eq!(marks.first_in(from, from + 5), found);
+                }
+            }
+        }
+    }
+}
