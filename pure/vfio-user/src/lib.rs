@@ -1,6 +1,6 @@
 //! vfio-user: a PCI function that one process offers and another one uses, over a stream with descriptors.
 //!
-//! Start at [`Server`] (the function's side). Engines are generic over `D`, a descriptor
+//! Start at [`Server`] (the function's side) or at [`wire`] (the bytes). Engines are generic over `D`, a descriptor
 //! of the world: it is owned by whoever holds it, and dropping it closes it.
 
 #![no_std]
@@ -11,9 +11,19 @@ extern crate alloc;
 mod errno;
 mod index;
 mod limits;
+mod message;
 pub mod server;
+mod stream;
+#[cfg(test)]
+mod testing;
+mod version;
+pub mod wire;
 
 pub use errno::Errno;
 pub use index::{Area, INTERRUPTS, InterruptIndex, REGIONS, RegionIndex};
-pub use limits::{DATA_MAX, DESCRIPTORS_MAX, MAPS_MAX, MESSAGE_MAX};
+pub use limits::{
+    AREAS_MAX, DATA_MAX, DESCRIPTORS_MAX, DMA_MAX, DMA_WINDOW, MAPS_MAX, MESSAGE_MAX, REQUESTS_MAX,
+    WRITES_MAX,
+};
 pub use server::Server;
+pub use version::Negotiated;

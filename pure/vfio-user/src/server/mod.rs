@@ -1,8 +1,18 @@
 //! The function's side: a client's messages become requests to the world, and its answers replies.
+//!
+//! Requests come out in the order in which the client made them and may be answered in any order. Whoever drives a
+//! server must not let a [`Output::RegionRead`] or [`Output::RegionWrite`] wait for a [`Server::dma_read`] or
+//! [`Server::dma_write`]: clients are known that serve neither while they wait for a region.
 
 mod config;
+mod dma;
+mod memory;
 mod output;
+mod pending;
 mod reason;
+mod requests;
+#[cfg(test)]
+mod tests;
 
 pub use config::{Config, InterruptConfig, RegionConfig};
 pub use output::{Cookie, Input, InterruptAction, InterruptData, Output, Token};
@@ -10,27 +20,39 @@ pub use reason::CloseReason;
 
 use alloc::collections::VecDeque;
 
-use engine::{Buffer, Engine, Instant};
+use engine::{Buffer, Engine, Instant, Pool};
 
 use crate::errno::Errno;
+use crate::index::{INTERRUPTS, InterruptIndex, RegionIndex};
+use crate::limits::{AREAS_MAX, DATA_MAX};
+use crate::message;
+use crate::stream::{Message, Piece, Stream};
+use crate::version::Negotiated;
+use crate::wire::{Command, DmaAccess, Header, Kind, RegionAccess, WriteMultiple};
+use dma::{Dma, Job};
+use memory::{Access, Memory};
+use pending::{Asked, Pending, Request};
 
-/// What a client and we have agreed on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Negotiated {
-    /// Major version.
-    pub major: u16,
-    /// Minor version.
-    pub minor: u16,
-    /// Bytes of data that the client takes in one message.
-    pub data_max: u32,
-    /// Descriptors that the client takes in one message.
-    pub descriptors_max: u32,
+/// Whether there is a client, and how well it is known.
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Away,
+    AwaitingVersion { until: Instant },
+    Ready(Negotiated),
 }
 
 /// One function, offered to one client at a time.
 #[derive(Debug)]
 pub struct Server<D> {
     config: Config,
+    state: State,
+    stream: Stream<D>,
+    memory: Memory,
+    /// Which kinds of interrupts the client has given descriptors for.
+    set_up: [bool; INTERRUPTS],
+    pending: Pending,
+    dma: Dma,
+    pool: Pool,
     outputs: VecDeque<Output<D>>,
 }
 
@@ -38,43 +60,315 @@ impl<D: 'static> Server<D> {
     /// A function that no client uses yet.
     ///
     /// # Panics
-    /// When the configuration contradicts itself: an area outside its region, or a region longer than a signed 64-bit
-    /// file offset.
+    /// When the configuration contradicts itself: an area outside its region or too many of them, or a region that
+    /// doesn't fit into a file.
     pub fn new(config: Config) -> Self {
-        Self { config, outputs: VecDeque::new() }
+        for region in &config.regions {
+            let end = region.file_offset.checked_add(region.length);
+            assert!(
+                end.is_some_and(|end| i64::try_from(end).is_ok()),
+                "a region fits into a file: {region:?}"
+            );
+            assert!(region.areas.len() <= AREAS_MAX, "a region has at most {AREAS_MAX} areas");
+            for area in &region.areas {
+                let end = area.offset.checked_add(area.length);
+                assert!(
+                    end.is_some_and(|end| end <= region.length),
+                    "{area:?} lies in its region: {region:?}"
+                );
+            }
+        }
+        Self {
+            config,
+            state: State::Away,
+            stream: Stream::default(),
+            memory: Memory::default(),
+            set_up: [false; INTERRUPTS],
+            pending: Pending::default(),
+            dma: Dma::default(),
+            pool: Pool::default(),
+            outputs: VecDeque::new(),
+        }
     }
 
     /// Answers [`Output::Map`]. After an error the memory counts as not mapped: no [`Output::Unmap`] comes for it.
-    pub fn map_done(&mut self, _token: Token, _result: Result<(), Errno>) {}
+    pub fn map_done(&mut self, token: Token, result: Result<(), Errno>) {
+        let Some((asked, Request::Map { address })) =
+            self.take(token, |request| matches!(request, Request::Map { .. }))
+        else {
+            return;
+        };
+        match result {
+            Ok(()) => self.reply(asked, [&[], &[]]),
+            Err(error) => {
+                self.memory.retract(address, token);
+                self.refuse(asked, error);
+            }
+        }
+    }
+
     /// Answers one [`Output::Unmap`] that carries a token.
-    pub fn unmap_done(&mut self, _token: Token) {}
+    pub fn unmap_done(&mut self, token: Token) {
+        let Some((_, asked, Request::Unmap { remaining, unmap })) = self.pending.find(token) else { return };
+        *remaining -= 1;
+        if *remaining == 0 {
+            let (asked, unmap) = (*asked, *unmap);
+            self.pending.remove(token);
+            self.reply(asked, [&unmap.emit(), &[]]);
+        }
+    }
+
     /// Answers [`Output::RegionRead`] with the bytes read, fewer than asked for if the device had no more.
     ///
     /// # Panics
     /// When there are more bytes than were asked for.
-    pub fn read_done(&mut self, _token: Token, _result: Result<&[u8], Errno>) {}
+    pub fn read_done(&mut self, token: Token, result: Result<&[u8], Errno>) {
+        let Some((asked, Request::Read(access))) =
+            self.take(token, |request| matches!(request, Request::Read(_)))
+        else {
+            return;
+        };
+        match result {
+            Ok(data) => {
+                let count = u32::try_from(data.len()).ok().filter(|count| *count <= access.count);
+                let count = count.expect("a region's read has at most as many bytes as were asked for");
+                self.reply(asked, [&RegionAccess { count, ..access }.emit(), data]);
+            }
+            Err(error) => self.refuse(asked, error),
+        }
+    }
+
     /// Answers an [`Output::RegionWrite`] that carries a token.
-    pub fn write_done(&mut self, _token: Token, _result: Result<(), Errno>) {}
+    pub fn write_done(&mut self, token: Token, result: Result<(), Errno>) {
+        let Some((_, asked, request)) = self.pending.find(token) else { return };
+        let (asked, outcome) = match request {
+            Request::Write(access) => (*asked, result.map(|()| Written::One(*access))),
+            Request::WriteMultiple { remaining, count, failure } => {
+                *failure = failure.or(result.err());
+                *remaining -= 1;
+                if *remaining > 0 {
+                    return;
+                }
+                (*asked, failure.map_or(Ok(Written::Multiple(*count as u64)), Err))
+            }
+            _ => return,
+        };
+        self.pending.remove(token);
+        match outcome {
+            Ok(Written::One(access)) => self.reply(asked, [&access.emit(), &[]]),
+            Ok(Written::Multiple(count)) => self.reply(asked, [&count.to_le_bytes(), &[]]),
+            Err(error) => self.refuse(asked, error),
+        }
+    }
+
     /// Answers [`Output::Reset`].
-    pub fn reset_done(&mut self, _token: Token, _result: Result<(), Errno>) {}
+    pub fn reset_done(&mut self, token: Token, result: Result<(), Errno>) {
+        let Some((asked, _)) = self.take(token, |request| matches!(request, Request::Reset)) else { return };
+        match result {
+            Ok(()) => self.reply(asked, [&[], &[]]),
+            Err(error) => self.refuse(asked, error),
+        }
+    }
 
     /// Reads `length` bytes of the client's memory by message; ends with a last [`Output::DmaData`] or with
-    /// [`Output::DmaFailed`].
-    pub fn dma_read(&mut self, _now: Instant, cookie: Cookie, _address: u64, _length: usize) {
-        self.outputs.push_back(Output::DmaFailed { cookie, error: Errno::ENOTCONN });
+    /// [`Output::DmaFailed`]: `EFAULT` or `EACCES` where the client has not shared the memory for this.
+    pub fn dma_read(&mut self, now: Instant, cookie: Cookie, address: u64, length: usize) {
+        self.start_dma(now, Job::new(cookie, address, length, None));
     }
-    /// Writes to the client's memory by message; ends with [`Output::DmaWritten`] or [`Output::DmaFailed`].
-    pub fn dma_write(&mut self, _now: Instant, cookie: Cookie, _address: u64, _data: Buffer) {
-        self.outputs.push_back(Output::DmaFailed { cookie, error: Errno::ENOTCONN });
+
+    /// Writes to the client's memory by message; ends with [`Output::DmaWritten`] or with [`Output::DmaFailed`].
+    pub fn dma_write(&mut self, now: Instant, cookie: Cookie, address: u64, data: Buffer) {
+        self.start_dma(now, Job::new(cookie, address, data.len(), Some(data)));
     }
 
     /// What was agreed on with the present client, once it has said its version.
     pub const fn negotiated(&self) -> Option<Negotiated> {
-        None
+        match self.state {
+            State::Ready(negotiated) => Some(negotiated),
+            _ => None,
+        }
     }
     /// The configuration.
     pub const fn config(&self) -> &Config {
         &self.config
+    }
+
+    fn take(&mut self, token: Token, is: impl Fn(&Request) -> bool) -> Option<(Asked, Request)> {
+        self.pending.find(token).filter(|(_, _, request)| is(request))?;
+        self.pending.remove(token)
+    }
+
+    fn reply(&mut self, asked: Asked, parts: [&[u8]; 2]) {
+        self.reply_sharing(asked, parts, None);
+    }
+
+    fn reply_sharing(&mut self, asked: Asked, parts: [&[u8]; 2], shared: Option<RegionIndex>) {
+        if !asked.no_reply {
+            let header = Header::reply(asked.id, asked.command, parts[0].len() + parts[1].len());
+            let bytes = message::build(&mut self.pool, &header, parts);
+            self.outputs.push_back(Output::Transmit { bytes, shared });
+        }
+    }
+
+    fn refuse(&mut self, asked: Asked, error: Errno) {
+        if !asked.no_reply {
+            let header = Header::error(asked.id, asked.command, error);
+            let bytes = message::build(&mut self.pool, &header, [&[], &[]]);
+            self.outputs.push_back(Output::Transmit { bytes, shared: None });
+        }
+    }
+
+    fn start_dma(&mut self, now: Instant, job: Job) {
+        let access = if job.data.is_some() { Access::Write } else { Access::Read };
+        let checked = match self.state {
+            State::Ready(_) if self.dma.is_full() => Err(Errno::EBUSY),
+            State::Ready(_) => self.memory.allows(job.address, job.length as u64, access),
+            _ => Err(Errno::ENOTCONN),
+        };
+        match checked {
+            Ok(()) => {
+                self.dma.push(job);
+                self.launch(now);
+            }
+            Err(error) => self.outputs.push_back(Output::DmaFailed { cookie: job.cookie, error }),
+        }
+    }
+
+    /// Sends as many messages about the client's memory as the window lets.
+    fn launch(&mut self, now: Instant) {
+        let State::Ready(negotiated) = self.state else { return };
+        let deadline = now + self.config.answer;
+        while let Some((flight, job)) = self.dma.launch(negotiated.data_max as usize, deadline) {
+            let access =
+                DmaAccess { address: job.address + flight.offset as u64, count: flight.length as u64 };
+            let data = job.data.as_ref().map_or(&[][..], |data| &data[flight.offset..][..flight.length]);
+            let header = Header::command(flight.id, job.command(), DmaAccess::LENGTH + data.len(), false);
+            let bytes = message::build(&mut self.pool, &header, [&access.emit(), data]);
+            self.outputs.push_back(Output::Transmit { bytes, shared: None });
+        }
+    }
+
+    fn on_received(&mut self, now: Instant, bytes: &[u8], descriptors: alloc::vec::Vec<D>) {
+        let mut piece = Piece::new(bytes, descriptors);
+        // The stream lends out a message while the server works on it.
+        let mut stream = core::mem::take(&mut self.stream);
+        while !matches!(self.state, State::Away) {
+            match stream.next(&mut piece) {
+                Ok(Some(message)) => self.on_message(now, message),
+                Ok(None) => {
+                    self.stream = stream;
+                    return;
+                }
+                Err(error) => self.close(CloseReason::Header(error)),
+            }
+        }
+    }
+
+    fn on_message(&mut self, now: Instant, message: Message<'_, D>) {
+        let Message { header, payload, attached } = message;
+        let no_reply = match header.kind {
+            Kind::Reply { error } => return self.on_reply(now, &header, error, payload),
+            Kind::Command { no_reply } => no_reply,
+        };
+        let asked = Asked { id: header.id, command: header.command, no_reply };
+        if let State::AwaitingVersion { .. } = self.state {
+            match header.command {
+                Command::Version => self.on_version(asked, payload),
+                command => self.close(CloseReason::NotVersion { command }),
+            }
+            return;
+        }
+        let result = if attached.too_many {
+            Err(Errno::EINVAL)
+        } else if self.pending.is_full() && !is_posted(asked) {
+            Err(Errno::EBUSY)
+        } else {
+            self.on_command(asked, payload, attached.list)
+        };
+        if let Err(error) = result {
+            self.refuse(asked, error);
+        }
+    }
+
+    /// A client's answer about its memory. One that nobody waits for has come too late and is ignored.
+    fn on_reply(&mut self, now: Instant, header: &Header, error: Option<Errno>, payload: &[u8]) {
+        let Some((flight, job)) = self.dma.find(header.id) else { return };
+        if job.command() != header.command {
+            return;
+        }
+        let (cookie, is_read) = (job.cookie, job.data.is_none());
+        let expected = DmaAccess { address: job.address + flight.offset as u64, count: flight.length as u64 };
+        let data = match error {
+            Some(Errno(0)) => Err(Errno::EIO),
+            Some(error) => Err(error),
+            None if is_read => read_reply(payload, expected),
+            // QEMU answers a write with a header alone; what others say again needs no check.
+            None => Ok(&[][..]),
+        };
+        match data {
+            Err(error) => self.fail_dma(flight, error),
+            Ok(data) => {
+                let last = self.dma.land(flight);
+                if is_read {
+                    let data = self.pool.copy(data);
+                    self.outputs.push_back(Output::DmaData { cookie, offset: flight.offset, data, last });
+                } else if last {
+                    self.outputs.push_back(Output::DmaWritten { cookie });
+                }
+            }
+        }
+        self.launch(now);
+    }
+
+    fn fail_dma(&mut self, flight: dma::Flight, error: Errno) {
+        if let Some(cookie) = self.dma.fail(flight) {
+            self.outputs.push_back(Output::DmaFailed { cookie, error });
+        }
+    }
+
+    fn close(&mut self, reason: CloseReason) {
+        self.forget();
+        self.outputs.push_back(Output::Close { reason });
+    }
+
+    /// The client has gone, or is sent away: takes back all it had.
+    fn forget(&mut self) {
+        self.state = State::Away;
+        self.stream = Stream::default();
+        self.pending.clear();
+        for cookie in self.dma.clear() {
+            self.outputs.push_back(Output::DmaFailed { cookie, error: Errno::ENOTCONN });
+        }
+        for index in InterruptIndex::ALL {
+            if core::mem::take(&mut self.set_up[index.slot()]) {
+                let (action, data) = (InterruptAction::Trigger, InterruptData::None);
+                self.outputs.push_back(Output::SetInterrupts { index, action, start: 0, count: 0, data });
+            }
+        }
+        while let Some((address, length)) = self.memory.pop() {
+            self.outputs.push_back(Output::Unmap { token: None, address, length });
+        }
+    }
+}
+
+/// Whether it is a write that takes no room among the requests: losing it would be worse than any wait.
+const fn is_posted(asked: Asked) -> bool {
+    asked.no_reply && matches!(asked.command, Command::RegionWrite | Command::RegionWriteMulti)
+}
+
+/// What an answered write is a reply to.
+enum Written {
+    One(RegionAccess),
+    Multiple(u64),
+}
+
+const _: () = assert!(WriteMultiple::LENGTH == size_of::<u64>());
+
+/// The data of a reply to a read of the client's memory, if it is the one that was asked for.
+fn read_reply(payload: &[u8], expected: DmaAccess) -> Result<&[u8], Errno> {
+    match DmaAccess::parse(payload) {
+        Ok((access, data)) if access == expected && data.len() as u64 == access.count => Ok(data),
+        _ => Err(Errno::EINVAL),
     }
 }
 
@@ -82,12 +376,41 @@ impl<D: 'static> Engine for Server<D> {
     type Input<'a> = Input<'a, D>;
     type Output = Output<D>;
 
-    fn handle_input(&mut self, _now: Instant, _input: Input<'_, D>) {}
-    fn handle_timeout(&mut self, _now: Instant) {}
+    fn handle_input(&mut self, now: Instant, input: Input<'_, D>) {
+        match input {
+            Input::Connected => {
+                self.forget();
+                self.state = State::AwaitingVersion { until: now + self.config.handshake };
+            }
+            Input::Received { bytes, descriptors } => self.on_received(now, bytes, descriptors),
+            Input::Disconnected => self.forget(),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        if let State::AwaitingVersion { until } = self.state
+            && until <= now
+        {
+            self.close(CloseReason::Handshake);
+        }
+        while let Some(flight) = self.dma.overdue(now) {
+            self.fail_dma(flight, Errno::ETIMEDOUT);
+        }
+        self.launch(now);
+    }
+
     fn poll_output(&mut self) -> Option<Output<D>> {
         self.outputs.pop_front()
     }
+
     fn poll_timeout(&self) -> Option<Instant> {
-        None
+        match self.state {
+            State::Away => None,
+            State::AwaitingVersion { until } => Some(until),
+            State::Ready(_) => self.dma.earliest(),
+        }
     }
 }
+
+/// The longest data is what is offered to clients.
+const _: () = assert!(DATA_MAX as usize <= Pool::LENGTH_MAX);

@@ -7,6 +7,7 @@ use engine::Buffer;
 use super::CloseReason;
 use crate::errno::Errno;
 use crate::index::{InterruptIndex, RegionIndex};
+use crate::version::Negotiated;
 
 /// Names a request of the client until it is answered. Never used again; an answer to one whose client has gone is
 /// ignored.
@@ -20,7 +21,7 @@ pub struct Cookie(pub u64);
 /// What the world tells a server.
 #[derive(Debug)]
 pub enum Input<'a, D> {
-    /// A client has connected. One at a time: the former one is gone.
+    /// A client has connected. One at a time: the former one, if any, is gone.
     Connected,
     /// A piece of the client's byte stream, cut anywhere, and the descriptors that came with it.
     ///
@@ -46,8 +47,8 @@ pub enum Output<D> {
         /// The region whose descriptor the world attaches, if any: the file behind the region's mappable areas.
         shared: Option<RegionIndex>,
     },
-    /// The client has been served its version: what it and we can do is settled.
-    Negotiated(super::Negotiated),
+    /// The client has said its version and has been answered.
+    Negotiated(Negotiated),
     /// The client's memory at `address..address + length` may be used from now on. Answer with
     /// [`super::Server::map_done`].
     Map {
@@ -99,8 +100,8 @@ pub enum Output<D> {
         /// The bytes, more than 0.
         data: Buffer,
     },
-    /// Set up, tear down, mask, unmask or trigger interrupts. Has been answered already. Comes also for each kind that
-    /// was set up, as a teardown, when the client goes.
+    /// Set up, tear down, mask, unmask or trigger interrupts; no answer is wanted. Comes also for each kind that was set
+    /// up, as a teardown, when the client goes.
     SetInterrupts {
         /// The kind.
         index: InterruptIndex,

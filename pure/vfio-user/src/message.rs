@@ -1,0 +1,29 @@
+//! Messages in buffers that are used again.
+
+use engine::{Buffer, Pool};
+
+use crate::wire::{HEADER_LENGTH, Header};
+
+/// `header` and what follows it, in one buffer.
+///
+/// # Panics
+/// When the header gives another size.
+pub(crate) fn build(pool: &mut Pool, header: &Header, parts: [&[u8]; 2]) -> Buffer {
+    let length = HEADER_LENGTH + parts[0].len() + parts[1].len();
+    assert_eq!(length, header.size as usize, "a message's header gives its size");
+    let fill = |bytes: &mut [u8]| {
+        let (head, rest) = bytes.split_at_mut(HEADER_LENGTH);
+        let (fixed, data) = rest.split_at_mut(parts[0].len());
+        head.copy_from_slice(&header.emit());
+        fixed.copy_from_slice(parts[0]);
+        data.copy_from_slice(parts[1]);
+    };
+    if length > Pool::LENGTH_MAX {
+        let mut buffer = Buffer::zeroed(length);
+        fill(buffer.try_mut().expect("a new buffer has one holder"));
+        return buffer;
+    }
+    let mut buffer = pool.take(length);
+    fill(&mut buffer);
+    pool.seal(buffer)
+}

@@ -1,0 +1,137 @@
+//! Messages out of a stream that is cut anywhere, with the descriptors that came with each.
+
+use alloc::vec::Vec;
+
+use crate::limits::DESCRIPTORS_MAX;
+use crate::wire::{HEADER_LENGTH, Header, HeaderError};
+
+/// The descriptors that came with a message.
+#[derive(Debug)]
+pub(crate) struct Attached<D> {
+    /// In order; none if there were too many.
+    pub(crate) list: Vec<D>,
+    /// More than [`DESCRIPTORS_MAX`] came, and were dropped.
+    pub(crate) too_many: bool,
+}
+
+impl<D> Default for Attached<D> {
+    fn default() -> Self {
+        Self { list: Vec::new(), too_many: false }
+    }
+}
+
+impl<D> Attached<D> {
+    fn add(&mut self, more: Vec<D>) {
+        if self.list.is_empty() && !self.too_many {
+            self.list = more;
+        } else {
+            self.list.extend(more);
+        }
+        if self.list.len() > DESCRIPTORS_MAX || self.too_many {
+            self.list.clear();
+            self.too_many = true;
+        }
+    }
+}
+
+/// A message.
+pub(crate) struct Message<'a, D> {
+    pub(crate) header: Header,
+    pub(crate) payload: &'a [u8],
+    pub(crate) attached: Attached<D>,
+}
+
+/// What was received and is not a whole message yet.
+pub(crate) struct Stream<D> {
+    /// The beginning of a message; all of it while its payload is lent out.
+    partial: Vec<u8>,
+    /// Whether `partial` was a whole message, handed out before.
+    spent: bool,
+    attached: Attached<D>,
+}
+
+impl<D> Default for Stream<D> {
+    fn default() -> Self {
+        Self { partial: Vec::new(), spent: false, attached: Attached::default() }
+    }
+}
+
+/// A piece of the stream that is being taken apart.
+pub(crate) struct Piece<'a, D> {
+    bytes: &'a [u8],
+    descriptors: Vec<D>,
+}
+
+impl<'a, D> Piece<'a, D> {
+    pub(crate) const fn new(bytes: &'a [u8], descriptors: Vec<D>) -> Self {
+        Self { bytes, descriptors }
+    }
+}
+
+impl<D> Stream<D> {
+    /// The next whole message of what came before and of `piece`, which is used up when there is none.
+    pub(crate) fn next<'s, 'p: 's>(
+        &'s mut self,
+        piece: &mut Piece<'p, D>,
+    ) -> Result<Option<Message<'s, D>>, HeaderError> {
+        if core::mem::take(&mut self.spent) {
+            self.partial.clear();
+        }
+        let begun = !self.partial.is_empty();
+        if begun {
+            // A message that began in an earlier piece goes on, header first.
+            self.fill(piece, HEADER_LENGTH);
+        }
+        let start: &[u8] = if begun { &self.partial } else { piece.bytes };
+        let Some(header) = start.first_chunk() else {
+            self.keep(piece);
+            return Ok(None);
+        };
+        let header = Header::parse(header)?;
+        let size = header.size as usize;
+        if begun {
+            self.fill(piece, size);
+        } else if piece.bytes.len() < size {
+            self.keep(piece);
+            return Ok(None);
+        }
+        if begun && self.partial.len() < size {
+            self.keep(piece);
+            return Ok(None);
+        }
+        let message: &'s [u8] = if begun {
+            self.spent = true;
+            &self.partial
+        } else {
+            let (message, rest) = piece.bytes.split_at(size);
+            piece.bytes = rest;
+            message
+        };
+        if piece.bytes.is_empty() {
+            self.attached.add(core::mem::take(&mut piece.descriptors));
+        }
+        let attached = core::mem::take(&mut self.attached);
+        Ok(Some(Message { header, payload: &message[HEADER_LENGTH..], attached }))
+    }
+
+    /// Moves bytes of `piece` to `partial` until that has `length`.
+    fn fill(&mut self, piece: &mut Piece<'_, D>, length: usize) {
+        let missing = length.saturating_sub(self.partial.len()).min(piece.bytes.len());
+        let (bytes, rest) = piece.bytes.split_at(missing);
+        self.partial.extend_from_slice(bytes);
+        piece.bytes = rest;
+    }
+
+    /// Keeps what is left of `piece` for when more comes.
+    fn keep(&mut self, piece: &mut Piece<'_, D>) {
+        self.partial.extend_from_slice(piece.bytes);
+        piece.bytes = &[];
+        self.attached.add(core::mem::take(&mut piece.descriptors));
+    }
+}
+
+impl<D> core::fmt::Debug for Stream<D> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Stream({} B, {} descriptors)", self.partial.len(), self.attached.list.len())
+    }
+}

@@ -1,0 +1,35 @@
+//! Descriptors that are counted.
+
+use alloc::rc::Rc;
+
+/// A descriptor of a made-up world: as long as there are others like it, the world knows that it is open.
+#[derive(Clone, Debug)]
+pub(crate) struct Counted {
+    pub(crate) number: u32,
+    _open: Rc<()>,
+}
+
+impl PartialEq for Counted {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+impl Eq for Counted {}
+
+/// A world's descriptors.
+#[derive(Default)]
+pub(crate) struct Counter {
+    open: Rc<()>,
+    last: u32,
+}
+
+impl Counter {
+    pub(crate) fn open(&mut self) -> Counted {
+        self.last += 1;
+        Counted { number: self.last, _open: Rc::clone(&self.open) }
+    }
+    /// How many are open.
+    pub(crate) fn count(&self) -> usize {
+        Rc::strong_count(&self.open) - 1
+    }
+}
