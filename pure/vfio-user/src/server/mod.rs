@@ -27,7 +27,7 @@ use crate::index::{INTERRUPTS, InterruptIndex, RegionIndex};
 use crate::limits::{AREAS_MAX, DATA_MAX};
 use crate::message;
 use crate::stream::{Message, Piece, Stream};
-use crate::version::Negotiated;
+pub use crate::version::Negotiated;
 use crate::wire::{Command, DmaAccess, Header, Kind, RegionAccess, WriteMultiple};
 use dma::{Dma, Job};
 use memory::{Access, Memory};
