@@ -1,0 +1,107 @@
+//! Boots a guest by hand.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use guest::{Device, Error, Firmware, Guest, Kit};
+
+/// Boots a stock Linux guest with an NVMe device, and gives a shell or runs a script in it.
+#[derive(Debug, Parser)]
+#[command(after_help = "EXAMPLE\n  \
+    farlane device --ram 64MiB --vfio-user /tmp/ssd.sock &\n  \
+    guest --vfio-user /tmp/ssd.sock\n  \
+    ~ # nvme list; mkfs.ext4 -q /dev/nvme0n1; mount /dev/nvme0n1 /mnt\n\n\
+    Leaving the shell powers off; Ctrl-A X ends QEMU at once.")]
+struct Arguments {
+    /// A vfio-user socket to plug in; may be given several times
+    #[arg(long, value_name = "SOCKET")]
+    vfio_user: Vec<PathBuf>,
+    /// A file for QEMU's own NVMe controller; may be given several times
+    #[arg(long, value_name = "FILE")]
+    nvme: Vec<PathBuf>,
+    /// Plug the devices in below a PCI Express switch
+    #[arg(long)]
+    switch: bool,
+    /// Run this shell script instead of giving a shell; its status is ours
+    #[arg(long, value_name = "FILE")]
+    script: Option<PathBuf>,
+    /// Add a network card; this machine is 10.0.2.2
+    #[arg(long)]
+    network: bool,
+    /// Kernel modules to insert, by name
+    #[arg(long, value_name = "NAME")]
+    module: Vec<String>,
+    /// The guest's memory in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 512)]
+    memory: u32,
+    /// The guest's processors
+    #[arg(long, value_name = "COUNT", default_value_t = 2)]
+    processors: u32,
+    /// Start Linux by qboot: SeaBIOS drives NVMe devices before Linux does, qboot touches none
+    #[arg(long)]
+    qboot: bool,
+    /// How long the script may take
+    #[arg(long, value_name = "TIME", default_value = "10min", value_parser = humantime::parse_duration)]
+    limit: Duration,
+    /// Only fetch what guests need, and say what that is
+    #[arg(long)]
+    fetch: bool,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("guest: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A year: whoever sits at a shell decides when it ends.
+const SHELL_LIMIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let kit = Kit::shared()?;
+    if arguments.fetch {
+        println!("{}\n{}", kit.place().display(), kit.packages()?.trim_end());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut builder = Guest::builder(kit)?
+        .memory_mib(arguments.memory)
+        .processors(arguments.processors)
+        .tools(["nvme", "fio", "lspci", "mkfs.ext4", "fsck.ext4"])?
+        .modules(arguments.module.iter().map(String::as_str))?;
+    if arguments.network {
+        builder = builder.user_network()?;
+    }
+    if arguments.qboot {
+        builder = builder.firmware(Firmware::Qboot);
+    }
+    let sockets = arguments.vfio_user.iter().map(Device::vfio_user);
+    let files = arguments.nvme.iter().zip(1..).map(|(file, n)| Device::qemu_nvme(file, &format!("QEMU{n}")));
+    let devices: Vec<Device> = sockets.chain(files).collect();
+    if arguments.switch {
+        builder = builder.switch(devices);
+    } else {
+        builder = devices.into_iter().fold(builder, guest::Builder::device);
+    }
+    let outcome = match &arguments.script {
+        None => builder.limit(SHELL_LIMIT).interact()?,
+        Some(path) => {
+            let doing = format!("reading {}", path.display());
+            let script = fs::read_to_string(path).map_err(|source| Error::Io { doing, source })?;
+            builder.limit(arguments.limit).script(script).echo().run()?
+        }
+    };
+    eprintln!(
+        "guest: status {}; booted in {:.1} s, ran {:.1} s",
+        outcome.status,
+        outcome.boot.as_secs_f64(),
+        outcome.elapsed.as_secs_f64()
+    );
+    Ok(u8::try_from(outcome.status).map_or(ExitCode::FAILURE, ExitCode::from))
+}

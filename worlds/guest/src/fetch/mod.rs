@@ -1,0 +1,172 @@
+//! Fetching a guest once a machine: packages of the machine's own Debian archive, unpacked into two trees (QEMU's and
+//! the guest's), the kernel made ready to enter. All of it is prepared beside its place and renamed at the end.
+
+mod apt;
+mod sources;
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use crate::kit::{self, Kit};
+use crate::{Error, kernel};
+use apt::Apt;
+
+/// Names the recipe: what is fetched and how it is laid out. Another recipe is fetched anew, beside the old one.
+const RECIPE: &str = "trixie-1";
+
+/// What QEMU's tree is made of.
+const QEMU_PACKAGES: [&str; 1] = ["qemu-system-x86"];
+/// What the guest's tree is made of, the kernel aside. zstd unpacks the kernel, kmod orders its modules.
+const GUEST_PACKAGES: [&str; 7] =
+    ["busybox-static", "nvme-cli", "fio", "e2fsprogs", "pciutils", "kmod", "zstd"];
+/// The metapackage of the kernel for guests: nvme, ext4 and virtio's PCI part are built into it.
+const KERNEL_PACKAGE: &str = "linux-image-cloud-amd64";
+/// What no guest needs, of each tree.
+const SUPERFLUOUS: [&str; 7] = [
+    "var",
+    "usr/share/doc",
+    "usr/share/man",
+    "usr/share/locale",
+    "usr/share/info",
+    "usr/share/zoneinfo",
+    "usr/lib/python3.13",
+];
+
+/// Makes sure that what guests need is in the cache directory.
+///
+/// # Errors
+/// [`Error::Unavailable`] where that cannot be; what had been downloaded is kept and used by the next attempt.
+pub(crate) fn fetch() -> Result<Kit, Error> {
+    if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+        return Err(Error::unavailable("guests are fetched for Linux on x86-64 only"));
+    }
+    let cache = kit::cache_directory()?;
+    fs::create_dir_all(&cache).map_err(|error| no_room(&cache, &error))?;
+    let place = cache.join(RECIPE);
+    if let Some(kit) = Kit::open(&place)? {
+        return Ok(kit);
+    }
+    let _lock = lock(&cache)?;
+    // Somebody else may have fetched it while we waited.
+    if let Some(kit) = Kit::open(&place)? {
+        return Ok(kit);
+    }
+    let begun = Instant::now();
+    let partial = cache.join(format!("{RECIPE}.partial"));
+    assemble(&partial).map_err(|error| match error {
+        Error::Io { doing, source } => Error::unavailable(format!("fetching a guest: {doing}: {source}")),
+        other => other,
+    })?;
+    fs::rename(&partial, &place).map_err(Error::at("renaming", &partial))?;
+    say(&format!("fetched in {:.1} s, kept in {}", begun.elapsed().as_secs_f64(), place.display()));
+    Kit::open(&place)?.ok_or_else(|| Error::unavailable(format!("{} is incomplete", place.display())))
+}
+
+/// One at a time: held until the file is closed, by whatever end of the process.
+fn lock(cache: &Path) -> Result<File, Error> {
+    let path = cache.join("lock");
+    let file = File::create(&path).map_err(|error| no_room(&path, &error))?;
+    if file.try_lock().is_err() {
+        say("another process is fetching; waiting for it ...");
+        file.lock().map_err(Error::at("locking", &path))?;
+    }
+    Ok(file)
+}
+
+fn no_room(path: &Path, error: &io::Error) -> Error {
+    Error::unavailable(format!("the cache directory cannot be written: {}: {error}", path.display()))
+}
+
+fn assemble(partial: &Path) -> Result<(), Error> {
+    let mirror = sources::mirror(Path::new("/etc/apt")).ok_or_else(|| {
+        Error::unavailable(
+            "no Debian archive is among the package sources in /etc/apt, and guests come from one",
+        )
+    })?;
+    let (qemu, guest) = (partial.join("qemu.packages"), partial.join("guest.packages"));
+    say(&format!("fetching QEMU, a kernel and tools (some 130 MB) into {}", partial.display()));
+    let apt = Apt::prepare(partial.join("apt"), &mirror)?;
+    apt.update()?;
+    apt.download(apt::BACKPORTS, &QEMU_PACKAGES, &qemu)?;
+    apt.download(apt::RELEASE, &GUEST_PACKAGES, &guest)?;
+    apt.download_alone(&apt.stands_for(KERNEL_PACKAGE)?, &guest)?;
+    say("unpacking ...");
+    let mut record = String::new();
+    for (packages, tree) in [(&qemu, "qemu"), (&guest, "guest")] {
+        record.push_str(&unpack(packages, &partial.join(tree))?);
+    }
+    let list = partial.join("packages.txt");
+    fs::write(&list, record).map_err(Error::at("writing", &list))?;
+    prepare_kernel(&partial.join("guest"), partial)?;
+    for done in ["qemu.packages", "guest.packages", "apt"] {
+        let path = partial.join(done);
+        fs::remove_dir_all(&path).map_err(Error::at("removing", &path))?;
+    }
+    Ok(())
+}
+
+/// Unpacks every package in `packages` into `tree`, anew. Returns their names and versions, a line each.
+fn unpack(packages: &Path, tree: &Path) -> Result<String, Error> {
+    if tree.exists() {
+        fs::remove_dir_all(tree).map_err(Error::at("removing", tree))?;
+    }
+    let entries = fs::read_dir(packages).map_err(Error::at("reading", packages))?;
+    let mut files: Vec<PathBuf> = entries.filter_map(Result::ok).map(|entry| entry.path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "deb"));
+    files.sort();
+    let mut record = String::new();
+    for file in &files {
+        run(Command::new("dpkg-deb").arg("--extract").arg(file).arg(tree))?;
+        // NAME_VERSION_ARCHITECTURE.deb, colons as %3a.
+        let name = file.file_stem().unwrap_or_default().to_string_lossy().replace("%3a", ":");
+        let mut parts = name.split('_');
+        let (package, version) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        record.push_str(&format!("{package} {version}\n"));
+    }
+    for superfluous in SUPERFLUOUS {
+        let path = tree.join(superfluous);
+        if path.exists() {
+            fs::remove_dir_all(&path).map_err(Error::at("removing", &path))?;
+        }
+    }
+    Ok(record)
+}
+
+/// Orders the kernel's modules and takes the uncompressed kernel out of its image.
+fn prepare_kernel(tree: &Path, place: &Path) -> Result<(), Error> {
+    let version = kit::kernel_version(tree)?;
+    run(kit::loaded(tree, "usr/sbin/depmod").arg("-b").arg(tree.join("usr")).arg(&version))?;
+    let image = tree.join("boot").join(format!("vmlinuz-{version}"));
+    let bytes = fs::read(&image).map_err(Error::at("reading", &image))?;
+    let payload = kernel::payload(&bytes)
+        .map_err(|error| Error::unavailable(format!("the kernel {version} cannot be unpacked: {error}")))?;
+    let (packed, unpacked) = (place.join("vmlinux.zst"), place.join(kit::KERNEL));
+    fs::write(&packed, payload).map_err(Error::at("writing", &packed))?;
+    // Kernels are packed with the largest window there is.
+    run(kit::loaded(tree, "usr/bin/zstd")
+        .args(["--decompress", "--quiet", "--force", "--long=31", "-o"])
+        .args([&unpacked, &packed]))?;
+    fs::remove_file(&packed).map_err(Error::at("removing", &packed))
+}
+
+/// Runs a command that prints nothing when all is well.
+pub(crate) fn run(command: &mut Command) -> Result<(), Error> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(Error::io(format!("running {program}")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(Error::Io {
+        doing: format!("running {program} ({})", output.status),
+        source: io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+    })
+}
+
+/// A line of progress. Tests capture what `eprintln` writes; this is for whoever waits.
+pub(crate) fn say(line: &str) {
+    // Nobody reads standard error: nothing is lost.
+    let _ = writeln!(io::stderr(), "guest: {line}");
+}

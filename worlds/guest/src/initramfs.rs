@@ -1,0 +1,219 @@
+//! The guest's root: what is to be in it, and the archive made of that, kept for the next boot.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::SystemTime;
+
+use crate::cpio::Archive;
+use crate::{Error, Kit, libraries, modules};
+
+/// The guest's first process.
+const INIT: &str = include_str!("init.sh");
+/// Says a word to whoever runs the guest: `tell WORDS`.
+const TELL: &str = "#!/bin/sh\necho \"tell $*\" >/dev/ttyS2\n";
+/// Waits until whoever runs the guest says this word: `await WORDS`.
+const AWAIT: &str =
+    "#!/bin/sh\nwhile read -r line; do [ \"$line\" = \"$*\" ] && exit 0; done </dev/ttyS2\nexit 1\n";
+/// Debian's layout: these are links into `usr`.
+const MERGED: [&str; 4] = ["bin", "sbin", "lib", "lib64"];
+/// Mount points and places that programs expect.
+const DIRECTORIES: [&str; 9] = ["dev", "proc", "sys", "tmp", "run", "mnt", "root", "var", "var/lib"];
+/// Archives kept in the cache; the one unused for longest goes first.
+const KEPT_MAX: usize = 8;
+
+#[derive(Clone, Debug, Hash)]
+enum Entry {
+    Directory,
+    Link(String),
+    Bytes { permissions: u32, bytes: Vec<u8> },
+    File { permissions: u32, from: PathBuf },
+}
+
+/// What is in a guest's first root. Paths have no leading slash.
+#[derive(Clone, Debug)]
+pub struct Initramfs {
+    kit: Kit,
+    entries: BTreeMap<String, Entry>,
+    modules: Vec<String>,
+}
+
+impl Initramfs {
+    /// busybox with all its applets, and the init script.
+    ///
+    /// # Errors
+    /// When the kit cannot be read.
+    pub fn new(kit: &Kit) -> Result<Self, Error> {
+        let mut initramfs = Self { kit: kit.clone(), entries: BTreeMap::new(), modules: Vec::new() };
+        for name in MERGED {
+            initramfs.put(name, Entry::Link(format!("usr/{name}")));
+            initramfs.put(&format!("usr/{name}"), Entry::Directory);
+        }
+        for name in DIRECTORIES {
+            initramfs.put(name, Entry::Directory);
+        }
+        initramfs.bytes("init", 0o755, INIT);
+        initramfs.bytes("usr/local/bin/tell", 0o755, TELL);
+        initramfs.bytes("usr/local/bin/await", 0o755, AWAIT);
+        let busybox = kit.guest_tree().join("usr/bin/busybox");
+        let list = Command::new(&busybox).arg("--list").output().map_err(Error::at("running", &busybox))?;
+        for applet in String::from_utf8_lossy(&list.stdout).lines() {
+            initramfs.put(&format!("usr/bin/{applet}"), Entry::Link("busybox".to_owned()));
+        }
+        initramfs.file("usr/bin/busybox", 0o755, &busybox);
+        Ok(initramfs)
+    }
+
+    /// Adds a file of these bytes.
+    pub fn bytes(&mut self, path: &str, permissions: u32, bytes: impl AsRef<[u8]>) {
+        self.put(path, Entry::Bytes { permissions, bytes: bytes.as_ref().to_owned() });
+    }
+
+    /// Adds a copy of a file of this machine.
+    pub fn file(&mut self, path: &str, permissions: u32, from: &Path) {
+        self.put(path, Entry::File { permissions, from: from.to_owned() });
+    }
+
+    /// Adds a program of the kit by name (`nvme`, `fio`, `lspci`, `mkfs.ext4`, `fsck.ext4`) with its libraries.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] when the kit has no such program or library.
+    pub fn tool(&mut self, name: &str) -> Result<(), Error> {
+        let tree = self.kit.guest_tree();
+        let place = ["usr/sbin", "usr/bin"].into_iter().find(|place| tree.join(place).join(name).is_file());
+        let place = place
+            .ok_or_else(|| Error::Missing { what: name.to_owned(), looked_in: tree.display().to_string() })?;
+        // A busybox applet of this name would stand first in the search path's order of one of the directories.
+        self.entries.remove(&format!("usr/bin/{name}"));
+        self.program(&format!("{place}/{name}"), &tree.join(place).join(name))?;
+        if name == "lspci" {
+            let names = "usr/share/misc/pci.ids";
+            self.file(names, 0o644, &tree.join(names));
+        }
+        Ok(())
+    }
+
+    /// Adds a program of this machine, with the libraries of the kit that it needs.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] when it needs a library that the kit lacks.
+    pub fn program(&mut self, path: &str, from: &Path) -> Result<(), Error> {
+        for (place, file) in libraries::needed(from, &self.kit.guest_tree())? {
+            self.file(&place, 0o755, &file);
+        }
+        self.file(path, 0o755, from);
+        Ok(())
+    }
+
+    /// Adds a kernel module by name with those that it needs. The init script inserts them, in the order of the
+    /// calls. What is built into the kernel is passed over.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] when the kernel has no such module.
+    pub fn module(&mut self, name: &str) -> Result<(), Error> {
+        for path in modules::in_order(&self.kit.modules(), &[name.to_owned()])? {
+            let name = modules::name_of(&path.to_string_lossy());
+            if self.modules.contains(&name) {
+                continue;
+            }
+            // Unpacked here: the guest is ten times slower at it.
+            let xz = path.extension().is_some_and(|extension| extension == "xz");
+            let bytes = if xz {
+                self.unpack(&path)?
+            } else {
+                fs::read(&path).map_err(Error::at("reading", &path))?
+            };
+            self.bytes(&format!("usr/lib/modules/{name}.ko"), 0o644, bytes);
+            self.modules.push(name);
+        }
+        let list = self.modules.join("\n");
+        self.bytes("etc/guest/modules", 0o644, list);
+        Ok(())
+    }
+
+    fn unpack(&self, path: &Path) -> Result<Vec<u8>, Error> {
+        let busybox = self.kit.guest_tree().join("usr/bin/busybox");
+        let output = Command::new(&busybox).arg("xzcat").arg(path).output();
+        let output = output.map_err(Error::at("running", &busybox))?;
+        if output.status.success() && !output.stdout.is_empty() {
+            return Ok(output.stdout);
+        }
+        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+        Err(Error::at("unpacking", path)(io::Error::other(complaint)))
+    }
+
+    fn put(&mut self, path: &str, entry: Entry) {
+        // Parents first: the map is ordered, and a directory's name is a prefix of what is in it.
+        for (end, _) in path.match_indices('/') {
+            self.entries.entry(path[..end].to_owned()).or_insert(Entry::Directory);
+        }
+        self.entries.insert(path.to_owned(), entry);
+    }
+
+    /// The archive of all this: from the cache when one was made of the same parts before.
+    pub(crate) fn archive(&self) -> Result<PathBuf, Error> {
+        let directory = self.kit.place().join("initramfs");
+        fs::create_dir_all(&directory).map_err(Error::at("creating", &directory))?;
+        let path = directory.join(format!("{:016x}.cpio", self.digest()?));
+        if let Ok(file) = File::options().append(true).open(&path) {
+            // Says that it was used; where that fails it only goes sooner.
+            let _ = file.set_modified(SystemTime::now());
+            return Ok(path);
+        }
+        let mut partial =
+            tempfile::NamedTempFile::new_in(&directory).map_err(Error::at("writing in", &directory))?;
+        self.emit(BufWriter::new(partial.as_file_mut())).map_err(Error::at("writing", &path))?;
+        partial.persist(&path).map_err(|error| Error::at("renaming to", &path)(error.error))?;
+        forget_old(&directory);
+        Ok(path)
+    }
+
+    /// Writes the archive.
+    pub(crate) fn emit(&self, out: impl Write) -> io::Result<()> {
+        let mut archive = Archive::new(out);
+        for (path, entry) in &self.entries {
+            match entry {
+                Entry::Directory => archive.directory(path)?,
+                Entry::Link(target) => archive.symbolic_link(path, target)?,
+                Entry::Bytes { permissions, bytes } => archive.file(path, *permissions, bytes)?,
+                Entry::File { permissions, from } => {
+                    let bytes = fs::read(from).map_err(|error| {
+                        io::Error::new(error.kind(), format!("{}: {error}", from.display()))
+                    })?;
+                    archive.file(path, *permissions, &bytes)?;
+                }
+            }
+        }
+        archive.finish()?.flush()
+    }
+
+    /// Stands for the contents: files by their place, size and time of change.
+    fn digest(&self) -> Result<u64, Error> {
+        let mut hasher = DefaultHasher::new();
+        for (path, entry) in &self.entries {
+            (path, entry).hash(&mut hasher);
+            if let Entry::File { from, .. } = entry {
+                let metadata = fs::metadata(from).map_err(Error::at("reading", from))?;
+                (metadata.len(), metadata.mtime(), metadata.mtime_nsec()).hash(&mut hasher);
+            }
+        }
+        Ok(hasher.finish())
+    }
+}
+
+/// Keeps the cache small. What cannot be removed stays: another process may be at it.
+fn forget_old(directory: &Path) {
+    let entries = fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);
+    let mut archives: Vec<(SystemTime, PathBuf)> = entries
+        .filter(|entry| entry.path().extension().is_some_and(|extension| extension == "cpio"))
+        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
+        .collect();
+    archives.sort();
+    for (_, path) in archives.iter().rev().skip(KEPT_MAX) {
+        let _ = fs::remove_file(path);
+    }
+}

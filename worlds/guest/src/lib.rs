@@ -1,0 +1,27 @@
+//! A stock Linux guest under QEMU: fetched once a machine, booted in seconds, given a script, asked for its status.
+//!
+//! Start at [`Kit::shared`], which fetches what a guest needs into the user's cache directory, and at
+//! [`Guest::builder`]. [`skip`] is for tests, which go on without a guest where there can be none.
+
+mod builder;
+mod cpio;
+mod device;
+mod error;
+mod fetch;
+mod initramfs;
+mod kernel;
+mod kit;
+mod libraries;
+mod modules;
+mod monitor;
+mod process;
+mod running;
+pub mod skip;
+mod stream;
+
+pub use builder::{Builder, Firmware, Guest};
+pub use device::Device;
+pub use error::Error;
+pub use initramfs::Initramfs;
+pub use kit::Kit;
+pub use running::{Outcome, Running};

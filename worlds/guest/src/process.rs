@@ -1,0 +1,102 @@
+//! QEMU as a child that does not outlive whoever started it.
+
+use std::io;
+use std::process::{ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// How often the child is asked whether it has ended.
+const POLL: Duration = Duration::from_millis(10);
+
+/// A running child; killed and waited for when dropped.
+#[derive(Debug)]
+pub(crate) struct Process {
+    kill: Option<Sender<()>>,
+    warden: Option<JoinHandle<()>>,
+    ended: Receiver<String>,
+    status: Option<String>,
+    /// The child's process id.
+    pub(crate) id: u32,
+}
+
+/// A child's pipes, as far as the command asked for them.
+pub(crate) struct Pipes {
+    pub(crate) stdout: Option<ChildStdout>,
+    pub(crate) stderr: Option<ChildStderr>,
+}
+
+impl Process {
+    /// Starts `command` from a thread that stays until the child has ended: QEMU is told to end when the *thread*
+    /// that started it does, and a test's thread may hand its guest to another.
+    pub(crate) fn start(mut command: Command) -> io::Result<(Self, Pipes)> {
+        let (kill, killed) = mpsc::channel::<()>();
+        let (started, start) = mpsc::channel();
+        let (tell_ended, ended) = mpsc::channel();
+        let warden = thread::spawn(move || {
+            let mut child = match command.spawn() {
+                Ok(child) => child,
+                Err(error) => {
+                    let _ = started.send(Err(error));
+                    return;
+                }
+            };
+            let pipes = Pipes { stdout: child.stdout.take(), stderr: child.stderr.take() };
+            // Nobody waits for it any more: then `kill` has been dropped as well.
+            let _ = started.send(Ok((child.id(), pipes)));
+            let status = loop {
+                match child.try_wait() {
+                    Ok(Some(status)) => break Ok(status),
+                    Ok(None) => {}
+                    Err(error) => break Err(error),
+                }
+                if !matches!(killed.recv_timeout(POLL), Err(RecvTimeoutError::Timeout)) {
+                    // It may have ended this instant.
+                    let _ = child.kill();
+                    break child.wait();
+                }
+            };
+            let _ = tell_ended.send(describe(status));
+        });
+        let (id, pipes) = match start.recv() {
+            Ok(result) => result?,
+            Err(_) => return Err(io::Error::other("the thread that starts processes has died")),
+        };
+        Ok((Self { kill: Some(kill), warden: Some(warden), ended, status: None, id }, pipes))
+    }
+
+    /// Whether the child has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.wait(Duration::ZERO).is_some()
+    }
+
+    /// Waits for the child's end, `limit` at most, and says how it ended.
+    pub(crate) fn wait(&mut self, limit: Duration) -> Option<&str> {
+        if self.status.is_none() {
+            self.status = self.ended.recv_timeout(limit).ok();
+        }
+        self.status.as_deref()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        drop(self.kill.take());
+        if let Some(warden) = self.warden.take() {
+            // A warden that panicked has left nothing to wait for.
+            let _ = warden.join();
+        }
+    }
+}
+
+fn describe(status: io::Result<ExitStatus>) -> String {
+    match status {
+        Ok(status) => status.to_string(),
+        Err(error) => format!("its status could not be read: {error}"),
+    }
+}
+
+/// Nothing to read, everything it says to us.
+pub(crate) fn captured(command: &mut Command) {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+}

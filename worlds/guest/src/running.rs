@@ -1,0 +1,319 @@
+//! A guest that runs: what it says is kept, its script can be talked to, its end is waited for.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::Error;
+use crate::monitor::Monitor;
+use crate::process::Process;
+use crate::stream::Kept;
+
+/// Lines of the console and of the script's output that an error shows.
+const TAIL_LINES: usize = 40;
+/// How long QEMU may take to go once the script's status has come or its control line has closed.
+const LEAVING: Duration = Duration::from_secs(20);
+/// Lines that the script said and nobody asked for yet; more are dropped.
+const UNHEARD_MAX: usize = 100_000;
+
+/// How a guest's script went.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The script's exit status; 0 is success.
+    pub status: i32,
+    /// What the script printed, both streams, and nothing else.
+    pub output: String,
+    /// The console: what firmware, kernel and init script printed.
+    pub console: String,
+    /// From QEMU's start to the init script's first line.
+    pub boot: Duration,
+    /// From QEMU's start to its end.
+    pub elapsed: Duration,
+}
+
+impl Outcome {
+    /// For tests: passes the outcome on if the script succeeded.
+    ///
+    /// # Panics
+    /// When it did not, with all that it printed and the end of the console.
+    #[must_use]
+    #[track_caller]
+    pub fn expect_success(self) -> Self {
+        let console: Vec<&str> = self.console.lines().collect();
+        let console = console[console.len().saturating_sub(TAIL_LINES)..].join("\n");
+        assert!(
+            self.status == 0,
+            "the guest's script ended with status {}\n--- its output\n{}\n--- the console's end\n{console}",
+            self.status,
+            self.output
+        );
+        self
+    }
+}
+
+/// A word on the control line.
+#[derive(Debug)]
+enum Word {
+    /// The init script runs.
+    Ready,
+    /// The script said this.
+    Said(String),
+    /// The script has ended.
+    Status(i32),
+}
+
+impl Word {
+    fn parse(line: &str) -> Option<Self> {
+        let (kind, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match kind {
+            "ready" => Some(Self::Ready),
+            "tell" => Some(Self::Said(rest.to_owned())),
+            "status" => rest.parse().ok().map(Self::Status),
+            _ => None,
+        }
+    }
+}
+
+/// What a guest's streams have brought so far.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Streams {
+    pub(crate) console: Kept,
+    pub(crate) output: Kept,
+    pub(crate) errors: Kept,
+}
+
+impl Streams {
+    pub(crate) fn tail(&self) -> String {
+        let mut tail = String::new();
+        for (name, kept) in
+            [("the script's output", &self.output), ("the console", &self.console), ("QEMU", &self.errors)]
+        {
+            let lines = kept.tail(TAIL_LINES);
+            if !lines.is_empty() {
+                tail.push_str(&format!("--- the last lines of {name}\n{lines}\n"));
+            }
+        }
+        tail
+    }
+}
+
+/// A guest that runs. Dropping it kills it.
+#[derive(Debug)]
+pub struct Running {
+    process: Process,
+    streams: Streams,
+    readers: Vec<JoinHandle<()>>,
+    words: Receiver<Word>,
+    control: UnixStream,
+    monitor: Monitor,
+    begun: Instant,
+    boot: Duration,
+    script_limit: Duration,
+    /// The status, when it came while something else was waited for.
+    status: Option<i32>,
+    /// QEMU's sockets; removed after QEMU.
+    _directory: TempDir,
+}
+
+/// What a guest is made of once QEMU has connected.
+pub(crate) struct Parts {
+    pub(crate) process: Process,
+    pub(crate) streams: Streams,
+    pub(crate) readers: Vec<JoinHandle<()>>,
+    pub(crate) control: UnixStream,
+    pub(crate) monitor: UnixStream,
+    pub(crate) begun: Instant,
+    pub(crate) script_limit: Duration,
+    pub(crate) directory: TempDir,
+}
+
+impl Running {
+    /// Waits until the init script runs.
+    pub(crate) fn new(parts: Parts, boot_limit: Duration) -> Result<Self, Error> {
+        let Parts { mut process, streams, mut readers, control, monitor, begun, script_limit, directory } =
+            parts;
+        let source = control.try_clone().map_err(Error::io("sharing the control line"))?;
+        let (words, reader) = read_words(source);
+        readers.push(reader);
+        let monitor = match Monitor::new(monitor) {
+            // QEMU connects before it has read all of its arguments.
+            Err(error) => return Err(ended(&mut process, &streams, "its monitor").unwrap_or(error)),
+            Ok(monitor) => monitor,
+        };
+        let (boot, status) = (Duration::ZERO, None);
+        let mut running = Self {
+            process,
+            streams,
+            readers,
+            words,
+            control,
+            monitor,
+            begun,
+            boot,
+            script_limit,
+            status,
+            _directory: directory,
+        };
+        match running.word(begun, boot_limit, "the init script") {
+            Err(Error::ScriptTimeout { after, tail, .. }) => return Err(Error::BootTimeout { after, tail }),
+            other => other?,
+        };
+        running.boot = begun.elapsed();
+        Ok(running)
+    }
+
+    /// Waits until the script says `words` (`tell WORDS` in the guest); other words are passed over.
+    ///
+    /// # Errors
+    /// When they do not come within `limit`, or the script or QEMU ends first.
+    pub fn expect(&mut self, words: &str, limit: Duration) -> Result<(), Error> {
+        self.wait_for(
+            &format!("\"{words}\""),
+            limit,
+            |word| matches!(word, Word::Said(said) if said == words),
+        )
+    }
+
+    /// Waits until the guest, started with [`crate::Builder::reboots`], has started again.
+    ///
+    /// # Errors
+    /// As [`Running::expect`].
+    pub fn expect_reboot(&mut self, limit: Duration) -> Result<(), Error> {
+        self.wait_for("the init script's next start", limit, |word| matches!(word, Word::Ready))
+    }
+
+    fn wait_for(&mut self, what: &str, limit: Duration, is_it: impl Fn(&Word) -> bool) -> Result<(), Error> {
+        let since = Instant::now();
+        loop {
+            let word = self.word(since, limit, what)?;
+            if is_it(&word) {
+                return Ok(());
+            }
+            if let Word::Status(status) = word {
+                self.status = Some(status);
+                return Err(Error::ScriptEnded { status, waited_for: what.to_owned(), tail: self.tail() });
+            }
+        }
+    }
+
+    /// Lets a script go on that waits for `words` (`await WORDS` in the guest).
+    ///
+    /// # Errors
+    /// When the guest is gone.
+    pub fn tell(&mut self, words: &str) -> Result<(), Error> {
+        self.control.write_all(format!("{words}\n").as_bytes()).map_err(Error::io("telling the guest"))
+    }
+
+    /// A command of QEMU's human monitor, for example `system_reset`, `device_del device0`, `info pci`. Returns what
+    /// it prints.
+    ///
+    /// # Errors
+    /// When the monitor does not answer.
+    pub fn monitor(&mut self, command: &str) -> Result<String, Error> {
+        self.monitor.human(command)
+    }
+
+    /// QEMU's process id.
+    #[must_use]
+    pub fn process_id(&self) -> u32 {
+        self.process.id
+    }
+
+    /// From QEMU's start to the init script's first line.
+    #[must_use]
+    pub fn boot(&self) -> Duration {
+        self.boot
+    }
+
+    /// What the script has printed so far.
+    #[must_use]
+    pub fn output(&self) -> String {
+        self.streams.output.text()
+    }
+
+    /// What firmware, kernel and init script have printed so far.
+    #[must_use]
+    pub fn console(&self) -> String {
+        self.streams.console.text()
+    }
+
+    /// Waits for the script's end and the guest's.
+    ///
+    /// # Errors
+    /// [`Error::ScriptTimeout`] when the script does not end in time, [`Error::QemuEnded`] when the guest ended
+    /// without a status.
+    pub fn finish(mut self) -> Result<Outcome, Error> {
+        let since = Instant::now();
+        let status = loop {
+            if let Some(status) = self.status {
+                break status;
+            }
+            if let Word::Status(status) = self.word(since, self.script_limit, "the script's end")? {
+                break status;
+            }
+        };
+        if self.process.wait(LEAVING).is_none() {
+            let tail = self.tail();
+            let waited_for = "QEMU's end after the script's".to_owned();
+            return Err(Error::ScriptTimeout { waited_for, after: LEAVING, tail });
+        }
+        for reader in self.readers.drain(..) {
+            // One that panicked has told so on standard error.
+            let _ = reader.join();
+        }
+        Ok(Outcome {
+            status,
+            output: self.output(),
+            console: self.console(),
+            boot: self.boot,
+            elapsed: self.begun.elapsed(),
+        })
+    }
+
+    /// The next word; `after` is counted from `since`.
+    fn word(&mut self, since: Instant, after: Duration, waited_for: &str) -> Result<Word, Error> {
+        match self.words.recv_timeout(after.saturating_sub(since.elapsed())) {
+            Ok(word) => Ok(word),
+            Err(RecvTimeoutError::Disconnected) => {
+                let error = ended(&mut self.process, &self.streams, waited_for);
+                Err(error
+                    .unwrap_or_else(|| Error::Monitor("QEMU has closed its sockets and runs on".to_owned())))
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                Err(Error::ScriptTimeout { waited_for: waited_for.to_owned(), after, tail: self.tail() })
+            }
+        }
+    }
+
+    fn tail(&self) -> String {
+        self.streams.tail()
+    }
+}
+
+/// The error that QEMU's end is, once it has closed a socket.
+pub(crate) fn ended(process: &mut Process, streams: &Streams, waited_for: &str) -> Option<Error> {
+    let status = process.wait(LEAVING)?.to_owned();
+    // Its last words may be on their way from the pipes.
+    thread::sleep(Duration::from_millis(50));
+    Some(Error::QemuEnded { status, waited_for: waited_for.to_owned(), tail: streams.tail() })
+}
+
+fn read_words(source: UnixStream) -> (Receiver<Word>, JoinHandle<()>) {
+    let (tell, words) = mpsc::sync_channel(UNHEARD_MAX);
+    let thread = thread::spawn(move || {
+        let mut source = BufReader::new(source);
+        let mut line = Vec::new();
+        while let Ok(1..) = source.read_until(b'\n', &mut line) {
+            if let Some(word) = Word::parse(String::from_utf8_lossy(&line).trim()) {
+                // Full: the script has said more than anybody will ask for. Closed: nobody asks any more.
+                let _ = tell.try_send(word);
+            }
+            line.clear();
+        }
+    });
+    (words, thread)
+}

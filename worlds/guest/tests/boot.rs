@@ -1,0 +1,108 @@
+//! Real boots, with QEMU's own NVMe controller as the device.
+
+#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+use std::time::{Duration, Instant};
+
+use guest::{Device, Error, Guest, Kit, skip};
+
+/// An NVMe device over a temporary file, and a guest with the tools for it.
+fn with_disk(kit: &Kit) -> (guest::Builder, tempfile::NamedTempFile) {
+    let image = tempfile::NamedTempFile::new().unwrap();
+    image.as_file().set_len(256 << 20).unwrap();
+    let builder = Guest::builder(kit)
+        .unwrap()
+        .tools(["nvme", "fio", "lspci", "mkfs.ext4", "fsck.ext4"])
+        .unwrap()
+        .device(Device::qemu_nvme(image.path(), "FARLANE1"));
+    (builder, image)
+}
+
+#[test]
+fn a_guest_uses_an_nvme_device_in_every_way_that_tests_will_want() {
+    let Some(kit) = skip::kit_or_skip("an NVMe device in a guest") else { return };
+    let (builder, image) = with_disk(kit);
+    let script = r#"
+        set -e
+        echo "class $(cat /sys/class/nvme/nvme0/device/class) vendor $(cat /sys/class/nvme/nvme0/device/vendor)"
+        lspci -nn | grep 'Non-Volatile'
+        nvme id-ctrl /dev/nvme0 | grep '^sn'
+        dd if=/dev/urandom of=/tmp/noise bs=1M count=4 2>/dev/null
+        dd if=/tmp/noise of=/dev/nvme0n1 bs=1M seek=8 conv=fsync 2>/dev/null
+        dd if=/dev/nvme0n1 of=/tmp/back bs=1M skip=8 count=4 iflag=direct 2>/dev/null
+        cmp /tmp/noise /tmp/back && echo same
+        mkfs.ext4 -q /dev/nvme0n1
+        mount -t ext4 /dev/nvme0n1 /mnt
+        cp /tmp/noise /mnt/noise
+        umount /mnt
+        mount -t ext4 -o ro /dev/nvme0n1 /mnt
+        cmp /tmp/noise /mnt/noise && echo remounted
+        umount /mnt
+        fsck.ext4 -f -n /dev/nvme0n1
+        fio --name=short --filename=/dev/nvme0n1 --rw=randrw --bsrange=512-64k --iodepth=16 --ioengine=libaio \
+            --direct=1 --verify=crc32c --size=16m --io_size=4m --minimal >/tmp/fio && echo verified
+        printf 'seen by the host' | dd of=/dev/nvme0n1 conv=fsync 2>/dev/null
+        tell half way
+        await go on
+        echo "to standard error" >&2
+    "#;
+    let mut running = builder.script(script).start().unwrap();
+    running.expect("half way", Duration::from_secs(120)).unwrap();
+    assert!(running.monitor("info status").unwrap().contains("running"));
+    running.tell("go on").unwrap();
+    let outcome = running.finish().unwrap().expect_success();
+    for line in [
+        "class 0x010802 vendor 0x1b36\n",
+        "sn        : FARLANE1",
+        "\nsame\n",
+        "\nremounted\n",
+        "\nverified\n",
+        "\nto standard error\n",
+    ] {
+        assert!(outcome.output.contains(line), "{line:?} in {}", outcome.output);
+    }
+    assert!(!outcome.output.contains("reboot: Power down"), "{}", outcome.output);
+    assert!(outcome.console.contains("reboot: Power down"), "{}", outcome.console);
+    assert!(outcome.boot < outcome.elapsed);
+    let bytes = std::fs::read(image.path()).unwrap();
+    assert!(bytes.starts_with(b"seen by the host"));
+}
+
+#[test]
+fn a_failing_script_is_told_from_a_guest_that_panics_or_hangs() {
+    let Some(kit) = skip::kit_or_skip("scripts that end badly") else { return };
+    let guest = || Guest::builder(kit).unwrap();
+    let failed = guest().script("echo before; exit 42; echo after").run().unwrap();
+    assert_eq!((failed.status, failed.output.as_str()), (42, "before\n"));
+
+    let begun = Instant::now();
+    let limit = Duration::from_secs(2);
+    let hanging = "echo something first; echo from the kernel side >/dev/kmsg; sleep 1000";
+    let error = guest().script(hanging).limit(limit).run().unwrap_err();
+    let Error::ScriptTimeout { after, tail, .. } = &error else { panic!("{error}") };
+    assert_eq!(after.as_secs(), 2, "{error}");
+    assert!(tail.contains("something first"), "{error}");
+    assert!(begun.elapsed() < Duration::from_secs(90), "{error}");
+
+    let error = guest().script("echo c >/proc/sysrq-trigger; sleep 1000").run().unwrap_err();
+    assert!(matches!(error, Error::QemuEnded { .. }), "{error}");
+    assert!(error.to_string().contains("sysrq triggered crash"), "{error}");
+}
+
+#[test]
+fn what_qemu_refuses_is_told_in_its_words() {
+    let Some(kit) = skip::kit_or_skip("arguments that QEMU refuses") else { return };
+    let guest = || Guest::builder(kit).unwrap().script("true");
+    let error = guest().device(Device::other("no-such-device")).run().unwrap_err();
+    assert!(error.to_string().contains("'no-such-device' is not a valid device model name"), "{error}");
+    let directory = tempfile::tempdir().unwrap();
+    let nobody = Device::vfio_user(directory.path().join("nobody.sock"));
+    let error = guest().device(nobody).run().unwrap_err();
+    assert!(matches!(error, Error::QemuEnded { .. }), "{error}");
+    assert!(error.to_string().contains("nobody.sock"), "{error}");
+    let error = guest().command_line("rdinit=/bin/true panic=0").boot_limit(Duration::from_secs(8)).run();
+    let error = error.unwrap_err();
+    assert!(matches!(error, Error::BootTimeout { .. }), "{error}");
+    let missing = guest().tools(["no-such-tool"]).unwrap_err();
+    assert!(missing.to_string().contains("no-such-tool"), "{missing}");
+}
