@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use guest::{Device, Error, Guest, Kit, skip};
+use guest::{Device, Error, Firmware, Guest, Kit, skip};
 
 /// An NVMe device over a temporary file, and a guest with the tools for it.
 fn with_disk(kit: &Kit) -> (guest::Builder, tempfile::NamedTempFile) {
@@ -105,4 +105,62 @@ fn what_qemu_refuses_is_told_in_its_words() {
     assert!(matches!(error, Error::BootTimeout { .. }), "{error}");
     let missing = guest().tools(["no-such-tool"]).unwrap_err();
     assert!(missing.to_string().contains("no-such-tool"), "{missing}");
+}
+
+#[test]
+fn devices_sit_behind_a_switch_come_and_go_and_the_guest_reboots() {
+    let Some(kit) = skip::kit_or_skip("a guest's topology") else { return };
+    let images = [(); 3].map(|()| tempfile::NamedTempFile::new().unwrap());
+    for image in &images {
+        image.as_file().set_len(16 << 20).unwrap();
+    }
+    let disk = |n: usize, serial: &str| Device::qemu_nvme(images[n].path(), serial);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        std::io::Write::write_all(&mut stream, b"hello from the host\n").unwrap();
+    });
+    let script = r#"
+        serials() { cat /sys/class/nvme/*/serial | tr -d ' ' | sort | tr '\n' ' '; }
+        echo "at first: $(serials)"
+        tell here
+        await look
+        for i in $(seq 100); do [ "$(serials)" = "BELOW1 BELOW2 " ] && break; sleep 0.1; done
+        echo "then: $(serials)"
+        [ -d /sys/module/null_blk ] && echo "a module"
+        nc 10.0.2.2 PORT </dev/null
+        tell done
+        await never
+    "#;
+    let mut running = Guest::builder(kit)
+        .unwrap()
+        .firmware(Firmware::Qboot)
+        .switch([disk(0, "BELOW1"), disk(1, "BELOW2")])
+        .root_port(Some(disk(2, "HOTPLUG")))
+        .user_network()
+        .unwrap()
+        .modules(["null_blk", "ext4"])
+        .unwrap()
+        .reboots()
+        .script(script.replace("PORT", &port.to_string()))
+        .start()
+        .unwrap();
+    let limit = Duration::from_secs(60);
+    running.expect("here", limit).unwrap();
+    running.monitor("device_del device2").unwrap();
+    running.tell("look").unwrap();
+    running.expect("done", limit).unwrap();
+    server.join().unwrap();
+    let expected = "at first: BELOW1 BELOW2 HOTPLUG \nthen: BELOW1 BELOW2 \na module\nhello from the host\n";
+    assert_eq!(running.output(), expected);
+    running.monitor("system_reset").unwrap();
+    running.expect_reboot(limit).unwrap();
+    running.expect("here", limit).unwrap();
+    assert!(running.output().ends_with("at first: BELOW1 BELOW2 \n"), "{}", running.output());
+
+    let directory = format!("/proc/{}", running.process_id());
+    assert!(std::path::Path::new(&directory).exists());
+    drop(running);
+    assert!(!std::path::Path::new(&directory).exists(), "QEMU outlives its owner, or is a zombie");
 }

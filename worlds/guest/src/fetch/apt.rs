@@ -87,7 +87,8 @@ impl Apt {
         self.run(command, "fetching the lists of packages", &self.root.join("lists"))
     }
 
-    /// Downloads `packages` and all that they depend on, preferring `release`, into `directory`.
+    /// Downloads `packages` and all that they depend on, preferring `release`, into `directory`. Versions of an earlier
+    /// attempt that the archive has replaced since are removed.
     pub(super) fn download(&self, release: &str, packages: &[&str], directory: &Path) -> Result<(), Error> {
         let partial = directory.join("partial");
         fs::create_dir_all(&partial).map_err(Error::at("creating", &partial))?;
@@ -96,7 +97,10 @@ impl Apt {
             .args(["install", "--yes", "--download-only", "--target-release", release, "-o"])
             .arg(format!("Dir::Cache::archives={}", directory.display()))
             .args(packages);
-        self.run(command, &format!("downloading {}", packages.join(", ")), directory)
+        self.run(command, &format!("downloading {}", packages.join(", ")), directory)?;
+        let mut tidy = self.command("apt-get");
+        tidy.args(["autoclean", "-o"]).arg(format!("Dir::Cache::archives={}", directory.display()));
+        super::run(&mut tidy)
     }
 
     /// Downloads one package without what it depends on into `directory`.
