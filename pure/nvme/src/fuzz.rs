@@ -39,6 +39,9 @@ pub fn submission(bytes: &[u8]) {
         entry.command_id = CommandId(u16::from_le_bytes([raw[2] & 7, 0]));
         world.now = world.now.max(u64::try_from(index).unwrap_or(u64::MAX) * 1_000);
         world.command(*control, entry);
+        if control & 0x80 != 0 {
+            world.pass_time();
+        }
     }
     world.finish();
 }
@@ -143,6 +146,15 @@ impl World {
         &mut self.commands[token.0 as usize]
     }
 
+    /// Lets the next deadline pass, if there is one.
+    fn pass_time(&mut self) {
+        if let Some(at) = self.controller.poll_timeout() {
+            self.now = self.now.max(at.as_nanos());
+            self.controller.handle_timeout(Instant::from_nanos(self.now));
+            self.drain(0);
+        }
+    }
+
     fn answer_pulls(&mut self) {
         while let Some((token, length, control)) = self.pulls.pop_front() {
             let input = if control & 0x20 == 0 {
@@ -187,7 +199,7 @@ mod tests {
             for (control, opcode, fields, format) in commands {
                 let mut chunk = [0; 65];
                 chunk[0] = control;
-                chunk[1] = if format { [0x80, 0x15, 0x0d, 0x19][usize::from(opcode & 3)] } else { opcode };
+                chunk[1] = if format { [0x80, 0x15, 0x0d, 0x19, 0x84, 0x14, 0x10, 0x11][usize::from(opcode & 7)] } else { opcode };
                 chunk[3] = fields[0];
                 chunk[5] = fields[1] & 3;
                 chunk[41..65].copy_from_slice(&fields);

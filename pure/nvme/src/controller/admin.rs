@@ -29,6 +29,9 @@ impl Effects {
     /// Scope: the controller.
     pub(super) const CONTROLLER_SCOPE: Self = Self(1 << 21);
 
+    /// Scope: the NVM subsystem.
+    pub(super) const SUBSYSTEM_SCOPE: Self = Self(1 << 25);
+
     pub(super) const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
@@ -54,6 +57,7 @@ const fn command(opcode: AdminOpcode, handler: Handler, effects: Effects) -> Adm
 const CONTROLLER: Effects = Effects::CONTROLLER_SCOPE;
 const FORMAT: Effects =
     Effects::NAMESPACE_SCOPE.and(Effects::CONTENT).and(Effects::NAMESPACE).and(Effects::ALONE);
+const SANITIZE: Effects = Effects::SUBSYSTEM_SCOPE.and(Effects::CONTENT).and(Effects::ALONE);
 const ATTACHMENT: Effects = Effects::NAMESPACE_SCOPE.and(Effects::INVENTORY).and(Effects::ALONE_IN_NAMESPACE);
 const MANAGEMENT: Effects = ATTACHMENT.and(Effects::CONTENT).and(Effects::NAMESPACE);
 
@@ -65,6 +69,8 @@ pub(super) static ADMIN_COMMANDS: &[AdminCommand] = &[
     command(AdminOpcode::SetFeatures, Controller::on_set_features, CONTROLLER),
     command(AdminOpcode::GetFeatures, Controller::on_get_features, CONTROLLER),
     command(AdminOpcode::AsynchronousEventRequest, Controller::on_event_request, CONTROLLER),
+    command(AdminOpcode::DeviceSelfTest, Controller::on_self_test, CONTROLLER),
+    command(AdminOpcode::Sanitize, Controller::on_sanitize, SANITIZE),
     command(AdminOpcode::NamespaceManagement, Controller::on_namespace_management, MANAGEMENT),
     command(AdminOpcode::NamespaceAttachment, Controller::on_namespace_attachment, ATTACHMENT),
     command(AdminOpcode::FormatNvm, Controller::on_format, FORMAT),
@@ -95,6 +101,7 @@ const NOT_ABORTED: u32 = 1;
 impl Controller {
     pub(super) fn on_admin_command(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let opcode = AdminOpcode::from(entry.opcode);
+        self.check_sanitize(entry)?;
         match ADMIN_COMMANDS.iter().find(|command| command.opcode == opcode) {
             Some(command) => (command.handler)(self, token, entry),
             None => Err(Failure::field(StatusCode::InvalidCommandOpcode, Location::OPCODE)),

@@ -5,9 +5,11 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::features::SavedFeature;
+use super::sanitize::SanitizeRecord;
 use super::smart::Counters;
 use super::uncorrectable::UnreadableBlocks;
 use crate::media::MediumId;
+use crate::wire::log::SelfTestResult;
 use crate::wire::{AdminOpcode, NamespaceId};
 
 /// The highest namespace identifier (NN) that a configuration may use.
@@ -182,6 +184,12 @@ pub struct Config {
     pub transport_commands: Vec<AdminOpcode>,
     /// Blocks that Write Uncorrectable made unreadable and that were not written since, 65,536 of a namespace at most.
     pub unreadable_blocks: Vec<UnreadableBlocks>,
+    /// The most recent sanitize operation; one that is in progress is carried out again from its beginning.
+    pub sanitize: SanitizeRecord,
+    /// How self-tests ended, newest first; the log holds 20.
+    pub self_test_results: Vec<SelfTestResult>,
+    /// The namespace, or all or none, of an extended self-test that a power loss has interrupted.
+    pub extended_self_test: Option<NamespaceId>,
     /// Feature values that were saved in an earlier life; see [`Notification::FeatureSaved`](super::Notification::FeatureSaved).
     pub saved_features: Vec<SavedFeature>,
 }
@@ -218,6 +226,9 @@ impl Config {
                 AdminOpcode::CreateIoCompletionQueue,
             ]),
             unreadable_blocks: Vec::new(),
+            sanitize: SanitizeRecord::default(),
+            self_test_results: Vec::new(),
+            extended_self_test: None,
             saved_features: Vec::new(),
         }
     }

@@ -27,10 +27,12 @@ pub enum AsynchronousEvent {
     SpareBelowThreshold,
     /// Notice: what Identify says of a namespace has changed.
     NamespaceAttributeChanged,
+    /// I/O command set status: a sanitize operation has come to its end.
+    SanitizeCompleted,
 }
 
 impl AsynchronousEvent {
-    /// Asynchronous Event Type: 0 error status, 1 SMART / health status, 2 notice.
+    /// Asynchronous Event Type: 0 error status, 1 SMART / health status, 2 notice, 6 I/O command specific status.
     pub const fn kind(self) -> u8 {
         match self {
             Self::WriteToInvalidDoorbell
@@ -39,6 +41,7 @@ impl AsynchronousEvent {
             | Self::TransientInternalError => 0,
             Self::ReliabilityDegraded | Self::TemperatureThreshold | Self::SpareBelowThreshold => 1,
             Self::NamespaceAttributeChanged => 2,
+            Self::SanitizeCompleted => 6,
         }
     }
 
@@ -46,7 +49,7 @@ impl AsynchronousEvent {
     pub const fn information(self) -> u8 {
         match self {
             Self::WriteToInvalidDoorbell | Self::ReliabilityDegraded | Self::NamespaceAttributeChanged => 0,
-            Self::InvalidDoorbellValue | Self::TemperatureThreshold => 1,
+            Self::InvalidDoorbellValue | Self::TemperatureThreshold | Self::SanitizeCompleted => 1,
             Self::SpareBelowThreshold => 2,
             Self::PersistentInternalError => 3,
             Self::TransientInternalError => 4,
@@ -58,7 +61,8 @@ impl AsynchronousEvent {
         match self.kind() {
             0 => LogPage::ErrorInformation,
             1 => LogPage::Smart,
-            _ => LogPage::ChangedNamespaces,
+            2 => LogPage::ChangedNamespaces,
+            _ => LogPage::SanitizeStatus,
         }
     }
 
@@ -68,8 +72,8 @@ impl AsynchronousEvent {
     }
 }
 
-/// Event types that exist here; see [`AsynchronousEvent::kind`].
-const KINDS: usize = 3;
+/// Event types, also those of which nothing happens here; see [`AsynchronousEvent::kind`].
+const KINDS: usize = 8;
 
 #[derive(Debug)]
 pub(super) struct Events {
@@ -127,6 +131,7 @@ impl Events {
                 self.masked[2] = false;
                 self.changed.clear();
             }
+            LogPage::SanitizeStatus => self.masked[6] = false,
             _ => (),
         }
     }

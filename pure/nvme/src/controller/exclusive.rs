@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 
 use super::slots::{HostDataFor, State};
 use super::{CommandToken, Controller, Handled};
-use crate::wire::SubmissionQueueEntry;
+use crate::wire::{IoOpcode, SubmissionQueueEntry};
 
 /// What a command does once it is alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,10 @@ pub(super) struct Care {
     owner: Option<CommandToken>,
     /// Those that wait for it, in the order in which they came.
     waiting: VecDeque<CommandToken>,
+    /// A sanitize operation is in progress or has failed.
+    sanitize: bool,
+    /// Nothing was written since the last sanitize operation.
+    erased: bool,
     /// Any of these.
     any: bool,
     /// Those that waited are being let go.
@@ -43,7 +47,12 @@ impl Care {
     }
 
     pub(super) fn remember(&mut self) {
-        self.any = self.owner.is_some();
+        self.any = self.owner.is_some() || self.sanitize || self.erased;
+    }
+
+    pub(super) fn set_sanitize(&mut self, sanitize: bool, erased: bool) {
+        (self.sanitize, self.erased) = (sanitize, erased);
+        self.remember();
     }
 
     pub(super) const fn is_owned(&self) -> bool {
@@ -93,6 +102,7 @@ impl Controller {
         if self.media_outstanding > 0 {
             return;
         }
+        self.sanitize_when_quiet();
         let Some(token) = self.care.owner else { return };
         if let State::AwaitingQuiet(what) = self.slots.of(token).state {
             let handled = self.go_alone(token, what);
@@ -146,11 +156,23 @@ impl Controller {
         token: CommandToken,
         entry: &SubmissionQueueEntry,
     ) -> Handled {
+        let opcode = IoOpcode::from(entry.opcode);
+        if let Some(handled) = self.on_io_command_while_sanitizing(opcode) {
+            return handled;
+        }
         // A namespace that is being formatted or deleted says so at once; for others' sake a command can wait.
         let refused = self.namespaces.find(entry.namespace).is_none_or(|one| one.busy().is_some());
         if self.care.owner.is_some() && !refused {
             return self.defer(token, Resume::Command);
         }
+        if self.care.erased && changes_data(opcode) {
+            self.on_first_change();
+        }
         self.on_io_command(token, entry)
     }
+}
+
+/// Whether the command gives blocks other contents.
+const fn changes_data(opcode: IoOpcode) -> bool {
+    matches!(opcode, IoOpcode::Write | IoOpcode::WriteZeroes | IoOpcode::WriteUncorrectable | IoOpcode::Copy)
 }

@@ -143,7 +143,7 @@ impl Features {
             AsynchronousEvent::NamespaceAttributeChanged => {
                 return feature::EVENT_NAMESPACE_ATTRIBUTE.is_set(enabled);
             }
-            // Errors cannot be masked by configuration.
+            // Errors and sanitize operations cannot be masked by configuration.
             _ => return true,
         };
         feature::EVENT_CRITICAL_WARNINGS.of(enabled) & u32::from(warning) != 0

@@ -4,6 +4,7 @@ use super::config::BlockSize;
 use super::errors::{Failure, Location};
 use super::exclusive::{Alone, Resume};
 use super::namespace::{Busy, Namespace};
+use super::self_test::Outcome;
 use super::slots::MediaFor;
 use super::{CommandToken, Controller, Handled, Notification, Step};
 use crate::media::{MediaError, Operation};
@@ -66,6 +67,7 @@ impl Controller {
             return Ok(Step::Done(0));
         };
         let (id, medium, offset, length) = (next.id, next.medium, next.offset, next.bytes);
+        self.end_self_test_of(id, Outcome::AbortedByFormat);
         let operation = Operation::Deallocate { offset, length };
         Ok(self.ask_medium(token, MediaFor::Format(id, block), medium, 0, operation))
     }

@@ -4,7 +4,7 @@ use super::admin::{NVM_COMMAND_SET, command_set_of_identify};
 use super::config::{BlockSize, PAGE_BYTES};
 use super::errors::{Failure, Location};
 use super::namespace::Namespace;
-use super::{CommandToken, Controller, ERROR_LOG_ENTRIES, Handled, Step};
+use super::{CommandToken, Controller, ERROR_LOG_ENTRIES, Handled, Step, sanitize};
 use crate::wire::feature::EVENT_NAMESPACE_ATTRIBUTE;
 use crate::wire::identify::{
     IDENTIFY_LENGTH, IdentifyController, IdentifyControllerNvm, IdentifyIndependentNamespace,
@@ -25,9 +25,14 @@ const VERSION: u32 = 0x0002_0000;
 const LONG_HOST_IDENTIFIERS: u32 = 1 << 0;
 /// Controller Type: an I/O controller.
 const IO_CONTROLLER: u8 = 1;
-/// Optional Admin Command Support: Format NVM; Namespace Management and Attachment.
+/// Optional Admin Command Support: Format NVM; Namespace Management and Attachment; Device Self-test.
 const FORMAT_SUPPORTED: u16 = 1 << 1;
 const NAMESPACE_MANAGEMENT_SUPPORTED: u16 = 1 << 3;
+const SELF_TEST_SUPPORTED: u16 = 1 << 4;
+/// Device Self-test Options: one self-test at a time in the NVM subsystem.
+const ONE_SELF_TEST: u8 = 1 << 0;
+/// Bytes that an extended self-test is expected to read in a minute.
+const SELF_TEST_BYTES_PER_MINUTE: u64 = 60 << 30;
 /// Firmware Updates: one slot, which is read-only.
 const ONE_FIRMWARE_SLOT: u8 = 1 << 1 | 1 << 0;
 /// Log Page Attributes: Commands Supported and Effects; offset and long lengths; Supported Log Pages and other effects.
@@ -165,7 +170,7 @@ impl Controller {
             optional_events: EVENT_NAMESPACE_ATTRIBUTE.put(1),
             attributes: LONG_HOST_IDENTIFIERS,
             controller_type: IO_CONTROLLER,
-            optional_admin_commands: FORMAT_SUPPORTED | NAMESPACE_MANAGEMENT_SUPPORTED,
+            optional_admin_commands: FORMAT_SUPPORTED | NAMESPACE_MANAGEMENT_SUPPORTED | SELF_TEST_SUPPORTED,
             abort_limit: ABORT_LIMIT,
             event_request_limit: config.event_requests_max - 1,
             firmware_updates: ONE_FIRMWARE_SLOT,
@@ -175,6 +180,9 @@ impl Controller {
             critical_temperature: config.temperature_critical,
             total_capacity: config.media().map(|(_, bytes)| u128::from(bytes)).sum(),
             unallocated_capacity: unallocated.into(),
+            self_test_time: self.self_test_minutes(),
+            self_test_options: ONE_SELF_TEST,
+            sanitize: sanitize::CAPABILITIES,
             submission_entry_size: SUBMISSION_ENTRY_SIZE,
             completion_entry_size: COMPLETION_ENTRY_SIZE,
             maximum_commands: low_u16(config.commands_max),
@@ -185,6 +193,12 @@ impl Controller {
             subsystem_name: Text::padded_with_nuls(&config.subsystem_name),
             ..IdentifyController::default()
         }
+    }
+
+    /// Extended Device Self-test Time (EDSTT).
+    fn self_test_minutes(&self) -> u16 {
+        let bytes: u64 = self.namespaces.iter().map(|namespace| namespace.bytes).sum();
+        u16::try_from(bytes / SELF_TEST_BYTES_PER_MINUTE + 1).unwrap_or(u16::MAX)
     }
 
     /// What every namespace has in common: formats and capabilities, as one that is to be created will have them.

@@ -272,6 +272,8 @@ impl Controller {
                 | MediaFor::Format(..)
                 | MediaFor::CreateNamespace(_)
                 | MediaFor::DeleteNamespace(_)
+                | MediaFor::Sanitize
+                | MediaFor::SelfTest
         );
         Failure::at_lba(code, if names_lba { entry.starting_lba() } else { 0 })
     }

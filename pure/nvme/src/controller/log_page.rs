@@ -8,7 +8,9 @@ use super::errors::{Failure, Location};
 use super::features::{capabilities, is_namespace_specific};
 use super::{CommandToken, Controller, Handled, Step};
 use crate::wire::feature::FeatureId;
-use crate::wire::log::{CHANGED_NAMESPACES_MAX, ErrorEntry, FirmwareSlotLog, LogPage, SmartLog};
+use crate::wire::log::{
+    CHANGED_NAMESPACES_MAX, ErrorEntry, FirmwareSlotLog, LogPage, SanitizeLog, SelfTestLog, SmartLog,
+};
 use crate::wire::{Bits, NamespaceId, StatusCode, SubmissionQueueEntry, Text, join_u64, low_u8};
 
 /// Log Page Identifier (LID), in CDW10.
@@ -80,6 +82,16 @@ impl Controller {
                 }
                 // 256 admin commands, 256 I/O commands, 2 KiB reserved.
                 dwords(1024, |set| self.command_effects(set))
+            }
+            LogPage::DeviceSelfTest => {
+                let mut bytes = [0; SelfTestLog::LENGTH];
+                self.self_test.log().emit(&mut bytes);
+                bytes.to_vec()
+            }
+            LogPage::SanitizeStatus => {
+                let mut bytes = [0; SanitizeLog::LENGTH];
+                self.sanitize_log().emit(&mut bytes);
+                bytes.to_vec()
             }
             LogPage::FeatureEffects => dwords(256, |set| self.feature_effects(set)),
             LogPage::ManagementEffects => dwords(1024, |_| ()),

@@ -6,6 +6,7 @@ use super::config::{BlockSize, NamespaceConfig, NamespaceIdentity, PAGE_BYTES};
 use super::errors::{Failure, Location};
 use super::exclusive::{Alone, Resume};
 use super::namespace::{Busy, Namespace};
+use super::self_test::Outcome;
 use super::slots::{HostDataFor, MediaFor};
 use super::{CommandToken, Controller, Handled, Notification, Step};
 use crate::media::{MediaError, Operation};
@@ -151,6 +152,7 @@ impl Controller {
             self.spare_namespaces();
             return Err(self.media_failure(entry, MediaFor::DeleteNamespace(id), error));
         }
+        self.end_self_test_of(id, Outcome::NamespaceRemoved);
         if let Some(namespace) = self.namespaces.remove(id) {
             self.features.remove_namespace(id);
             self.notify(Notification::NamespaceDeleted(id));
@@ -197,6 +199,9 @@ impl Controller {
             _ => (),
         }
         let id = entry.namespace;
+        if !attach {
+            self.end_self_test_of(id, Outcome::NamespaceRemoved);
+        }
         if let Some(namespace) = self.namespaces.find_mut(id) {
             namespace.set_attached(attach);
         }

@@ -18,6 +18,8 @@ mod io;
 mod log_page;
 mod management;
 mod namespace;
+mod sanitize;
+mod self_test;
 mod slots;
 mod smart;
 #[cfg(test)]
@@ -32,13 +34,14 @@ pub use config::{
 pub use errors::ERROR_LOG_ENTRIES;
 pub use events::AsynchronousEvent;
 pub use features::{FeatureKey, SavedFeature};
+pub use sanitize::{SanitizeRecord, SanitizeStatus};
 pub use smart::Counters;
 pub use types::{CommandToken, CompletionResult, Direction, Input, Notification, Output, Transfer};
 pub use uncorrectable::UnreadableBlocks;
 
 use alloc::collections::VecDeque;
 
-use engine::{Buffer, Engine, Instant, Pool};
+use engine::{Buffer, Deadlines, Engine, Instant, Pool};
 
 use crate::media::{self, MediaError, Operation, Request};
 use crate::wire::{FusedOperation, NamespaceId, Status, StatusCode, SubmissionQueueEntry, SubmissionQueueId};
@@ -47,6 +50,8 @@ use events::Events;
 use exclusive::{Alone, Care, Resume};
 use features::Features;
 use namespace::Namespaces;
+use sanitize::Sanitize;
+use self_test::SelfTest;
 use slots::{HostDataFor, MediaFor, Own, Slots, State};
 use smart::Smart;
 
@@ -78,6 +83,10 @@ pub struct Controller {
     events: Events,
     errors: ErrorLog,
     smart: Smart,
+    sanitize: Sanitize,
+    self_test: SelfTest,
+    /// When background work goes on.
+    deadlines: Deadlines<Own>,
     pool: Pool,
     outputs: VecDeque<Output>,
     /// The time of the latest input.
@@ -108,6 +117,13 @@ impl Engine for Controller {
 
     fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
+        while let Some(own) = self.deadlines.expire(now) {
+            match own {
+                Own::Sanitize => self.step_sanitize(),
+                Own::SelfTest => self.step_self_test(),
+                Own::Shutdown => (),
+            }
+        }
     }
 
     #[inline]
@@ -115,9 +131,10 @@ impl Engine for Controller {
         self.outputs.pop_front()
     }
 
-    /// None, ever: nothing in the command core waits for a time.
+    /// Commands wait for no time; background work does, between its steps.
+    #[inline]
     fn poll_timeout(&self) -> Option<Instant> {
-        None
+        self.deadlines.earliest()
     }
 }
 
@@ -137,6 +154,9 @@ impl Controller {
             events: Events::new(config.event_requests_max),
             errors: ErrorLog::default(),
             smart: Smart::new(now, config.temperature, config.counters),
+            sanitize: Sanitize::new(config.sanitize),
+            self_test: SelfTest::new(&config.self_test_results),
+            deadlines: Deadlines::new(),
             pool: Pool::new(POOL_RETAIN),
             outputs: VecDeque::with_capacity(OUTPUTS_EXPECTED),
             now,
@@ -145,6 +165,10 @@ impl Controller {
             config,
         };
         controller.restore_unreadable_blocks();
+        controller.resume_sanitize();
+        if let Some(namespace) = controller.config.extended_self_test {
+            controller.start_self_test(true, namespace);
+        }
         controller.announce_saved_features();
         controller
     }
@@ -177,6 +201,8 @@ impl Controller {
         self.events.reset();
         self.smart.on_reset(now);
         self.io_queues_exist = false;
+        self.reset_self_test();
+        self.check_quiet();
         self.announce_saved_features();
     }
 
@@ -400,12 +426,15 @@ impl Controller {
         let slot = self.slots.of(token);
         let short = result.is_ok() && slot.received != slot.expected;
         let entry = slot.entry;
+        let result = if short && purpose == MediaFor::SelfTest { Err(MediaError::Read) } else { result };
         let handled = match (purpose, result) {
-            _ if short => Err(Failure::new(StatusCode::InternalError)),
+            _ if short && purpose != MediaFor::SelfTest => Err(Failure::new(StatusCode::InternalError)),
             (MediaFor::FlushAll(namespace), _) => self.on_flushed(token, namespace, result),
             (MediaFor::Format(namespace, block), _) => {
                 self.on_formatted(token, &entry, namespace, block, result)
             }
+            (MediaFor::Sanitize, _) => return self.on_sanitized(result),
+            (MediaFor::SelfTest, _) => return self.on_self_tested(result),
             (MediaFor::CreateNamespace(namespace), _) => self.on_namespace_created(token, namespace, result),
             (MediaFor::DeleteNamespace(namespace), _) => {
                 self.on_namespace_deleted(token, &entry, namespace, result)
@@ -452,6 +481,19 @@ impl Controller {
         self.media_outstanding += 1;
         self.outputs.push_back(Output::Media(Request { id, medium, operation }));
         Step::Waiting
+    }
+
+    /// Asks a medium for what the controller does of its own accord, through resets too.
+    fn ask_medium_in_background(
+        &mut self,
+        own: Own,
+        purpose: MediaFor,
+        medium: media::MediumId,
+        expected: u32,
+        operation: Operation,
+    ) {
+        let id = self.slots.issue(self.slots.own(own), purpose, expected);
+        self.outputs.push_back(Output::Media(Request { id, medium, operation }));
     }
 
     /// Pulls `length` bytes from the host for the command.

@@ -46,6 +46,10 @@ pub(super) enum MediaFor {
     CreateNamespace(NamespaceId),
     /// Forget the contents of this namespace, then the namespace.
     DeleteNamespace(NamespaceId),
+    /// A step of a sanitize operation.
+    Sanitize,
+    /// A step of a self-test.
+    SelfTest,
 }
 
 /// What a slot's command waits for.
@@ -123,6 +127,8 @@ const EMPTY_ENTRY: SubmissionQueueEntry = SubmissionQueueEntry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Own {
     Shutdown,
+    Sanitize,
+    SelfTest,
 }
 
 /// All slots: one per token, and those of [`Own`].
@@ -134,7 +140,7 @@ pub(super) struct Slots {
 }
 
 /// Slots of [`Own`].
-const OWN: u32 = 1;
+const OWN: u32 = 3;
 
 const _: () = assert!(COMMANDS_MAX + OWN < 1 << 16, "an IoId has 16 bits for the slot");
 

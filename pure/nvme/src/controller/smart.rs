@@ -99,6 +99,11 @@ impl Smart {
         self.counters.media_errors += 1;
     }
 
+    /// Power On Hours.
+    pub(super) fn power_on_hours(&self, now: Instant) -> u64 {
+        self.counters(now).power_on.get() / HOUR.get()
+    }
+
     pub(super) const fn temperature(&self) -> u16 {
         self.temperature
     }

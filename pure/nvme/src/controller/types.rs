@@ -4,8 +4,10 @@ use engine::{Buffer, Nanos};
 
 use super::config::{BlockSize, NamespaceConfig};
 use super::features::SavedFeature;
+use super::sanitize::SanitizeRecord;
 use super::uncorrectable::UnreadableBlocks;
 use crate::media;
+use crate::wire::log::SelfTestResult;
 use crate::wire::{NamespaceId, Status, SubmissionQueueEntry, SubmissionQueueId};
 
 /// Names a command between its arrival and its completion: 0..`commands_max`, chosen by the transport.
@@ -146,6 +148,19 @@ pub enum Notification {
     BlocksUnreadable(UnreadableBlocks),
     /// Blocks were written, so that those of them that were unreadable no longer are.
     BlocksReadable(UnreadableBlocks),
+    /// A sanitize operation has begun, come to its end, or lost its meaning by a write:
+    /// [`Config::sanitize`](super::Config::sanitize).
+    SanitizeChanged(SanitizeRecord),
+    /// A self-test has begun. An extended one that a power loss interrupts is to be begun again:
+    /// [`Config::extended_self_test`](super::Config::extended_self_test).
+    SelfTestStarted {
+        /// Whether it is extended rather than short.
+        extended: bool,
+        /// The namespace that it reads, or all or none.
+        namespace: NamespaceId,
+    },
+    /// A self-test has ended: the first of [`Config::self_test_results`](super::Config::self_test_results).
+    SelfTestEnded(SelfTestResult),
     /// A feature's value was saved, to be given as [`Config::saved_features`](super::Config::saved_features) at the next start.
     FeatureSaved(SavedFeature),
     /// What [`Controller::shut_down`](super::Controller::shut_down) began has ended: acknowledged writes are durable,

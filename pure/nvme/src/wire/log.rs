@@ -18,25 +18,31 @@ pub enum LogPage {
     ChangedNamespaces,
     /// Commands Supported and Effects (05h).
     CommandEffects,
+    /// Device Self-test (06h).
+    DeviceSelfTest,
     /// Feature Identifiers Supported and Effects (12h).
     FeatureEffects,
     /// NVMe-MI Commands Supported and Effects (13h).
     ManagementEffects,
+    /// Sanitize Status (81h).
+    SanitizeStatus,
     /// A page without a name here.
     Other(u8),
 }
 
 impl LogPage {
     /// Every page that has a name.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::SupportedLogPages,
         Self::ErrorInformation,
         Self::Smart,
         Self::FirmwareSlot,
         Self::ChangedNamespaces,
         Self::CommandEffects,
+        Self::DeviceSelfTest,
         Self::FeatureEffects,
         Self::ManagementEffects,
+        Self::SanitizeStatus,
     ];
 }
 
@@ -49,8 +55,10 @@ impl From<LogPage> for u8 {
             LogPage::FirmwareSlot => 0x03,
             LogPage::ChangedNamespaces => 0x04,
             LogPage::CommandEffects => 0x05,
+            LogPage::DeviceSelfTest => 0x06,
             LogPage::FeatureEffects => 0x12,
             LogPage::ManagementEffects => 0x13,
+            LogPage::SanitizeStatus => 0x81,
             LogPage::Other(identifier) => identifier,
         }
     }
@@ -164,3 +172,90 @@ layout! {
 
 /// Changed Namespace List (04h): identifiers that it holds before it says "too many" with FFFFFFFFh.
 pub const CHANGED_NAMESPACES_MAX: usize = 1024;
+
+/// Results that the Device Self-test log keeps.
+pub const SELF_TEST_RESULTS: usize = 20;
+
+layout! {
+    /// Self-test Result of the Device Self-test log.
+    SelfTestResult, 28, {
+        /// Self-test Code in bits 7:4, result in bits 3:0; [`SelfTestResult::UNUSED`] where there is none.
+        0 status: u8,
+        /// Segment Number: the part that failed, where the result says so.
+        1 segment: u8,
+        /// Valid Diagnostic Information: NSID, failing LBA, status code type, status code, from bit 0 on.
+        2 valid: u8,
+        /// Power On Hours (POH) when it ended.
+        4 power_on_hours: u64,
+        /// Namespace Identifier.
+        12 namespace: u32,
+        /// Failing LBA.
+        16 failing_lba: u64,
+        /// Status Code Type.
+        24 status_code_type: u8,
+        /// Status Code.
+        25 status_code: u8,
+    }
+}
+
+impl SelfTestResult {
+    /// The status of an entry that was never used.
+    pub const UNUSED: u8 = 0xf;
+    /// All Diagnostic Information is valid.
+    pub const ALL_VALID: u8 = 0b1111;
+}
+
+layout! {
+    /// Device Self-test (06h).
+    SelfTestLog, 564, {
+        /// Current Device Self-test Operation: 0 none, 1 short, 2 extended.
+        0 current_operation: u8,
+        /// Current Device Self-test Completion in percent.
+        1 current_completion: u8,
+        /// Newest Self-test Result Data Structure, and those before it.
+        4 results: [SelfTestResult; SELF_TEST_RESULTS],
+    }
+}
+
+layout! {
+    /// Sanitize Status (81h).
+    SanitizeLog, 512, {
+        /// Sanitize Progress (SPROG) in 65,536ths; FFFFh when none is in progress.
+        0 progress: u16,
+        /// Sanitize Status (SSTAT): see [`sanitize_status`].
+        2 status: u16,
+        /// Sanitize Command Dword 10 Information (SCDW10).
+        4 command_dword_10: u32,
+        /// Estimated Time For Overwrite in seconds; FFFFFFFFh where none is given, here as below.
+        8 overwrite_time: u32,
+        /// Estimated Time For Block Erase.
+        12 block_erase_time: u32,
+        /// Estimated Time For Crypto Erase.
+        16 crypto_erase_time: u32,
+        /// Estimated Time For Overwrite With No-Deallocate Media Modification.
+        20 overwrite_no_deallocate_time: u32,
+        /// Estimated Time For Block Erase With No-Deallocate Media Modification.
+        24 block_erase_no_deallocate_time: u32,
+        /// Estimated Time For Crypto Erase With No-Deallocate Media Modification.
+        28 crypto_erase_no_deallocate_time: u32,
+    }
+}
+
+/// Fields of Sanitize Status (SSTAT).
+pub mod sanitize_status {
+    use crate::wire::Bits;
+    /// Status of the most recent operation.
+    pub const OPERATION: Bits = Bits::new(2, 0);
+    /// Completed passes of an overwrite.
+    pub const PASSES: Bits = Bits::new(7, 3);
+    /// Global Data Erased: nothing was written since.
+    pub const DATA_ERASED: Bits = Bits::bit(8);
+    /// The media were never sanitized.
+    pub const NEVER: u32 = 0;
+    /// The most recent operation succeeded.
+    pub const COMPLETED: u32 = 1;
+    /// An operation is in progress.
+    pub const IN_PROGRESS: u32 = 2;
+    /// The most recent operation failed.
+    pub const FAILED: u32 = 3;
+}

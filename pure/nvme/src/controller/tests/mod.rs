@@ -1,6 +1,7 @@
 //! The command core against what the specification says, with a RAM disk below.
 
 mod admin_commands;
+mod background;
 mod io_commands;
 mod namespaces;
 
@@ -109,6 +110,21 @@ impl Bench {
             let disk = &mut self.disks[request.medium.0 as usize];
             disk.submit(request, &mut |completion| controller.handle_input(now, Input::Media(completion)));
         }
+    }
+
+    /// Lets one deadline pass; false when there is none.
+    fn step(&mut self) -> bool {
+        let Some(at) = self.controller.poll_timeout() else { return false };
+        self.now = at;
+        self.controller.handle_timeout(at);
+        self.drain();
+        true
+    }
+
+    /// Lets time pass until nothing waits for it.
+    fn settle(&mut self) {
+        let steps = (0..100_000).take_while(|_| self.step()).count();
+        assert!(steps < 100_000, "background work has no end");
     }
 
     fn take(&mut self, token: CommandToken) -> CompletionResult {

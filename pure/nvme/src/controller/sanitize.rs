@@ -1,0 +1,430 @@
+//! Sanitize: erases every medium whole, beside commands, through resets and power losses until it is done.
+
+use alloc::vec::Vec;
+
+use engine::Buffer;
+
+use super::errors::{Failure, Location};
+use super::exclusive::Resume;
+use super::self_test::{Outcome as SelfTestOutcome, PAUSE};
+use super::slots::{MediaFor, Own};
+use super::{AsynchronousEvent, CommandToken, Controller, Handled, Notification, Step};
+use crate::media::{MediaError, MediumId, Operation};
+use crate::wire::log::{LogPage, SanitizeLog, sanitize_status};
+use crate::wire::{AdminOpcode, Bits, IoOpcode, StatusCode, SubmissionQueueEntry, low_u8, low_u16};
+
+/// Sanitize Action (SANACT), in CDW10.
+const ACTION: Bits = Bits::new(2, 0);
+const EXIT_FAILURE_MODE: u32 = 0b001;
+const BLOCK_ERASE: u32 = 0b010;
+const OVERWRITE: u32 = 0b011;
+/// Allow Unrestricted Sanitize Exit (AUSE), in CDW10.
+const ALLOW_UNRESTRICTED_EXIT: Bits = Bits::bit(3);
+/// Overwrite Pass Count (OWPASS), in CDW10; 0 is 16.
+const PASS_COUNT: Bits = Bits::new(7, 4);
+const PASSES_MAX: u32 = 16;
+/// Overwrite Invert Pattern Between Passes (OIPBP), in CDW10.
+const INVERT: Bits = Bits::bit(8);
+/// No-Deallocate After Sanitize (NDAS), in CDW10.
+const NO_DEALLOCATE: Bits = Bits::bit(9);
+
+/// Sanitize Capabilities (SANICAP): Block Erase, Overwrite; nothing modifies media after an operation without
+/// deallocation (NODMMAS 01b).
+pub(super) const CAPABILITIES: u32 = 1 << 1 | 1 << 2 | 0b01 << 30;
+
+/// Bytes that a step deallocates at most.
+const DEALLOCATE_STEP: u64 = 64 << 20;
+/// Bytes that a step writes at most.
+const WRITE_STEP: u64 = 1 << 20;
+/// Bytes of media are sanitized in multiples of this: the smallest logical block.
+const GRAIN: u64 = 512;
+/// Bytes a second that estimated times are made of.
+const BYTES_PER_SECOND: u64 = 1 << 30;
+/// No time is estimated.
+const NO_ESTIMATE: u32 = u32::MAX;
+
+/// How the most recent sanitize operation stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum SanitizeStatus {
+    /// There never was one.
+    #[default]
+    Never,
+    /// It goes on, also after a power loss.
+    InProgress,
+    /// It has succeeded.
+    Completed,
+    /// It has failed, and commands fail until another one succeeds or the host leaves the failure mode.
+    Failed,
+    /// It has failed, and the host has left the failure mode.
+    FailureExited,
+}
+
+/// What is to be remembered of sanitize operations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SanitizeRecord {
+    /// How the most recent one stands.
+    pub status: SanitizeStatus,
+    /// CDW10 of the command that began it.
+    pub cdw10: u32,
+    /// CDW11 of that command: the Overwrite Pattern.
+    pub cdw11: u32,
+    /// Passes of an overwrite that are done.
+    pub passes: u8,
+    /// Global Data Erased: nothing was written since it succeeded.
+    pub data_erased: bool,
+}
+
+impl SanitizeRecord {
+    /// Whether most commands fail because of it, and with what.
+    const fn refusal(&self) -> Option<StatusCode> {
+        match self.status {
+            SanitizeStatus::InProgress => Some(StatusCode::SanitizeInProgress),
+            SanitizeStatus::Failed => Some(StatusCode::SanitizeFailed),
+            SanitizeStatus::Never | SanitizeStatus::Completed | SanitizeStatus::FailureExited => None,
+        }
+    }
+
+    const fn overwrites(&self) -> bool {
+        ACTION.of(self.cdw10) == OVERWRITE
+    }
+
+    const fn deallocates(&self) -> bool {
+        !NO_DEALLOCATE.is_set(self.cdw10)
+    }
+
+    const fn passes_wanted(&self) -> u32 {
+        match (self.overwrites(), PASS_COUNT.of(self.cdw10)) {
+            (false, _) => 1,
+            (true, 0) => PASSES_MAX,
+            (true, passes) => passes,
+        }
+    }
+}
+
+/// What is done to every byte of every medium, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sweep {
+    Zero,
+    Deallocate,
+    /// The pass with this number, from 0 on.
+    Overwrite(u32),
+    /// Makes durable what the others did: one step a medium.
+    Flush,
+}
+
+/// A sanitize operation at work.
+#[derive(Debug)]
+struct Running {
+    media: Vec<(MediumId, u64)>,
+    sweep: Sweep,
+    /// The medium's index, and the next byte of it.
+    medium: usize,
+    offset: u64,
+    /// Bytes of the step under way.
+    step: u64,
+    done: u64,
+    total: u64,
+    pattern: Buffer,
+}
+
+/// Sanitize operations: the latest, and what is left to do of it.
+#[derive(Debug, Default)]
+pub(super) struct Sanitize {
+    record: SanitizeRecord,
+    running: Option<Running>,
+    /// Commands have requests under way that the operation must not overtake.
+    awaiting_quiet: bool,
+}
+
+impl Sanitize {
+    pub(super) fn new(record: SanitizeRecord) -> Self {
+        Self { record, ..Self::default() }
+    }
+}
+
+impl Controller {
+    pub(super) fn on_sanitize(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
+        let action = ACTION.of(entry.cdw10);
+        let before = self.sanitize.record;
+        let restricted =
+            before.status == SanitizeStatus::Failed && !ALLOW_UNRESTRICTED_EXIT.is_set(before.cdw10);
+        match action {
+            EXIT_FAILURE_MODE if restricted => return Err(Failure::new(StatusCode::SanitizeFailed)),
+            EXIT_FAILURE_MODE => {
+                if before.status == SanitizeStatus::Failed {
+                    self.set_sanitize(SanitizeRecord { status: SanitizeStatus::FailureExited, ..before });
+                }
+                return Ok(Step::Done(0));
+            }
+            BLOCK_ERASE | OVERWRITE => (),
+            _ => return Err(Failure::field(StatusCode::InvalidField, Location::CDW10)),
+        }
+        if restricted && ALLOW_UNRESTRICTED_EXIT.is_set(entry.cdw10) {
+            return Err(Failure::new(StatusCode::SanitizeFailed));
+        }
+        if self.namespaces.iter().any(|namespace| namespace.read_only) {
+            return Err(Failure::new(StatusCode::NamespaceWriteProtected));
+        }
+        if self.care.is_owned() {
+            return self.defer(token, Resume::Command);
+        }
+        self.end_self_test(SelfTestOutcome::AbortedBySanitize);
+        self.events.clear(LogPage::SanitizeStatus);
+        self.set_sanitize(SanitizeRecord {
+            status: SanitizeStatus::InProgress,
+            cdw10: entry.cdw10,
+            cdw11: entry.cdw11,
+            passes: 0,
+            data_erased: false,
+        });
+        self.end_io_for_sanitize();
+        self.sanitize.awaiting_quiet = true;
+        self.sanitize_when_quiet();
+        Ok(Step::Done(0))
+    }
+
+    /// Takes up at the start what a power loss has interrupted, from its beginning.
+    pub(super) fn resume_sanitize(&mut self) {
+        let record = self.sanitize.record;
+        self.care.set_sanitize(record.refusal().is_some(), record.data_erased);
+        if record.status == SanitizeStatus::InProgress {
+            self.sanitize.record.passes = 0;
+            self.begin_sanitize();
+        }
+    }
+
+    /// Ends I/O commands whose effect is in no doubt; writes under way are waited for.
+    fn end_io_for_sanitize(&mut self) {
+        for token in (0..self.config.commands_max).map(CommandToken) {
+            let slot = self.slots.of(token);
+            if slot.state.can_abort() && !slot.queue.is_admin() {
+                self.fail(token, Failure::new(StatusCode::SanitizeInProgress));
+            }
+        }
+    }
+
+    /// Begins what waits for media to be quiet, once they are.
+    pub(super) fn sanitize_when_quiet(&mut self) {
+        if self.sanitize.awaiting_quiet && self.media_outstanding == 0 {
+            self.sanitize.awaiting_quiet = false;
+            self.begin_sanitize();
+        }
+    }
+
+    fn begin_sanitize(&mut self) {
+        let record = self.sanitize.record;
+        let media = self.media();
+        let bytes: u64 = media.iter().map(|(_, bytes)| bytes).sum();
+        let sweeps = u64::from(record.passes_wanted());
+        let sweeps = sweeps + u64::from(record.overwrites() && record.deallocates());
+        let sweep = match (record.overwrites(), record.deallocates()) {
+            (true, _) => Sweep::Overwrite(0),
+            (false, true) => Sweep::Deallocate,
+            (false, false) => Sweep::Zero,
+        };
+        self.sanitize.running = Some(Running {
+            media,
+            sweep,
+            medium: 0,
+            offset: 0,
+            step: 0,
+            done: 0,
+            total: bytes.saturating_mul(sweeps),
+            pattern: Buffer::EMPTY,
+        });
+        self.prepare_pattern();
+        self.deadlines.arm(Own::Sanitize, self.now + PAUSE);
+    }
+
+    /// Every medium with what of its length is in blocks: the pool, and those that namespaces have to themselves.
+    fn media(&self) -> Vec<(MediumId, u64)> {
+        let pool = self.pool_config.iter().map(|pool| (pool.medium, pool.bytes));
+        let own = self.namespaces.iter().filter(|one| !self.config.is_in_pool(one.medium));
+        pool.chain(own.map(|one| (one.medium, one.bytes)))
+            .map(|(medium, bytes)| (medium, bytes / GRAIN * GRAIN))
+            .collect()
+    }
+
+    /// The data of an overwrite's pass, in a buffer that every step of it writes.
+    fn prepare_pattern(&mut self) {
+        let record = self.sanitize.record;
+        let Some(running) = &mut self.sanitize.running else { return };
+        let Sweep::Overwrite(pass) = running.sweep else {
+            running.pattern = Buffer::EMPTY;
+            return;
+        };
+        let inverted = INVERT.is_set(record.cdw10) && pass % 2 == 1;
+        let pattern = if inverted { !record.cdw11 } else { record.cdw11 };
+        let mut buffer = self.pool.take(usize::try_from(WRITE_STEP).unwrap_or_default());
+        for place in buffer.as_chunks_mut::<4>().0 {
+            *place = pattern.to_le_bytes();
+        }
+        running.pattern = buffer.freeze();
+    }
+
+    /// The next step of the operation, or its end.
+    pub(super) fn step_sanitize(&mut self) {
+        let Some(running) = &mut self.sanitize.running else { return };
+        let Some((medium, bytes)) = running.media.get(running.medium).copied() else {
+            self.next_sweep();
+            return;
+        };
+        let left = bytes.saturating_sub(running.offset);
+        let offset = running.offset;
+        if left == 0 && running.sweep != Sweep::Flush {
+            (running.medium, running.offset) = (running.medium + 1, 0);
+            self.deadlines.arm(Own::Sanitize, self.now + PAUSE);
+            return;
+        }
+        let (step, operation) = match running.sweep {
+            Sweep::Flush => (left, Operation::Flush),
+            Sweep::Deallocate => {
+                let length = left.min(DEALLOCATE_STEP);
+                (length, Operation::Deallocate { offset, length })
+            }
+            Sweep::Zero => {
+                let length = left.min(WRITE_STEP);
+                let (deallocate, durable) = (false, false);
+                (length, Operation::WriteZeroes { offset, length, deallocate, durable })
+            }
+            Sweep::Overwrite(_) => {
+                let length = left.min(WRITE_STEP);
+                let data = running.pattern.slice(0..usize::try_from(length).unwrap_or_default());
+                (length, Operation::Write { offset, data, durable: false })
+            }
+        };
+        running.step = step;
+        self.ask_medium_in_background(Own::Sanitize, MediaFor::Sanitize, medium, 0, operation);
+    }
+
+    pub(super) fn on_sanitized(&mut self, result: Result<(), MediaError>) {
+        let Some(running) = &mut self.sanitize.running else { return };
+        if result.is_err() {
+            self.smart.count_media_error();
+            self.end_sanitize(SanitizeStatus::Failed);
+            return;
+        }
+        if running.sweep == Sweep::Flush {
+            running.medium += 1;
+        } else {
+            running.offset += running.step;
+            running.done += running.step;
+        }
+        self.deadlines.arm(Own::Sanitize, self.now + PAUSE);
+    }
+
+    /// Every medium has been through one sweep: another one, or success.
+    fn next_sweep(&mut self) {
+        let record = &mut self.sanitize.record;
+        let Some(running) = &mut self.sanitize.running else { return };
+        (running.medium, running.offset) = (0, 0);
+        running.sweep = match running.sweep {
+            Sweep::Overwrite(pass) => {
+                record.passes = low_u8(pass + 1);
+                if pass + 1 < record.passes_wanted() {
+                    Sweep::Overwrite(pass + 1)
+                } else if record.deallocates() {
+                    Sweep::Deallocate
+                } else {
+                    Sweep::Flush
+                }
+            }
+            Sweep::Deallocate | Sweep::Zero => Sweep::Flush,
+            Sweep::Flush => {
+                self.end_sanitize(SanitizeStatus::Completed);
+                return;
+            }
+        };
+        self.prepare_pattern();
+        self.deadlines.arm(Own::Sanitize, self.now + PAUSE);
+    }
+
+    fn end_sanitize(&mut self, status: SanitizeStatus) {
+        self.sanitize.running = None;
+        let data_erased = status == SanitizeStatus::Completed;
+        if data_erased {
+            for namespace in self.namespaces.iter_mut() {
+                namespace.mark(super::uncorrectable::Marks::clear);
+            }
+        }
+        self.set_sanitize(SanitizeRecord { status, data_erased, ..self.sanitize.record });
+        self.raise_event(self.now, AsynchronousEvent::SanitizeCompleted);
+    }
+
+    fn set_sanitize(&mut self, record: SanitizeRecord) {
+        self.sanitize.record = record;
+        self.care.set_sanitize(record.refusal().is_some(), record.data_erased);
+        self.notify(Notification::SanitizeChanged(record));
+    }
+
+    /// Something is written for the first time since the media were sanitized.
+    pub(super) fn on_first_change(&mut self) {
+        self.set_sanitize(SanitizeRecord { data_erased: false, ..self.sanitize.record });
+    }
+
+    /// What of the admin commands is carried out while an operation is in progress or has failed.
+    pub(super) fn check_sanitize(&self, entry: &SubmissionQueueEntry) -> Result<(), Failure> {
+        let Some(code) = self.sanitize.record.refusal() else { return Ok(()) };
+        let allowed = match AdminOpcode::from(entry.opcode) {
+            AdminOpcode::Abort
+            | AdminOpcode::AsynchronousEventRequest
+            | AdminOpcode::GetFeatures
+            | AdminOpcode::SetFeatures
+            | AdminOpcode::Identify => true,
+            AdminOpcode::Sanitize => code == StatusCode::SanitizeFailed,
+            AdminOpcode::GetLogPage => matches!(
+                LogPage::from(low_u8(entry.cdw10)),
+                LogPage::SupportedLogPages
+                    | LogPage::ErrorInformation
+                    | LogPage::Smart
+                    | LogPage::ChangedNamespaces
+                    | LogPage::CommandEffects
+                    | LogPage::SanitizeStatus
+            ),
+            _ => false,
+        };
+        if allowed { Ok(()) } else { Err(Failure::new(code)) }
+    }
+
+    /// An I/O command while an operation is in progress or has failed: only Flush, which has nothing to do.
+    pub(super) fn on_io_command_while_sanitizing(&self, opcode: IoOpcode) -> Option<Handled> {
+        let code = self.sanitize.record.refusal()?;
+        Some(if opcode == IoOpcode::Flush { Ok(Step::Done(0)) } else { Err(Failure::new(code)) })
+    }
+
+    pub(super) fn sanitize_log(&self) -> SanitizeLog {
+        let record = self.sanitize.record;
+        let operation = match record.status {
+            SanitizeStatus::Never => sanitize_status::NEVER,
+            SanitizeStatus::InProgress => sanitize_status::IN_PROGRESS,
+            SanitizeStatus::Completed => sanitize_status::COMPLETED,
+            SanitizeStatus::Failed | SanitizeStatus::FailureExited => sanitize_status::FAILED,
+        };
+        let status = sanitize_status::OPERATION.put(operation)
+            | sanitize_status::PASSES.put(record.passes.into())
+            | sanitize_status::DATA_ERASED.put(record.data_erased.into());
+        let progress = match (&self.sanitize.running, record.status) {
+            (Some(running), _) => {
+                let parts = u128::from(running.done) << 16;
+                u16::try_from(parts.checked_div(running.total.into()).unwrap_or(0)).unwrap_or(u16::MAX - 1)
+            }
+            (None, SanitizeStatus::InProgress) => 0,
+            (None, _) => u16::MAX,
+        };
+        let bytes: u64 = self.media().iter().map(|(_, bytes)| bytes).sum();
+        let seconds = |sweeps: u64| {
+            u32::try_from(bytes.saturating_mul(sweeps).div_ceil(BYTES_PER_SECOND)).unwrap_or(NO_ESTIMATE)
+        };
+        SanitizeLog {
+            progress,
+            status: low_u16(status),
+            command_dword_10: record.cdw10,
+            overwrite_time: seconds(u64::from(PASSES_MAX) + 1),
+            block_erase_time: seconds(1),
+            crypto_erase_time: NO_ESTIMATE,
+            overwrite_no_deallocate_time: NO_ESTIMATE,
+            block_erase_no_deallocate_time: NO_ESTIMATE,
+            crypto_erase_no_deallocate_time: NO_ESTIMATE,
+        }
+    }
+}

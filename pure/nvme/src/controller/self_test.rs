@@ -1,0 +1,276 @@
+//! Device Self-test: the controller's memory, its health, and what its media give back.
+
+use alloc::collections::VecDeque;
+
+use engine::Nanos;
+
+use super::errors::{Failure, Location};
+use super::slots::{MediaFor, Own};
+use super::{CommandToken, Controller, Handled, Notification, Step};
+use crate::media::{MediaError, MediumId, Operation};
+use crate::wire::log::{SELF_TEST_RESULTS, SelfTestLog, SelfTestResult, critical_warning};
+use crate::wire::{Bits, NamespaceId, StatusCode, SubmissionQueueEntry, low_u8};
+
+/// Self-test Code (STC), in CDW10.
+const CODE: Bits = Bits::new(3, 0);
+const SHORT: u32 = 0x1;
+const EXTENDED: u32 = 0x2;
+const ABORT: u32 = 0xf;
+
+/// How long a step of background work waits for the next one: commands come in between.
+pub(super) const PAUSE: Nanos = Nanos::from_micros(100);
+/// Bytes that a step reads at most.
+const STEP_BYTES: u32 = 256 << 10;
+/// Places of each namespace that a short self-test reads.
+const SHORT_SAMPLES: u64 = 16;
+/// Bytes that a short self-test reads at each place, at most.
+const SAMPLE_BYTES: u32 = 64 << 10;
+/// Pattern that the controller's memory must give back.
+const MEMORY_PATTERNS: [u8; 4] = [0x00, 0xff, 0x55, 0xaa];
+const MEMORY_BYTES: usize = 64 << 10;
+/// Critical warnings that are failures rather than circumstances.
+const FAILURES: u8 = critical_warning::SPARE | critical_warning::RELIABILITY | critical_warning::BACKUP;
+
+/// How a self-test ended, in bits 3:0 of a result's status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Passed = 0x0,
+    AbortedByCommand = 0x1,
+    AbortedByReset = 0x2,
+    NamespaceRemoved = 0x3,
+    AbortedByFormat = 0x4,
+    SegmentFailed = 0x7,
+    AbortedBySanitize = 0x9,
+}
+
+/// Parts of a self-test, in their order; the number is the Segment Number of one that fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Segment {
+    Memory = 1,
+    Health = 2,
+    Media = 3,
+}
+
+/// A self-test in progress.
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    extended: bool,
+    /// The NSID of the command: none, one, or all active namespaces.
+    scope: NamespaceId,
+    segment: Segment,
+    /// The namespace being read, and the next byte of it.
+    namespace: NamespaceId,
+    offset: u64,
+    /// What was read, and what is to be, in bytes.
+    done: u64,
+    total: u64,
+}
+
+/// Self-tests: the one in progress, and how earlier ones ended.
+#[derive(Debug)]
+pub(super) struct SelfTest {
+    running: Option<Running>,
+    /// Newest first, [`SELF_TEST_RESULTS`] at most.
+    results: VecDeque<SelfTestResult>,
+}
+
+impl SelfTest {
+    pub(super) fn new(results: &[SelfTestResult]) -> Self {
+        Self { running: None, results: results.iter().copied().take(SELF_TEST_RESULTS).collect() }
+    }
+
+    /// The Device Self-test log.
+    pub(super) fn log(&self) -> SelfTestLog {
+        let mut log = SelfTestLog::default();
+        for result in &mut log.results {
+            result.status = SelfTestResult::UNUSED;
+        }
+        for (place, result) in log.results.iter_mut().zip(&self.results) {
+            *place = *result;
+        }
+        if let Some(running) = &self.running {
+            log.current_operation = low_u8(if running.extended { EXTENDED } else { SHORT });
+            let percent = running.done.saturating_mul(100).checked_div(running.total).unwrap_or(0);
+            log.current_completion = u8::try_from(percent.min(99)).unwrap_or(99);
+        }
+        log
+    }
+}
+
+impl Controller {
+    pub(super) fn on_self_test(&mut self, _: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
+        let code = CODE.of(entry.cdw10);
+        match code {
+            SHORT | EXTENDED => (),
+            ABORT => {
+                self.end_self_test(Outcome::AbortedByCommand);
+                return Ok(Step::Done(0));
+            }
+            _ => return Err(Failure::field(StatusCode::InvalidField, Location::CDW10)),
+        }
+        let scope = entry.namespace;
+        let any = scope == NamespaceId::NONE || scope == NamespaceId::ALL;
+        if !any && self.namespaces.active(scope).is_none() {
+            return Err(self.missing_namespace(entry));
+        }
+        if self.self_test.running.is_some() {
+            return Err(Failure::new(StatusCode::DeviceSelfTestInProgress));
+        }
+        self.start_self_test(code == EXTENDED, scope);
+        Ok(Step::Done(0))
+    }
+
+    pub(super) fn start_self_test(&mut self, extended: bool, scope: NamespaceId) {
+        let mut running = Running {
+            extended,
+            scope,
+            segment: Segment::Memory,
+            namespace: NamespaceId::NONE,
+            offset: 0,
+            done: 0,
+            total: 0,
+        };
+        let of_each = |bytes: u64| {
+            if extended { bytes } else { bytes.min(SHORT_SAMPLES * u64::from(SAMPLE_BYTES)) }
+        };
+        running.total = self
+            .namespaces
+            .iter_active()
+            .filter(|one| running.covers(one.id))
+            .map(|one| of_each(one.bytes))
+            .sum();
+        self.self_test.running = Some(running);
+        self.notify(Notification::SelfTestStarted { extended, namespace: scope });
+        self.deadlines.arm(Own::SelfTest, self.now + PAUSE);
+    }
+
+    /// The next step: what needs no medium at once, else a read of one.
+    pub(super) fn step_self_test(&mut self) {
+        let Some(running) = self.self_test.running else { return };
+        match running.segment {
+            Segment::Memory if !self.memory_holds() => self.fail_self_test(Segment::Memory, None),
+            Segment::Memory => self.next_segment(Segment::Health),
+            Segment::Health if self.critical_warning() & FAILURES != 0 => {
+                self.fail_self_test(Segment::Health, None);
+            }
+            Segment::Health => self.next_segment(Segment::Media),
+            Segment::Media => self.read_for_self_test(running),
+        }
+    }
+
+    fn next_segment(&mut self, segment: Segment) {
+        if let Some(running) = &mut self.self_test.running {
+            running.segment = segment;
+        }
+        self.deadlines.arm(Own::SelfTest, self.now + PAUSE);
+    }
+
+    /// Writes patterns to a buffer of those that data goes through, and looks whether they are there.
+    fn memory_holds(&mut self) -> bool {
+        MEMORY_PATTERNS.into_iter().all(|pattern| {
+            let mut buffer = self.pool.take(MEMORY_BYTES);
+            buffer.fill(pattern);
+            let held = self.pool.seal(buffer);
+            held.iter().all(|byte| *byte == pattern)
+        })
+    }
+
+    fn read_for_self_test(&mut self, mut running: Running) {
+        let Some((medium, offset, length)) = self.next_piece(&mut running) else {
+            self.end_self_test(Outcome::Passed);
+            return;
+        };
+        self.self_test.running = Some(running);
+        let operation = Operation::Read { offset, length };
+        self.ask_medium_in_background(Own::SelfTest, MediaFor::SelfTest, medium, length, operation);
+    }
+
+    /// Where to read next: the medium, and the bytes of it.
+    fn next_piece(&self, running: &mut Running) -> Option<(MediumId, u64, u32)> {
+        loop {
+            let present = self.namespaces.active(running.namespace);
+            if let Some(namespace) = present.filter(|one| running.offset < one.bytes) {
+                let left = namespace.blocks << namespace.block.shift();
+                let left = left.saturating_sub(running.offset);
+                let most = if running.extended { STEP_BYTES } else { SAMPLE_BYTES };
+                let length = u32::try_from(left).unwrap_or(u32::MAX).min(most);
+                if length > 0 {
+                    return Some((namespace.medium, namespace.offset + running.offset, length));
+                }
+            }
+            let next = self
+                .namespaces
+                .iter_active()
+                .find(|one| one.id > running.namespace && running.covers(one.id) && one.busy().is_none())?;
+            (running.namespace, running.offset) = (next.id, 0);
+        }
+    }
+
+    pub(super) fn on_self_tested(&mut self, result: Result<(), MediaError>) {
+        let slot = self.slots.of(self.slots.own(Own::SelfTest));
+        let read = u64::from(slot.expected);
+        let Some(mut running) = self.self_test.running else { return };
+        let namespace = self.namespaces.active(running.namespace);
+        let (bytes, shift) = namespace.map_or((0, 0), |one| (one.bytes, one.block.shift()));
+        if result.is_err() {
+            self.smart.count_media_error();
+            self.fail_self_test(Segment::Media, Some((running.namespace, running.offset >> shift)));
+            return;
+        }
+        running.done += read;
+        // Samples lie evenly over the namespace, each at the start of a block.
+        let spread = (bytes / SHORT_SAMPLES) >> shift << shift;
+        running.offset += if running.extended { read } else { read.max(spread) };
+        self.self_test.running = Some(running);
+        self.deadlines.arm(Own::SelfTest, self.now + PAUSE);
+    }
+
+    /// Ends the self-test in progress, if there is one.
+    pub(super) fn end_self_test(&mut self, outcome: Outcome) {
+        self.conclude_self_test(outcome, SelfTestResult::default());
+    }
+
+    /// Ends the self-test in progress if it reads the namespace, or one of them all.
+    pub(super) fn end_self_test_of(&mut self, namespace: NamespaceId, outcome: Outcome) {
+        if self.self_test.running.is_some_and(|running| running.covers(namespace)) {
+            self.end_self_test(outcome);
+        }
+    }
+
+    /// A controller level reset: a short self-test ends with it, an extended one goes on.
+    pub(super) fn reset_self_test(&mut self) {
+        if self.self_test.running.is_some_and(|running| !running.extended) {
+            self.end_self_test(Outcome::AbortedByReset);
+        }
+    }
+
+    fn fail_self_test(&mut self, segment: Segment, block: Option<(NamespaceId, u64)>) {
+        let mut result = SelfTestResult { segment: low_u8(segment as u32), ..SelfTestResult::default() };
+        if let Some((namespace, lba)) = block {
+            let code = StatusCode::UnrecoveredReadError;
+            result.valid = SelfTestResult::ALL_VALID;
+            (result.namespace, result.failing_lba) = (namespace.0, lba);
+            (result.status_code_type, result.status_code) = (code.kind(), code.code());
+        }
+        self.conclude_self_test(Outcome::SegmentFailed, result);
+    }
+
+    fn conclude_self_test(&mut self, outcome: Outcome, mut result: SelfTestResult) {
+        let Some(running) = self.self_test.running.take() else { return };
+        self.deadlines.disarm(Own::SelfTest);
+        self.slots.retire(self.slots.own(Own::SelfTest));
+        let code = if running.extended { EXTENDED } else { SHORT };
+        result.status = low_u8(code << 4 | outcome as u32);
+        result.power_on_hours = self.smart.power_on_hours(self.now);
+        self.self_test.results.truncate(SELF_TEST_RESULTS - 1);
+        self.self_test.results.push_front(result);
+        self.notify(Notification::SelfTestEnded(result));
+    }
+}
+
+impl Running {
+    /// Whether the self-test reads the namespace.
+    fn covers(&self, namespace: NamespaceId) -> bool {
+        self.scope == NamespaceId::ALL || self.scope == namespace
+    }
+}
