@@ -1,6 +1,18 @@
-//! Descriptors that are counted.
+//! Bytes written down by hand, and descriptors that are counted.
 
 use alloc::rc::Rc;
+use alloc::vec::Vec;
+
+/// Bytes written as hexadecimal digits, white space apart.
+pub(crate) fn hex(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text
+        .chars()
+        .filter_map(|digit| digit.to_digit(16))
+        .map(|digit| u8::try_from(digit).unwrap())
+        .collect();
+    assert!(digits.len().is_multiple_of(2));
+    digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
+}
 
 /// A descriptor of a made-up world: as long as there are others like it, the world knows that it is open.
 #[derive(Clone, Debug)]

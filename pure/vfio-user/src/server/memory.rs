@@ -2,9 +2,9 @@
 
 use alloc::collections::BTreeMap;
 
-use super::output::Token;
 use crate::errno::Errno;
 use crate::limits::MAPS_MAX;
+use crate::pending::Token;
 use crate::wire::DmaMap;
 
 #[derive(Clone, Copy, Debug)]

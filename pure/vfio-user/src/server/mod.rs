@@ -8,14 +8,13 @@ mod config;
 mod dma;
 mod memory;
 mod output;
-mod pending;
 mod reason;
 mod requests;
 #[cfg(test)]
 mod tests;
 
 pub use config::{Config, InterruptConfig, RegionConfig};
-pub use output::{Cookie, Input, InterruptAction, InterruptData, Output, Token};
+pub use output::{Cookie, Input, Output};
 pub use reason::CloseReason;
 
 use alloc::collections::VecDeque;
@@ -24,14 +23,17 @@ use engine::{Buffer, Engine, Instant, Pool};
 
 use crate::errno::Errno;
 use crate::index::{INTERRUPTS, InterruptIndex, RegionIndex};
+pub use crate::interrupt::{InterruptAction, InterruptData};
 use crate::limits::{AREAS_MAX, DATA_MAX};
 use crate::message;
+pub use crate::pending::Token;
+use crate::pending::{Asked, Pending};
 use crate::stream::{Message, Piece, Stream};
 pub use crate::version::Negotiated;
 use crate::wire::{Command, DmaAccess, Header, Kind, RegionAccess, WriteMultiple};
 use dma::{Dma, Job};
 use memory::{Access, Memory};
-use pending::{Asked, Pending, Request};
+use requests::Request;
 
 /// Whether there is a client, and how well it is known.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +52,7 @@ pub struct Server<D> {
     memory: Memory,
     /// Which kinds of interrupts the client has given descriptors for.
     set_up: [bool; INTERRUPTS],
-    pending: Pending,
+    pending: Pending<Request>,
     dma: Dma,
     pool: Pool,
     outputs: VecDeque<Output<D>>,
@@ -302,7 +304,7 @@ impl<D: 'static> Server<D> {
             Some(Errno(0)) => Err(Errno::EIO),
             Some(error) => Err(error),
             None if is_read => read_reply(payload, expected),
-            // QEMU answers a write with a header alone; what others say again needs no check.
+            // Old versions of QEMU answer a write with a header alone; what others say again needs no check.
             None => Ok(&[][..]),
         };
         match data {

@@ -7,12 +7,9 @@ use engine::Buffer;
 use super::CloseReason;
 use crate::errno::Errno;
 use crate::index::{InterruptIndex, RegionIndex};
+use crate::interrupt::{InterruptAction, InterruptData};
+use crate::pending::Token;
 use crate::version::Negotiated;
-
-/// Names a request of the client until it is answered. Never used again; an answer to one whose client has gone is
-/// ignored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Token(pub u64);
 
 /// Names an access to the client's memory by message; chosen by the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -148,26 +145,4 @@ pub enum Output<D> {
         /// Why.
         reason: CloseReason,
     },
-}
-
-/// What to do with interrupts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InterruptAction {
-    /// Mask.
-    Mask,
-    /// Unmask.
-    Unmask,
-    /// Trigger; with descriptors: what to signal from now on.
-    Trigger,
-}
-
-/// What comes with [`Output::SetInterrupts`].
-#[derive(Debug, PartialEq, Eq)]
-pub enum InterruptData<D> {
-    /// Nothing: do it to each vector of the range.
-    None,
-    /// Do it to those vectors of the range whose entry is true; one entry for each.
-    Bools(Vec<bool>),
-    /// Signal these from now on, one for each vector of the range; or none at all: signal nothing for any of them.
-    Descriptors(Vec<D>),
 }

@@ -2,18 +2,30 @@
 
 use alloc::vec::Vec;
 
-use super::output::{InterruptAction, InterruptData, Output};
-use super::pending::{Asked, Request};
+use super::output::Output;
 use super::reason::CloseReason;
 use super::{RegionConfig, Server, State};
 use crate::errno::Errno;
 use crate::index::{INTERRUPTS, InterruptIndex, REGIONS, RegionIndex};
+use crate::interrupt::{InterruptAction, InterruptData};
 use crate::limits::{DATA_MAX, WRITES_MAX};
+use crate::pending::Asked;
 use crate::version::{self, Negotiated};
 use crate::wire::{
     Command, DeviceInfo, DmaMap, DmaUnmap, InterruptInfo, ParseError, RegionAccess, RegionInfo,
     RegionIoDescriptors, SetInterrupts, Version, VersionError, WriteMultiple,
 };
+
+/// What a client asks for and the world must answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Request {
+    Map { address: u64 },
+    Unmap { remaining: usize, unmap: DmaUnmap },
+    Read(RegionAccess),
+    Write(RegionAccess),
+    WriteMultiple { remaining: usize, count: usize, failure: Option<Errno> },
+    Reset,
+}
 
 impl From<ParseError> for Errno {
     /// What a client is told of a payload that can't be read.

@@ -1,48 +1,46 @@
-//! Requests of the client that wait for an answer of the world.
+//! Requests of the other end that wait for an answer of the world.
 
 use alloc::vec::Vec;
 
-use super::output::Token;
-use crate::errno::Errno;
 use crate::limits::REQUESTS_MAX;
-use crate::wire::{Command, DmaUnmap, RegionAccess};
+use crate::wire::Command;
+
+/// Names a request of the other end until it is answered. Never used again by the same engine; an answer to one whose
+/// connection has ended is ignored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(pub u64);
 
 /// A message that asks, as far as its reply needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Asked {
-    pub(super) id: u16,
-    pub(super) command: Command,
-    pub(super) no_reply: bool,
-}
-
-/// What is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Request {
-    Map { address: u64 },
-    Unmap { remaining: usize, unmap: DmaUnmap },
-    Read(RegionAccess),
-    Write(RegionAccess),
-    WriteMultiple { remaining: usize, count: usize, failure: Option<Errno> },
-    Reset,
+pub(crate) struct Asked {
+    pub(crate) id: u16,
+    pub(crate) command: Command,
+    pub(crate) no_reply: bool,
 }
 
 /// The requests, by token: a slot's number, and how many requests there were before, so that no token comes twice.
-#[derive(Debug, Default)]
-pub(super) struct Pending {
-    slots: Vec<Option<(Token, Asked, Request)>>,
+#[derive(Debug)]
+pub(crate) struct Pending<R> {
+    slots: Vec<Option<(Token, Asked, R)>>,
     free: Vec<usize>,
     before: u64,
+}
+
+impl<R> Default for Pending<R> {
+    fn default() -> Self {
+        Self { slots: Vec::new(), free: Vec::new(), before: 0 }
+    }
 }
 
 const SLOT_BITS: u32 = 10;
 const _: () = assert!(REQUESTS_MAX == 1 << SLOT_BITS);
 
-impl Pending {
-    pub(super) fn is_full(&self) -> bool {
+impl<R> Pending<R> {
+    pub(crate) fn is_full(&self) -> bool {
         self.free.is_empty() && self.slots.len() == REQUESTS_MAX
     }
 
-    pub(super) fn insert(&mut self, asked: Asked, request: Request) -> Token {
+    pub(crate) fn insert(&mut self, asked: Asked, request: R) -> Token {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() - 1
@@ -55,11 +53,11 @@ impl Pending {
     }
 
     /// The request called `token`, if it still waits.
-    pub(super) fn find(&mut self, token: Token) -> Option<&mut (Token, Asked, Request)> {
+    pub(crate) fn find(&mut self, token: Token) -> Option<&mut (Token, Asked, R)> {
         self.slots.get_mut(slot_of(token))?.as_mut().filter(|(found, ..)| *found == token)
     }
 
-    pub(super) fn remove(&mut self, token: Token) -> Option<(Asked, Request)> {
+    pub(crate) fn remove(&mut self, token: Token) -> Option<(Asked, R)> {
         self.find(token)?;
         let slot = slot_of(token);
         let (_, asked, request) = self.slots[slot].take()?;
@@ -68,7 +66,7 @@ impl Pending {
     }
 
     /// Forgets all requests, but not which tokens there were.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.slots.clear();
         self.free.clear();
     }

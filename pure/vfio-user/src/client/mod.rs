@@ -1,0 +1,375 @@
+//! The side that uses a function: requests become messages, and the server's messages answers and accesses to memory.
+
+mod output;
+mod reason;
+mod replies;
+#[cfg(test)]
+mod tests;
+mod waiting;
+
+pub use output::{Answer, Input, Output, RequestId};
+pub use reason::CloseReason;
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use engine::{Engine, Instant, Nanos, Pool};
+
+use crate::errno::Errno;
+use crate::index::{InterruptIndex, RegionIndex};
+use crate::interrupt::{InterruptAction, InterruptData};
+use crate::limits::WRITES_MAX;
+use crate::message;
+use crate::pending::{Asked, Pending, Token};
+use crate::stream::{Piece, Stream};
+use crate::version::{self, Negotiated};
+use crate::wire::{
+    Command, DeviceInfo, DmaAccess, DmaMap, DmaUnmap, Header, InterruptInfo, RegionAccess, RegionInfo,
+    SetInterrupts, SingleWrite, Version, WriteMultiple,
+};
+use waiting::{Ask, Waiting};
+
+/// What a client is told when it is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// How long a server may take to answer: its version, and each request.
+    pub answer: Nanos,
+}
+
+impl Default for Config {
+    /// 5 s, as QEMU's client waits.
+    fn default() -> Self {
+        Self { answer: Nanos::from_secs(5) }
+    }
+}
+
+/// Whether there is a server, and how well it is known.
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Away,
+    AwaitingVersion { until: Instant },
+    Ready(Negotiated),
+}
+
+/// How much room a server is given first to say what a region is: enough for as many areas as are taken.
+const REGION_ROOM: u32 = 4064;
+
+/// One server's function, used.
+#[derive(Debug)]
+pub struct Client<D> {
+    config: Config,
+    state: State,
+    stream: Stream<D>,
+    waiting: Waiting,
+    /// Accesses of the server to our memory.
+    pending: Pending<DmaAccess>,
+    requests: u64,
+    pool: Pool,
+    outputs: VecDeque<Output<D>>,
+}
+
+impl<D: 'static> Client<D> {
+    /// A client without a server.
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            state: State::Away,
+            stream: Stream::default(),
+            waiting: Waiting::default(),
+            pending: Pending::default(),
+            requests: 0,
+            pool: Pool::default(),
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// What was agreed on with the present server, once it has said its version.
+    pub const fn negotiated(&self) -> Option<Negotiated> {
+        match self.state {
+            State::Ready(negotiated) => Some(negotiated),
+            _ => None,
+        }
+    }
+
+    /// Asks what the device is: [`Answer::Device`].
+    pub fn device_info(&mut self, now: Instant) -> RequestId {
+        self.ask(now, Ask::Device, [&DeviceInfo::default().emit(), &[]], Vec::new())
+    }
+
+    /// Asks what a region is: [`Answer::Region`].
+    pub fn region_info(&mut self, now: Instant, region: RegionIndex) -> RequestId {
+        let request = self.next_request();
+        self.ask_region(now, request, region.0, REGION_ROOM);
+        request
+    }
+
+    /// Asks what a kind of interrupts is: [`Answer::Interrupt`].
+    pub fn interrupt_info(&mut self, now: Instant, index: InterruptIndex) -> RequestId {
+        let index = index.number();
+        let request = InterruptInfo { index, ..InterruptInfo::default() };
+        self.ask(now, Ask::Interrupt { index }, [&request.emit(), &[]], Vec::new())
+    }
+
+    /// Shares memory: with a descriptor where it is a file's, without one where the server is to ask for each byte.
+    pub fn map(&mut self, now: Instant, map: DmaMap, descriptor: Option<D>) -> RequestId {
+        let descriptors = descriptor.into_iter().collect();
+        self.ask(now, Ask::Done(Command::DmaMap), [&map.emit(), &[]], descriptors)
+    }
+
+    /// Takes back memory, one piece as it was shared, or all of it. When it is answered the server uses it no more.
+    pub fn unmap(&mut self, now: Instant, unmap: DmaUnmap) -> RequestId {
+        self.ask(now, Ask::Done(Command::DmaUnmap), [&unmap.emit(), &[]], Vec::new())
+    }
+
+    /// Reads `count` bytes at `offset` of a region: [`Answer::Data`].
+    pub fn read(&mut self, now: Instant, region: RegionIndex, offset: u64, count: u32) -> RequestId {
+        if self.negotiated().is_some_and(|server| count > server.data_max) {
+            return self.refuse(Errno::E2BIG);
+        }
+        let access = RegionAccess { offset, region: region.0, count };
+        self.ask(now, Ask::Read(access), [&access.emit(), &[]], Vec::new())
+    }
+
+    /// Writes `data` at `offset` of a region.
+    pub fn write(&mut self, now: Instant, region: RegionIndex, offset: u64, data: &[u8]) -> RequestId {
+        let Some(access) = self.write_access(region, offset, data) else { return self.refuse(Errno::E2BIG) };
+        self.ask(now, Ask::Done(Command::RegionWrite), [&access.emit(), data], Vec::new())
+    }
+
+    /// Writes `data` at `offset` of a region without an answer, and nothing where there is no server. Whether the server
+    /// has done it is known when a later request is answered.
+    ///
+    /// # Panics
+    /// When `data` is more than the server takes in one message.
+    pub fn post(&mut self, region: RegionIndex, offset: u64, data: &[u8]) {
+        if self.negotiated().is_none() {
+            return;
+        }
+        let access = self.write_access(region, offset, data).expect("a posted write fits in a message");
+        let length = RegionAccess::LENGTH + data.len();
+        let header = Header::command(self.waiting.unanswered(), Command::RegionWrite, length, true);
+        let bytes = message::build(&mut self.pool, &header, [&access.emit(), data]);
+        self.outputs.push_back(Output::Transmit { bytes, descriptors: Vec::new() });
+    }
+
+    /// Writes several times, at most 8 B each, in one message; fails with `EOPNOTSUPP` where the server doesn't say that it
+    /// takes such messages.
+    pub fn write_multiple(&mut self, now: Instant, writes: &[SingleWrite]) -> RequestId {
+        if writes.len() > WRITES_MAX {
+            return self.refuse(Errno::E2BIG);
+        }
+        if self.negotiated().is_some_and(|server| !server.write_multiple) {
+            return self.refuse(Errno::EOPNOTSUPP);
+        }
+        let count = writes.len() as u64;
+        let bytes: Vec<u8> = writes.iter().flat_map(SingleWrite::emit).collect();
+        let fixed: [u8; WriteMultiple::LENGTH] = count.to_le_bytes();
+        self.ask(now, Ask::WriteMultiple { count }, [&fixed, &bytes], Vec::new())
+    }
+
+    /// Sets up, tears down, masks, unmasks or triggers `count` interrupts from `start` on; a `count` of 0 without data
+    /// tears down all of the kind.
+    pub fn set_interrupts(
+        &mut self,
+        now: Instant,
+        index: InterruptIndex,
+        action: InterruptAction,
+        (start, count): (u32, u32),
+        data: InterruptData<D>,
+    ) -> RequestId {
+        let action = match action {
+            InterruptAction::Mask => SetInterrupts::MASK,
+            InterruptAction::Unmask => SetInterrupts::UNMASK,
+            InterruptAction::Trigger => SetInterrupts::TRIGGER,
+        };
+        let (kind, bools, descriptors) = match data {
+            InterruptData::None => (SetInterrupts::NONE, Vec::new(), Vec::new()),
+            InterruptData::Bools(bools) => {
+                (SetInterrupts::BOOLS, bools.into_iter().map(u8::from).collect(), Vec::new())
+            }
+            InterruptData::Descriptors(descriptors) => (SetInterrupts::DESCRIPTORS, Vec::new(), descriptors),
+        };
+        let set = SetInterrupts { flags: kind | action, index: index.number(), start, count, bools: &bools };
+        self.ask(now, Ask::Done(Command::DeviceSetIrqs), [&set.emit(), &bools], descriptors)
+    }
+
+    /// Resets the device.
+    pub fn reset(&mut self, now: Instant) -> RequestId {
+        self.ask(now, Ask::Done(Command::DeviceReset), [&[], &[]], Vec::new())
+    }
+
+    /// Answers [`Output::DmaRead`].
+    ///
+    /// # Panics
+    /// When there are not as many bytes as were asked for.
+    pub fn dma_read_done(&mut self, token: Token, result: Result<&[u8], Errno>) {
+        let Some((_, asked, access)) = self.pending.find(token) else { return };
+        if asked.command != Command::DmaRead {
+            return;
+        }
+        let (asked, access) = (*asked, *access);
+        self.pending.remove(token);
+        match result {
+            Ok(data) => {
+                assert_eq!(data.len() as u64, access.count, "memory is read as far as was asked for");
+                self.reply(asked, [&access.emit(), data]);
+            }
+            Err(error) => self.reply_error(asked, error),
+        }
+    }
+
+    /// Answers an [`Output::DmaWrite`] that carries a token.
+    pub fn dma_write_done(&mut self, token: Token, result: Result<(), Errno>) {
+        let Some((_, asked, access)) = self.pending.find(token) else { return };
+        if asked.command != Command::DmaWrite {
+            return;
+        }
+        let (asked, access) = (*asked, *access);
+        self.pending.remove(token);
+        match result {
+            Ok(()) => self.reply(asked, [&access.emit(), &[]]),
+            Err(error) => self.reply_error(asked, error),
+        }
+    }
+
+    fn write_access(&self, region: RegionIndex, offset: u64, data: &[u8]) -> Option<RegionAccess> {
+        let count = u32::try_from(data.len()).ok()?;
+        let fits = self.negotiated().is_none_or(|server| count <= server.data_max);
+        (fits && count <= crate::DATA_MAX).then_some(RegionAccess { offset, region: region.0, count })
+    }
+
+    fn next_request(&mut self) -> RequestId {
+        self.requests += 1;
+        RequestId(self.requests)
+    }
+
+    /// A request that fails at once.
+    fn refuse(&mut self, error: Errno) -> RequestId {
+        let request = self.next_request();
+        self.answer(request, Err(error));
+        request
+    }
+
+    fn answer(&mut self, request: RequestId, result: Result<Answer<D>, Errno>) {
+        self.outputs.push_back(Output::Answered { request, result });
+    }
+
+    fn ask(&mut self, now: Instant, ask: Ask, parts: [&[u8]; 2], descriptors: Vec<D>) -> RequestId {
+        let request = self.next_request();
+        self.send(now, request, ask, parts, descriptors);
+        request
+    }
+
+    fn ask_region(&mut self, now: Instant, request: RequestId, index: u32, room: u32) {
+        let payload = RegionInfo::emit_request(index, room);
+        self.send(now, request, Ask::Region { index, room }, [&payload, &[]], Vec::new());
+    }
+
+    fn send(&mut self, now: Instant, request: RequestId, ask: Ask, parts: [&[u8]; 2], descriptors: Vec<D>) {
+        let State::Ready(server) = self.state else { return self.answer(request, Err(Errno::ENOTCONN)) };
+        if self.waiting.is_full() {
+            return self.answer(request, Err(Errno::EBUSY));
+        }
+        if descriptors.len() > server.descriptors_max {
+            return self.answer(request, Err(Errno::E2BIG));
+        }
+        let id = self.waiting.push(request, ask, now + self.config.answer);
+        let header = Header::command(id, ask.command(), parts[0].len() + parts[1].len(), false);
+        let bytes = message::build(&mut self.pool, &header, parts);
+        self.outputs.push_back(Output::Transmit { bytes, descriptors });
+    }
+
+    fn reply(&mut self, asked: Asked, parts: [&[u8]; 2]) {
+        if !asked.no_reply {
+            let header = Header::reply(asked.id, asked.command, parts[0].len() + parts[1].len());
+            let bytes = message::build(&mut self.pool, &header, parts);
+            self.outputs.push_back(Output::Transmit { bytes, descriptors: Vec::new() });
+        }
+    }
+
+    fn reply_error(&mut self, asked: Asked, error: Errno) {
+        if !asked.no_reply {
+            let header = Header::error(asked.id, asked.command, error);
+            let bytes = message::build(&mut self.pool, &header, [&[], &[]]);
+            self.outputs.push_back(Output::Transmit { bytes, descriptors: Vec::new() });
+        }
+    }
+
+    fn on_connected(&mut self, now: Instant) {
+        self.forget();
+        self.state = State::AwaitingVersion { until: now + self.config.answer };
+        let version =
+            Version { major: version::MAJOR, minor: version::MINOR, capabilities: Some(version::ours()) }
+                .emit();
+        let header = Header::command(self.waiting.unanswered(), Command::Version, version.len(), false);
+        let bytes = message::build(&mut self.pool, &header, [&version, &[]]);
+        self.outputs.push_back(Output::Transmit { bytes, descriptors: Vec::new() });
+    }
+
+    fn on_received(&mut self, now: Instant, bytes: &[u8], descriptors: Vec<D>) {
+        let mut piece = Piece::new(bytes, descriptors);
+        // The stream lends out a message while the client works on it.
+        let mut stream = core::mem::take(&mut self.stream);
+        while !matches!(self.state, State::Away) {
+            match stream.next(&mut piece) {
+                Ok(Some(message)) => self.on_message(now, message),
+                Ok(None) => {
+                    self.stream = stream;
+                    return;
+                }
+                Err(error) => self.close(CloseReason::Header(error)),
+            }
+        }
+    }
+
+    fn close(&mut self, reason: CloseReason) {
+        self.forget();
+        self.outputs.push_back(Output::Close { reason });
+    }
+
+    /// The server has gone, or is left.
+    fn forget(&mut self) {
+        self.state = State::Away;
+        self.stream = Stream::default();
+        self.pending.clear();
+        while let Some(request) = self.waiting.pop() {
+            self.answer(request, Err(Errno::ENOTCONN));
+        }
+    }
+}
+
+impl<D: 'static> Engine for Client<D> {
+    type Input<'a> = Input<'a, D>;
+    type Output = Output<D>;
+
+    fn handle_input(&mut self, now: Instant, input: Input<'_, D>) {
+        match input {
+            Input::Connected => self.on_connected(now),
+            Input::Received { bytes, descriptors } => self.on_received(now, bytes, descriptors),
+            Input::Disconnected => self.forget(),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        if let State::AwaitingVersion { until } = self.state
+            && until <= now
+        {
+            self.close(CloseReason::Handshake);
+        }
+        while let Some(request) = self.waiting.expire(now) {
+            self.answer(request, Err(Errno::ETIMEDOUT));
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Output<D>> {
+        self.outputs.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        match self.state {
+            State::Away => None,
+            State::AwaitingVersion { until } => Some(until),
+            State::Ready(_) => self.waiting.earliest(),
+        }
+    }
+}
