@@ -1,27 +1,12 @@
 //! How a guest is made: memory, devices, what is in its root, what it is to run.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::time::Duration;
 
-use tempfile::TempDir;
+use crate::device::{Device, Slot};
+use crate::running::{Outcome, Running};
+use crate::{Error, Initramfs, Kit};
 
-use crate::cpio::Archive;
-use crate::device::{Device, Slot, topology};
-use crate::process::{self, Process};
-use crate::running::{Outcome, Parts, Running, Streams, ended};
-use crate::{Error, Initramfs, Kit, stream};
-
-/// What every boot needs on the kernel's command line: no waiting, no calibrating, nothing that costs an interpreted
-/// processor much, and a panic that ends QEMU instead of hanging.
-const COMMAND_LINE: &str = "console=ttyS0 panic=-1 quiet tsc_early_khz=2000000 init_on_alloc=0 mitigations=off \
-    nokaslr cryptomgr.notests apparmor=0";
-/// How long QEMU may take to open its sockets.
-const CONNECTING: Duration = Duration::from_secs(30);
 /// The modules of a virtio network card, and what gives it QEMU's usual address.
 const NETWORK_MODULE: &str = "virtio_net";
 const NETWORK_PRELUDE: &str = "ip link set lo up; ip link set eth0 up; ip addr add 10.0.2.15/24 dev eth0\n\
@@ -54,6 +39,8 @@ impl Guest {
             firmware: Firmware::default(),
             slots: Vec::new(),
             network: false,
+            iommu: false,
+            disk_boots: false,
             reboots: false,
             command_line: String::new(),
             arguments: Vec::new(),
@@ -71,21 +58,23 @@ impl Guest {
 #[derive(Clone, Debug)]
 #[must_use = "nothing boots before `run` or `start`"]
 pub struct Builder {
-    kit: Kit,
-    memory: u32,
-    processors: u32,
-    firmware: Firmware,
-    slots: Vec<Slot>,
-    network: bool,
-    reboots: bool,
-    command_line: String,
-    arguments: Vec<String>,
-    initramfs: Initramfs,
-    script: Option<String>,
-    boot_limit: Duration,
-    script_limit: Duration,
-    console: Option<PathBuf>,
-    echo: bool,
+    pub(crate) kit: Kit,
+    pub(crate) memory: u32,
+    pub(crate) processors: u32,
+    pub(crate) firmware: Firmware,
+    pub(crate) slots: Vec<Slot>,
+    pub(crate) network: bool,
+    pub(crate) iommu: bool,
+    pub(crate) disk_boots: bool,
+    pub(crate) reboots: bool,
+    pub(crate) command_line: String,
+    pub(crate) arguments: Vec<String>,
+    pub(crate) initramfs: Initramfs,
+    pub(crate) script: Option<String>,
+    pub(crate) boot_limit: Duration,
+    pub(crate) script_limit: Duration,
+    pub(crate) console: Option<PathBuf>,
+    pub(crate) echo: bool,
 }
 
 impl Builder {
@@ -135,6 +124,19 @@ impl Builder {
         self.initramfs.module(NETWORK_MODULE)?;
         self.initramfs.bytes("etc/guest/prelude", 0o644, NETWORK_PRELUDE);
         Ok(self)
+    }
+
+    /// Adds an IOMMU (Intel's), without which a guest cannot hand a device to a program (`vfio-pci`).
+    pub fn iommu(mut self) -> Self {
+        self.iommu = true;
+        self
+    }
+
+    /// Leaves it to the firmware to boot from a device, for example one that holds [`crate::boot_image`]. There is no
+    /// kernel, no root and no script then.
+    pub fn boot_from_device(mut self) -> Self {
+        self.disk_boots = true;
+        self
     }
 
     /// A guest that resets itself, or is reset, starts again; otherwise QEMU ends.
@@ -234,144 +236,5 @@ impl Builder {
     /// As [`Builder::run`].
     pub fn interact(self) -> Result<Outcome, Error> {
         self.launch(true)?.finish()
-    }
-
-    fn launch(self, terminal: bool) -> Result<Running, Error> {
-        let directory =
-            TempDir::with_prefix("farlane-guest-").map_err(Error::io("making a temporary directory"))?;
-        let initrd = self.initrd(directory.path())?;
-        let sockets = ["output", "control", "monitor"].map(|name| Listener::new(directory.path(), name));
-        let [output, control, monitor] = sockets;
-        let (output, control, monitor) = (output?, control?, monitor?);
-        let mut command = self.kit.qemu();
-        self.machine(&mut command, &initrd);
-        let console =
-            if terminal { "stdio,id=console,mux=on,signal=off" } else { "stdio,id=console,signal=off" };
-        command.args(["-chardev", console, "-serial", "chardev:console"]);
-        if terminal {
-            command.args(["-object", "monitor-hmp,id=typed,chardev=console"]).stderr(Stdio::piped());
-        } else {
-            process::captured(&mut command);
-        }
-        for listener in [&output, &control, &monitor] {
-            command.arg("-chardev").arg(listener.argument());
-        }
-        command.args(["-serial", "chardev:output", "-serial", "chardev:control"]);
-        command.args(["-object", "monitor-qmp,id=commands,chardev=monitor"]);
-
-        let begun = Instant::now();
-        let (mut process, pipes) = Process::start(command).map_err(Error::io("starting QEMU"))?;
-        let mut streams = Streams::default();
-        let mut readers = Vec::new();
-        let mut copies: Vec<Box<dyn Write + Send>> =
-            if self.echo { vec![Box::new(io::stderr())] } else { Vec::new() };
-        if let Some(path) = &self.console {
-            copies.push(Box::new(File::create(path).map_err(Error::at("creating", path))?));
-        }
-        if let Some(errors) = pipes.stderr {
-            let (kept, reader) = stream::keep(errors, Vec::new());
-            (streams.errors, _) = (kept, readers.push(reader));
-        }
-        if let Some(stdout) = pipes.stdout {
-            let (kept, reader) = stream::keep(stdout, copies);
-            (streams.console, _) = (kept, readers.push(reader));
-        }
-        let mut accept = |listener: &Listener| listener.accept(&mut process, &streams);
-        let (printed, control, monitor) = (accept(&output)?, accept(&control)?, accept(&monitor)?);
-        let echo: Vec<Box<dyn Write + Send>> =
-            if self.echo || terminal { vec![Box::new(io::stderr())] } else { Vec::new() };
-        let (kept, reader) = stream::keep(printed, echo);
-        (streams.output, _) = (kept, readers.push(reader));
-        let script_limit = self.script_limit;
-        let parts = Parts { process, streams, readers, control, monitor, begun, script_limit, directory };
-        Running::new(parts, self.boot_limit)
-    }
-
-    /// The kept archive and, behind it, one of what is this boot's alone.
-    fn initrd(&self, directory: &Path) -> Result<PathBuf, Error> {
-        let path = directory.join("initrd");
-        let kept = self.initramfs.archive()?;
-        fs::copy(&kept, &path).map_err(Error::at("copying to", &path))?;
-        let file = File::options().append(true).open(&path).map_err(Error::at("opening", &path))?;
-        let mut archive = Archive::new(file);
-        if let Some(script) = &self.script {
-            let add = |archive: &mut Archive<File>| {
-                archive.directory("etc")?;
-                archive.directory("etc/guest")?;
-                archive.file("etc/guest/script", 0o755, script.as_bytes())
-            };
-            add(&mut archive).map_err(Error::at("writing", &path))?;
-        }
-        archive.finish().map_err(Error::at("writing", &path))?;
-        Ok(path)
-    }
-
-    fn machine(&self, command: &mut Command, initrd: &Path) {
-        let memory = self.memory;
-        command
-            .args(["-accel", "tcg,thread=multi,tb-size=512", "-M", "q35,memory-backend=memory", "-object"])
-            .arg(format!("memory-backend-memfd,id=memory,size={memory}M,share=on"))
-            .args(["-m", &memory.to_string(), "-smp", &self.processors.to_string()])
-            .args(["-display", "none", "-nodefaults", "-no-user-config"])
-            .args(["-run-with", "exit-with-parent=on"]);
-        if !self.reboots {
-            command.arg("-no-reboot");
-        }
-        if self.firmware == Firmware::Qboot {
-            command.args(["-bios", "qboot.rom"]);
-        }
-        command.arg("-kernel").arg(self.kit.kernel()).arg("-initrd").arg(initrd);
-        command.arg("-append").arg(format!("{COMMAND_LINE}{}", self.command_line));
-        if self.network {
-            command.args(["-netdev", "user,id=network,ipv6=off"]);
-            command.args(["-device", "virtio-net-pci,netdev=network,romfile="]);
-        }
-        command.args(topology(&self.slots)).args(&self.arguments);
-    }
-}
-
-/// A socket that QEMU connects to when it starts.
-struct Listener {
-    name: &'static str,
-    path: PathBuf,
-    socket: UnixListener,
-}
-
-impl Listener {
-    fn new(directory: &Path, name: &'static str) -> Result<Self, Error> {
-        let path = directory.join(name);
-        let socket = UnixListener::bind(&path).map_err(Error::at("listening on", &path))?;
-        socket.set_nonblocking(true).map_err(Error::at("listening on", &path))?;
-        Ok(Self { name, path, socket })
-    }
-
-    /// The argument of `-chardev`.
-    fn argument(&self) -> String {
-        // A comma ends a value unless doubled.
-        format!("socket,id={},path={}", self.name, self.path.display().to_string().replace(',', ",,"))
-    }
-
-    fn accept(&self, process: &mut Process, streams: &Streams) -> Result<UnixStream, Error> {
-        let waited_for = format!("its connection to {}", self.path.display());
-        let begun = Instant::now();
-        loop {
-            match self.socket.accept() {
-                Ok((stream, _)) => {
-                    stream.set_nonblocking(false).map_err(Error::at("accepting on", &self.path))?;
-                    return Ok(stream);
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(Error::at("accepting on", &self.path)(error)),
-            }
-            if process.has_ended()
-                && let Some(error) = ended(process, streams, &waited_for)
-            {
-                return Err(error);
-            }
-            if begun.elapsed() > CONNECTING {
-                return Err(Error::ScriptTimeout { waited_for, after: CONNECTING, tail: streams.tail() });
-            }
-            thread::sleep(Duration::from_millis(2));
-        }
     }
 }

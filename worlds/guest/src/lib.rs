@@ -3,6 +3,7 @@
 //! Start at [`Kit::shared`], which fetches what a guest needs into the user's cache directory, and at
 //! [`Guest::builder`]. [`skip`] is for tests, which go on without a guest where there can be none.
 
+mod boot_image;
 mod builder;
 mod cpio;
 mod device;
@@ -11,6 +12,7 @@ mod fetch;
 mod initramfs;
 mod kernel;
 mod kit;
+mod launch;
 mod libraries;
 mod modules;
 mod monitor;
@@ -19,6 +21,7 @@ mod running;
 pub mod skip;
 mod stream;
 
+pub use boot_image::boot_image;
 pub use builder::{Builder, Firmware, Guest};
 pub use device::Device;
 pub use error::Error;

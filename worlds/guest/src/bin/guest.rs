@@ -34,6 +34,15 @@ struct Arguments {
     /// Kernel modules to insert, by name
     #[arg(long, value_name = "NAME")]
     module: Vec<String>,
+    /// Add an IOMMU, so that programs in the guest can drive devices (vfio-pci)
+    #[arg(long)]
+    iommu: bool,
+    /// Words to add to the kernel's command line
+    #[arg(long, value_name = "WORDS", default_value = "")]
+    append: String,
+    /// Arguments to add to QEMU's, one at a time
+    #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true)]
+    qemu: Vec<String>,
     /// The guest's memory in MiB
     #[arg(long, value_name = "MIB", default_value_t = 512)]
     memory: u32,
@@ -75,6 +84,10 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         .processors(arguments.processors)
         .tools(["nvme", "fio", "lspci", "mkfs.ext4", "fsck.ext4"])?
         .modules(arguments.module.iter().map(String::as_str))?;
+    builder = builder.command_line(&arguments.append).qemu_arguments(arguments.qemu.clone());
+    if arguments.iommu {
+        builder = builder.iommu();
+    }
     if arguments.network {
         builder = builder.user_network()?;
     }

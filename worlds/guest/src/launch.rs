@@ -1,0 +1,187 @@
+//! How a guest that was described is started: QEMU's arguments, its sockets, the threads that listen.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::builder::{Builder, Firmware};
+use crate::cpio::Archive;
+use crate::device::topology;
+use crate::process::{self, Process};
+use crate::running::{Parts, Running, Streams, ended};
+use crate::{Error, stream};
+
+/// What every boot needs on the kernel's command line: no waiting, no calibrating, nothing that costs an interpreted
+/// processor much, and a panic that ends QEMU instead of hanging.
+const COMMAND_LINE: &str = "console=ttyS0 panic=-1 quiet tsc_early_khz=2000000 init_on_alloc=0 mitigations=off \
+    nokaslr cryptomgr.notests apparmor=0";
+/// What makes Linux use the IOMMU.
+const IOMMU_COMMAND_LINE: &str = " intel_iommu=on";
+/// How long QEMU may take to open its sockets.
+const CONNECTING: Duration = Duration::from_secs(30);
+
+impl Builder {
+    /// Starts QEMU, with this process's terminal as its console or with pipes, and waits for the init script.
+    pub(crate) fn launch(self, terminal: bool) -> Result<Running, Error> {
+        let directory =
+            TempDir::with_prefix("farlane-guest-").map_err(Error::io("making a temporary directory"))?;
+        let initrd = self.initrd(directory.path())?;
+        let sockets = ["output", "control", "monitor"].map(|name| Listener::new(directory.path(), name));
+        let [output, control, monitor] = sockets;
+        let (output, control, monitor) = (output?, control?, monitor?);
+        let mut command = self.kit.qemu();
+        self.machine(&mut command, &initrd);
+        let console =
+            if terminal { "stdio,id=console,mux=on,signal=off" } else { "stdio,id=console,signal=off" };
+        command.args(["-chardev", console]);
+        if self.disk_boots {
+            // The firmware's own log: it has no console, and there will be no kernel.
+            command.args(["-device", "isa-debugcon,iobase=0x402,chardev=console", "-serial", "null"]);
+        } else {
+            command.args(["-serial", "chardev:console"]);
+        }
+        if terminal {
+            command.args(["-object", "monitor-hmp,id=typed,chardev=console"]).stderr(Stdio::piped());
+        } else {
+            process::captured(&mut command);
+        }
+        for listener in [&output, &control, &monitor] {
+            command.arg("-chardev").arg(listener.argument());
+        }
+        command.args(["-serial", "chardev:output", "-serial", "chardev:control"]);
+        command.args(["-object", "monitor-qmp,id=commands,chardev=monitor"]);
+
+        let begun = Instant::now();
+        let (mut process, pipes) = Process::start(command).map_err(Error::io("starting QEMU"))?;
+        let mut streams = Streams::default();
+        let mut readers = Vec::new();
+        if let Some(errors) = pipes.stderr {
+            let (kept, reader) = stream::keep(errors, Vec::new());
+            (streams.errors, _) = (kept, readers.push(reader));
+        }
+        if let Some(stdout) = pipes.stdout {
+            let mut copies = shown(self.echo);
+            if let Some(path) = &self.console {
+                copies.push(Box::new(File::create(path).map_err(Error::at("creating", path))?));
+            }
+            let (kept, reader) = stream::keep(stdout, copies);
+            (streams.console, _) = (kept, readers.push(reader));
+        }
+        let mut accept = |listener: &Listener| listener.accept(&mut process, &streams);
+        let (printed, control, monitor) = (accept(&output)?, accept(&control)?, accept(&monitor)?);
+        let (kept, reader) = stream::keep(printed, shown(self.echo || terminal));
+        (streams.output, _) = (kept, readers.push(reader));
+        let script_limit = self.script_limit;
+        let parts = Parts { process, streams, readers, control, monitor, begun, script_limit, directory };
+        let running = Running::new(parts, self.boot_limit)?;
+        // QEMU has it in memory, for later starts as well. Gone now, it cannot be left behind by a killed owner.
+        fs::remove_file(&initrd).map_err(Error::at("removing", &initrd))?;
+        Ok(running)
+    }
+
+    /// The kept archive and, behind it, one of what is this boot's alone.
+    fn initrd(&self, directory: &Path) -> Result<PathBuf, Error> {
+        let path = directory.join("initrd");
+        let kept = self.initramfs.archive()?;
+        fs::copy(&kept, &path).map_err(Error::at("copying to", &path))?;
+        let file = File::options().append(true).open(&path).map_err(Error::at("opening", &path))?;
+        let mut archive = Archive::new(file);
+        if let Some(script) = &self.script {
+            let add = |archive: &mut Archive<File>| {
+                archive.directory("etc")?;
+                archive.directory("etc/guest")?;
+                archive.file("etc/guest/script", 0o755, script.as_bytes())
+            };
+            add(&mut archive).map_err(Error::at("writing", &path))?;
+        }
+        archive.finish().map_err(Error::at("writing", &path))?;
+        Ok(path)
+    }
+
+    fn machine(&self, command: &mut Command, initrd: &Path) {
+        let memory = self.memory;
+        command
+            .args(["-accel", "tcg,thread=multi,tb-size=512", "-M", "q35,memory-backend=memory", "-object"])
+            .arg(format!("memory-backend-memfd,id=memory,size={memory}M,share=on"))
+            .args(["-m", &memory.to_string(), "-smp", &self.processors.to_string()])
+            .args(["-display", "none", "-nodefaults", "-no-user-config"])
+            .args(["-run-with", "exit-with-parent=on"]);
+        if !self.reboots {
+            command.arg("-no-reboot");
+        }
+        if self.firmware == Firmware::Qboot {
+            command.args(["-bios", "qboot.rom"]);
+        }
+        if !self.disk_boots {
+            let iommu = if self.iommu { IOMMU_COMMAND_LINE } else { "" };
+            command.arg("-kernel").arg(self.kit.kernel()).arg("-initrd").arg(initrd);
+            command.arg("-append").arg(format!("{COMMAND_LINE}{iommu}{}", self.command_line));
+        }
+        if self.iommu {
+            // It must be there before the devices that it is to watch.
+            command.args(["-device", "intel-iommu,intremap=off"]);
+        }
+        if self.network {
+            command.args(["-netdev", "user,id=network,ipv6=off"]);
+            command.args(["-device", "virtio-net-pci,netdev=network,romfile="]);
+        }
+        command.args(topology(&self.slots)).args(&self.arguments);
+    }
+}
+
+/// Where a stream is copied to: standard error, if it is to be shown.
+fn shown(echo: bool) -> Vec<Box<dyn Write + Send>> {
+    if echo { vec![Box::new(io::stderr())] } else { Vec::new() }
+}
+
+/// A socket that QEMU connects to when it starts.
+struct Listener {
+    name: &'static str,
+    path: PathBuf,
+    socket: UnixListener,
+}
+
+impl Listener {
+    fn new(directory: &Path, name: &'static str) -> Result<Self, Error> {
+        let path = directory.join(name);
+        let socket = UnixListener::bind(&path).map_err(Error::at("listening on", &path))?;
+        socket.set_nonblocking(true).map_err(Error::at("listening on", &path))?;
+        Ok(Self { name, path, socket })
+    }
+
+    /// The argument of `-chardev`.
+    fn argument(&self) -> String {
+        // A comma ends a value unless doubled.
+        format!("socket,id={},path={}", self.name, self.path.display().to_string().replace(',', ",,"))
+    }
+
+    fn accept(&self, process: &mut Process, streams: &Streams) -> Result<UnixStream, Error> {
+        let waited_for = format!("its connection to {}", self.path.display());
+        let begun = Instant::now();
+        loop {
+            match self.socket.accept() {
+                Ok((stream, _)) => {
+                    stream.set_nonblocking(false).map_err(Error::at("accepting on", &self.path))?;
+                    return Ok(stream);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(Error::at("accepting on", &self.path)(error)),
+            }
+            if process.has_ended()
+                && let Some(error) = ended(process, streams, &waited_for)
+            {
+                return Err(error);
+            }
+            if begun.elapsed() > CONNECTING {
+                return Err(Error::ScriptTimeout { waited_for, after: CONNECTING, tail: streams.tail() });
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
