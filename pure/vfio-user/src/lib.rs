@@ -10,6 +10,8 @@ extern crate alloc;
 
 pub mod client;
 mod errno;
+#[doc(hidden)]
+pub mod fuzz;
 mod index;
 mod interrupt;
 mod limits;

@@ -441,11 +441,10 @@ impl Pair {
             if before == (0, 0) && self.owed_by_server.is_empty() && self.owed_by_client.is_empty() {
                 return;
             }
-            self.deliver_to_server(1 << 20);
-            self.deliver_to_client(1 << 20);
-            self.server_answers(0);
-            self.client_answers(0);
-            self.drain();
+            self.run(Operation::ToServer(1 << 20));
+            self.run(Operation::ToClient(1 << 20));
+            self.run(Operation::ServerAnswers(0));
+            self.run(Operation::ClientAnswers(0));
         }
         panic!("it does not come to rest");
     }

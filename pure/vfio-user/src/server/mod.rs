@@ -93,7 +93,8 @@ impl<D: 'static> Server<D> {
         }
     }
 
-    /// Answers [`Output::Map`]. After an error the memory counts as not mapped: no [`Output::Unmap`] comes for it.
+    /// Answers [`Output::Map`]. After an error the memory counts as not mapped: no [`Output::Unmap`] comes for it, unless
+    /// the client had already taken it back.
     pub fn map_done(&mut self, token: Token, result: Result<(), Errno>) {
         let Some((asked, Request::Map { address })) =
             self.take(token, |request| matches!(request, Request::Map { .. }))
