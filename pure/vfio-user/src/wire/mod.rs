@@ -9,6 +9,8 @@ mod interrupt;
 mod json;
 mod memory;
 mod region;
+#[cfg(test)]
+mod tests;
 mod version;
 
 pub use access::{DmaAccess, RegionAccess, SingleWrite, WriteMultiple};
