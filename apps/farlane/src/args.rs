@@ -28,6 +28,18 @@ pub(crate) enum Command {
         farlane export --listen 127.0.0.1:4430 --namespace disk.img,size=10GiB\n  \
         farlane export --listen 0.0.0.0:4430 --ram 1GiB --namespace /dev/sdb,readonly")]
     Export(ExportArgs),
+    /// Give a virtual machine the SSD of a far end: QEMU's guest sees an ordinary NVMe device
+    #[command(after_help = "Example:\n  \
+        farlane attach tcp://127.0.0.1:4430 --vfio-user /run/user/1000/ssd.sock\n  \
+        qemu-system-x86_64 -object memory-backend-memfd,id=mem,size=1G,share=on \\\n    \
+        -M q35,memory-backend=mem -m 1G ... -device \\\n    \
+        '{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"/run/user/1000/ssd.sock\"}}'")]
+    Attach(AttachArgs),
+    /// Give a virtual machine an SSD of this machine: the same controller with no network in between
+    #[command(
+        after_help = "Example:\n  farlane device --vfio-user /run/user/1000/ssd.sock --namespace disk.img,size=10GiB"
+    )]
+    Device(DeviceArgs),
     /// List the PCIe functions that a host sees through the tunnel
     #[command(after_help = "Examples:\n  farlane lspci tcp://127.0.0.1:4430\n  \
         farlane lspci -t tcp://127.0.0.1:4430 tcp://127.0.0.1:4431")]
@@ -91,12 +103,10 @@ pub(crate) struct DemoArgs {
     pub(crate) output: Output,
 }
 
+/// The SSD that is offered.
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("media").args(["namespace", "ram"]).required(true).multiple(true))]
-pub(crate) struct ExportArgs {
-    /// Address and port to listen on. Whoever reaches it owns the SSD: nothing asks who they are
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4430")]
-    pub(crate) listen: SocketAddr,
+pub(crate) struct Served {
     /// A file or block device to serve as a namespace; may be given again
     #[arg(long, value_name = "PATH[,size=SIZE][,block=512|4096][,readonly]")]
     pub(crate) namespace: Vec<NamespaceSpec>,
@@ -106,10 +116,67 @@ pub(crate) struct ExportArgs {
     /// Serial number of the controller [default: derived from the namespaces]
     #[arg(long, value_name = "TEXT", value_parser = parse_serial)]
     pub(crate) serial: Option<String>,
+}
+
+impl Served {
+    /// How many namespaces, in words.
+    pub(crate) fn count(&self) -> String {
+        match self.namespace.len() + self.ram.len() {
+            1 => "1 namespace".to_owned(),
+            count => format!("{count} namespaces"),
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// Address and port to listen on. Whoever reaches it owns the SSD: nothing asks who they are
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4430")]
+    pub(crate) listen: SocketAddr,
+    #[command(flatten)]
+    pub(crate) served: Served,
     /// How long a lost host may come back to its session before the device is reset
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_time)]
     pub(crate) hold: Duration,
     /// Print the address that was bound as JSON on the first line of standard output
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) spin: Spin,
+}
+
+/// Where a virtual machine's monitor connects to.
+#[derive(Debug, Args)]
+pub(crate) struct Socket {
+    /// The socket for QEMU's vfio-user-pci, or another vfio-user client. Whoever may write to it owns the SSD
+    #[arg(long = "vfio-user", value_name = "PATH", required = true)]
+    pub(crate) path: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DeviceArgs {
+    #[command(flatten)]
+    pub(crate) socket: Socket,
+    #[command(flatten)]
+    pub(crate) served: Served,
+    /// Print the socket as JSON on the first line of standard output
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) spin: Spin,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AttachArgs {
+    /// The far end: tcp://HOST:PORT
+    #[arg(value_name = "URL")]
+    pub(crate) url: Url,
+    #[command(flatten)]
+    pub(crate) socket: Socket,
+    /// Which of the far end's functions the guest gets, the first being 0 [default: the first NVMe controller]
+    #[arg(long, value_name = "N")]
+    pub(crate) function: Option<usize>,
+    /// Print the socket as JSON on the first line of standard output
     #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use engine::Nanos;
 use live::attach::AttachError;
 use live::media::OpenError;
+use live::unix::BindError;
 use miette::Diagnostic;
 use nvme::wire::Status;
 use nvme_pcie::host::SubmitError;
@@ -41,6 +42,10 @@ pub(crate) enum Error {
     #[error("can't listen on {address}: {error}")]
     #[diagnostic(help("choose another --listen address; port 0 lets the system choose one"))]
     Listen { address: std::net::SocketAddr, error: io::Error },
+
+    #[error("can't listen at {}: {error}", path.display())]
+    #[diagnostic(help("{}", remedy(error)))]
+    Bind { path: PathBuf, error: BindError },
 
     #[error("{command} ended with {status}")]
     Command { command: &'static str, status: Status },
@@ -88,10 +93,25 @@ impl Error {
     /// 130 after ctrl-c, as from a shell; 1 when it went wrong.
     pub(crate) const fn exit_code(&self) -> u8 {
         match self {
-            Self::Open(_) | Self::Listen { .. } | Self::NoNamespace { .. } | Self::Range { .. } => 2,
+            Self::Open(_)
+            | Self::Listen { .. }
+            | Self::Bind { .. }
+            | Self::NoNamespace { .. }
+            | Self::Range { .. } => 2,
             Self::Interrupted => 130,
             _ => 1,
         }
+    }
+}
+
+/// What to do about a socket that can't be made.
+const fn remedy(error: &BindError) -> &'static str {
+    match error {
+        BindError::TooLong(_) => "choose a shorter path: $XDG_RUNTIME_DIR/ssd.sock is one as a rule",
+        BindError::InUse => "choose another path, or end the process that listens there",
+        BindError::NotASocket => "choose another path, or remove what is there",
+        BindError::NoDirectory(_) => "create the directory first, or choose another path",
+        BindError::Io(_) => "choose a path in a directory that you may write to",
     }
 }
 

@@ -18,6 +18,8 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Demo(args) => commands::demo::run(&args),
         Command::Export(args) => commands::export::run(args),
+        Command::Attach(args) => commands::attach::run(&args),
+        Command::Device(args) => commands::device::run(&args),
         Command::Lspci(args) => commands::lspci::run(&args),
         Command::Identify(args) => commands::identify::run(&args),
         Command::SmartLog(args) => commands::smart_log::run(&args),

@@ -1,6 +1,7 @@
 //! Whole machines made of the engines: what both the live and the virtual world plug in.
 //!
 //! [`near::Near`] is the host: root complex, host memory, NVMe drivers, and below them the distributed switch.
+//! [`guest::Guest`] is the device slot of a virtual machine whose monitor speaks vfio-user.
 //! [`far::Far`] is the box with the SSD: the downstream end of the tunnel and an NVMe function.
 
 #![no_std]
@@ -11,6 +12,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod far;
+pub mod guest;
 pub mod near;
 
 #[cfg(test)]

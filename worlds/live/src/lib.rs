@@ -2,7 +2,8 @@
 //!
 //! Time comes from [`clock`], bytes are kept by [`media`], links are sockets of [`tcp`], and a
 //! [`reactor`] spins while there is work and sleeps when there is none. [`floor`] measures what the
-//! machine's own TCP takes, to compare with.
+//! machine's own TCP takes, to compare with. A virtual machine's monitor is served over sockets of [`unix`], and its
+//! guest's memory is [`shared`].
 //!
 //! Drivers decide nothing about protocols: they move bytes, read the clock and sleep.
 
@@ -10,7 +11,10 @@ pub mod attach;
 pub mod clock;
 pub mod far;
 pub mod floor;
+pub mod guest;
 pub mod media;
 pub mod near;
 pub mod reactor;
+pub mod shared;
 pub mod tcp;
+pub mod unix;

@@ -17,15 +17,15 @@ use nvme::media::ram::RamDisk;
 use nvme_pcie::{controller, function};
 use tunnel::session::HandshakeError;
 
-use crate::args::ExportArgs;
+use crate::args::{ExportArgs, Served};
 use crate::commands::{print, print_json, stay_on};
 use crate::error::Error;
 
 pub(crate) fn run(args: ExportArgs) -> Result<(), Error> {
     stay_on(args.spin.cpu)?;
     let mut media = Media::new();
-    let serial = args.serial.clone().unwrap_or_else(|| serial_of(&args));
-    let core = namespaces(&args, &serial, &mut media)?;
+    let serial = args.served.serial.clone().unwrap_or_else(|| serial_of(&args.served, args.listen));
+    let core = namespaces(&args.served, &serial, &mut media)?;
     let listen_error = |error| Error::Listen { address: args.listen, error };
     let listener = Listener::bind(args.listen).map_err(listen_error)?;
     let address = listener.address();
@@ -57,7 +57,7 @@ pub(crate) fn run(args: ExportArgs) -> Result<(), Error> {
 }
 
 /// The controller's namespaces in the order of the flags, files first.
-fn namespaces(args: &ExportArgs, serial: &str, media: &mut Media) -> Result<Config, Error> {
+pub(crate) fn namespaces(served: &Served, serial: &str, media: &mut Media) -> Result<Config, Error> {
     let mut core = Config::new(serial);
     let add = |core: Config, medium, bytes, block: u32, read_only| {
         let mut core = core.with_namespace(medium, bytes);
@@ -67,7 +67,7 @@ fn namespaces(args: &ExportArgs, serial: &str, media: &mut Media) -> Result<Conf
         }
         core
     };
-    for spec in &args.namespace {
+    for spec in &served.namespace {
         let options =
             Options { size: spec.size, block: spec.block, readonly: spec.readonly, ..Options::default() };
         let file = open(&spec.path, &options)?;
@@ -77,26 +77,27 @@ fn namespaces(args: &ExportArgs, serial: &str, media: &mut Media) -> Result<Conf
         let bytes = file.size();
         core = add(core, media.add(file), bytes, spec.block, spec.readonly);
     }
-    for spec in &args.ram {
+    for spec in &served.ram {
         core = add(core, media.add(RamDisk::new(spec.size)), spec.size, spec.block, false);
     }
     Ok(core)
 }
 
-fn hash_of(value: &impl Hash) -> u64 {
+pub(crate) fn hash_of(value: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
     hasher.finish()
 }
 
-/// The same namespaces give the same serial number, so that a host knows the SSD again.
-fn serial_of(args: &ExportArgs) -> String {
+/// The same namespaces give the same serial number, so that a host knows the SSD again. Memory is told apart by
+/// `place`, where it is offered.
+pub(crate) fn serial_of(served: &Served, place: impl Hash) -> String {
     let mut hasher = DefaultHasher::new();
-    for spec in &args.namespace {
+    for spec in &served.namespace {
         std::path::absolute(&spec.path).unwrap_or_else(|_| spec.path.clone()).hash(&mut hasher);
     }
-    for spec in &args.ram {
-        (spec.size, spec.block, args.listen).hash(&mut hasher);
+    for spec in &served.ram {
+        (spec.size, spec.block, &place).hash(&mut hasher);
     }
     format!("FL{:016X}", hasher.finish())
 }
@@ -105,9 +106,8 @@ fn announce(args: &ExportArgs, address: SocketAddr, serial: &str) -> Result<(), 
     if args.output.json {
         print_json(&serde_json::json!({ "listening": address.to_string(), "serial": serial }))?;
     } else {
-        let count = args.namespace.len() + args.ram.len();
-        let plural = if count == 1 { "" } else { "s" };
-        print(&format!("exporting {count} namespace{plural} of SSD {serial} at tcp://{address}\n"))?;
+        let count = args.served.count();
+        print(&format!("exporting {count} of SSD {serial} at tcp://{address}\n"))?;
     }
     if address.ip().is_loopback() {
         eprintln!("farlane: only this machine can reach {address}; nobody is asked who they are");

@@ -1,11 +1,14 @@
 //! One file a subcommand.
 
+pub(crate) mod attach;
 pub(crate) mod bench;
 pub(crate) mod copy;
 pub(crate) mod demo;
+pub(crate) mod device;
 pub(crate) mod export;
 mod fields;
 pub(crate) mod floor_server;
+mod guest;
 pub(crate) mod identify;
 pub(crate) mod lspci;
 pub(crate) mod ping;

@@ -49,7 +49,7 @@ impl Default for Config {
 }
 
 /// The distributed switch: 4 KiB payloads on links of our own, and slots whose devices may vanish.
-pub(super) const fn switch(ports: u8) -> SwitchConfig {
+pub(crate) const fn switch(ports: u8) -> SwitchConfig {
     let upstream = Identity {
         vendor: ids::VENDOR,
         device: ids::SWITCH_UPSTREAM_PORT,

@@ -11,6 +11,7 @@ mod events;
 mod trace;
 
 pub use chain::{Chain, Hop, read_chains};
+pub(crate) use config::switch;
 pub use config::{Config, MEMORY_BASE, PORTS_MAX};
 pub use events::{ControllerIndex, Event, Failure};
 pub use trace::{Observation, Point};

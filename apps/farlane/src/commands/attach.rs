@@ -1,0 +1,45 @@
+//! `farlane attach`: the SSD of a far end for a virtual machine.
+
+use engine::Nanos;
+use live::attach::{AttachError, random};
+use live::clock::Clock;
+use live::guest::GuestDriver;
+use live::reactor::Reactor;
+use live::tcp;
+use machine::guest::{Config, Guest};
+
+use crate::args::AttachArgs;
+use crate::commands::guest::{announce, listen, report};
+use crate::commands::stay_on;
+use crate::error::Error;
+
+pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
+    stay_on(args.spin.cpu)?;
+    let name = &args.url.authority;
+    let addresses = tcp::resolve(name).map_err(|error| AttachError::Resolve(name.clone(), error))?;
+    let listener = listen(&args.socket.path)?;
+
+    let clock = Clock::start();
+    let mut rng = random();
+    let mut session = tunnel::session::Config {
+        identity: tunnel::frame::Identity {
+            name: format!("farlane attach {}", std::process::id()),
+            vendor: "Farlane".to_owned(),
+            device: "guest".to_owned(),
+            ..tunnel::frame::Identity::default()
+        },
+        ..tunnel::session::Config::default()
+    };
+    rng.fill(&mut session.identity.instance.0);
+    let config = Config { function: args.function, ..Config::default() };
+    let guest = Guest::over_tunnel(config, session, &rng);
+
+    let text = format!("attaching the function at {} to a guest", args.url);
+    announce(args.output.json, listener.path(), &text)?;
+    let mut driver = GuestDriver::over_tcp(guest, addresses, listener, report);
+    let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::Output)?;
+    reactor.stop().on_signals().map_err(Error::Output)?;
+    reactor.run(&mut driver).map_err(|error| Error::Child { what: "the guest's end", error })?;
+    eprintln!("farlane: the guest's end has shut down");
+    Ok(())
+}

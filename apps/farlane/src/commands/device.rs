@@ -1,0 +1,39 @@
+//! `farlane device`: an SSD of this machine for a virtual machine.
+
+use engine::Nanos;
+use live::clock::Clock;
+use live::guest::GuestDriver;
+use live::media::Media;
+use live::reactor::Reactor;
+use machine::guest::{Config, Guest};
+use nvme_pcie::controller;
+use nvme_pcie::function::{self, Function};
+
+use crate::args::DeviceArgs;
+use crate::commands::export::{hash_of, namespaces, serial_of};
+use crate::commands::guest::{announce, listen, report};
+use crate::commands::stay_on;
+use crate::error::Error;
+
+pub(crate) fn run(args: &DeviceArgs) -> Result<(), Error> {
+    stay_on(args.spin.cpu)?;
+    let mut media = Media::new();
+    let serial = args.served.serial.clone().unwrap_or_else(|| serial_of(&args.served, &args.socket.path));
+    let core = namespaces(&args.served, &serial, &mut media)?;
+    let listener = listen(&args.socket.path)?;
+
+    let clock = Clock::start();
+    let mut config = function::Config::new(controller::Config::new(core));
+    config.serial_number = hash_of(&serial);
+    let function = Function::new(clock.now(), config);
+    let guest = Guest::direct(Config::default(), clock.now());
+
+    let text = format!("offering {} of SSD {serial} to a guest", args.served.count());
+    announce(args.output.json, listener.path(), &text)?;
+    let mut driver = GuestDriver::direct(guest, function, media, listener, report);
+    let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::Output)?;
+    reactor.stop().on_signals().map_err(Error::Output)?;
+    reactor.run(&mut driver).map_err(|error| Error::Child { what: "the device", error })?;
+    eprintln!("farlane: the device has shut down");
+    Ok(())
+}

@@ -1,0 +1,50 @@
+//! What `farlane attach` and `farlane device` have in common: a socket for a guest, and what is told of it.
+
+use std::path::Path;
+
+use live::guest::Event;
+use live::unix::Listener;
+use machine::guest;
+
+use crate::commands::{print, print_json};
+use crate::error::Error;
+
+/// Listens at `path`.
+pub(crate) fn listen(path: &Path) -> Result<Listener, Error> {
+    Listener::bind(path).map_err(|error| Error::Bind { path: path.to_owned(), error })
+}
+
+/// Tells a person, or a machine, that a guest may come to `path`; `text` says what it gets.
+pub(crate) fn announce(json: bool, path: &Path, text: &str) -> Result<(), Error> {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    if json {
+        return print_json(&serde_json::json!({ "listening": path.to_string_lossy() }));
+    }
+    print(&format!("{text} at {}\n", path.display()))
+}
+
+/// Tells a person what happens, on standard error.
+pub(crate) fn report(event: Event) {
+    match event {
+        Event::Guest(guest::Event::Link(tunnel::Event::LinkUp { peer })) => {
+            eprintln!("farlane: link up with {peer}");
+        }
+        Event::Guest(event) => eprintln!("farlane: {event}"),
+        Event::DialFailed(address, error) => {
+            eprintln!("farlane: no far end answers at {address}: {error}; trying again until one does");
+        }
+        Event::AcceptFailed(error) => eprintln!("farlane: a client could not be accepted: {error}"),
+        Event::TurnedAway(process) => {
+            let process = process.map(|process| format!(" (process {process})")).unwrap_or_default();
+            eprintln!(
+                "farlane: a second client{process} was turned away: one guest at a time has the function"
+            );
+        }
+        Event::MapFailed(address, error) => {
+            eprintln!("farlane: the guest's memory at {address:#x} can't be mapped: {error}");
+        }
+        Event::SignalFailed(vector, error) => {
+            eprintln!("farlane: the guest's interrupt {vector} can't be signalled: {error}");
+        }
+    }
+}

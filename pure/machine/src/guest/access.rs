@@ -1,0 +1,204 @@
+//! The guest's accesses to the function: in order, a few under way at a time.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use engine::{Buffer, BufferMut, Instant};
+use pcie::root_complex::Function;
+use vfio_user::RegionIndex;
+use vfio_user::server::Token;
+
+/// Accesses under way at a time.
+const ACCESSES_MAX: usize = 64;
+/// Accesses that wait, above which no more should be taken from the client.
+const QUEUE_MAX: usize = 1024;
+/// Bytes of posted writes that wait, above which no more should be taken from the client.
+const QUEUE_BYTES_MAX: usize = 4 << 20;
+/// Requests under way at a time, of all accesses together. A script may have as many more.
+pub(super) const REQUESTS_MAX: usize = 1024;
+
+/// What the client asks for.
+#[derive(Debug)]
+pub(super) enum Operation {
+    Read { token: Token, region: RegionIndex, offset: u64, length: u32 },
+    Write { token: Option<Token>, region: RegionIndex, offset: u64, data: Buffer },
+    Reset { token: Token },
+}
+
+impl Operation {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Write { data, .. } => data.len(),
+            _ => 0,
+        }
+    }
+}
+
+/// How an access ends.
+#[derive(Debug)]
+pub(super) enum Purpose {
+    /// With these bytes, which begin at `offset` of the region.
+    Read { token: Token, offset: u64, bytes: BufferMut },
+    /// With nothing but its end.
+    Write { token: Option<Token> },
+}
+
+#[derive(Debug)]
+struct Access {
+    since: Instant,
+    /// Answers that are still to come.
+    missing: u32,
+    /// Nothing once it has ended.
+    purpose: Option<Purpose>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Accesses {
+    queue: VecDeque<(Instant, Operation)>,
+    queued_bytes: usize,
+    under_way: VecDeque<Access>,
+    /// The name of the first that is under way.
+    first: u64,
+}
+
+impl Accesses {
+    pub(super) fn push(&mut self, now: Instant, operation: Operation) {
+        self.queued_bytes += operation.bytes();
+        self.queue.push_back((now, operation));
+    }
+    pub(super) fn pop(&mut self) -> Option<Operation> {
+        let (_, operation) = self.queue.pop_front()?;
+        self.queued_bytes -= operation.bytes();
+        Some(operation)
+    }
+    /// Whether more of the client's messages may be taken.
+    pub(super) fn has_room(&self) -> bool {
+        self.queue.len() < QUEUE_MAX && self.queued_bytes < QUEUE_BYTES_MAX
+    }
+    /// Whether one more may be under way.
+    pub(super) fn may_issue(&self) -> bool {
+        self.under_way.len() < ACCESSES_MAX
+    }
+    /// Whether an operation waits.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// An access is under way from now on, until it has had `missing` answers; returns its name.
+    pub(super) fn start(&mut self, now: Instant, missing: u32, purpose: Purpose) -> u64 {
+        self.under_way.push_back(Access { since: now, missing, purpose: Some(purpose) });
+        self.first + self.under_way.len() as u64 - 1
+    }
+
+    fn find(&mut self, name: u64) -> Option<&mut Access> {
+        let index = usize::try_from(name.checked_sub(self.first)?).ok()?;
+        self.under_way.get_mut(index)
+    }
+
+    /// The bytes of a read that is under way, and where in its region they begin.
+    pub(super) fn bytes(&mut self, name: u64) -> Option<(u64, &mut [u8])> {
+        match &mut self.find(name)?.purpose {
+            Some(Purpose::Read { offset, bytes, .. }) => Some((*offset, bytes)),
+            _ => None,
+        }
+    }
+
+    /// An answer has come. Returns the access if it was the last one.
+    pub(super) fn answered(&mut self, name: u64) -> Option<Purpose> {
+        let access = self.find(name)?;
+        access.missing = access.missing.saturating_sub(1);
+        if access.missing > 0 {
+            return None;
+        }
+        let purpose = access.purpose.take();
+        self.forget_ended();
+        purpose
+    }
+
+    fn forget_ended(&mut self) {
+        while self.under_way.front().is_some_and(|access| access.purpose.is_none()) {
+            self.under_way.pop_front();
+            self.first += 1;
+        }
+    }
+
+    /// When the oldest was asked for.
+    pub(super) fn oldest(&self) -> Option<Instant> {
+        let under_way = self.under_way.front().map(|access| access.since);
+        let queued = self.queue.front().map(|(since, _)| *since);
+        under_way.into_iter().chain(queued).min()
+    }
+
+    /// The oldest that is under way, given up if it was asked for at or before `since`.
+    pub(super) fn give_up(&mut self, since: Instant) -> Option<Purpose> {
+        let access = self.under_way.front_mut().filter(|access| access.since <= since)?;
+        let purpose = access.purpose.take();
+        self.forget_ended();
+        purpose
+    }
+
+    /// The oldest that waits, given up if it was asked for at or before `since`.
+    pub(super) fn give_up_waiting(&mut self, since: Instant) -> Option<Operation> {
+        self.queue.front().filter(|(asked, _)| *asked <= since)?;
+        self.pop()
+    }
+
+    /// The client has gone: nobody waits for anything.
+    pub(super) fn clear(&mut self) {
+        self.queue.clear();
+        self.queued_bytes = 0;
+        self.first += self.under_way.len() as u64;
+        self.under_way.clear();
+    }
+}
+
+/// The MSI-X table as the client sees it. Monitors keep one of their own; the function's has addresses of ours.
+#[derive(Debug)]
+pub(super) struct Table {
+    region: RegionIndex,
+    offset: u64,
+    bytes: Vec<u8>,
+}
+
+/// Vector Control of an entry after a reset: masked.
+const ENTRY: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0];
+
+impl Table {
+    pub(super) fn of(function: &Function) -> Option<Self> {
+        let found = function.msix?;
+        let bytes = ENTRY.repeat(usize::from(found.vectors));
+        let region = RegionIndex(u32::from(found.table_bar));
+        Some(Self { region, offset: u64::from(found.table_offset), bytes })
+    }
+
+    /// Whether any byte of the access is in the table.
+    pub(super) fn overlaps(&self, region: RegionIndex, offset: u64, length: usize) -> bool {
+        let end = self.offset + self.bytes.len() as u64;
+        region == self.region && offset < end && offset.saturating_add(length as u64) > self.offset
+    }
+
+    /// The bytes at `offset` of the region; zero outside of the table.
+    pub(super) fn read(&self, offset: u64, bytes: &mut [u8]) {
+        for (at, byte) in (offset..).zip(bytes) {
+            let index = at.checked_sub(self.offset).and_then(|index| usize::try_from(index).ok());
+            *byte = index.and_then(|index| self.bytes.get(index)).copied().unwrap_or(0);
+        }
+    }
+
+    /// Writes what of `bytes` is in the table.
+    pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) {
+        for (at, byte) in (offset..).zip(bytes) {
+            let index = at.checked_sub(self.offset).and_then(|index| usize::try_from(index).ok());
+            if let Some(place) = index.and_then(|index| self.bytes.get_mut(index)) {
+                *place = *byte;
+            }
+        }
+    }
+
+    pub(super) fn reset(&mut self) {
+        for entry in self.bytes.chunks_mut(ENTRY.len()) {
+            entry.copy_from_slice(&ENTRY[..entry.len()]);
+        }
+    }
+}

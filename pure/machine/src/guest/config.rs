@@ -1,0 +1,35 @@
+//! What a guest's slot is built as.
+
+use engine::Nanos;
+use pcie::requester::CompletionTimeout;
+use pcie::root_complex::{self, Plan, Window};
+
+/// What a guest's slot is built as.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// The root complex above the function.
+    pub root: root_complex::Config,
+    /// What enumeration gives out and sets.
+    pub plan: Plan,
+    /// Which of the endpoints that are found is offered: the first is 0. Without it, the first NVMe controller.
+    pub function: Option<usize>,
+    /// How long an access of the guest may wait for the function; then a read is answered with all ones, as a root
+    /// complex does after a Completion Timeout. Monitors give up after 5 s by themselves.
+    pub patience: Nanos,
+}
+
+impl Default for Config {
+    /// Completion timeouts that no lost connection runs into. Addresses for the function's registers where no guest
+    /// of PC kind has memory: what the function reads and writes are the guest's addresses, and a switch would take
+    /// those that are another function's for itself.
+    fn default() -> Self {
+        let timeout = CompletionTimeout::D2;
+        let low = Window { first: 0xf000_0000, last: 0xfdff_ffff };
+        Self {
+            root: root_complex::Config { timeout, ..root_complex::Config::default() },
+            plan: Plan { timeout, low, ..Plan::default() },
+            function: None,
+            patience: Nanos::from_secs(4),
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What comes from the function: reads and writes of the guest's memory, interrupts, answers.
+
+use engine::{Buffer, Engine, Nanos};
+use pcie::root_complex::{self, MemoryReadToken};
+
+use super::interrupts::Verdict;
+use super::memory::Answer;
+use super::{Event, Guest, Output};
+
+/// Accesses outside of the guest's memory are told of this often at most.
+const TELL_EVERY: Nanos = Nanos::from_secs(1);
+
+impl<D: 'static> Guest<D> {
+    pub(super) fn on_root(&mut self, output: root_complex::Output) {
+        use root_complex::Output as From;
+        match output {
+            From::Packet(packet) => match &mut self.below {
+                super::Below::Tunnel(upstream) => {
+                    upstream.handle_input(self.now, tunnel::upstream::Input::Tlp(packet));
+                }
+                super::Below::Link => self.outputs.push_back(Output::Packet(packet)),
+            },
+            From::MemoryRead { token, address, length } => self.on_memory_read(token, address, length),
+            From::MemoryWrite { address, data } => self.on_memory_write(address, data),
+            // The message is the vector's number; see `setup::interrupts`.
+            From::Interrupt { data, .. } => self.on_interrupt(usize::try_from(data).unwrap_or(usize::MAX)),
+            From::ReadData { cookie, offset, data, last } => self.on_data(cookie, Some((offset, data)), last),
+            From::ReadFailed { cookie, .. } => self.on_data(cookie, None, true),
+            From::Register { cookie, result } => self.on_register(cookie, result),
+            From::Enumerated(result) => self.on_enumerated(result),
+            // Hot-plug is told by the tunnel itself. Errors are logged by the function, where the guest reads them.
+            From::Message(_) | From::Unexpected(_) => {}
+        }
+    }
+
+    fn on_memory_read(&mut self, token: MemoryReadToken, address: u64, length: u32) {
+        let bytes = usize::try_from(length).expect("a TLP reads at most 4 KiB");
+        match &mut self.server {
+            Some(server) if self.by_message.covers(address, u64::from(length)) => {
+                let cookie = self.by_message.read(token, bytes, &mut self.pool);
+                server.dma_read(self.now, cookie, address, bytes);
+            }
+            _ if self.client => self.outputs.push_back(Output::ReadMemory { token, address, length }),
+            _ => self.root.memory_read_done(token, None),
+        }
+    }
+
+    fn on_memory_write(&mut self, address: u64, data: Buffer) {
+        match &mut self.server {
+            Some(server) if self.by_message.covers(address, data.len() as u64) => {
+                let cookie = self.by_message.write();
+                server.dma_write(self.now, cookie, address, data);
+            }
+            _ if self.client => self.outputs.push_back(Output::WriteMemory { address, data }),
+            _ => {}
+        }
+    }
+
+    fn on_interrupt(&mut self, vector: usize) {
+        let Some(slot) = &mut self.slot else { return };
+        if slot.vectors.raise(vector) == Verdict::Signal && !self.by_message.holds_back(vector) {
+            self.statistics.signals += 1;
+            self.outputs.push_back(Output::Signal { vector });
+        }
+    }
+
+    /// The client has answered a message about its memory.
+    pub(super) fn on_answer(&mut self, answer: Answer) {
+        match answer {
+            Answer::Read(token, data) => self.root.memory_read_done(token, data),
+            Answer::Written | Answer::Nothing => {}
+        }
+        while let Some(vector) = self.by_message.poll_signal() {
+            self.on_interrupt(vector);
+        }
+    }
+
+    /// Answers [`Output::ReadMemory`]: with the bytes, or with `None` where no readable memory is mapped.
+    ///
+    /// # Panics
+    /// When the bytes are not as many as were asked for.
+    pub fn memory_read_done(
+        &mut self,
+        token: MemoryReadToken,
+        address: u64,
+        length: usize,
+        data: Option<Buffer>,
+    ) {
+        if data.is_none() {
+            self.statistics.reads_refused += 1;
+            self.tell_outside(address, length, false);
+        }
+        self.root.memory_read_done(token, data);
+    }
+
+    /// No writable memory is mapped where an [`Output::WriteMemory`] of `length` bytes should have gone: it is dropped.
+    pub fn memory_write_failed(&mut self, address: u64, length: usize) {
+        self.statistics.writes_dropped += 1;
+        self.tell_outside(address, length, true);
+    }
+
+    fn tell_outside(&mut self, address: u64, length: usize, write: bool) {
+        self.untold += 1;
+        if self.now < self.quiet_until {
+            return;
+        }
+        let times = core::mem::take(&mut self.untold);
+        self.quiet_until = self.now + TELL_EVERY;
+        self.event(Event::OutsideMemory { address, length, write, times });
+    }
+}

@@ -1,0 +1,422 @@
+//! The function below: found, set up, reset, gone and back.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use engine::{Engine, Instant, Nanos, Step};
+use pcie::config::CONFIG_SPACE_SIZE;
+use pcie::requester::RequestError;
+use pcie::root_complex::{self, EnumerationError, Function, Space, Topology};
+use vfio_user::server::{CloseReason, InterruptConfig, RegionConfig, Server, Token};
+use vfio_user::{Errno, InterruptIndex, RegionIndex, server};
+
+use super::access::Table;
+use super::event::{Event, Offer};
+use super::interrupts::Vectors;
+use super::setup::{self, Answer, Ended, Question, RegisterWrite, Running, Steps, Target};
+use super::shadow::Shadow;
+use super::{Guest, Phase, Timer};
+
+/// How long to leave a function alone that could not be set up.
+const RETRY: Nanos = Nanos::from_secs(1);
+/// Cookies of a script's requests have this bit; those of accesses have not.
+pub(super) const SCRIPT: u64 = 1 << 62;
+/// Cookies: the name of the access or the script above this bit, the number of a double word below.
+pub(super) const NAME_SHIFT: u32 = 12;
+/// Cookies: the number of a double word.
+pub(super) const NUMBER_MASK: u64 = (1 << NAME_SHIFT) - 1;
+/// Bytes of the configuration space of a function without PCI Express.
+const CONVENTIONAL_SIZE: u64 = 256;
+/// The class of an NVMe I/O controller: mass storage, non-volatile memory, NVM Express.
+const CLASS_NVME: u32 = 0x01_0802;
+
+/// What a script is for.
+#[derive(Debug)]
+pub(super) enum Purpose {
+    /// A function was found.
+    Find(Box<Function>),
+    /// The guest wants a reset and waits for it since then.
+    Reset(Option<(Token, Instant)>),
+}
+
+impl Purpose {
+    /// Since when somebody waits for its end.
+    pub(super) fn since(&self) -> Option<Instant> {
+        match self {
+            Self::Reset(Some((_, since))) => Some(*since),
+            _ => None,
+        }
+    }
+}
+
+/// The function that is offered, and what the guest has made of it.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) target: Target,
+    pub(super) shadow: Shadow,
+    pub(super) vectors: Vectors,
+    pub(super) table: Option<Table>,
+    /// Another function is there: the client, which knows this one, is served nothing any more.
+    pub(super) replaced: Option<Target>,
+}
+
+impl Slot {
+    fn new(target: Target) -> Self {
+        let function = &target.function;
+        Self {
+            shadow: Shadow::new(function, &target.space),
+            vectors: Vectors::new(vectors_of(function)),
+            table: Table::of(function),
+            replaced: None,
+            target,
+        }
+    }
+
+    pub(super) fn offer(&self) -> Offer {
+        offer(&self.target.function)
+    }
+
+    /// Where the memory of region `index` is, if it is that of a BAR.
+    pub(super) fn address(&self, index: RegionIndex) -> Option<u64> {
+        self.target.function.bar(u8::try_from(index.bar()?).ok()?)?.address
+    }
+
+    fn reset(&mut self) {
+        self.shadow.reset();
+        self.vectors.reset();
+        if let Some(table) = &mut self.table {
+            table.reset();
+        }
+    }
+}
+
+fn offer(function: &Function) -> Offer {
+    let Function { bdf, vendor, device, class, .. } = *function;
+    Offer { bdf, vendor, device, class, vectors: vectors_of(function) }
+}
+
+fn vectors_of(function: &Function) -> u16 {
+    function.msix.map_or(0, |msix| msix.vectors)
+}
+
+/// What a client sees of `function`.
+fn server_config(function: &Function) -> server::Config {
+    let mut config = server::Config::default();
+    for bar in &function.bars {
+        if bar.address.is_some()
+            && bar.space != Space::Io
+            && let Some(region) = config.regions.get_mut(usize::from(bar.index))
+        {
+            *region = RegionConfig::new(bar.size);
+        }
+    }
+    let express = function.express.is_some();
+    let space = if express { u64::from(CONFIG_SPACE_SIZE) } else { CONVENTIONAL_SIZE };
+    let index = usize::try_from(RegionIndex::CONFIG.0).unwrap_or(0);
+    config.regions[index] = RegionConfig::new(space);
+    let one_by_one = |count| InterruptConfig { count, all_at_once: false };
+    config.interrupts[InterruptIndex::Msix.slot()] = one_by_one(u32::from(vectors_of(function)));
+    // Monitors ask for it. It is never signalled: they answer it by stopping the whole guest.
+    config.interrupts[InterruptIndex::Error.slot()] = one_by_one(1);
+    config
+}
+
+/// Whether a client that knows `one` may be served `other`.
+fn is_like(one: &Function, other: &Function) -> bool {
+    let identity = |function: &Function| {
+        (
+            (function.vendor, function.device, function.class, function.revision),
+            (function.subsystem_vendor, function.subsystem, function.serial_number, function.msix),
+        )
+    };
+    identity(one) == identity(other)
+        && one
+            .bars
+            .iter()
+            .map(|bar| (bar.index, bar.size))
+            .eq(other.bars.iter().map(|bar| (bar.index, bar.size)))
+}
+
+impl<D: 'static> Guest<D> {
+    pub(super) fn enumerate(&mut self) {
+        self.timers.disarm(Timer::Retry);
+        self.phase = Phase::Enumerating;
+        self.root.enumerate(self.now, self.config.plan);
+    }
+
+    fn try_again(&mut self) {
+        self.phase = Phase::Absent;
+        self.timers.arm(Timer::Retry, self.now + RETRY);
+    }
+
+    /// The link of the tunnel went up or down.
+    pub(super) fn on_link(&mut self, event: tunnel::Event) {
+        match &event {
+            tunnel::Event::LinkUp { .. } => {
+                self.link_up = true;
+                self.event(Event::Link(event));
+                self.enumerate();
+            }
+            tunnel::Event::LinkDown { .. } => {
+                self.link_up = false;
+                self.event(Event::Link(event));
+                self.on_link_down();
+            }
+            _ => self.event(Event::Link(event)),
+        }
+    }
+
+    fn on_link_down(&mut self) {
+        self.timers.disarm(Timer::Retry);
+        let phase = core::mem::replace(&mut self.phase, Phase::Absent);
+        // A function that is gone has been reset as thoroughly as can be.
+        self.reset_due = false;
+        if let Phase::Scripted(_, Purpose::Reset(Some((token, _)))) = phase {
+            self.reset_done(token, Ok(()));
+        }
+        if self.slot.is_some() && self.client {
+            self.event(Event::Gone);
+        }
+        self.root.handle_input(self.now, root_complex::Input::LinkDown);
+        self.by_message.forget_signals();
+        self.fail_accesses();
+    }
+
+    pub(super) fn on_enumerated(&mut self, result: Result<Topology, EnumerationError>) {
+        if !matches!(self.phase, Phase::Enumerating) {
+            return;
+        }
+        let topology = match result {
+            Ok(topology) => topology,
+            Err(EnumerationError::LinkDown) => return self.phase = Phase::Absent,
+            Err(error) => {
+                self.event(Event::Enumeration(error));
+                return self.try_again();
+            }
+        };
+        let endpoints = endpoints_of(&topology);
+        let found = match self.config.function {
+            Some(index) => endpoints.get(index),
+            None => endpoints.iter().find(|function| function.class == CLASS_NVME),
+        };
+        match found {
+            Some(function) if function.enabled => {
+                let function = (*function).clone();
+                let bus_master = self.slot.as_ref().is_some_and(|slot| slot.shadow.bus_master());
+                let target = Target { function: function.clone(), space: Vec::new() };
+                let (script, step) = setup::find(target, bus_master && self.client);
+                self.run_script(script, step, Purpose::Find(Box::new(function)));
+            }
+            Some(_) => {
+                self.event(Event::Unready(RequestError::UnsupportedRequest));
+                self.try_again();
+            }
+            None => {
+                let endpoints = endpoints.len();
+                self.phase = Phase::Absent;
+                self.event(Event::NoFunction { endpoints });
+            }
+        }
+    }
+
+    /// Resets the function, for `waiting` if that is given.
+    pub(super) fn start_reset(&mut self, waiting: Option<Token>) {
+        let Some(slot) = &mut self.slot else { return };
+        slot.reset();
+        self.by_message.forget_signals();
+        let target = slot.target.clone();
+        let (script, step) = setup::reset(target, false);
+        let purpose = Purpose::Reset(waiting.map(|token| (token, self.now)));
+        self.run_script(script, step, purpose);
+    }
+
+    fn run_script(&mut self, script: Steps, step: Step<Question, Ended>, purpose: Purpose) {
+        let bdf = match (&purpose, &self.slot) {
+            (Purpose::Find(function), _) => function.bdf,
+            (Purpose::Reset(_), Some(slot)) => slot.target.function.bdf,
+            (Purpose::Reset(_), None) => return,
+        };
+        self.phase = Phase::Scripted(Box::new(Running::new(script, bdf)), purpose);
+        self.on_step(step);
+    }
+
+    fn on_step(&mut self, mut step: Step<Question, Ended>) {
+        loop {
+            let question = match step {
+                Step::Done(result) => return self.on_script_end(result),
+                Step::Ask(question) => question,
+            };
+            self.script_serial += 1;
+            if !self.ask(question) {
+                return;
+            }
+            let Phase::Scripted(running, _) = &mut self.phase else { return };
+            step = running.script.answer(Answer::new());
+        }
+    }
+
+    /// Begins what a script asks for. Returns whether it is done already.
+    fn ask(&mut self, question: Question) -> bool {
+        let Phase::Scripted(running, _) = &mut self.phase else { return false };
+        let name = SCRIPT | self.script_serial << NAME_SHIFT;
+        let none = Err(RequestError::LinkDown);
+        match question {
+            Question::Wait(length) => {
+                running.wake = Some(self.now + length);
+                false
+            }
+            Question::Memory(writes) => {
+                for (address, data) in writes {
+                    self.root.write(address, &data);
+                }
+                true
+            }
+            Question::Read(offsets) => {
+                running.expect(alloc::vec![none; offsets.len()]);
+                for (cookie, offset) in (name..).zip(&offsets) {
+                    let sent = self.root.config_read(self.now, cookie, running.bdf, *offset);
+                    sent.expect("accesses leave room for the requests of a script");
+                }
+                offsets.is_empty()
+            }
+            Question::Write(writes) => {
+                running.expect(alloc::vec![none; writes.len()]);
+                for (cookie, write) in (name..).zip(&writes) {
+                    let RegisterWrite { offset, enables, value } = *write;
+                    let (bdf, now) = (running.bdf, self.now);
+                    let sent = self.root.config_write(now, cookie, bdf, offset, enables, value);
+                    sent.expect("accesses leave room for the requests of a script");
+                }
+                writes.is_empty()
+            }
+        }
+    }
+
+    /// A request of a script has been answered.
+    pub(super) fn on_script_answer(&mut self, cookie: u64, result: Result<u32, RequestError>) {
+        let Phase::Scripted(running, _) = &mut self.phase else { return };
+        if (cookie & !SCRIPT) >> NAME_SHIFT != self.script_serial {
+            return;
+        }
+        let Some(answers) = running.on_answer(cookie & NUMBER_MASK, result) else { return };
+        let step = running.script.answer(answers);
+        self.on_step(step);
+    }
+
+    /// A script has waited long enough.
+    pub(super) fn wake_script(&mut self) {
+        let Phase::Scripted(running, _) = &mut self.phase else { return };
+        if running.wake.take_if(|at| *at <= self.now).is_some() {
+            let step = running.script.answer(Answer::new());
+            self.on_step(step);
+        }
+    }
+
+    fn on_script_end(&mut self, result: Ended) {
+        let Phase::Scripted(_, purpose) = core::mem::replace(&mut self.phase, Phase::Absent) else { return };
+        match (purpose, result) {
+            (Purpose::Find(function), Ok(space)) => self.on_found(Target { function: *function, space }),
+            (Purpose::Reset(waiting), Ok(_)) => {
+                self.phase = Phase::Present;
+                if let Some((token, _)) = waiting {
+                    self.reset_done(token, Ok(()));
+                }
+                self.reset_if_due();
+            }
+            // Its end is told by the link itself.
+            (Purpose::Find(_), Err(RequestError::LinkDown)) => {}
+            (Purpose::Find(_), Err(error)) => {
+                self.event(Event::Unready(error));
+                self.try_again();
+            }
+            (Purpose::Reset(waiting), Err(error)) => {
+                if let Some((token, _)) = waiting {
+                    self.reset_done(token, Err(Errno::EIO));
+                }
+                if error != RequestError::LinkDown {
+                    self.event(Event::Unready(error));
+                    self.try_again();
+                }
+            }
+        }
+    }
+
+    fn on_found(&mut self, target: Target) {
+        let offer = offer(&target.function);
+        match &mut self.slot {
+            Some(slot) if is_like(&slot.target.function, &target.function) => {
+                slot.target = target;
+                slot.replaced = None;
+            }
+            Some(slot) if self.client => {
+                slot.replaced = Some(target);
+                return self.event(Event::Changed(offer));
+            }
+            _ => self.offer_new(target),
+        }
+        self.phase = Phase::Present;
+        self.event(Event::Offered(offer));
+        self.reset_if_due();
+    }
+
+    fn offer_new(&mut self, target: Target) {
+        self.server = Some(Server::new(server_config(&target.function)));
+        self.slot = Some(Box::new(Slot::new(target)));
+    }
+
+    fn reset_if_due(&mut self) {
+        if matches!(self.phase, Phase::Present) && core::mem::take(&mut self.reset_due) {
+            self.start_reset(None);
+        }
+    }
+
+    /// The client has gone: nothing of it stays behind.
+    pub(super) fn on_client_gone(&mut self, reason: Option<CloseReason>) {
+        if !core::mem::take(&mut self.client) {
+            return;
+        }
+        self.accesses.clear();
+        for token in self.by_message.clear() {
+            self.root.memory_read_done(token, None);
+        }
+        self.event(Event::ClientGone(reason));
+        let Some(slot) = &mut self.slot else { return };
+        slot.reset();
+        match slot.replaced.take() {
+            Some(target) => {
+                self.offer_new(target);
+                self.phase = Phase::Present;
+                if let Some(offer) = self.offer() {
+                    self.event(Event::Offered(offer));
+                }
+            }
+            None => {
+                self.reset_due = !matches!(self.phase, Phase::Absent | Phase::Enumerating);
+                self.reset_if_due();
+            }
+        }
+    }
+
+    /// Gives up what has waited for too long.
+    pub(super) fn give_up_late(&mut self) {
+        let Some(since) = self.now.as_nanos().checked_sub(self.config.patience.get()) else { return };
+        let since = Instant::from_nanos(since);
+        if let Phase::Scripted(_, Purpose::Reset(waiting)) = &mut self.phase
+            && let Some((token, _)) = waiting.take_if(|(_, asked)| *asked <= since)
+        {
+            self.reset_done(token, Err(Errno::ETIMEDOUT));
+        }
+        self.give_up_accesses(since);
+    }
+
+    pub(super) fn reset_done(&mut self, token: Token, result: Result<(), Errno>) {
+        if let Some(server) = &mut self.server {
+            server.reset_done(token, result);
+        }
+    }
+}
+
+/// The functions that are no bridges.
+fn endpoints_of(topology: &Topology) -> Vec<&Function> {
+    topology.functions().filter(|function| function.layout == 0).collect()
+}

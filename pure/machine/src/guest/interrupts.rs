@@ -1,0 +1,154 @@
+//! MSI-X between the far function, which has addresses of ours, and the guest, which hears of vectors.
+
+use alloc::vec::Vec;
+
+/// What becomes of an interrupt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The guest is told.
+    Signal,
+    /// It is kept until the guest wants to hear of it.
+    Keep,
+    /// The guest has no MSI-X: as with a function whose MSI-X is disabled, nothing is said.
+    Drop,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Vector {
+    /// The guest has said how to tell it.
+    wanted: bool,
+    /// It had said so since MSI-X was enabled, so that the vector is only being set up anew.
+    known: bool,
+    masked: bool,
+    pending: bool,
+}
+
+/// The vectors of a function.
+#[derive(Debug, Default)]
+pub(super) struct Vectors {
+    vectors: Vec<Vector>,
+    /// The guest has MSI-X enabled.
+    enabled: bool,
+}
+
+impl Vectors {
+    pub(super) fn new(count: u16) -> Self {
+        Self { vectors: alloc::vec![Vector::default(); usize::from(count)], enabled: false }
+    }
+
+    /// Vector `index` has something to say.
+    pub(super) fn raise(&mut self, index: usize) -> Verdict {
+        let enabled = self.enabled;
+        let Some(vector) = self.vectors.get_mut(index) else { return Verdict::Drop };
+        if vector.wanted && !vector.masked {
+            return Verdict::Signal;
+        }
+        if vector.wanted || vector.known || enabled {
+            vector.pending = true;
+            return Verdict::Keep;
+        }
+        Verdict::Drop
+    }
+
+    /// The guest wants to hear of vector `index`, or no longer. Returns whether it is to be told at once.
+    pub(super) fn want(&mut self, index: usize, wanted: bool) -> bool {
+        let Some(vector) = self.vectors.get_mut(index) else { return false };
+        vector.wanted = wanted;
+        vector.known |= wanted;
+        vector.masked &= wanted;
+        vector.take()
+    }
+
+    /// The client masks or unmasks vector `index`. Returns whether the guest is to be told at once.
+    pub(super) fn mask(&mut self, index: usize, masked: bool) -> bool {
+        let Some(vector) = self.vectors.get_mut(index) else { return false };
+        vector.masked = masked;
+        vector.take()
+    }
+
+    /// Whether the guest wants to hear of vector `index`.
+    pub(super) fn is_wanted(&self, index: usize) -> bool {
+        self.vectors.get(index).is_some_and(|vector| vector.wanted)
+    }
+
+    /// How many there are.
+    pub(super) const fn count(&self) -> usize {
+        self.vectors.len()
+    }
+
+    /// The guest has enabled or disabled MSI-X. What was pending before is of no meaning after that.
+    pub(super) fn set_enabled(&mut self, enabled: bool) {
+        self.enabled = enabled;
+        if !enabled {
+            self.forget_pending();
+        }
+    }
+
+    /// The function was reset: it has nothing to say.
+    pub(super) fn reset(&mut self) {
+        self.enabled = false;
+        self.forget_pending();
+    }
+
+    fn forget_pending(&mut self) {
+        for vector in &mut self.vectors {
+            vector.pending = false;
+            vector.known = vector.wanted;
+        }
+    }
+}
+
+impl Vector {
+    fn take(&mut self) -> bool {
+        self.wanted && !self.masked && core::mem::take(&mut self.pending)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn none_is_lost_while_a_client_sets_up_its_vectors_anew() {
+        let mut vectors = Vectors::new(2);
+        assert_eq!(vectors.raise(0), Verdict::Drop);
+        vectors.set_enabled(true);
+        assert_eq!(vectors.raise(0), Verdict::Keep);
+        assert!(vectors.want(0, true));
+        assert!(!vectors.want(0, true), "told once");
+        assert_eq!(vectors.raise(0), Verdict::Signal);
+        // All are torn down and set up again.
+        vectors.want(0, false);
+        assert_eq!((vectors.raise(0), vectors.raise(1)), (Verdict::Keep, Verdict::Keep));
+        assert!(vectors.want(0, true) && vectors.want(1, true));
+    }
+
+    #[test]
+    fn a_client_that_never_writes_the_capability_loses_none_either() {
+        let mut vectors = Vectors::new(1);
+        vectors.want(0, true);
+        vectors.want(0, false);
+        assert_eq!(vectors.raise(0), Verdict::Keep);
+        assert!(vectors.want(0, true));
+    }
+
+    #[test]
+    fn what_was_pending_when_msix_went_off_is_not_told_later() {
+        let mut vectors = Vectors::new(1);
+        vectors.set_enabled(true);
+        vectors.raise(0);
+        vectors.set_enabled(false);
+        vectors.set_enabled(true);
+        assert!(!vectors.want(0, true));
+    }
+
+    #[test]
+    fn a_masked_vector_is_told_when_it_is_unmasked() {
+        let mut vectors = Vectors::new(1);
+        vectors.want(0, true);
+        vectors.mask(0, true);
+        assert_eq!(vectors.raise(0), Verdict::Keep);
+        assert!(vectors.mask(0, false) && !vectors.mask(0, false));
+        assert_eq!(vectors.raise(9), Verdict::Drop, "there is no such vector");
+    }
+}

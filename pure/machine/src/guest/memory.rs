@@ -1,0 +1,217 @@
+//! Memory of the guest that can only be had by message, and the order of what the function writes there.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use engine::{Buffer, BufferMut, Pool};
+use pcie::root_complex::MemoryReadToken;
+use vfio_user::server::Cookie;
+
+/// Cookies of writes have this bit.
+const WRITE: u64 = 1 << 63;
+
+/// A read that waits for the client.
+#[derive(Debug)]
+struct Read {
+    token: MemoryReadToken,
+    bytes: BufferMut,
+}
+
+/// What an answer of the client means.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// A read has ended.
+    Read(MemoryReadToken, Option<Buffer>),
+    /// A write has ended: see [`ByMessage::poll_signal`].
+    Written,
+    /// More is to come, or nothing is known of it.
+    Nothing,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct ByMessage {
+    /// First and last address of each region, in rising order.
+    regions: Vec<(u64, u64)>,
+    reads: BTreeMap<u64, Read>,
+    /// The latest read or write.
+    serial: u64,
+    /// Writes in their order, and whether they have ended.
+    writes: VecDeque<(u64, bool)>,
+    /// Vectors that wait for the writes that came before them.
+    signals: VecDeque<(u64, usize)>,
+}
+
+impl ByMessage {
+    /// The memory at `address` can be had by message.
+    pub(super) fn add(&mut self, address: u64, length: u64) {
+        let region = (address, address + (length - 1));
+        let at = self.regions.partition_point(|other| *other < region);
+        self.regions.insert(at, region);
+    }
+
+    /// It can't any more. Returns whether it could.
+    pub(super) fn remove(&mut self, address: u64, length: u64) -> bool {
+        let region = (address, address.wrapping_add(length.wrapping_sub(1)));
+        match self.regions.binary_search(&region) {
+            Ok(at) => {
+                self.regions.remove(at);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Whether all of the access lies in one region that can be had by message.
+    pub(super) fn covers(&self, address: u64, length: u64) -> bool {
+        if self.regions.is_empty() {
+            return false;
+        }
+        let Some(last) = address.checked_add(length.saturating_sub(1)) else { return false };
+        let at = self.regions.partition_point(|(first, _)| *first <= address);
+        at.checked_sub(1).is_some_and(|at| self.regions[at].1 >= last)
+    }
+
+    /// A read that is sent to the client now.
+    pub(super) fn read(&mut self, token: MemoryReadToken, length: usize, pool: &mut Pool) -> Cookie {
+        self.serial += 1;
+        self.reads.insert(self.serial, Read { token, bytes: pool.take(length) });
+        Cookie(self.serial)
+    }
+
+    /// A write that is sent to the client now.
+    pub(super) fn write(&mut self) -> Cookie {
+        self.serial += 1;
+        self.writes.push_back((self.serial, false));
+        Cookie(WRITE | self.serial)
+    }
+
+    /// Part of a read has come.
+    pub(super) fn on_data(
+        &mut self,
+        cookie: Cookie,
+        offset: usize,
+        data: &[u8],
+        last: bool,
+        pool: &mut Pool,
+    ) -> Answer {
+        let Some(read) = self.reads.get_mut(&cookie.0) else { return Answer::Nothing };
+        if let Some(place) = read.bytes.get_mut(offset..).and_then(|rest| rest.get_mut(..data.len())) {
+            place.copy_from_slice(data);
+        }
+        if !last {
+            return Answer::Nothing;
+        }
+        match self.reads.remove(&cookie.0) {
+            Some(read) => Answer::Read(read.token, Some(pool.seal(read.bytes))),
+            None => Answer::Nothing,
+        }
+    }
+
+    /// A read or a write has ended without data.
+    pub(super) fn on_end(&mut self, cookie: Cookie) -> Answer {
+        if cookie.0 & WRITE == 0 {
+            return match self.reads.remove(&cookie.0) {
+                Some(read) => Answer::Read(read.token, None),
+                None => Answer::Nothing,
+            };
+        }
+        let serial = cookie.0 & !WRITE;
+        if let Ok(at) = self.writes.binary_search_by_key(&serial, |write| write.0) {
+            self.writes[at].1 = true;
+        }
+        while self.writes.front().is_some_and(|write| write.1) {
+            self.writes.pop_front();
+        }
+        Answer::Written
+    }
+
+    /// Whether a signal for `vector` must wait for writes; if so it is kept.
+    pub(super) fn holds_back(&mut self, vector: usize) -> bool {
+        let waits = !self.writes.is_empty();
+        if waits {
+            self.signals.push_back((self.serial, vector));
+        }
+        waits
+    }
+
+    /// A vector whose writes have all ended.
+    pub(super) fn poll_signal(&mut self) -> Option<usize> {
+        let (after, _) = self.signals.front()?;
+        if self.writes.front().is_some_and(|(serial, _)| serial <= after) {
+            return None;
+        }
+        self.signals.pop_front().map(|(_, vector)| vector)
+    }
+
+    /// The client has gone, or the function was reset: signals are of no meaning any more.
+    pub(super) fn forget_signals(&mut self) {
+        self.signals.clear();
+    }
+
+    /// The client has gone.
+    pub(super) fn clear(&mut self) -> impl Iterator<Item = MemoryReadToken> + use<> {
+        self.regions.clear();
+        self.writes.clear();
+        self.signals.clear();
+        core::mem::take(&mut self.reads).into_values().map(|read| read.token)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_access_must_lie_in_one_region() {
+        let mut memory = ByMessage::default();
+        assert!(!memory.covers(0, 4));
+        memory.add(0x2000, 0x1000);
+        memory.add(0x1000, 0x800);
+        memory.add(u64::MAX - 0xfff, 0x1000);
+        for (address, length, covered) in [
+            (0x1000, 0x800, true),
+            (0x17ff, 2, false),
+            (0xfff, 2, false),
+            (0x2ffc, 4, true),
+            (0x2ffd, 4, false),
+            (u64::MAX - 3, 4, true),
+            (u64::MAX - 3, 5, false),
+        ] {
+            assert_eq!(memory.covers(address, length), covered, "{address:#x}..+{length}");
+        }
+        assert!(memory.remove(0x2000, 0x1000) && !memory.remove(0x2000, 0x1000));
+        assert!(!memory.covers(0x2000, 4));
+    }
+
+    #[test]
+    fn a_signal_waits_for_the_writes_before_it_and_for_no_others() {
+        let mut memory = ByMessage::default();
+        assert!(!memory.holds_back(0));
+        let (first, second) = (memory.write(), memory.write());
+        assert!(memory.holds_back(3));
+        let third = memory.write();
+        assert_eq!(memory.on_end(second), Answer::Written);
+        assert_eq!(memory.poll_signal(), None);
+        memory.on_end(first);
+        assert_eq!((memory.poll_signal(), memory.poll_signal()), (Some(3), None));
+        memory.on_end(third);
+        assert!(!memory.holds_back(0));
+    }
+
+    #[test]
+    fn a_read_is_put_together_from_its_parts() {
+        let (mut memory, mut pool) = (ByMessage::default(), Pool::default());
+        let cookie = memory.read(MemoryReadToken(7), 8, &mut pool);
+        assert_eq!(memory.on_data(cookie, 4, &[5, 6, 7, 8], false, &mut pool), Answer::Nothing);
+        // A part that does not fit is no reason to panic.
+        assert_eq!(memory.on_data(cookie, 6, &[0; 4], false, &mut pool), Answer::Nothing);
+        let Answer::Read(MemoryReadToken(7), Some(bytes)) =
+            memory.on_data(cookie, 0, &[1, 2, 3, 4], true, &mut pool)
+        else {
+            panic!("the read has ended")
+        };
+        assert_eq!(*bytes, [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(memory.on_end(cookie), Answer::Nothing);
+    }
+}

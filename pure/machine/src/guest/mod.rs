@@ -1,0 +1,452 @@
+//! A guest's device slot: one function, which a virtual machine's monitor reaches over vfio-user.
+//!
+//! A root complex of ours enumerates what is below and gives it addresses. The guest's accesses become TLPs, the
+//! function's reads and writes of memory reach the guest's, its interrupts become signals. What the guest writes into
+//! registers that are ours to set is kept here; see `docs/attach.md`.
+
+mod access;
+mod config;
+mod device;
+mod event;
+mod function;
+mod interrupts;
+mod memory;
+mod operations;
+mod setup;
+mod shadow;
+
+pub use config::Config;
+pub use event::{Event, Offer};
+pub use pcie::root_complex::MemoryReadToken;
+pub use vfio_user::Errno;
+pub use vfio_user::RegionIndex;
+pub use vfio_user::server::Token;
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use engine::{Buffer, Deadlines, Engine, Instant, Pool, Rng};
+use pcie::root_complex::{self, RootComplex};
+use pcie::wire::Packet;
+use tunnel::session;
+use tunnel::upstream::{self, PortIndex, Upstream};
+use vfio_user::server::{self, Server};
+
+use access::Accesses;
+use function::Slot;
+use memory::ByMessage;
+use setup::Running;
+
+use crate::near::switch;
+
+/// The only port of the switch.
+const PORT: PortIndex = PortIndex(0);
+
+/// What is below the root port.
+#[derive(Debug)]
+enum Below {
+    /// A switch with one port, and the tunnel behind it.
+    Tunnel(Box<Upstream>),
+    /// A function on the link itself, in the hands of the world.
+    Link,
+}
+
+/// What the world tells the slot.
+#[derive(Debug)]
+pub enum Input<'a, D> {
+    /// The connection to the far end that was asked for is there.
+    Connected,
+    /// A piece of the far end's byte stream, cut anywhere.
+    Received(Buffer),
+    /// The connection to the far end ended, or could not be made.
+    Disconnected,
+    /// A packet from the function that is attached directly.
+    Packet(Packet),
+    /// A client has connected; only when [`Guest::takes_client`] says so.
+    ClientConnected,
+    /// A piece of the client's byte stream, and the descriptors that came with its last message.
+    ClientReceived {
+        /// The bytes.
+        bytes: &'a [u8],
+        /// The descriptors.
+        descriptors: Vec<D>,
+    },
+    /// The client has gone.
+    ClientDisconnected,
+}
+
+/// What the slot asks of the world, or tells it.
+#[derive(Debug)]
+pub enum Output<D> {
+    /// Dial the far end; answered by [`Input::Connected`] or [`Input::Disconnected`].
+    Connect,
+    /// Append these bytes to the stream to the far end.
+    Transmit(Buffer),
+    /// End the connection to the far end once all bytes before this are on their way.
+    Close,
+    /// A packet for the function that is attached directly.
+    Packet(Packet),
+    /// Append this message to the stream to the client.
+    Reply {
+        /// The message.
+        bytes: Buffer,
+        /// The region whose shared file goes with the first byte, if any.
+        shared: Option<RegionIndex>,
+    },
+    /// End the client's connection once all replies before this are on their way.
+    CloseClient,
+    /// Memory of the guest may be used from now on. Answer with [`Guest::map_done`].
+    Map {
+        /// Names the request.
+        token: Token,
+        /// The guest's address.
+        address: u64,
+        /// Bytes.
+        length: u64,
+        /// Where it begins in the file.
+        offset: u64,
+        /// Whether the function may read it.
+        readable: bool,
+        /// Whether the function may write it.
+        writable: bool,
+        /// The file.
+        descriptor: D,
+    },
+    /// Memory of the guest must not be used any more, from now on.
+    Unmap {
+        /// The guest's address.
+        address: u64,
+        /// Bytes.
+        length: u64,
+    },
+    /// The function reads the guest's memory. Answer with [`Guest::memory_read_done`], best at once.
+    ReadMemory {
+        /// Names the read.
+        token: MemoryReadToken,
+        /// The guest's address, a multiple of 4.
+        address: u64,
+        /// Bytes, 4..=4096, a multiple of 4.
+        length: u32,
+    },
+    /// The function writes the guest's memory. Where none is mapped, say so with [`Guest::memory_write_failed`].
+    WriteMemory {
+        /// The guest's address.
+        address: u64,
+        /// The bytes.
+        data: Buffer,
+    },
+    /// From now on a vector is signalled by this descriptor; by none when nobody wants to hear of it.
+    Vector {
+        /// Which.
+        vector: usize,
+        /// By what.
+        descriptor: Option<D>,
+    },
+    /// Signal a vector, behind the writes before it. It has a descriptor.
+    Signal {
+        /// Which.
+        vector: usize,
+    },
+    /// For the application.
+    Event(Event),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Timer {
+    /// Enumerate again: a function could not be set up.
+    Retry,
+}
+
+/// What has happened since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Accesses of the client to the configuration space.
+    pub config_accesses: u64,
+    /// Accesses of the client to registers and memory of the function.
+    pub bar_accesses: u64,
+    /// Reads of the function outside of the guest's memory: answered with Unsupported Request.
+    pub reads_refused: u64,
+    /// Writes of the function outside of the guest's memory: dropped.
+    pub writes_dropped: u64,
+    /// Vectors that were signalled.
+    pub signals: u64,
+    /// Accesses that were given up because the function did not answer.
+    pub given_up: u64,
+    /// Maps of the guest's memory.
+    pub maps: u64,
+}
+
+/// A guest's device slot. See the module.
+#[derive(Debug)]
+pub struct Guest<D> {
+    config: Config,
+    root: RootComplex,
+    below: Below,
+    /// Whether there may be a function below.
+    link_up: bool,
+    phase: Phase,
+    /// A reset is due: the client that has gone has left the function as it was.
+    reset_due: bool,
+    slot: Option<Box<Slot>>,
+    server: Option<Server<D>>,
+    client: bool,
+    accesses: Accesses,
+    /// Requests of accesses under way at the root complex.
+    requests: usize,
+    by_message: ByMessage,
+    script_serial: u64,
+    timers: Deadlines<Timer>,
+    /// Accesses outside of the guest's memory that were not told of, and until when none is.
+    untold: u64,
+    quiet_until: Instant,
+    pool: Pool,
+    outputs: VecDeque<Output<D>>,
+    statistics: Statistics,
+    now: Instant,
+}
+
+/// How far the function is.
+#[derive(Debug)]
+enum Phase {
+    /// There is none that could be used.
+    Absent,
+    /// The root complex enumerates.
+    Enumerating,
+    /// It is being set up or reset.
+    Scripted(Box<Running>, function::Purpose),
+    /// It is in use.
+    Present,
+}
+
+impl<D: 'static> Guest<D> {
+    /// A slot whose function is at the far end of a tunnel, which is dialled as soon as this is first settled.
+    pub fn over_tunnel(config: Config, session: session::Config, rng: &Rng) -> Self {
+        let upstream = Upstream::new(&switch(1), [session].into(), rng);
+        Self::new(config, Below::Tunnel(Box::new(upstream)))
+    }
+
+    /// A slot whose function is on the link itself, enumerated at once: no switch, no tunnel.
+    pub fn direct(config: Config, now: Instant) -> Self {
+        let mut guest = Self::new(config, Below::Link);
+        guest.now = now;
+        guest.link_up = true;
+        guest.enumerate();
+        guest
+    }
+
+    fn new(config: Config, below: Below) -> Self {
+        Self {
+            root: RootComplex::new(config.root),
+            config,
+            below,
+            link_up: false,
+            phase: Phase::Absent,
+            reset_due: false,
+            slot: None,
+            server: None,
+            client: false,
+            accesses: Accesses::default(),
+            requests: 0,
+            by_message: ByMessage::default(),
+            script_serial: 0,
+            timers: Deadlines::new(),
+            untold: 0,
+            quiet_until: Instant::ZERO,
+            pool: Pool::default(),
+            outputs: VecDeque::new(),
+            statistics: Statistics::default(),
+            now: Instant::ZERO,
+        }
+    }
+
+    /// Whether a client may connect: the function is there, and nobody uses it.
+    pub fn takes_client(&self) -> bool {
+        !self.client && self.server.is_some() && !self.reset_due && matches!(self.phase, Phase::Present)
+    }
+    /// Whether a client is connected.
+    pub const fn has_client(&self) -> bool {
+        self.client
+    }
+    /// Whether more of the client's bytes should be taken: what waits has a limit.
+    pub fn takes_bytes(&self) -> bool {
+        self.accesses.has_room()
+    }
+    /// The function that is offered, if one was found.
+    pub fn offer(&self) -> Option<Offer> {
+        self.slot.as_ref().map(|slot| slot.offer())
+    }
+    /// The tunnel's end, where there is a tunnel.
+    pub const fn upstream(&self) -> Option<&Upstream> {
+        match &self.below {
+            Below::Tunnel(upstream) => Some(upstream),
+            Below::Link => None,
+        }
+    }
+    /// The root complex, for its statistics.
+    pub const fn root(&self) -> &RootComplex {
+        &self.root
+    }
+    /// What has happened since the start.
+    pub const fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
+    /// Tells the time: what is polled next leaves now.
+    pub fn advance(&mut self, now: Instant) {
+        self.tell(now);
+        if let Below::Tunnel(upstream) = &mut self.below {
+            upstream.advance(now);
+        }
+    }
+
+    /// Ends the session in order, telling the far end `text`.
+    pub fn close(&mut self, now: Instant, text: &str) {
+        self.tell(now);
+        if let Below::Tunnel(upstream) = &mut self.below {
+            upstream.close(now, PORT, text);
+        }
+    }
+
+    /// Answers [`Output::Map`].
+    pub fn map_done(&mut self, token: Token, result: Result<(), Errno>) {
+        if let Some(server) = &mut self.server {
+            server.map_done(token, result);
+        }
+    }
+
+    fn tell(&mut self, now: Instant) {
+        debug_assert!(now >= self.now, "time went back from {:?} to {now:?}", self.now);
+        self.now = now;
+    }
+
+    fn event(&mut self, event: Event) {
+        self.outputs.push_back(Output::Event(event));
+    }
+
+    /// Moves what the parts have for each other until nothing more is received; `transmit`: until the tunnel has said
+    /// everything that it has for the world too.
+    fn circulate(&mut self, transmit: bool) {
+        loop {
+            while let Some(output) = self.root.poll_output() {
+                self.on_root(output);
+            }
+            if let Some(output) = self.server.as_mut().and_then(Server::poll_output) {
+                self.on_server(output);
+                continue;
+            }
+            if self.run_operations() {
+                continue;
+            }
+            let Below::Tunnel(upstream) = &mut self.below else { return };
+            if !transmit && !upstream.has_received() {
+                return;
+            }
+            match upstream.poll_output() {
+                None => return,
+                Some(upstream::Output::Tlp { packet, .. }) => {
+                    self.root.handle_input(self.now, root_complex::Input::Packet(packet));
+                }
+                Some(upstream::Output::Transmit { bytes, .. }) => {
+                    self.outputs.push_back(Output::Transmit(bytes));
+                }
+                Some(upstream::Output::Connect { .. }) => self.outputs.push_back(Output::Connect),
+                Some(upstream::Output::CloseConnection { .. }) => self.outputs.push_back(Output::Close),
+                Some(upstream::Output::Event { event, .. }) => self.on_link(event),
+            }
+        }
+    }
+
+    fn tunnel_input(&mut self, input: upstream::Input) {
+        if let Below::Tunnel(upstream) = &mut self.below {
+            upstream.handle_input(self.now, input);
+        }
+    }
+
+    fn server_input(&mut self, input: server::Input<'_, D>) {
+        if let Some(server) = &mut self.server {
+            server.handle_input(self.now, input);
+        }
+    }
+
+    /// When an access has waited too long.
+    fn access_deadline(&self) -> Option<Instant> {
+        let script = match &self.phase {
+            Phase::Scripted(_, purpose) => purpose.since(),
+            _ => None,
+        };
+        let oldest = self.accesses.oldest();
+        oldest.into_iter().chain(script).min().map(|since| since + self.config.patience)
+    }
+}
+
+impl<D: 'static> Engine for Guest<D> {
+    type Input<'a> = Input<'a, D>;
+    type Output = Output<D>;
+
+    fn handle_input(&mut self, now: Instant, input: Input<'_, D>) {
+        self.tell(now);
+        match input {
+            Input::Connected => self.tunnel_input(upstream::Input::Connected(PORT)),
+            Input::Received(bytes) => self.tunnel_input(upstream::Input::Received(PORT, bytes)),
+            Input::Disconnected => self.tunnel_input(upstream::Input::Disconnected(PORT)),
+            Input::Packet(packet) => self.root.handle_input(now, root_complex::Input::Packet(packet)),
+            Input::ClientConnected => {
+                self.client = true;
+                self.server_input(server::Input::Connected);
+            }
+            Input::ClientReceived { bytes, descriptors } => {
+                self.server_input(server::Input::Received { bytes, descriptors });
+            }
+            Input::ClientDisconnected => {
+                self.server_input(server::Input::Disconnected);
+                self.circulate(false);
+                self.on_client_gone(None);
+            }
+        }
+        self.circulate(false);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.tell(now);
+        self.root.handle_timeout(now);
+        if let Below::Tunnel(upstream) = &mut self.below
+            && upstream.poll_timeout().is_some_and(|at| at <= now)
+        {
+            upstream.handle_timeout(now);
+        }
+        if let Some(server) = &mut self.server {
+            server.handle_timeout(now);
+        }
+        while let Some(Timer::Retry) = self.timers.expire(now) {
+            if self.link_up && matches!(self.phase, Phase::Absent) {
+                self.enumerate();
+            }
+        }
+        self.wake_script();
+        self.give_up_late();
+    }
+
+    fn poll_output(&mut self) -> Option<Output<D>> {
+        if self.outputs.is_empty() {
+            self.circulate(true);
+        }
+        self.outputs.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let below = match &self.below {
+            Below::Tunnel(upstream) => upstream.poll_timeout(),
+            Below::Link => None,
+        };
+        let script = match &self.phase {
+            Phase::Scripted(running, _) => running.wake,
+            _ => None,
+        };
+        let server = self.server.as_ref().and_then(Server::poll_timeout);
+        [self.root.poll_timeout(), below, server, script, self.timers.earliest(), self.access_deadline()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+}

@@ -1,0 +1,218 @@
+//! What is done to a function that was found, and to one that is reset, as straight-line code.
+
+use alloc::vec::Vec;
+
+use engine::{Asker, Buffer, Instant, Nanos, Script, Step};
+use pcie::config::{express, header, msix};
+use pcie::requester::RequestError;
+use pcie::root_complex::{Function, INTERRUPT_WINDOW, Space};
+use pcie::wire::Bdf;
+
+use super::shadow::{DWORDS, halves};
+
+/// How long after a function-level reset the function must be left alone.
+const RESET_TIME: Nanos = Nanos::from_millis(100);
+/// First pause after Configuration Request Retry Status; it doubles up to [`RETRY_PAUSE_MAX`].
+const RETRY_PAUSE: Nanos = Nanos::from_millis(1);
+/// Longest pause between two tries.
+const RETRY_PAUSE_MAX: Nanos = Nanos::from_millis(64);
+/// How long a function may take to be ready after a reset, all pauses together.
+const READY_MAX: Nanos = Nanos::from_secs(1);
+
+/// A write to a double word of the configuration space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RegisterWrite {
+    pub(super) offset: u16,
+    pub(super) enables: u8,
+    pub(super) value: u32,
+}
+
+/// What a script asks of the root complex. All of a list is under way at once.
+#[derive(Debug)]
+pub(super) enum Question {
+    /// Read these double words of the configuration space.
+    Read(Vec<u16>),
+    /// Write these.
+    Write(Vec<RegisterWrite>),
+    /// Write these bytes to these addresses; nothing answers.
+    Memory(Vec<(u64, Buffer)>),
+    /// Wait.
+    Wait(Nanos),
+}
+
+/// The double words that were read, each with what went wrong.
+pub(super) type Answer = Vec<Result<u32, RequestError>>;
+/// The configuration space as it was found; nothing after a reset.
+pub(super) type Ended = Result<Vec<u32>, RequestError>;
+
+/// What is to be known of a function to set it up.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    pub(super) function: Function,
+    /// The configuration space as it was when the function had just been enumerated; empty before it was read.
+    pub(super) space: Vec<u32>,
+}
+
+pub(super) type Steps = Script<Question, Answer, Ended>;
+
+/// Reads the configuration space of a function that was just enumerated, and gives it interrupts.
+pub(super) fn find(target: Target, bus_master: bool) -> (Steps, Step<Question, Ended>) {
+    Script::start(move |asker: Asker<Question, Answer>| async move {
+        let dwords = if target.function.express.is_some() { DWORDS } else { 64 };
+        let offsets = (0..dwords).filter_map(|index| u16::try_from(index * 4).ok()).collect();
+        let space: Answer = asker.ask(Question::Read(offsets)).await;
+        if space.first().is_none_or(|first| first.is_err()) {
+            return Err(space.first().copied().and_then(Result::err).unwrap_or(RequestError::LinkDown));
+        }
+        // What is not there reads as nothing.
+        let space = space.into_iter().map(|dword| dword.unwrap_or(0)).collect();
+        let target = Target { space, ..target };
+        write(&asker, [command(bus_master)].into()).await?;
+        interrupts(&asker, &target).await?;
+        Ok(target.space)
+    })
+}
+
+/// Resets a function and puts back what our root complex gave it.
+pub(super) fn reset(target: Target, bus_master: bool) -> (Steps, Step<Question, Ended>) {
+    Script::start(move |asker: Asker<Question, Answer>| async move {
+        let function = &target.function;
+        if let Some(found) = function.express.filter(|found| found.function_level_reset) {
+            let control = express::INITIATE_RESET.at(found.offset);
+            let value = control.with(target.dword(control.offset()), 1);
+            let [low, high, ..] = value.to_le_bytes();
+            let value = u32::from(u16::from_le_bytes([low, high]));
+            write(&asker, [RegisterWrite { offset: control.offset(), enables: 0b0011, value }].into())
+                .await?;
+            asker.ask(Question::Wait(RESET_TIME)).await;
+            ready(&asker).await?;
+        }
+        write(&asker, target.registers(bus_master)).await?;
+        interrupts(&asker, &target).await?;
+        Ok(Vec::new())
+    })
+}
+
+async fn write(asker: &Asker<Question, Answer>, writes: Vec<RegisterWrite>) -> Result<(), RequestError> {
+    asker.ask(Question::Write(writes)).await.into_iter().find_map(Result::err).map_or(Ok(()), Err)
+}
+
+/// Waits until the function answers configuration requests.
+async fn ready(asker: &Asker<Question, Answer>) -> Result<(), RequestError> {
+    let (mut pause, mut waited) = (RETRY_PAUSE, Nanos::ZERO);
+    loop {
+        let answer = asker.ask(Question::Read([0].into())).await;
+        match answer.first() {
+            Some(Err(RequestError::ConfigRequestRetry)) if waited < READY_MAX => {
+                asker.ask(Question::Wait(pause)).await;
+                waited += pause;
+                pause = (pause * 2).min(RETRY_PAUSE_MAX);
+            }
+            Some(Err(error)) => return Err(*error),
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// Gives every vector an address of ours, and lets all of them speak: what the guest does not want to hear yet is
+/// kept for it here, so that none is lost while it changes its mind.
+async fn interrupts(asker: &Asker<Question, Answer>, target: &Target) -> Result<(), RequestError> {
+    let Some((found, table)) = target.table() else { return Ok(()) };
+    let mut writes = Vec::new();
+    for vector in 0..found.vectors {
+        let entry = table + u64::from(vector) * u64::from(msix::ENTRY_SIZE);
+        let [low, high] = halves(INTERRUPT_WINDOW.start);
+        writes.push((entry, quad_word(low, high)));
+        writes.push((entry + 8, quad_word(u32::from(vector), 0)));
+    }
+    asker.ask(Question::Memory(writes)).await;
+    let control = msix::ENABLE.at(found.offset);
+    let value = control.with(target.dword(control.offset()), 1);
+    let value = msix::FUNCTION_MASK.at(found.offset).with(value, 0);
+    let enable = RegisterWrite { offset: control.offset(), enables: 0b1100, value };
+    write(asker, [enable].into()).await
+}
+
+fn quad_word(low: u32, high: u32) -> Buffer {
+    let mut bytes = [0; 8];
+    bytes[..4].copy_from_slice(&low.to_le_bytes());
+    bytes[4..].copy_from_slice(&high.to_le_bytes());
+    Buffer::copy_from_slice(&bytes)
+}
+
+/// The Command register of a function in use.
+pub(super) const fn command(bus_master: bool) -> RegisterWrite {
+    let value = header::SERR.with(header::MEMORY_SPACE.with(0, 1), 1);
+    let value = header::BUS_MASTER.with(value, bus_master as u32);
+    RegisterWrite { offset: header::BUS_MASTER.offset(), enables: 0b0011, value }
+}
+
+impl Target {
+    fn dword(&self, offset: u16) -> u32 {
+        self.space.get(usize::from(offset / 4)).copied().unwrap_or(0)
+    }
+
+    /// Where the MSI-X table is, if there is one in a BAR that has an address.
+    fn table(&self) -> Option<(pcie::root_complex::MsiX, u64)> {
+        let found = self.function.msix?;
+        let base = self.function.bar(found.table_bar)?.address?;
+        Some((found, base + u64::from(found.table_offset)))
+    }
+
+    /// What a reset takes away and we put back.
+    fn registers(&self, bus_master: bool) -> Vec<RegisterWrite> {
+        let mut writes = Vec::new();
+        let whole = |offset, value| RegisterWrite { offset, enables: 0b1111, value };
+        for bar in &self.function.bars {
+            let Some(address) = bar.address else { continue };
+            let offset = header::BAR0 + u16::from(bar.index) * 4;
+            let [low, high] = halves(address);
+            writes.push(whole(offset, low));
+            if bar.space == Space::Memory64 {
+                writes.push(whole(offset + 4, high));
+            }
+        }
+        if let Some(found) = self.function.express {
+            for field in [express::PAYLOAD_SIZE, express::TIMEOUT_VALUE] {
+                let offset = field.at(found.offset).offset();
+                // The upper half is status, cleared by writing ones.
+                writes.push(RegisterWrite { offset, enables: 0b0011, value: self.dword(offset) });
+            }
+        }
+        writes.push(command(bus_master));
+        writes
+    }
+}
+
+/// A script that is under way.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) script: Steps,
+    /// The function.
+    pub(super) bdf: Bdf,
+    /// Until when it waits.
+    pub(super) wake: Option<Instant>,
+    /// Answers that have come, and how many are still to come.
+    answers: Answer,
+    missing: usize,
+}
+
+impl Running {
+    pub(super) const fn new(script: Steps, bdf: Bdf) -> Self {
+        Self { script, bdf, wake: None, answers: Answer::new(), missing: 0 }
+    }
+
+    /// As many answers as `answers` will come.
+    pub(super) fn expect(&mut self, answers: Answer) {
+        self.missing = answers.len();
+        self.answers = answers;
+    }
+
+    /// Answer `number` has come. Returns all of them if it was the last.
+    pub(super) fn on_answer(&mut self, number: u64, result: Result<u32, RequestError>) -> Option<Answer> {
+        let place = usize::try_from(number).ok().and_then(|number| self.answers.get_mut(number))?;
+        *place = result;
+        self.missing -= 1;
+        (self.missing == 0).then(|| core::mem::take(&mut self.answers))
+    }
+}

@@ -1,0 +1,466 @@
+//! A guest's device slot, live: a socket for the monitor, the guest's memory, and the function's side, in one loop.
+
+mod far;
+mod local;
+mod signal;
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use engine::{Engine, Instant, Pool, fire, next_wake};
+use machine::guest::{self, Errno, Guest, Input, Output};
+use nvme_pcie::function::{self, Function};
+
+use crate::clock::Clock;
+use crate::media::Media;
+use crate::reactor::{Attention, Context, Driver, Sources, Turn};
+use crate::shared::{MapError, Mapping, SharedMemory};
+use crate::unix::{Connection, Listener, Received};
+use far::{Dial, Far};
+use local::Local;
+use signal::Signaller;
+
+/// Pieces taken from one connection in a turn, so that none starves the others.
+const PIECES_PER_TURN: usize = 16;
+
+/// What the application is told.
+#[derive(Debug)]
+pub enum Event {
+    /// By the slot.
+    Guest(guest::Event),
+    /// The far end can't be connected to; told once until it can.
+    DialFailed(SocketAddr, io::Error),
+    /// A client could not be accepted.
+    AcceptFailed(io::Error),
+    /// A client was turned away: there is one already. Its process, if the system knows.
+    TurnedAway(Option<i32>),
+    /// Memory of the guest could not be mapped.
+    MapFailed(u64, MapError),
+    /// A client's interrupt could not be signalled.
+    SignalFailed(usize, io::Error),
+}
+
+/// Where the function is.
+enum Side {
+    Local(Box<Local>),
+    Far(Far),
+}
+
+struct Client {
+    connection: Connection,
+    /// To be closed when everything is sent.
+    closing: bool,
+}
+
+/// See the module.
+pub struct GuestDriver<F> {
+    guest: Guest<OwnedFd>,
+    side: Side,
+    listener: Listener,
+    listening: bool,
+    client: Option<Client>,
+    /// A client that has come while the function is not there yet.
+    waiting: Option<Connection>,
+    memory: SharedMemory,
+    vectors: Vec<Option<Signaller>>,
+    pool: Pool,
+    report: F,
+    /// That the far end can't be reached has been told.
+    unreachable: bool,
+    wake: Option<Instant>,
+    /// Deadlines may have changed since `wake` was found out. They are looked at when there is time for it.
+    unsettled: bool,
+    stopping: bool,
+}
+
+impl<F: FnMut(Event)> GuestDriver<F> {
+    /// Offers the clients of `listener` the function at the far end that has one of `addresses`. What happens is told to
+    /// `report`.
+    pub fn over_tcp(
+        guest: Guest<OwnedFd>,
+        addresses: Vec<SocketAddr>,
+        listener: Listener,
+        report: F,
+    ) -> Self {
+        Self::new(guest, Side::Far(Far::new(addresses)), listener, report)
+    }
+
+    /// Offers the clients of `listener` a function in this process.
+    pub fn direct(
+        guest: Guest<OwnedFd>,
+        function: Function,
+        media: Media,
+        listener: Listener,
+        report: F,
+    ) -> Self {
+        Self::new(guest, Side::Local(Box::new(Local::new(function, media))), listener, report)
+    }
+
+    fn new(guest: Guest<OwnedFd>, side: Side, listener: Listener, report: F) -> Self {
+        Self {
+            guest,
+            side,
+            listener,
+            listening: false,
+            client: None,
+            waiting: None,
+            memory: SharedMemory::new(),
+            vectors: Vec::new(),
+            pool: Pool::default(),
+            report,
+            unreachable: false,
+            wake: None,
+            unsettled: true,
+            stopping: false,
+        }
+    }
+
+    /// The engines.
+    pub const fn guest(&self) -> &Guest<OwnedFd> {
+        &self.guest
+    }
+
+    fn register(&mut self, sources: &Sources) -> io::Result<()> {
+        if !self.listening {
+            sources.add(self.listener.as_raw_fd(), Attention::OnNews)?;
+            self.listening = true;
+        }
+        match &mut self.side {
+            Side::Local(local) => local.register(sources),
+            Side::Far(_) => Ok(()),
+        }
+    }
+
+    /// Takes the clients that have come: one is served, another one waits or is turned away.
+    fn accept(&mut self) -> bool {
+        let mut accepted = false;
+        loop {
+            match self.listener.accept() {
+                Ok(None) => return accepted,
+                Ok(Some(connection)) if self.client.is_none() && self.waiting.is_none() => {
+                    self.waiting = Some(connection);
+                    accepted = true;
+                }
+                Ok(Some(connection)) => (self.report)(Event::TurnedAway(connection.peer_process())),
+                Err(error) => {
+                    (self.report)(Event::AcceptFailed(error));
+                    return accepted;
+                }
+            }
+        }
+    }
+
+    /// Serves the client that waits, if the function is there.
+    fn admit(&mut self, now: Instant, sources: &Sources) -> io::Result<bool> {
+        if self.client.is_some() || !self.guest.takes_client() {
+            return Ok(false);
+        }
+        let Some(connection) = self.waiting.take() else { return Ok(false) };
+        sources.add(connection.as_raw_fd(), Attention::EachTurn)?;
+        self.client = Some(Client { connection, closing: false });
+        self.guest.handle_input(now, Input::ClientConnected);
+        self.exchange(now);
+        Ok(true)
+    }
+
+    /// Takes what the client has sent; returns whether there was anything.
+    fn receive_client(&mut self, clock: Clock, sources: &Sources) -> bool {
+        let mut busy = false;
+        for _ in 0..PIECES_PER_TURN {
+            let Some(client) = &mut self.client else { break };
+            // What the function does not take yet stays in the socket.
+            if !self.guest.takes_bytes() {
+                break;
+            }
+            match client.connection.receive(&mut self.pool) {
+                Ok(Received::Nothing) => break,
+                Ok(Received::Data(..)) if client.closing => continue,
+                Ok(Received::Data(bytes, descriptors)) => {
+                    let input = Input::ClientReceived { bytes: &bytes, descriptors };
+                    self.guest.handle_input(clock.now(), input);
+                }
+                Ok(Received::Closed) | Err(_) => {
+                    let ended = client.closing;
+                    self.drop_client(sources);
+                    if !ended {
+                        self.guest.handle_input(clock.now(), Input::ClientDisconnected);
+                    }
+                }
+            }
+            busy = true;
+            self.exchange(clock.now());
+            self.flush(sources);
+        }
+        busy
+    }
+
+    fn drop_client(&mut self, sources: &Sources) {
+        if let Some(client) = self.client.take() {
+            sources.remove(client.connection.as_raw_fd());
+        }
+        self.memory.clear();
+        self.vectors.clear();
+    }
+
+    /// Takes what the far end has sent; returns whether there was anything.
+    fn receive_far(&mut self, clock: Clock, sources: &Sources) -> io::Result<bool> {
+        let mut busy = false;
+        let Side::Far(far) = &mut self.side else { return Ok(false) };
+        if let Some(dialled) = far.dial(clock.now(), sources)? {
+            busy = true;
+            let input = match dialled {
+                Dial::Connected => {
+                    self.unreachable = false;
+                    Input::Connected
+                }
+                Dial::Failed(address, error) => {
+                    if !core::mem::replace(&mut self.unreachable, true) {
+                        (self.report)(Event::DialFailed(address, error));
+                    }
+                    Input::Disconnected
+                }
+            };
+            self.guest.handle_input(clock.now(), input);
+            self.exchange(clock.now());
+        }
+        for _ in 0..PIECES_PER_TURN {
+            let Side::Far(far) = &mut self.side else { break };
+            let input = match far.receive(&mut self.pool, sources) {
+                None => break,
+                Some(Ok(bytes)) => Input::Received(bytes),
+                Some(Err(())) => Input::Disconnected,
+            };
+            busy = true;
+            self.guest.handle_input(clock.now(), input);
+            let now = clock.now();
+            self.guest.advance(now);
+            self.exchange(now);
+            self.flush(sources);
+        }
+        Ok(busy)
+    }
+
+    /// Passes outputs to the world, and what it answers back in, until all are quiet. Returns whether there were any.
+    /// Deadlines may have changed then.
+    fn exchange(&mut self, now: Instant) -> bool {
+        self.unsettled = true;
+        let mut busy = false;
+        loop {
+            let mut again = false;
+            while let Some(output) = self.guest.poll_output() {
+                busy = true;
+                again |= self.on_output(now, output);
+            }
+            if let Side::Local(local) = &mut self.side {
+                let moved = local.exchange(now, &mut self.guest);
+                again |= moved;
+                busy |= moved;
+            }
+            if !again {
+                return busy;
+            }
+        }
+    }
+
+    /// Returns whether the local function has something to do.
+    fn on_output(&mut self, now: Instant, output: Output<OwnedFd>) -> bool {
+        match output {
+            Output::ReadMemory { token, address, length } => {
+                let length = usize::try_from(length).expect("at most 4 KiB");
+                let mut bytes = self.pool.take(length);
+                let data = self.memory.read(address, &mut bytes).ok().map(|()| self.pool.seal(bytes));
+                self.guest.memory_read_done(token, address, length, data);
+            }
+            Output::WriteMemory { address, data } => {
+                if self.memory.write(address, &data).is_err() {
+                    self.guest.memory_write_failed(address, data.len());
+                }
+            }
+            Output::Signal { vector } => self.signal(vector),
+            Output::Packet(packet) => {
+                if let Side::Local(local) = &mut self.side {
+                    local.function.handle_input(now, function::Input::Packet(packet));
+                    return true;
+                }
+            }
+            Output::Transmit(bytes) => {
+                if let Side::Far(far) = &mut self.side {
+                    far.send(bytes);
+                }
+            }
+            output => self.on_rare_output(now, output),
+        }
+        false
+    }
+
+    fn on_rare_output(&mut self, now: Instant, output: Output<OwnedFd>) {
+        match output {
+            Output::Connect | Output::Close => {
+                if let Side::Far(far) = &mut self.side {
+                    if matches!(output, Output::Connect) { far.connect(now) } else { far.close() }
+                }
+            }
+            Output::Reply { bytes, .. } => {
+                if let Some(client) = &mut self.client
+                    && client.connection.send(bytes, Vec::new()).is_err()
+                {
+                    // It reads nothing any more; its end is seen with the next receive.
+                    client.connection.abort();
+                }
+            }
+            Output::CloseClient => {
+                if let Some(client) = &mut self.client {
+                    client.closing = true;
+                }
+            }
+            Output::Map { token, address, length, offset, readable, writable, descriptor } => {
+                let mapping = Mapping { address, length, offset, readable, writable };
+                let result = self.memory.map(descriptor, mapping).map_err(|error| {
+                    let errno = errno_of(&error);
+                    (self.report)(Event::MapFailed(address, error));
+                    errno
+                });
+                self.guest.map_done(token, result);
+            }
+            Output::Unmap { address, length } => self.memory.unmap(address, length),
+            Output::Vector { vector, descriptor } => {
+                if vector >= self.vectors.len() {
+                    self.vectors.resize_with(vector + 1, || None);
+                }
+                self.vectors[vector] = descriptor.map(Signaller::new);
+            }
+            Output::Event(event) => (self.report)(Event::Guest(event)),
+            Output::ReadMemory { .. }
+            | Output::WriteMemory { .. }
+            | Output::Signal { .. }
+            | Output::Packet(_)
+            | Output::Transmit(_) => {}
+        }
+    }
+
+    fn signal(&mut self, vector: usize) {
+        let Some(Some(signaller)) = self.vectors.get(vector) else { return };
+        if let Err(error) = signaller.signal() {
+            (self.report)(Event::SignalFailed(vector, error));
+            // Once is enough.
+            self.vectors[vector] = None;
+        }
+    }
+
+    /// Fires what is due, and finds out when something is due next.
+    fn settle(&mut self, now: Instant) -> bool {
+        let mut busy = false;
+        while self.wake.is_some_and(|at| at <= now) || self.unsettled {
+            busy |= fire(&mut self.guest, now);
+            if let Side::Local(local) = &mut self.side {
+                busy |= fire(&mut local.function, now);
+            }
+            busy |= self.exchange(now);
+            let local = match &self.side {
+                Side::Local(local) => next_wake(&local.function, now),
+                Side::Far(_) => None,
+            };
+            self.wake = [next_wake(&self.guest, now), local].into_iter().flatten().min();
+            self.unsettled = false;
+        }
+        busy
+    }
+
+    /// Sends what waits; ends what is to end.
+    fn flush(&mut self, sources: &Sources) -> bool {
+        let mut busy = false;
+        if let Some(client) = &mut self.client {
+            let sent = client.connection.flush();
+            busy |= sent.as_ref().is_ok_and(|sent| *sent > 0);
+            if client.closing && (sent.is_err() || client.connection.unsent() == 0) {
+                self.drop_client(sources);
+                busy = true;
+            }
+        }
+        if let Side::Far(far) = &mut self.side {
+            busy |= far.flush(sources);
+        }
+        busy
+    }
+
+    fn reap(&mut self) -> io::Result<bool> {
+        match &mut self.side {
+            Side::Local(local) => local.reap(),
+            Side::Far(_) => Ok(false),
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.client.is_none()
+            && match &self.side {
+                Side::Local(local) => !local.is_busy(),
+                Side::Far(far) => !far.is_connected(),
+            }
+    }
+}
+
+fn errno_of(error: &MapError) -> Errno {
+    match error {
+        MapError::Overlap => Errno::EEXIST,
+        MapError::Range | MapError::BeyondEnd { .. } => Errno::EINVAL,
+        MapError::NotMemory => Errno::ENODEV,
+        MapError::Io(error) => {
+            error.raw_os_error().and_then(|number| u32::try_from(number).ok()).map_or(Errno::EIO, Errno)
+        }
+    }
+}
+
+impl<F: FnMut(Event)> Driver for GuestDriver<F> {
+    fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
+        let sources = context.sources();
+        self.register(sources)?;
+        let mut busy = self.receive_client(context.clock, sources);
+        if context.news && !self.stopping {
+            busy |= self.accept();
+        }
+        busy |= self.receive_far(context.clock, sources)?;
+        // The engines have been told later times since the turn began, and theirs never goes back.
+        let now = if busy { context.clock.now() } else { context.now };
+        busy |= self.admit(now, sources)?;
+        if self.reap()? {
+            busy = true;
+            self.exchange(now);
+        }
+        if !busy || self.wake.is_some_and(|at| at <= now) {
+            busy |= self.settle(now);
+        }
+        busy |= self.flush(sources);
+        // What was submitted last is on its way only after this.
+        busy |= self.reap()?;
+        if self.stopping && self.has_ended() {
+            return Ok(Turn::Done);
+        }
+        Ok(if busy { Turn::Busy } else { Turn::Idle })
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let dialling = match &self.side {
+            Side::Far(far) => far.poll_timeout(),
+            Side::Local(_) => None,
+        };
+        self.wake.into_iter().chain(dialling).min()
+    }
+
+    fn on_stop(&mut self, now: Instant) {
+        self.stopping = true;
+        self.waiting = None;
+        self.guest.close(now, "the guest's end is shutting down");
+        self.exchange(now);
+        if let Some(client) = &mut self.client {
+            client.closing = true;
+        }
+    }
+}
+
+impl<F> fmt::Debug for GuestDriver<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GuestDriver").field("guest", &self.guest).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,68 @@
+//! Descriptors by which a client is told of interrupts.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+/// One descriptor, an eventfd as a rule.
+#[derive(Debug)]
+pub(super) struct Signaller {
+    descriptor: OwnedFd,
+    /// A write never waits. Whether others wait in reads of theirs is their choice, so this is not changed here.
+    never_waits: bool,
+}
+
+impl Signaller {
+    pub(super) fn new(descriptor: OwnedFd) -> Self {
+        let flags = rustix::fs::fcntl_getfl(&descriptor);
+        Self { descriptor, never_waits: flags.is_ok_and(|flags| flags.contains(OFlags::NONBLOCK)) }
+    }
+
+    /// Tells the client, without waiting.
+    ///
+    /// # Errors
+    /// When the descriptor can't be written.
+    pub(super) fn signal(&self) -> io::Result<()> {
+        if !self.never_waits && !self.has_room()? {
+            // It has been told so often that it will look.
+            return Ok(());
+        }
+        match rustix::io::write(&self.descriptor, &1_u64.to_ne_bytes()) {
+            Ok(_) | Err(Errno::AGAIN) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn has_room(&self) -> io::Result<bool> {
+        let mut polled = [PollFd::new(&self.descriptor, PollFlags::OUT)];
+        poll(&mut polled, Some(&rustix::event::Timespec::default()))?;
+        Ok(polled[0].revents().contains(PollFlags::OUT))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::{EventfdFlags, eventfd};
+
+    #[test]
+    fn a_client_that_never_looks_does_not_stop_us() {
+        for flags in [EventfdFlags::CLOEXEC, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK] {
+            let event = eventfd(0, flags).unwrap();
+            rustix::io::write(&event, &(u64::MAX - 2).to_ne_bytes()).unwrap();
+            let signaller = Signaller::new(event.try_clone().unwrap());
+            for _ in 0..3 {
+                signaller.signal().unwrap();
+            }
+            let mut count = [0; 8];
+            rustix::io::read(&event, &mut count).unwrap();
+            assert_eq!(u64::from_ne_bytes(count), u64::MAX - 1);
+            signaller.signal().unwrap();
+            rustix::io::read(&event, &mut count).unwrap();
+            assert_eq!(u64::from_ne_bytes(count), 1);
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! Memory that another process shares with us: the guest's, mapped where the function's addresses say.
+//!
+//! The other process changes it whenever it likes, so no reference to it is ever made: bytes are copied out of it and
+//! into it through raw pointers.
+
+use std::cell::Cell;
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use pcie::memory::Unmapped;
+use rustix::fs::{FileType, SealFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+
+/// Accesses of up to this many bytes are made in whole words: whoever polls a completion sees all of it or none.
+const SMALL: usize = 64;
+/// Bytes of such a word.
+const WORD: usize = 8;
+
+/// Why memory can't be mapped.
+#[derive(Debug)]
+pub enum MapError {
+    /// It overlaps memory that is mapped already.
+    Overlap,
+    /// It is empty, or does not fit the address space.
+    Range,
+    /// The descriptor is not that of a file of memory.
+    NotMemory,
+    /// The file ends before it: an access would end this process.
+    BeyondEnd {
+        /// Bytes that the file would have to have.
+        needed: u64,
+        /// Bytes that it has.
+        size: u64,
+    },
+    /// The system refuses.
+    Io(io::Error),
+}
+
+impl fmt::Display for MapError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Overlap => f.write_str("it overlaps memory that is mapped already"),
+            Self::Range => f.write_str("it is empty, or does not fit the address space"),
+            Self::NotMemory => f.write_str("its descriptor is not that of a file of memory"),
+            Self::BeyondEnd { needed, size } => {
+                write!(f, "its file would have to have {needed} bytes and has {size}")
+            }
+            Self::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for MapError {}
+
+impl From<rustix::io::Errno> for MapError {
+    fn from(error: rustix::io::Errno) -> Self {
+        Self::Io(error.into())
+    }
+}
+
+/// Which part of a file goes where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// The first address, as the function sees it.
+    pub address: u64,
+    /// Bytes.
+    pub length: u64,
+    /// Where in the file it begins.
+    pub offset: u64,
+    /// Whether it may be read.
+    pub readable: bool,
+    /// Whether it may be written.
+    pub writable: bool,
+}
+
+/// One mapping of this process. Unmapped when dropped.
+struct Region {
+    mapping: Mapping,
+    base: NonNull<u8>,
+    /// `mapping.length`, as the system counts it.
+    length: usize,
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: base and length are those of a mapping that this region made and owns, and whoever has a pointer
+        // into it got it from `self` and has not kept it.
+        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.length) };
+        debug_assert!(unmapped.is_ok(), "{unmapped:?}");
+    }
+}
+
+impl Region {
+    const fn last(&self) -> u64 {
+        self.mapping.address + (self.mapping.length - 1)
+    }
+
+    /// Where the access begins, if all of it is here.
+    fn place(&self, address: u64, length: usize) -> Option<NonNull<u8>> {
+        let offset = address.checked_sub(self.mapping.address)?;
+        let offset = usize::try_from(offset).ok()?;
+        (offset < self.length && length <= self.length - offset)
+            // SAFETY: the sum is within the mapping.
+            .then(|| unsafe { self.base.add(offset) })
+    }
+}
+
+/// The memory of a guest. See the module.
+#[derive(Default)]
+pub struct SharedMemory {
+    /// In rising order and apart from each other.
+    regions: Vec<Region>,
+    /// Where the latest access was: the next is probably there too.
+    latest: Cell<usize>,
+}
+
+impl SharedMemory {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many mappings there are.
+    pub const fn regions(&self) -> usize {
+        self.regions.len()
+    }
+
+    /// Maps a part of the file behind `descriptor`, which is closed.
+    ///
+    /// # Errors
+    /// When it can't be mapped; nothing has changed then.
+    pub fn map(&mut self, descriptor: OwnedFd, mapping: Mapping) -> Result<(), MapError> {
+        let length = usize::try_from(mapping.length).map_err(|_| MapError::Range)?;
+        let last = mapping.length.checked_sub(1).and_then(|length| mapping.address.checked_add(length));
+        let last = last.ok_or(MapError::Range)?;
+        let at = self.regions.partition_point(|region| region.last() < mapping.address);
+        if self.regions.get(at).is_some_and(|region| region.mapping.address <= last) {
+            return Err(MapError::Overlap);
+        }
+        let needed = mapping.offset.checked_add(mapping.length).ok_or(MapError::Range)?;
+        check_size(&descriptor, needed)?;
+        let mut protection = ProtFlags::empty();
+        protection.set(ProtFlags::READ, mapping.readable);
+        protection.set(ProtFlags::WRITE, mapping.writable);
+        // SAFETY: a new mapping at an address of the system's choice overlaps nothing of ours.
+        let base = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                length,
+                protection,
+                MapFlags::SHARED,
+                &descriptor,
+                mapping.offset,
+            )
+        }?;
+        let base = NonNull::new(base.cast()).ok_or(MapError::Range)?;
+        self.regions.insert(at, Region { mapping, base, length });
+        Ok(())
+    }
+
+    /// Unmaps what was mapped at `address`; nothing if nothing was.
+    pub fn unmap(&mut self, address: u64, length: u64) {
+        let of = |region: &Region| region.mapping.address;
+        if let Ok(at) = self.regions.binary_search_by_key(&address, of)
+            && self.regions[at].mapping.length == length
+        {
+            self.regions.remove(at);
+        }
+    }
+
+    /// Unmaps everything.
+    pub fn clear(&mut self) {
+        self.regions.clear();
+    }
+
+    fn find(&self, address: u64, length: usize) -> Option<(&Region, NonNull<u8>)> {
+        if let Some(region) = self.regions.get(self.latest.get())
+            && let Some(place) = region.place(address, length)
+        {
+            return Some((region, place));
+        }
+        let at = self.regions.partition_point(|region| region.mapping.address <= address).checked_sub(1)?;
+        let region = &self.regions[at];
+        let place = region.place(address, length)?;
+        self.latest.set(at);
+        Some((region, place))
+    }
+
+    /// Copies the bytes at `address` into `bytes`.
+    ///
+    /// # Errors
+    /// When they do not all lie in one mapping that may be read.
+    pub fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Unmapped> {
+        let found = self.find(address, bytes.len()).filter(|(region, _)| region.mapping.readable);
+        let (_, place) = found.ok_or(Unmapped { address, length: bytes.len() })?;
+        // What is read was written before what told us to read it.
+        fence(Ordering::Acquire);
+        // SAFETY: `place..place + length` lies within a readable mapping, and `bytes` is memory of ours that the
+        // mapping, being new when it was made, does not overlap. The other process may change the bytes meanwhile:
+        // then those of before and after are mixed, and any value is valid for a u8.
+        unsafe { std::ptr::copy_nonoverlapping(place.as_ptr(), bytes.as_mut_ptr(), bytes.len()) };
+        Ok(())
+    }
+
+    /// Copies `bytes` to `address`, behind everything that was written before.
+    ///
+    /// # Errors
+    /// When they do not all lie in one mapping that may be written; nothing is written then.
+    pub fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Unmapped> {
+        let found = self.find(address, bytes.len()).filter(|(region, _)| region.mapping.writable);
+        let (_, place) = found.ok_or(Unmapped { address, length: bytes.len() })?;
+        fence(Ordering::Release);
+        let aligned = place.as_ptr().addr().is_multiple_of(WORD) && bytes.len().is_multiple_of(WORD);
+        if bytes.len() <= SMALL && aligned {
+            for (index, word) in bytes.as_chunks::<WORD>().0.iter().enumerate() {
+                // SAFETY: the word lies within a writable mapping and is aligned; it is only reached through
+                // atomics and raw copies on this side.
+                let word_place = unsafe { AtomicU64::from_ptr(place.as_ptr().add(index * WORD).cast()) };
+                word_place.store(u64::from_ne_bytes(*word), Ordering::Release);
+            }
+            return Ok(());
+        }
+        // SAFETY: as for `read`, the other way.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place.as_ptr(), bytes.len()) };
+        Ok(())
+    }
+}
+
+impl fmt::Debug for SharedMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.regions.iter().map(|region| region.mapping)).finish()
+    }
+}
+
+/// Sees to it that the file has `needed` bytes, and if possible that it keeps them: an access behind the end of a
+/// file ends the process (SIGBUS).
+fn check_size(descriptor: &OwnedFd, needed: u64) -> Result<(), MapError> {
+    let status = rustix::fs::fstat(descriptor)?;
+    if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
+        return Err(MapError::NotMemory);
+    }
+    // Before the size is looked at. Files in a file system, and memory that was made without seals, can't be sealed.
+    let _ = rustix::fs::fcntl_add_seals(descriptor, SealFlags::SHRINK);
+    let size = rustix::fs::fstat(descriptor)?.st_size;
+    let size = u64::try_from(size).unwrap_or(0);
+    if size < needed {
+        return Err(MapError::BeyondEnd { needed, size });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+
+    fn memory(length: u64) -> OwnedFd {
+        let file = memfd_create("guest", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+        ftruncate(&file, length).unwrap();
+        file
+    }
+
+    fn at(address: u64, length: u64) -> Mapping {
+        Mapping { address, length, offset: 0, readable: true, writable: true }
+    }
+
+    #[test]
+    fn what_one_mapping_writes_another_of_the_same_file_reads() {
+        let file = memory(0x4000);
+        let mut shared = SharedMemory::new();
+        let mapping = Mapping { offset: 0x1000, ..at(0x10_0000, 0x3000) };
+        shared.map(file.try_clone().unwrap(), mapping).unwrap();
+        shared.map(file, at(0, 0x4000)).unwrap();
+        let text: Vec<u8> = (0..=255).cycle().take(0x1234).collect();
+        shared.write(0x10_0001, &text).unwrap();
+        let mut back = vec![0; text.len()];
+        shared.read(0x1001, &mut back).unwrap();
+        assert_eq!(back, text);
+        // Words, and what is too long or not aligned for them.
+        for (address, length) in [(0x10_0010, 16), (0x10_0010, 64), (0x10_0014, 16), (0x10_0010, 72)] {
+            let bytes: Vec<u8> = (1..=length).collect();
+            shared.write(address, &bytes).unwrap();
+            let mut back = vec![0; bytes.len()];
+            shared.read(address - 0x10_0000 + 0x1000, &mut back).unwrap();
+            assert_eq!(back, bytes, "{address:#x}");
+        }
+    }
+
+    #[test]
+    fn an_access_must_lie_in_one_mapping_and_be_allowed() {
+        let mut shared = SharedMemory::new();
+        shared.map(memory(0x2000), at(0x1000, 0x2000)).unwrap();
+        shared.map(memory(0x1000), Mapping { writable: false, ..at(0x3000, 0x1000) }).unwrap();
+        shared.map(memory(0x1000), at(u64::MAX - 0xfff, 0x1000)).unwrap();
+        let mut bytes = [0; 4];
+        for (address, reads) in [
+            (0xffd, false),
+            (0x1000, true),
+            (0x2ffc, true),
+            (0x2ffd, false),
+            (0x3ffc, true),
+            (0x4000, false),
+            (u64::MAX - 3, true),
+            (u64::MAX - 2, false),
+        ] {
+            assert_eq!(shared.read(address, &mut bytes).is_ok(), reads, "{address:#x}");
+            let writes = reads && address / 0x1000 != 3;
+            assert_eq!(shared.write(address, &bytes).is_ok(), writes, "{address:#x}");
+        }
+        shared.unmap(0x1000, 0x1000);
+        assert_eq!(shared.regions(), 3, "there is no such mapping");
+        shared.unmap(0x1000, 0x2000);
+        assert!(shared.read(0x1000, &mut bytes).is_err());
+        shared.clear();
+        assert!(shared.read(0x3000, &mut bytes).is_err());
+    }
+
+    #[test]
+    fn what_could_not_be_accessed_is_not_mapped() {
+        let mut shared = SharedMemory::new();
+        assert!(matches!(
+            shared.map(memory(0x1000), at(0, 0x2000)),
+            Err(MapError::BeyondEnd { needed: 0x2000, size: 0x1000 })
+        ));
+        assert!(matches!(shared.map(memory(0x1000), at(0, 0)), Err(MapError::Range)));
+        let (pipe, _other) = rustix::pipe::pipe().unwrap();
+        assert!(matches!(shared.map(pipe, at(0, 0x1000)), Err(MapError::NotMemory)));
+        shared.map(memory(0x1000), at(0x1000, 0x1000)).unwrap();
+        assert!(matches!(shared.map(memory(0x3000), at(0, 0x3000)), Err(MapError::Overlap)));
+        let beyond = Mapping { offset: u64::MAX, ..at(0x8000, 0x1000) };
+        assert!(matches!(shared.map(memory(0x1000), beyond), Err(MapError::Range)));
+        assert_eq!(shared.regions(), 1);
+    }
+
+    #[test]
+    fn memory_that_is_mapped_can_not_be_taken_away_any_more() {
+        let file = memory(0x2000);
+        let mut shared = SharedMemory::new();
+        shared.map(file.try_clone().unwrap(), at(0, 0x2000)).unwrap();
+        assert!(ftruncate(&file, 0).is_err());
+        shared.write(0x1000, &[1; 100]).unwrap();
+    }
+}
