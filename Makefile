@@ -4,7 +4,7 @@ CARGO ?= cargo
 SEEDS ?= 100000
 FUZZ_SECONDS ?= 300
 
-.PHONY: help setup demo test lint bench soak fuzz
+.PHONY: help setup demo release test lint bench soak fuzz
 
 help: ## list the jobs
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -16,6 +16,9 @@ demo: setup ## a far SSD on this machine: joined over TCP, enumerated, written, 
 	$(CARGO) build --release --package farlane
 	target/release/farlane demo
 
+release: setup ## the fastest binary, target/guided/farlane: built twice, guided by a profile of its own work
+	scripts/release
+
 test: setup ## every test, the fault campaign of 1,000 seeds included
 	$(CARGO) build --release --package farlane --package farlane-scenarios
 	$(CARGO) test --workspace
@@ -25,11 +28,11 @@ lint: setup ## formatting and lints, warnings are errors
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
-bench: setup ## figures as ratios to floors of the same run
+bench: release ## figures as ratios to floors of the same run
 	$(CARGO) bench --package farlane-sim --bench hops
 	$(CARGO) bench --package farlane-machine --bench engines
 	$(CARGO) bench --package farlane-nvme-pcie --bench read4k
-	$(CARGO) bench --package farlane --bench speed
+	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench speed
 
 soak: setup ## the fault campaign over SEEDS seeds
 	$(CARGO) build --release --package farlane-scenarios

@@ -12,7 +12,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-const FARLANE: &str = env!("CARGO_BIN_EXE_farlane");
+/// The binary that is measured: the one that `FARLANE` names, else the one built for this.
+fn farlane() -> Command {
+    Command::new(std::env::var_os("FARLANE").unwrap_or_else(|| env!("CARGO_BIN_EXE_farlane").into()))
+}
+
 const RUNS: usize = 5;
 
 fn main() {
@@ -57,7 +61,7 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 fn demo() -> Value {
-    let output = Command::new(FARLANE)
+    let output = farlane()
         .args(["demo", "--json", "--size", "1MiB", "--runtime", "1s"])
         .stderr(Stdio::inherit())
         .output()
@@ -70,7 +74,7 @@ fn demo() -> Value {
 fn far_end() {
     let directory = tempfile::tempdir().unwrap();
     let disk = directory.path().join("disk.img");
-    let mut export = Command::new(FARLANE)
+    let mut export = farlane()
         .args(["export", "--json", "--listen", "127.0.0.1:0", "--namespace"])
         .arg(format!("{},size=1GiB", disk.display()))
         .stdout(Stdio::piped())
@@ -83,7 +87,7 @@ fn far_end() {
     let url = format!("tcp://{}", said["listening"].as_str().unwrap());
     for workload in ["randwrite", "randread"] {
         for bytes in ["4k", "128k"] {
-            let status = Command::new(FARLANE)
+            let status = farlane()
                 .args(["bench", &url, "--rw", workload, "--bs", bytes, "--iodepth", "128", "--runtime", "1s"])
                 .stdout(Stdio::null())
                 .status();

@@ -160,7 +160,9 @@ impl fmt::Debug for BufferMut {
 const SMALLEST: usize = 256;
 /// Block sizes: 256 B, 1 KiB, 4 KiB, 16 KiB, 64 KiB, 256 KiB, 1 MiB.
 const CLASSES: usize = 7;
-/// How many sealed blocks a search for a free one looks at before it allocates.
+/// How many of the blocks that were sealed last a search for a free one looks at: one of them is still in cache.
+const RECENT_MAX: usize = 4;
+/// How many of the blocks that were sealed first it looks at next, before it allocates.
 const SEARCH_MAX: usize = 8;
 
 /// Blocks that are used again when their last holder lets go, so that steady state allocates nothing.
@@ -196,9 +198,15 @@ impl Pool {
         assert!(length <= Self::LENGTH_MAX, "{length} B asked of a pool that gives {} B", Self::LENGTH_MAX);
         let class = class_of(length);
         let blocks = &mut self.classes[class];
+        let recent = blocks.len().saturating_sub(RECENT_MAX)..blocks.len();
+        if let Some(index) = recent.rev().find(|&index| Rc::strong_count(&blocks[index]) == 1)
+            && let Some(block) = blocks.remove(index)
+        {
+            return BufferMut::over(block, length, slack_of(class));
+        }
         for _ in 0..blocks.len().min(SEARCH_MAX) {
-            let Some(mut block) = blocks.pop_front() else { break };
-            if Rc::get_mut(&mut block).is_some() {
+            let Some(block) = blocks.pop_front() else { break };
+            if Rc::strong_count(&block) == 1 {
                 return BufferMut::over(block, length, slack_of(class));
             }
             blocks.push_back(block);
@@ -210,8 +218,8 @@ impl Pool {
     /// Freezes `buffer`; its block comes back to this pool when the last holder lets go.
     pub fn seal(&mut self, buffer: BufferMut) -> Buffer {
         // A block is as long as its class and its slack, whatever the buffer was truncated to.
-        let class = (0..CLASSES).find(|&class| buffer.block.len() <= size_of_class(class) + slack_of(class));
-        let class = class.expect("the block was taken from a pool");
+        let length = buffer.block.len();
+        let class = class_of(if length > ALIGNMENT { length - ALIGNMENT } else { length });
         let blocks = &mut self.classes[class];
         if (blocks.len() + 1) * size_of_class(class) > self.retain {
             blocks.pop_front();
@@ -231,12 +239,10 @@ impl Pool {
     }
 }
 
+/// The class of the smallest blocks that hold `length` bytes.
 const fn class_of(length: usize) -> usize {
-    let mut class = 0;
-    while length > size_of_class(class) {
-        class += 1;
-    }
-    class
+    let bits = usize::BITS - length.saturating_sub(1).leading_zeros();
+    (bits.saturating_sub(SMALLEST.trailing_zeros())).div_ceil(2) as usize
 }
 
 const fn size_of_class(class: usize) -> usize {

@@ -78,6 +78,10 @@ impl Far {
         self.tell(now);
         self.downstream.advance(now);
     }
+    /// Whether somebody wants to know how long things take here, so that [`Far::advance`] matters.
+    pub fn is_timed(&self) -> bool {
+        self.downstream.session().is_stamped()
+    }
     /// Ends the session and takes no further one, telling the host `text`.
     pub fn close(&mut self, now: Instant, text: &str) {
         self.now = now;

@@ -143,10 +143,13 @@ impl<F: FnMut(Event)> FarDriver<F> {
                     }
                 };
                 busy = true;
-                self.far.handle_input(clock.now(), Input::Network(input));
+                let mut now = clock.now();
+                self.far.handle_input(now, Input::Network(input));
+                if self.far.is_timed() {
+                    now = clock.now();
+                    self.far.advance(now);
+                }
                 // An answer leaves before anything else is looked at.
-                let now = clock.now();
-                self.far.advance(now);
                 self.exchange(now);
                 if let Some(peer) = self.peers.get_mut(index) {
                     // What fails here is seen with the next receive.

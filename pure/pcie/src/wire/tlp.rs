@@ -60,8 +60,22 @@ impl Packet {
     /// # Errors
     /// When it is malformed, cut off, or followed by anything.
     pub fn parse(bytes: &Buffer) -> Result<Self, TlpError> {
+        Self::parse_within(bytes, 0..bytes.len())
+    }
+
+    /// As [`Packet::parse`], of the TLP that fills `range` of `block`.
+    ///
+    /// # Errors
+    /// When it is malformed, cut off, or followed by anything within the range.
+    ///
+    /// # Panics
+    /// When `range` does not lie within the block.
+    #[inline]
+    pub fn parse_within(block: &Buffer, range: Range<usize>) -> Result<Self, TlpError> {
         let mut packet = Self::new(Header::BLANK, Buffer::EMPTY);
-        packet.payload = bytes.slice(packet.parse_whole(bytes)?);
+        let start = range.start;
+        let payload = packet.parse_whole(&block[range])?;
+        packet.payload = block.slice(start + payload.start..start + payload.end);
         Ok(packet)
     }
 

@@ -308,6 +308,10 @@ impl Session {
     pub const fn advance(&mut self, now: Instant) {
         self.now = now;
     }
+    /// Whether frames carry time stamps, so that [`Session::advance`] matters.
+    pub fn is_stamped(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.stamped)
+    }
     /// Whether the next output is something received, not something to send.
     pub fn has_received(&self) -> bool {
         !self.items.is_empty()

@@ -3,7 +3,7 @@
 use core::ops::Range;
 
 use engine::Buffer;
-use pcie::wire::{Packet, Tlp, TlpError};
+use pcie::wire::Packet;
 
 use super::{Arrival, Connection, DownReason, Item, ProtocolError, Session, Timer};
 use crate::credits::cost;
@@ -15,15 +15,6 @@ use crate::frame::{
 const ACKNOWLEDGE_FRAMES: u32 = 64;
 /// After so many bytes of numbered frames an acknowledgement no longer waits for company.
 const ACKNOWLEDGE_BYTES: usize = 128 << 10;
-
-/// The TLP that lies at `range` of `block`, its payload sharing the block: as [`Packet::parse`], without a slice that
-/// only lives to be sliced again.
-fn packet_in(block: &Buffer, range: Range<usize>) -> Result<Packet, TlpError> {
-    let start = range.start;
-    let Tlp { prefixes, header, payload, digest } = Tlp::<&[u8]>::parse(&block[range])?;
-    let start = start + prefixes.encoded_len() + header.encoded_len();
-    Ok(Packet { prefixes, header, payload: block.slice(start..start + payload.len()), digest })
-}
 
 impl Session {
     pub(super) fn on_received(&mut self, bytes: Buffer) {
@@ -91,7 +82,7 @@ impl Session {
         let (length, end) = (HEADER_LENGTH + body.len(), body.end);
         let block = self.reader.block();
         let (stamps, tlp) = parse_tlp(header.stamped, &block[body]).map_err(ProtocolError::Frame)?;
-        let packet = packet_in(block, end - tlp.len()..end).map_err(ProtocolError::Tlp)?;
+        let packet = Packet::parse_within(block, end - tlp.len()..end).map_err(ProtocolError::Tlp)?;
         if packet.payload.len() > usize::from(self.config.max_payload) {
             let found = packet.payload.len();
             return Err(ProtocolError::Payload { most: self.config.max_payload, found });

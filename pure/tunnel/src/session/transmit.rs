@@ -6,7 +6,7 @@ use super::{Connection, Item, Output, Session, Timer};
 use crate::frame::{BODY_MAX, CREDIT_BODY, Frame, HEADER_LENGTH, HELLO_BODY_MAX, Pong, Sequence};
 
 /// The longest piece of stream that is handed out at once, bytes.
-pub const SEGMENT_MAX: usize = 64 << 10;
+pub const SEGMENT_MAX: usize = 32 << 10;
 /// Kept free in every segment for a Credit, a Ping and a Pong.
 const CONTROL_MAX: usize = 3 * (HEADER_LENGTH + CREDIT_BODY);
 /// A frame of the handshake, or a Close.

@@ -11,7 +11,7 @@ use super::outbox::{Outbox, OutboxFull};
 /// What arrives in one piece of up to this many bytes is copied out, so that the block it arrived in is used again.
 const COPY_MAX: usize = 4 << 10;
 /// So much is sent without waiting for a flush.
-const FLUSH_BYTES: usize = 64 << 10;
+const FLUSH_BYTES: usize = 32 << 10;
 /// The smallest and the largest block to receive into. A received buffer keeps its whole block: blocks grow
 /// while they are filled to the end, and shrink while they are not.
 const BLOCK_MIN: usize = 16 << 10;
