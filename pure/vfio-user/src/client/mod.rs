@@ -70,7 +70,11 @@ pub struct Client<D> {
 
 impl<D: 'static> Client<D> {
     /// A client without a server.
+    ///
+    /// # Panics
+    /// When the server has no time to answer in.
     pub fn new(config: Config) -> Self {
+        assert!(config.answer > Nanos::ZERO, "a server has time to answer");
         Self {
             config,
             state: State::Away,

@@ -19,7 +19,7 @@ pub use reason::CloseReason;
 
 use alloc::collections::VecDeque;
 
-use engine::{Buffer, Engine, Instant, Pool};
+use engine::{Buffer, Engine, Instant, Nanos, Pool};
 
 use crate::errno::Errno;
 use crate::index::{INTERRUPTS, InterruptIndex, RegionIndex};
@@ -62,9 +62,10 @@ impl<D: 'static> Server<D> {
     /// A function that no client uses yet.
     ///
     /// # Panics
-    /// When the configuration contradicts itself: an area outside its region or too many of them, or a region that
-    /// doesn't fit into a file.
+    /// When the configuration contradicts itself: an area outside its region or too many of them, a region that doesn't
+    /// fit into a file, or no time to answer in.
     pub fn new(config: Config) -> Self {
+        assert!(config.handshake > Nanos::ZERO && config.answer > Nanos::ZERO, "a client has time to answer");
         for region in &config.regions {
             let end = region.file_offset.checked_add(region.length);
             assert!(

@@ -150,18 +150,20 @@ impl<D: 'static> Server<D> {
         // SPDK's client sends as many bytes as it has room for; only the first are said to mean something.
         let request = RegionInfo::parse(payload.get(..RegionInfo::LENGTH).unwrap_or(payload))?;
         let region = self.region(request.index)?;
+        // Without its descriptor nothing of a region can be mapped.
+        let takes_descriptors = matches!(self.state, State::Ready(client) if client.descriptors_max > 0);
+        let areas = if takes_descriptors { region.areas.clone() } else { Vec::new() };
         let info = RegionInfo {
             argsz: 0,
             index: request.index,
             readable: region.readable,
             writable: region.writable,
-            mappable: !region.areas.is_empty(),
+            mappable: !areas.is_empty(),
             size: region.length,
             offset: region.file_offset,
-            areas: region.areas.clone(),
+            areas,
         };
-        let takes_descriptors = matches!(self.state, State::Ready(client) if client.descriptors_max > 0);
-        let shared = (info.mappable && takes_descriptors).then_some(RegionIndex(request.index));
+        let shared = info.mappable.then_some(RegionIndex(request.index));
         self.reply_sharing(asked, [&info.emit(request.argsz), &[]], shared);
         Ok(())
     }

@@ -312,6 +312,18 @@ fn the_device_and_its_regions_are_told() {
     bench.expect("0600 0600 20000000 01000000 00000000  10000000 00000000 00000000 00000000");
 }
 
+/// `{"capabilities":{"max_msg_fds":0}}`
+#[test]
+fn a_client_that_takes_no_descriptors_can_map_nothing() {
+    let mut bench = Bench::fresh();
+    let mut message = hex("0000 0100 37000000 00000000 00000000  0000 0000");
+    message.extend_from_slice(b"{\"capabilities\":{\"max_msg_fds\":0}}\0");
+    bench.server.handle_input(NOW, Input::Received { bytes: &message, descriptors: vec![] });
+    assert_eq!(bench.drain().len(), 2);
+    bench.send("0300 0500 30000000 00000000 00000000  40000000 00000000 00000000 00000000 0000000000000000 0000000000000000");
+    bench.expect("0300 0500 30000000 01000000 00000000  20000000 03000000 00000000 00000000 0040000000000000 0000100000000000");
+}
+
 #[test]
 fn kinds_of_interrupts_are_told() {
     let mut bench = Bench::new();
