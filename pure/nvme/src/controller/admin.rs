@@ -20,6 +20,8 @@ impl Effects {
     pub(super) const NAMESPACE: Self = Self(1 << 2);
     /// Namespace Inventory Change (NIC).
     pub(super) const INVENTORY: Self = Self(1 << 3);
+    /// Controller Capability Change (CCC).
+    pub(super) const CAPABILITY: Self = Self(1 << 4);
     /// Command Submission and Execution (CSE) 001b: no other command to the same namespace meanwhile.
     pub(super) const ALONE_IN_NAMESPACE: Self = Self(0b001 << 16);
     /// Command Submission and Execution (CSE) 010b: no other command to any namespace meanwhile.
@@ -57,6 +59,7 @@ const fn command(opcode: AdminOpcode, handler: Handler, effects: Effects) -> Adm
 const CONTROLLER: Effects = Effects::CONTROLLER_SCOPE;
 const FORMAT: Effects =
     Effects::NAMESPACE_SCOPE.and(Effects::CONTENT).and(Effects::NAMESPACE).and(Effects::ALONE);
+const FIRMWARE: Effects = CONTROLLER.and(Effects::CAPABILITY);
 const SANITIZE: Effects = Effects::SUBSYSTEM_SCOPE.and(Effects::CONTENT).and(Effects::ALONE);
 const ATTACHMENT: Effects = Effects::NAMESPACE_SCOPE.and(Effects::INVENTORY).and(Effects::ALONE_IN_NAMESPACE);
 const MANAGEMENT: Effects = ATTACHMENT.and(Effects::CONTENT).and(Effects::NAMESPACE);
@@ -69,6 +72,8 @@ pub(super) static ADMIN_COMMANDS: &[AdminCommand] = &[
     command(AdminOpcode::SetFeatures, Controller::on_set_features, CONTROLLER),
     command(AdminOpcode::GetFeatures, Controller::on_get_features, CONTROLLER),
     command(AdminOpcode::AsynchronousEventRequest, Controller::on_event_request, CONTROLLER),
+    command(AdminOpcode::FirmwareCommit, Controller::on_firmware_commit, FIRMWARE),
+    command(AdminOpcode::FirmwareImageDownload, Controller::on_firmware_download, CONTROLLER),
     command(AdminOpcode::DeviceSelfTest, Controller::on_self_test, CONTROLLER),
     command(AdminOpcode::Sanitize, Controller::on_sanitize, SANITIZE),
     command(AdminOpcode::NamespaceManagement, Controller::on_namespace_management, MANAGEMENT),

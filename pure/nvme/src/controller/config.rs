@@ -4,7 +4,9 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use super::event_log::PersistentEvent;
 use super::features::SavedFeature;
+use super::firmware::FirmwareConfig;
 use super::sanitize::SanitizeRecord;
 use super::smart::Counters;
 use super::uncorrectable::UnreadableBlocks;
@@ -142,7 +144,7 @@ pub struct Config {
     pub serial_number: String,
     /// Model Number (MN), at most 40 ASCII characters.
     pub model_number: String,
-    /// Firmware Revision (FR), at most 8 ASCII characters.
+    /// Firmware Revision (FR) of slot 1, at most 8 ASCII characters.
     pub firmware_revision: String,
     /// NVM Subsystem NVMe Qualified Name (SUBNQN), at most 223 bytes.
     pub subsystem_name: String,
@@ -190,6 +192,10 @@ pub struct Config {
     pub self_test_results: Vec<SelfTestResult>,
     /// The namespace, or all or none, of an extended self-test that a power loss has interrupted.
     pub extended_self_test: Option<NamespaceId>,
+    /// What the Persistent Event log kept, newest first; [`EVENT_LOG_BYTES_MAX`](super::EVENT_LOG_BYTES_MAX) bounds it.
+    pub events: Vec<PersistentEvent>,
+    /// The firmware slots.
+    pub firmware: FirmwareConfig,
     /// Feature values that were saved in an earlier life; see [`Notification::FeatureSaved`](super::Notification::FeatureSaved).
     pub saved_features: Vec<SavedFeature>,
 }
@@ -229,6 +235,8 @@ impl Config {
             sanitize: SanitizeRecord::default(),
             self_test_results: Vec::new(),
             extended_self_test: None,
+            events: Vec::new(),
+            firmware: FirmwareConfig::default(),
             saved_features: Vec::new(),
         }
     }

@@ -27,6 +27,8 @@ pub enum AsynchronousEvent {
     SpareBelowThreshold,
     /// Notice: what Identify says of a namespace has changed.
     NamespaceAttributeChanged,
+    /// Notice: the Controller-Initiated Telemetry log has new data.
+    TelemetryLogChanged,
     /// I/O command set status: a sanitize operation has come to its end.
     SanitizeCompleted,
 }
@@ -40,7 +42,7 @@ impl AsynchronousEvent {
             | Self::PersistentInternalError
             | Self::TransientInternalError => 0,
             Self::ReliabilityDegraded | Self::TemperatureThreshold | Self::SpareBelowThreshold => 1,
-            Self::NamespaceAttributeChanged => 2,
+            Self::NamespaceAttributeChanged | Self::TelemetryLogChanged => 2,
             Self::SanitizeCompleted => 6,
         }
     }
@@ -50,6 +52,7 @@ impl AsynchronousEvent {
         match self {
             Self::WriteToInvalidDoorbell | Self::ReliabilityDegraded | Self::NamespaceAttributeChanged => 0,
             Self::InvalidDoorbellValue | Self::TemperatureThreshold | Self::SanitizeCompleted => 1,
+            Self::TelemetryLogChanged => 2,
             Self::SpareBelowThreshold => 2,
             Self::PersistentInternalError => 3,
             Self::TransientInternalError => 4,
@@ -58,11 +61,12 @@ impl AsynchronousEvent {
 
     /// The log page to read about it, which clears the event.
     pub const fn log_page(self) -> LogPage {
-        match self.kind() {
-            0 => LogPage::ErrorInformation,
-            1 => LogPage::Smart,
-            2 => LogPage::ChangedNamespaces,
-            _ => LogPage::SanitizeStatus,
+        match (self.kind(), self) {
+            (0, _) => LogPage::ErrorInformation,
+            (1, _) => LogPage::Smart,
+            (_, Self::TelemetryLogChanged) => LogPage::TelemetryController,
+            (_, Self::SanitizeCompleted) => LogPage::SanitizeStatus,
+            _ => LogPage::ChangedNamespaces,
         }
     }
 
@@ -131,6 +135,7 @@ impl Events {
                 self.masked[2] = false;
                 self.changed.clear();
             }
+            LogPage::TelemetryController => self.masked[2] = false,
             LogPage::SanitizeStatus => self.masked[6] = false,
             _ => (),
         }

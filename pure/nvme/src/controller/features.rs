@@ -47,8 +47,9 @@ const UNDER: u16 = 1;
 /// Threshold Temperature Select: every sensor.
 const EVERY_SENSOR: u32 = 0xf;
 /// What the Asynchronous Event Configuration can enable here.
-const EVENTS_SUPPORTED: u32 =
-    feature::EVENT_CRITICAL_WARNINGS.put(0x1f) | feature::EVENT_NAMESPACE_ATTRIBUTE.put(1);
+const EVENTS_SUPPORTED: u32 = feature::EVENT_CRITICAL_WARNINGS.put(0x1f)
+    | feature::EVENT_NAMESPACE_ATTRIBUTE.put(1)
+    | feature::EVENT_TELEMETRY.put(1);
 /// Aggregation Time's unit.
 const AGGREGATION_UNIT: Nanos = Nanos::from_micros(100);
 /// Bytes of the Timestamp data structure.
@@ -143,6 +144,7 @@ impl Features {
             AsynchronousEvent::NamespaceAttributeChanged => {
                 return feature::EVENT_NAMESPACE_ATTRIBUTE.is_set(enabled);
             }
+            AsynchronousEvent::TelemetryLogChanged => return feature::EVENT_TELEMETRY.is_set(enabled),
             // Errors and sanitize operations cannot be masked by configuration.
             _ => return true,
         };
@@ -150,7 +152,7 @@ impl Features {
     }
 
     /// Milliseconds and attributes, as the Timestamp data structure has them.
-    fn timestamp(&self, now: Instant) -> [u8; 8] {
+    pub(super) fn timestamp(&self, now: Instant) -> [u8; 8] {
         let (said, since, by_host) = self.timestamp;
         let [a, b, c, d, e, f, ..] = (said + (now - since).get() / 1_000_000).to_le_bytes();
         [a, b, c, d, e, f, if by_host { TIMESTAMP_SET_BY_HOST } else { 0 }, 0]
@@ -287,7 +289,9 @@ impl Controller {
         if self.feature_of(entry)? == FeatureId::Timestamp {
             let mut raw = [0; 8];
             raw[..6].copy_from_slice(&data[..6]);
+            let previous = self.timestamp();
             self.features.timestamp = (u64::from_le_bytes(raw), self.now, true);
+            self.record_timestamp(previous);
             return Ok(Step::Done(0));
         }
         let mut identifier = [0; 16];

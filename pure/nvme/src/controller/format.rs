@@ -8,7 +8,7 @@ use super::self_test::Outcome;
 use super::slots::MediaFor;
 use super::{CommandToken, Controller, Handled, Notification, Step};
 use crate::media::{MediaError, Operation};
-use crate::wire::{Bits, NamespaceId, StatusCode, SubmissionQueueEntry};
+use crate::wire::{Bits, NamespaceId, Status, StatusCode, SubmissionQueueEntry};
 
 /// LBA Format, low bits (LBAFL), in CDW10.
 const FORMAT_LOW: Bits = Bits::new(3, 0);
@@ -58,12 +58,15 @@ impl Controller {
     pub(super) fn format_alone(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let format = FORMAT_HIGH.of(entry.cdw10) << 4 | FORMAT_LOW.of(entry.cdw10);
         let block = BlockSize::from_format(format).expect("checked before");
+        self.record_format_start(entry);
         self.format_next(token, block)
     }
 
     /// Formats the first namespace that is to be; when there is none, all are formatted.
     fn format_next(&mut self, token: CommandToken, block: BlockSize) -> Handled {
         let Some(next) = self.namespaces.iter().find(|one| one.busy() == Some(Busy::Formatting)) else {
+            let entry = self.slots.of(token).entry;
+            self.record_format_end(&entry, Status::SUCCESS);
             return Ok(Step::Done(0));
         };
         let (id, medium, offset, length) = (next.id, next.medium, next.offset, next.bytes);
@@ -82,7 +85,9 @@ impl Controller {
     ) -> Handled {
         if let Err(error) = result {
             self.set_formatting(entry, false);
-            return Err(self.media_failure(entry, MediaFor::Format(id, block), error));
+            let failure = self.media_failure(entry, MediaFor::Format(id, block), error);
+            self.record_format_end(entry, failure.status);
+            return Err(failure);
         }
         if let Some(namespace) = self.namespaces.find_mut(id) {
             namespace.format(block);

@@ -4,7 +4,7 @@ use super::admin::{NVM_COMMAND_SET, command_set_of_identify};
 use super::config::{BlockSize, PAGE_BYTES};
 use super::errors::{Failure, Location};
 use super::namespace::Namespace;
-use super::{CommandToken, Controller, ERROR_LOG_ENTRIES, Handled, Step, sanitize};
+use super::{CommandToken, Controller, ERROR_LOG_ENTRIES, Handled, Step, firmware, sanitize};
 use crate::wire::feature::EVENT_NAMESPACE_ATTRIBUTE;
 use crate::wire::identify::{
     IDENTIFY_LENGTH, IdentifyController, IdentifyControllerNvm, IdentifyIndependentNamespace,
@@ -25,18 +25,20 @@ const VERSION: u32 = 0x0002_0000;
 const LONG_HOST_IDENTIFIERS: u32 = 1 << 0;
 /// Controller Type: an I/O controller.
 const IO_CONTROLLER: u8 = 1;
-/// Optional Admin Command Support: Format NVM; Namespace Management and Attachment; Device Self-test.
+/// Optional Admin Command Support: Format NVM; Firmware Commit and Image Download; Namespace Management and Attachment; Device Self-test.
 const FORMAT_SUPPORTED: u16 = 1 << 1;
+const FIRMWARE_SUPPORTED: u16 = 1 << 2;
 const NAMESPACE_MANAGEMENT_SUPPORTED: u16 = 1 << 3;
 const SELF_TEST_SUPPORTED: u16 = 1 << 4;
 /// Device Self-test Options: one self-test at a time in the NVM subsystem.
 const ONE_SELF_TEST: u8 = 1 << 0;
 /// Bytes that an extended self-test is expected to read in a minute.
 const SELF_TEST_BYTES_PER_MINUTE: u64 = 60 << 30;
-/// Firmware Updates: one slot, which is read-only.
-const ONE_FIRMWARE_SLOT: u8 = 1 << 1 | 1 << 0;
-/// Log Page Attributes: Commands Supported and Effects; offset and long lengths; Supported Log Pages and other effects.
-const LOG_PAGE_ATTRIBUTES: u8 = 1 << 1 | 1 << 2 | 1 << 5;
+/// Log Page Attributes: Commands Supported and Effects; offset and long lengths; Telemetry; Persistent Event; Supported
+/// Log Pages and other effects.
+const LOG_PAGE_ATTRIBUTES: u8 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5;
+/// Format NVM Attributes (FNA): formats and erasures are of one namespace, no cryptographic erase.
+pub(super) const FORMAT_ATTRIBUTES: u8 = 0;
 /// Abort Command Limit, 0's based, as the specification recommends.
 const ABORT_LIMIT: u8 = 3;
 /// Queue entries of 2^6 and 2^4 bytes, required and maximum.
@@ -161,7 +163,7 @@ impl Controller {
             subsystem_vendor: config.subsystem_vendor,
             serial_number: Text::padded_with_spaces(&config.serial_number),
             model_number: Text::padded_with_spaces(&config.model_number),
-            firmware_revision: Text::padded_with_spaces(&config.firmware_revision),
+            firmware_revision: self.firmware_revision(),
             ieee_oui: config.ieee_oui,
             maximum_data_transfer_size: low_u8(pages.ilog2()),
             controller_id: config.controller_id,
@@ -170,10 +172,15 @@ impl Controller {
             optional_events: EVENT_NAMESPACE_ATTRIBUTE.put(1),
             attributes: LONG_HOST_IDENTIFIERS,
             controller_type: IO_CONTROLLER,
-            optional_admin_commands: FORMAT_SUPPORTED | NAMESPACE_MANAGEMENT_SUPPORTED | SELF_TEST_SUPPORTED,
+            optional_admin_commands: FIRMWARE_SUPPORTED
+                | FORMAT_SUPPORTED
+                | NAMESPACE_MANAGEMENT_SUPPORTED
+                | SELF_TEST_SUPPORTED,
             abort_limit: ABORT_LIMIT,
             event_request_limit: config.event_requests_max - 1,
-            firmware_updates: ONE_FIRMWARE_SLOT,
+            firmware_updates: firmware::UPDATES,
+            firmware_granularity: firmware::GRANULARITY,
+            persistent_event_log_size: 1,
             log_page_attributes: LOG_PAGE_ATTRIBUTES,
             error_log_entries: u8::try_from(ERROR_LOG_ENTRIES - 1).expect("at most 256"),
             warning_temperature: config.temperature_warning,

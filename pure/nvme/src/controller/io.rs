@@ -258,6 +258,7 @@ impl Controller {
         let code = match error {
             MediaError::Read | MediaError::Write => {
                 self.smart.count_media_error();
+                self.capture_telemetry("a medium has failed");
                 if reading { StatusCode::UnrecoveredReadError } else { StatusCode::WriteFault }
             }
             MediaError::NoSpace => StatusCode::CapacityExceeded,

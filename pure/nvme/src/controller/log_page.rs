@@ -11,7 +11,7 @@ use crate::wire::feature::FeatureId;
 use crate::wire::log::{
     CHANGED_NAMESPACES_MAX, ErrorEntry, FirmwareSlotLog, LogPage, SanitizeLog, SelfTestLog, SmartLog,
 };
-use crate::wire::{Bits, NamespaceId, StatusCode, SubmissionQueueEntry, Text, join_u64, low_u8};
+use crate::wire::{Bits, NamespaceId, StatusCode, SubmissionQueueEntry, join_u64, low_u8};
 
 /// Log Page Identifier (LID), in CDW10.
 const LID: Bits = Bits::new(7, 0);
@@ -45,11 +45,17 @@ impl Controller {
         if OFFSET_IS_INDEX.is_set(entry.cdw14) {
             return Err(Failure::field(StatusCode::InvalidField, Location::at(58, 7)));
         }
+        if matches!(page, LogPage::TelemetryHost | LogPage::TelemetryController) {
+            Self::check_telemetry_blocks(offset, length)?;
+        }
         let contents = self.log_page(page, entry)?;
         let start = usize::try_from(offset).ok().filter(|start| *start <= contents.len());
         let start = start.ok_or(Failure::field(StatusCode::InvalidField, Location::CDW12))?;
         self.push_padded(token, &contents[start..], length);
         if !RETAIN_EVENT.is_set(entry.cdw10) {
+            if page == LogPage::TelemetryController {
+                self.release_telemetry();
+            }
             self.events.clear(page);
             self.report_events();
         }
@@ -73,7 +79,10 @@ impl Controller {
                 LogPage::ALL.iter().for_each(|page| set(usize::from(u8::from(*page)), SUPPORTED))
             }),
             LogPage::ErrorInformation => self.error_log(),
-            LogPage::Smart => self.smart_log(entry)?,
+            LogPage::Smart => self.smart_log_page(entry)?,
+            LogPage::TelemetryHost => self.host_telemetry(entry),
+            LogPage::TelemetryController => self.controller_telemetry(),
+            LogPage::PersistentEvent => self.persistent_event_log(entry)?,
             LogPage::FirmwareSlot => self.firmware_slot_log(),
             LogPage::ChangedNamespaces => self.changed_namespaces_log(),
             LogPage::CommandEffects => {
@@ -109,22 +118,23 @@ impl Controller {
     }
 
     /// The log is of the controller; there is none per namespace, as Log Page Attributes say.
-    fn smart_log(&mut self, entry: &SubmissionQueueEntry) -> Result<Vec<u8>, Failure> {
+    fn smart_log_page(&mut self, entry: &SubmissionQueueEntry) -> Result<Vec<u8>, Failure> {
         if entry.namespace != NamespaceId::NONE && entry.namespace != NamespaceId::ALL {
             return Err(Failure::field(StatusCode::InvalidField, Location::NAMESPACE));
         }
-        let warning = self.critical_warning();
-        let log = self.smart.log(self.now, &self.config, warning, self.errors.count());
         let mut bytes = [0; SmartLog::LENGTH];
-        log.emit(&mut bytes);
+        self.smart_log().emit(&mut bytes);
         Ok(bytes.to_vec())
     }
 
+    pub(super) fn smart_log(&mut self) -> SmartLog {
+        let warning = self.critical_warning();
+        self.smart.log(self.now, &self.config, warning, self.errors.count())
+    }
+
     fn firmware_slot_log(&self) -> Vec<u8> {
-        let mut log = FirmwareSlotLog { active: 1, ..FirmwareSlotLog::default() };
-        log.revisions[0] = Text::padded_with_spaces(&self.config.firmware_revision);
         let mut bytes = [0; FirmwareSlotLog::LENGTH];
-        log.emit(&mut bytes);
+        self.firmware.log().emit(&mut bytes);
         bytes.to_vec()
     }
 

@@ -4,6 +4,7 @@ use alloc::format;
 
 use super::config::{BlockSize, NamespaceConfig, NamespaceIdentity, PAGE_BYTES};
 use super::errors::{Failure, Location};
+use super::event_log::NamespaceChange;
 use super::exclusive::{Alone, Resume};
 use super::namespace::{Busy, Namespace};
 use super::self_test::Outcome;
@@ -96,7 +97,9 @@ impl Controller {
             namespace.set_busy(None);
             let config = namespace.config();
             self.features.add_namespace(id);
+            let (cdw10, blocks, format) = (CREATE, namespace.blocks, namespace.block.format());
             self.notify(Notification::NamespaceCreated { namespace: config, created });
+            self.record_namespace(&NamespaceChange { cdw10, namespace: id, blocks, format });
         }
         Ok(Step::Done(id.0))
     }
@@ -155,7 +158,9 @@ impl Controller {
         self.end_self_test_of(id, Outcome::NamespaceRemoved);
         if let Some(namespace) = self.namespaces.remove(id) {
             self.features.remove_namespace(id);
+            let (cdw10, blocks, format) = (DELETE, namespace.blocks, namespace.block.format());
             self.notify(Notification::NamespaceDeleted(id));
+            self.record_namespace(&NamespaceChange { cdw10, namespace: id, blocks, format });
             if namespace.is_attached() {
                 self.on_namespace_changed(id);
             }

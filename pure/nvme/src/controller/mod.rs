@@ -9,9 +9,12 @@
 mod admin;
 mod config;
 mod errors;
+mod event_log;
 mod events;
 mod exclusive;
 mod features;
+mod firmware;
+mod flow;
 mod format;
 mod identify;
 mod io;
@@ -22,6 +25,7 @@ mod sanitize;
 mod self_test;
 mod slots;
 mod smart;
+mod telemetry;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -32,8 +36,10 @@ pub use config::{
     POOL_NAMESPACES, PoolConfig, TRANSFER_BYTES_MAX,
 };
 pub use errors::ERROR_LOG_ENTRIES;
+pub use event_log::{EVENT_LOG_BYTES_MAX, PersistentEvent};
 pub use events::AsynchronousEvent;
 pub use features::{FeatureKey, SavedFeature};
+pub use firmware::{FIRMWARE_BYTES_MAX, FIRMWARE_SLOTS, FirmwareConfig, FirmwareImage};
 pub use sanitize::{SanitizeRecord, SanitizeStatus};
 pub use smart::Counters;
 pub use types::{CommandToken, CompletionResult, Direction, Input, Notification, Output, Transfer};
@@ -41,19 +47,24 @@ pub use uncorrectable::UnreadableBlocks;
 
 use alloc::collections::VecDeque;
 
-use engine::{Buffer, Deadlines, Engine, Instant, Pool};
+use engine::{Deadlines, Engine, Instant, Pool};
 
-use crate::media::{self, MediaError, Operation, Request};
-use crate::wire::{FusedOperation, NamespaceId, Status, StatusCode, SubmissionQueueEntry, SubmissionQueueId};
+use crate::media;
+use crate::wire::{
+    FusedOperation, NamespaceId, Status, StatusCode, SubmissionQueueEntry, SubmissionQueueId, Text,
+};
 use errors::{ErrorLog, Failure, Location};
+use event_log::EventLog;
 use events::Events;
-use exclusive::{Alone, Care, Resume};
+use exclusive::Care;
 use features::Features;
+use firmware::Firmware;
 use namespace::Namespaces;
 use sanitize::Sanitize;
 use self_test::SelfTest;
-use slots::{HostDataFor, MediaFor, Own, Slots, State};
+use slots::{Own, Slots, State};
 use smart::Smart;
+use telemetry::Telemetry;
 
 /// Outputs for which room is made at once, so that steady state allocates nothing.
 const OUTPUTS_EXPECTED: usize = 256;
@@ -85,6 +96,11 @@ pub struct Controller {
     smart: Smart,
     sanitize: Sanitize,
     self_test: SelfTest,
+    firmware: Firmware,
+    event_log: EventLog,
+    telemetry: Telemetry,
+    /// The latest controller level reset, or power-on.
+    last_reset: Instant,
     /// When background work goes on.
     deadlines: Deadlines<Own>,
     pool: Pool,
@@ -156,6 +172,10 @@ impl Controller {
             smart: Smart::new(now, config.temperature, config.counters),
             sanitize: Sanitize::new(config.sanitize),
             self_test: SelfTest::new(&config.self_test_results),
+            firmware: Firmware::new(&config.firmware_revision, &config.firmware),
+            event_log: EventLog::new(&config.events),
+            telemetry: Telemetry::default(),
+            last_reset: now,
             deadlines: Deadlines::new(),
             pool: Pool::new(POOL_RETAIN),
             outputs: VecDeque::with_capacity(OUTPUTS_EXPECTED),
@@ -164,6 +184,8 @@ impl Controller {
             io_queues_exist: false,
             config,
         };
+        controller.record_reset(false);
+        controller.record_health();
         controller.restore_unreadable_blocks();
         controller.resume_sanitize();
         if let Some(namespace) = controller.config.extended_self_test {
@@ -201,6 +223,13 @@ impl Controller {
         self.events.reset();
         self.smart.on_reset(now);
         self.io_queues_exist = false;
+        self.event_log.reset();
+        self.last_reset = now;
+        let activated = self.firmware.reset();
+        if let Some(slot) = activated {
+            self.notify(Notification::FirmwareActivated { slot });
+        }
+        self.record_reset(activated.is_some());
         self.reset_self_test();
         self.check_quiet();
         self.announce_saved_features();
@@ -216,6 +245,7 @@ impl Controller {
     /// Commands in flight are not waited for.
     pub fn shut_down(&mut self, now: Instant) {
         self.now = now;
+        self.record_health();
         let own = self.slots.own(Own::Shutdown);
         self.slots.retire(own);
         self.slots.of(own).failure = None;
@@ -310,6 +340,11 @@ impl Controller {
         }
     }
 
+    /// The revision that runs.
+    const fn firmware_revision(&self) -> Text<8> {
+        self.firmware.revision()
+    }
+
     /// What the health log counts, to be carried into the next start as [`Config::counters`].
     pub fn counters(&self) -> Counters {
         let mut counters = self.smart.counters(self.now);
@@ -333,232 +368,5 @@ impl Controller {
             self.on_io_command(token, &entry)
         };
         self.finish(token, handled);
-    }
-
-    #[inline]
-    fn finish(&mut self, token: CommandToken, handled: Handled) {
-        match handled {
-            Ok(Step::Waiting) => (),
-            Ok(Step::Done(dw0)) => self.complete(token, dw0, Status::SUCCESS),
-            Err(failure) => self.fail(token, failure),
-        }
-    }
-
-    fn on_host_data(&mut self, token: CommandToken, data: Buffer) {
-        let slot = self.slots.of(token);
-        let State::AwaitingHostData(purpose) = slot.state else {
-            return; // Aborted or reset in the meantime.
-        };
-        let wanted = usize::try_from(slot.length).unwrap_or(usize::MAX);
-        assert!(data.len() == wanted, "{token:?} pulled {wanted} B and was given {} B", data.len());
-        let entry = slot.entry;
-        let of_io = !slot.queue.is_admin();
-        let handled = if of_io && self.care.is_owned() {
-            self.slots.of(token).data = data;
-            self.defer(token, Resume::HostData(purpose))
-        } else {
-            self.on_purposed_data(token, purpose, &entry, data)
-        };
-        self.finish(token, handled);
-    }
-
-    #[inline]
-    fn on_purposed_data(
-        &mut self,
-        token: CommandToken,
-        purpose: HostDataFor,
-        entry: &SubmissionQueueEntry,
-        data: Buffer,
-    ) -> Handled {
-        match purpose {
-            HostDataFor::Write => self.on_write_data(token, entry, data),
-            HostDataFor::Compare => self.on_compare_data(token, entry, data),
-            HostDataFor::DatasetManagement => self.on_dataset_ranges(token, entry, data),
-            HostDataFor::SetFeatures => self.on_feature_data(entry, &data),
-            HostDataFor::CreateNamespace => self.on_create_namespace(token, &data),
-            HostDataFor::NamespaceAttachment => self.on_controller_list(entry, &data),
-        }
-    }
-
-    fn on_host_data_failed(&mut self, token: CommandToken, status: Status) {
-        if self.slots.of(token).state != State::Free {
-            self.fail(token, Failure { status, location: Location::DATA_POINTER, lba: 0 });
-        }
-    }
-
-    #[inline]
-    fn on_media_data(&mut self, id: media::IoId, offset: u32, data: Buffer) {
-        let Some((token, purpose)) = self.slots.awaiting(id) else { return };
-        let slot = self.slots.of(token);
-        let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        let fits = offset.checked_add(length).is_some_and(|end| end <= slot.expected);
-        assert!(fits, "a medium answers {} B read with data at {offset}..+{length}", slot.expected);
-        slot.received += length;
-        match purpose {
-            MediaFor::Read => {
-                let length = slot.length;
-                self.outputs.push_back(Output::PushHostData { token, offset, length, data });
-            }
-            MediaFor::Compare { equal } => {
-                let start = usize::try_from(offset).unwrap_or(usize::MAX);
-                let equal = equal && slot.data[start..start + data.len()] == *data;
-                slot.state = State::AwaitingMedia(MediaFor::Compare { equal });
-            }
-            _ => (), // Verify only wants to know whether the bytes can be read.
-        }
-    }
-
-    #[inline]
-    fn on_media_done(&mut self, id: media::IoId, result: Result<(), MediaError>) {
-        if !self.slots.is_background(id) {
-            self.media_outstanding = self.media_outstanding.saturating_sub(1);
-        }
-        if let Some((token, purpose)) = self.slots.awaiting(id) {
-            self.on_awaited_media(token, purpose, result);
-        }
-        if self.care.is_needed() {
-            self.check_quiet();
-        }
-    }
-
-    #[inline]
-    fn on_awaited_media(&mut self, token: CommandToken, purpose: MediaFor, result: Result<(), MediaError>) {
-        let slot = self.slots.of(token);
-        let short = result.is_ok() && slot.received != slot.expected;
-        let entry = slot.entry;
-        let result = if short && purpose == MediaFor::SelfTest { Err(MediaError::Read) } else { result };
-        let handled = match (purpose, result) {
-            _ if short && purpose != MediaFor::SelfTest => Err(Failure::new(StatusCode::InternalError)),
-            (MediaFor::FlushAll(namespace), _) => self.on_flushed(token, namespace, result),
-            (MediaFor::Format(namespace, block), _) => {
-                self.on_formatted(token, &entry, namespace, block, result)
-            }
-            (MediaFor::Sanitize, _) => return self.on_sanitized(result),
-            (MediaFor::SelfTest, _) => return self.on_self_tested(result),
-            (MediaFor::CreateNamespace(namespace), _) => self.on_namespace_created(token, namespace, result),
-            (MediaFor::DeleteNamespace(namespace), _) => {
-                self.on_namespace_deleted(token, &entry, namespace, result)
-            }
-            (_, Err(error)) => Err(self.media_failure(&entry, purpose, error)),
-            (MediaFor::Read | MediaFor::Compare { equal: true }, Ok(())) => {
-                self.smart.count_read(self.slots.of(token).length);
-                Ok(Step::Done(0))
-            }
-            (MediaFor::Write, Ok(())) => {
-                self.smart.count_write(self.slots.of(token).length);
-                Ok(Step::Done(0))
-            }
-            (MediaFor::Compare { equal: false }, Ok(())) => {
-                Err(Failure::at_lba(StatusCode::CompareFailure, entry.starting_lba()))
-            }
-            (MediaFor::WriteMarked, Ok(())) => {
-                self.smart.count_write(self.slots.of(token).length);
-                self.unmark(entry.namespace, entry.starting_lba(), io::blocks_of(&entry));
-                Ok(Step::Done(0))
-            }
-            (MediaFor::WriteZeroes, Ok(())) => {
-                self.unmark(entry.namespace, entry.starting_lba(), io::blocks_of(&entry));
-                Ok(Step::Done(0))
-            }
-            (MediaFor::Flush, Ok(())) => Ok(Step::Done(0)),
-            (MediaFor::Verify, Ok(())) => self.on_verified(token, &entry),
-            (MediaFor::Deallocate(index), Ok(())) => self.on_deallocated(token, &entry, index),
-        };
-        self.finish(token, handled);
-    }
-
-    /// Asks the medium of `namespace` for the command's sake; `expected` bytes are to come back.
-    #[inline]
-    fn ask_medium(
-        &mut self,
-        token: CommandToken,
-        purpose: MediaFor,
-        medium: media::MediumId,
-        expected: u32,
-        operation: Operation,
-    ) -> Step {
-        let id = self.slots.issue(token, purpose, expected);
-        self.media_outstanding += 1;
-        self.outputs.push_back(Output::Media(Request { id, medium, operation }));
-        Step::Waiting
-    }
-
-    /// Asks a medium for what the controller does of its own accord, through resets too.
-    fn ask_medium_in_background(
-        &mut self,
-        own: Own,
-        purpose: MediaFor,
-        medium: media::MediumId,
-        expected: u32,
-        operation: Operation,
-    ) {
-        let id = self.slots.issue(self.slots.own(own), purpose, expected);
-        self.outputs.push_back(Output::Media(Request { id, medium, operation }));
-    }
-
-    /// Pulls `length` bytes from the host for the command.
-    #[inline]
-    fn pull(&mut self, token: CommandToken, length: u32, purpose: HostDataFor) -> Step {
-        let slot = self.slots.of(token);
-        slot.length = length;
-        slot.state = State::AwaitingHostData(purpose);
-        self.outputs.push_back(Output::PullHostData { token, length });
-        Step::Waiting
-    }
-
-    /// Pushes `data` as the whole transfer of the command.
-    fn push_all(&mut self, token: CommandToken, data: Buffer) {
-        let length = u32::try_from(data.len()).expect("at most TRANSFER_BYTES_MAX");
-        self.slots.of(token).length = length;
-        if length > 0 {
-            self.outputs.push_back(Output::PushHostData { token, offset: 0, length, data });
-        }
-    }
-
-    #[inline]
-    fn complete(&mut self, token: CommandToken, dw0: u32, status: Status) {
-        if !self.slots.is_command(token) {
-            return self.on_own_end(token, status);
-        }
-        if !self.slots.of(token).queue.is_admin() {
-            self.smart.end_io(self.now);
-        }
-        self.slots.retire(token);
-        let completion = CompletionResult { dw0, dw1: 0, status };
-        self.outputs.push_back(Output::Complete { token, completion });
-        if self.care.is_needed() {
-            self.release(token);
-        }
-    }
-
-    /// Something that the controller did of its own accord has ended.
-    #[cold]
-    fn on_own_end(&mut self, token: CommandToken, status: Status) {
-        self.slots.retire(token);
-        if token == self.slots.own(Own::Shutdown) {
-            self.notify(Notification::ShutDown { flushed: status.is_success() });
-        }
-    }
-
-    /// Ends the command with a failure, which the Error Information log keeps.
-    #[cold]
-    fn fail(&mut self, token: CommandToken, failure: Failure) {
-        let slot = self.slots.of(token);
-        let (queue, entry, was) = (slot.queue, slot.entry, slot.state);
-        match was {
-            State::AwaitingEvent => self.events.withdraw(token),
-            State::AwaitingQuiet(Alone::Format) => self.set_formatting(&entry, false),
-            State::AwaitingQuiet(Alone::DeleteNamespaces) => self.spare_namespaces(),
-            State::Deferred(_) => self.care.withdraw(token),
-            _ => (),
-        }
-        if self.slots.is_command(token) {
-            self.errors.record(queue, &entry, &failure);
-        }
-        self.complete(token, 0, failure.status.with_more());
-    }
-
-    fn notify(&mut self, notification: Notification) {
-        self.outputs.push_back(Output::Notify(notification));
     }
 }

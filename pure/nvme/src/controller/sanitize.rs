@@ -162,6 +162,9 @@ impl Controller {
         if restricted && ALLOW_UNRESTRICTED_EXIT.is_set(entry.cdw10) {
             return Err(Failure::new(StatusCode::SanitizeFailed));
         }
+        if self.firmware.is_activation_pending() {
+            return Err(Failure::new(StatusCode::FirmwareActivationRequiresControllerLevelReset));
+        }
         if self.namespaces.iter().any(|namespace| namespace.read_only) {
             return Err(Failure::new(StatusCode::NamespaceWriteProtected));
         }
@@ -177,6 +180,7 @@ impl Controller {
             passes: 0,
             data_erased: false,
         });
+        self.record_sanitize_start(entry.cdw10, entry.cdw11);
         self.end_io_for_sanitize();
         self.sanitize.awaiting_quiet = true;
         self.sanitize_when_quiet();
@@ -348,6 +352,10 @@ impl Controller {
             }
         }
         self.set_sanitize(SanitizeRecord { status, data_erased, ..self.sanitize.record });
+        self.record_sanitize_end();
+        if status == SanitizeStatus::Failed {
+            self.capture_telemetry("a sanitize operation has failed");
+        }
         self.raise_event(self.now, AsynchronousEvent::SanitizeCompleted);
     }
 

@@ -253,6 +253,7 @@ impl Controller {
             (result.status_code_type, result.status_code) = (code.kind(), code.code());
         }
         self.conclude_self_test(Outcome::SegmentFailed, result);
+        self.capture_telemetry("a self-test has failed");
     }
 
     fn conclude_self_test(&mut self, outcome: Outcome, mut result: SelfTestResult) {

@@ -19,6 +19,7 @@ pub(super) enum HostDataFor {
     SetFeatures,
     CreateNamespace,
     NamespaceAttachment,
+    FirmwareImage,
 }
 
 /// What a command waits for its medium to do.

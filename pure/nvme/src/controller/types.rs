@@ -3,7 +3,9 @@
 use engine::{Buffer, Nanos};
 
 use super::config::{BlockSize, NamespaceConfig};
+use super::event_log::PersistentEvent;
 use super::features::SavedFeature;
+use super::firmware::FirmwareImage;
 use super::sanitize::SanitizeRecord;
 use super::uncorrectable::UnreadableBlocks;
 use crate::media;
@@ -161,6 +163,27 @@ pub enum Notification {
     },
     /// A self-test has ended: the first of [`Config::self_test_results`](super::Config::self_test_results).
     SelfTestEnded(SelfTestResult),
+    /// Something happened that the Persistent Event log keeps: the first of
+    /// [`Config::events`](super::Config::events).
+    EventRecorded(PersistentEvent),
+    /// A firmware image was stored: one of [`Config::firmware`](super::Config::firmware).
+    FirmwareStored {
+        /// The slot, from 2 on.
+        slot: u8,
+        /// The image.
+        image: FirmwareImage,
+    },
+    /// A firmware slot is to be active from the next reset or start on:
+    /// [`FirmwareConfig::active`](super::FirmwareConfig::active).
+    FirmwareSelected {
+        /// The slot, from 1 on.
+        slot: u8,
+    },
+    /// With a reset, a firmware slot has become active: its revision is now the controller's.
+    FirmwareActivated {
+        /// The slot, from 1 on.
+        slot: u8,
+    },
     /// A feature's value was saved, to be given as [`Config::saved_features`](super::Config::saved_features) at the next start.
     FeatureSaved(SavedFeature),
     /// What [`Controller::shut_down`](super::Controller::shut_down) began has ended: acknowledged writes are durable,

@@ -123,6 +123,8 @@ pub const DISABLE_NORMAL: Bits = Bits::bit(0);
 pub const EVENT_CRITICAL_WARNINGS: Bits = Bits::new(7, 0);
 /// Namespace Attribute Notices in the Asynchronous Event Configuration and in OAES.
 pub const EVENT_NAMESPACE_ATTRIBUTE: Bits = Bits::bit(8);
+/// Telemetry Log Notices in the Asynchronous Event Configuration.
+pub const EVENT_TELEMETRY: Bits = Bits::bit(10);
 /// Enable Extended Host Identifier (EXHID): 16 bytes rather than 8.
 pub const EXTENDED_HOST_IDENTIFIER: Bits = Bits::bit(0);
 

@@ -149,6 +149,8 @@ layout! {
         328 sanitize: u32,
         /// Maximum Endurance Group Identifier (ENDGIDMAX).
         340 endurance_groups: u16,
+        /// Persistent Event Log Size (PELS) in 64 KiB.
+        352 persistent_event_log_size: u32,
         /// Submission Queue Entry Size (SQES): required low, maximum high nibble, as powers of two.
         512 submission_entry_size: u8,
         /// Completion Queue Entry Size (CQES): required low, maximum high nibble, as powers of two.

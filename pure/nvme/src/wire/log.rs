@@ -20,6 +20,12 @@ pub enum LogPage {
     CommandEffects,
     /// Device Self-test (06h).
     DeviceSelfTest,
+    /// Telemetry Host-Initiated (07h).
+    TelemetryHost,
+    /// Telemetry Controller-Initiated (08h).
+    TelemetryController,
+    /// Persistent Event (0Dh).
+    PersistentEvent,
     /// Feature Identifiers Supported and Effects (12h).
     FeatureEffects,
     /// NVMe-MI Commands Supported and Effects (13h).
@@ -32,7 +38,7 @@ pub enum LogPage {
 
 impl LogPage {
     /// Every page that has a name.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 13] = [
         Self::SupportedLogPages,
         Self::ErrorInformation,
         Self::Smart,
@@ -40,6 +46,9 @@ impl LogPage {
         Self::ChangedNamespaces,
         Self::CommandEffects,
         Self::DeviceSelfTest,
+        Self::TelemetryHost,
+        Self::TelemetryController,
+        Self::PersistentEvent,
         Self::FeatureEffects,
         Self::ManagementEffects,
         Self::SanitizeStatus,
@@ -56,6 +65,9 @@ impl From<LogPage> for u8 {
             LogPage::ChangedNamespaces => 0x04,
             LogPage::CommandEffects => 0x05,
             LogPage::DeviceSelfTest => 0x06,
+            LogPage::TelemetryHost => 0x07,
+            LogPage::TelemetryController => 0x08,
+            LogPage::PersistentEvent => 0x0d,
             LogPage::FeatureEffects => 0x12,
             LogPage::ManagementEffects => 0x13,
             LogPage::SanitizeStatus => 0x81,
@@ -259,3 +271,90 @@ pub mod sanitize_status {
     /// The most recent operation failed.
     pub const FAILED: u32 = 3;
 }
+
+layout! {
+    /// Header of the Persistent Event log (0Dh), revision 2.
+    PersistentEventLogHeader, 512, {
+        /// Log Page Identifier.
+        0 log_page: u8,
+        /// Total Number of Events (TNEV).
+        4 events: u32,
+        /// Total Log Length (TLL) in bytes, this header included.
+        8 length: u64,
+        /// Log Revision.
+        16 revision: u8,
+        /// Log Header Length: bytes of this header behind this field.
+        18 header_length: u16,
+        /// Timestamp, as the feature's data structure has it.
+        20 timestamp: u64,
+        /// Power on Hours (POH).
+        28 power_on_hours: u128,
+        /// Power Cycle Count.
+        44 power_cycles: u64,
+        /// PCI Vendor ID (VID).
+        52 vendor: u16,
+        /// PCI Subsystem Vendor ID (SSVID).
+        54 subsystem_vendor: u16,
+        /// Serial Number (SN).
+        56 serial_number: Text<20>,
+        /// Model Number (MN).
+        76 model_number: Text<40>,
+        /// NVM Subsystem NVMe Qualified Name (SUBNQN).
+        116 subsystem_name: Text<256>,
+        /// Generation Number: another one with each reporting context.
+        372 generation: u16,
+        /// Reporting Context Information (RCI).
+        374 context: u32,
+        /// Supported Events Bitmap: a bit for each event type.
+        480 supported: [u8; 32],
+    }
+}
+
+layout! {
+    /// Header of an event in the Persistent Event log, format of NVMe Base 2.0.
+    PersistentEventHeader, 24, {
+        /// Event Type.
+        0 kind: u8,
+        /// Event Type Revision.
+        1 revision: u8,
+        /// Event Header Length: bytes of this header behind this field.
+        2 header_length: u8,
+        /// Event Header Additional Info.
+        3 additional: u8,
+        /// Controller Identifier.
+        4 controller: u16,
+        /// Event Timestamp, as the feature's data structure has it.
+        6 timestamp: u64,
+        /// Port Identifier.
+        14 port: u16,
+        /// Vendor Specific Information Length.
+        20 vendor_length: u16,
+        /// Event Length: bytes behind this header.
+        22 length: u16,
+    }
+}
+
+layout! {
+    /// Header of a Telemetry log: Host-Initiated (07h) or Controller-Initiated (08h).
+    TelemetryHeader, TELEMETRY_BLOCK, {
+        /// Log Page Identifier.
+        0 log_page: u8,
+        /// IEEE OUI Identifier of who knows what the data areas mean.
+        5 ieee_oui: [u8; 3],
+        /// Last block of Data Areas 1, 2 and 3; each holds those before it, and block 0 is this header.
+        8 last_blocks: [u16; 3],
+        /// Last block of Data Area 4; 0 where it is absent.
+        16 last_block_4: u32,
+        /// Telemetry Host-Initiated Data Generation Number; the scope in a Controller-Initiated log.
+        381 host_generation: u8,
+        /// Telemetry Controller-Initiated Data Available.
+        382 controller_available: u8,
+        /// Telemetry Controller-Initiated Data Generation Number.
+        383 controller_generation: u8,
+        /// Reason Identifier.
+        384 reason: Text<128>,
+    }
+}
+
+/// Bytes of a block of a Telemetry log.
+pub const TELEMETRY_BLOCK: usize = 512;

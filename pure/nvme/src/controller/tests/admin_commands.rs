@@ -13,7 +13,7 @@ fn identify_controller_stands_at_the_specification_s_offsets() {
     assert_eq!(&page[4..24], b"S1                  ");
     assert_eq!((page[77], u16_at(&page, 78), u32_at(&page, 80)), (5, 1, 0x2_0000));
     assert_eq!((u32_at(&page, 92), page[111]), (0x100, 1));
-    assert_eq!((u16_at(&page, 256), page[259], page[261], page[262]), (0b1_1010, 3, 0b10_0110, 63));
+    assert_eq!((u16_at(&page, 256), page[259], page[261], page[262]), (0b1_1110, 3, 0b11_1110, 63));
     assert_eq!((page[512], page[513], u32_at(&page, 516)), (0x66, 0x44, 2));
     assert_eq!((u16_at(&page, 520), page[525]), (0b1101_1111, 0b111));
     assert!(page[768..].starts_with(b"nqn.2026-01.io.farlane:S1\0"));
@@ -92,7 +92,7 @@ fn every_command_of_the_tables_is_known_and_no_other() {
             assert_eq!(known, supported && !queue_command, "{queue:?} {opcode:#x}");
         }
     }
-    assert_eq!((ADMIN_COMMANDS.len(), IO_COMMANDS.len()), (11, 8));
+    assert_eq!((ADMIN_COMMANDS.len(), IO_COMMANDS.len()), (13, 8));
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn the_health_log_counts() {
     assert_eq!((slot[0], &slot[8..13]), (1, &env!("CARGO_PKG_VERSION").as_bytes()[..5]));
     let pages = bench.log(LogPage::SupportedLogPages, 1024);
     let supported: Vec<_> = (0..256).filter(|page| pages[page * 4] & 1 != 0).collect();
-    assert_eq!(supported, [0, 1, 2, 3, 4, 5, 6, 0x12, 0x13, 0x81]);
+    assert_eq!(supported, [0, 1, 2, 3, 4, 5, 6, 7, 8, 0xd, 0x12, 0x13, 0x81]);
 }
 
 #[test]

@@ -2,16 +2,20 @@
 
 mod admin_commands;
 mod background;
+mod firmware;
 mod io_commands;
+mod life;
 mod namespaces;
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use engine::Buffer;
+
 use super::*;
 use crate::media::ram::RamDisk;
-use crate::media::{Completion, MediumId};
+use crate::media::{Completion, MediaError, MediumId, Operation, Request};
 use crate::wire::feature::FeatureId;
 use crate::wire::log::LogPage;
 use crate::wire::{AdminOpcode, CommandId, IoOpcode};
@@ -30,6 +34,8 @@ struct Bench {
     completed: BTreeMap<u32, CompletionResult>,
     pushed: Vec<u8>,
     notified: Vec<Notification>,
+    /// What the Persistent Event log was given, oldest first.
+    recorded: Vec<PersistentEvent>,
     /// What media are to answer instead of carrying requests out.
     media_error: Option<MediaError>,
     /// Media keep their requests to themselves.
@@ -46,7 +52,7 @@ impl Bench {
         let mut media: Vec<_> = config.media().collect();
         media.sort_unstable();
         let disks = media.into_iter().map(|(_, bytes)| RamDisk::new(bytes)).collect();
-        Self {
+        let mut bench = Self {
             controller: Controller::new(Instant::ZERO, config),
             disks,
             now: Instant::ZERO,
@@ -55,10 +61,13 @@ impl Bench {
             completed: BTreeMap::new(),
             pushed: Vec::new(),
             notified: Vec::new(),
+            recorded: Vec::new(),
             media_error: None,
             media_stuck: false,
             stuck: Vec::new(),
-        }
+        };
+        bench.drain();
+        bench
     }
 
     /// Sends a command; returns its token.
@@ -94,6 +103,7 @@ impl Bench {
                     );
                 }
                 Output::Media(request) => self.on_media(request),
+                Output::Notify(Notification::EventRecorded(event)) => self.recorded.push(event),
                 Output::Notify(notification) => self.notified.push(notification),
             }
         }

@@ -1,0 +1,278 @@
+//! The Persistent Event log: what happened to the device, over its life.
+
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::errors::{Failure, Location};
+use super::{Controller, Notification};
+use crate::wire::log::{LogPage, PersistentEventHeader, PersistentEventLogHeader, SmartLog};
+use crate::wire::{Bits, NamespaceId, Status, StatusCode, SubmissionQueueEntry, Text};
+
+/// Bytes of the log at most, its header included: Persistent Event Log Size (PELS) is 1, in 64 KiB.
+pub const EVENT_LOG_BYTES_MAX: usize = 64 << 10;
+/// Action, in the Log Specific Parameter (LSP) of CDW10.
+const ACTION: Bits = Bits::new(9, 8);
+const READ: u32 = 0;
+const ESTABLISH: u32 = 1;
+const RELEASE: u32 = 2;
+/// Log Revision of the log and Event Type Revision of its events, as NVMe Base 2.0 has them.
+const LOG_REVISION: u8 = 2;
+const EVENT_REVISION: u8 = 1;
+/// Event Header Additional Info: the event is not associated with a port.
+const NO_PORT: u8 = 0b11;
+/// Reporting Context Information: a reporting context exists.
+const CONTEXT_EXISTS: u32 = 1 << 18;
+
+/// Event types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EventType {
+    SmartSnapshot = 0x01,
+    FirmwareCommit = 0x02,
+    TimestampChange = 0x03,
+    PowerOnOrReset = 0x04,
+    ChangeNamespace = 0x06,
+    FormatStart = 0x07,
+    FormatCompletion = 0x08,
+    SanitizeStart = 0x09,
+    SanitizeCompletion = 0x0a,
+}
+
+/// Event types that are recorded, for the Supported Events Bitmap.
+const SUPPORTED: [EventType; 9] = [
+    EventType::SmartSnapshot,
+    EventType::FirmwareCommit,
+    EventType::TimestampChange,
+    EventType::PowerOnOrReset,
+    EventType::ChangeNamespace,
+    EventType::FormatStart,
+    EventType::FormatCompletion,
+    EventType::SanitizeStart,
+    EventType::SanitizeCompletion,
+];
+
+/// An event of the Persistent Event log: its header and data as the log shows them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PersistentEvent(Vec<u8>);
+
+impl fmt::Debug for PersistentEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = self.0.first().copied().unwrap_or_default();
+        write!(f, "PersistentEvent(type {kind:02x}h, {} B)", self.0.len())
+    }
+}
+
+impl PersistentEvent {
+    /// The event in `bytes`, if they are one whole event.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let header = PersistentEventHeader::parse(bytes.first_chunk()?);
+        let whole = header.header_length == HEADER_LENGTH
+            && bytes.len() == PersistentEventHeader::LENGTH + usize::from(header.length);
+        whole.then(|| Self(Vec::from(bytes)))
+    }
+
+    /// The header and data.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Bytes of an event's header behind the field that says so.
+const HEADER_LENGTH: u8 = 21;
+
+/// The Persistent Event log.
+#[derive(Debug, Default)]
+pub(super) struct EventLog {
+    /// Newest first.
+    events: VecDeque<PersistentEvent>,
+    /// Bytes of all events.
+    bytes: usize,
+    /// The log as it was when the reporting context was established.
+    context: Option<Vec<u8>>,
+    generation: u16,
+}
+
+impl EventLog {
+    /// The log with the events of earlier lives, newest first.
+    pub(super) fn new(events: &[PersistentEvent]) -> Self {
+        let mut log = Self::default();
+        events.iter().rev().for_each(|event| log.push(event.clone()));
+        log
+    }
+
+    fn push(&mut self, event: PersistentEvent) {
+        self.bytes += event.0.len();
+        self.events.push_front(event);
+        while self.bytes > EVENT_LOG_BYTES_MAX - PersistentEventLogHeader::LENGTH {
+            let Some(oldest) = self.events.pop_back() else { return };
+            self.bytes -= oldest.0.len();
+        }
+    }
+
+    /// A controller level reset: the reporting context is gone.
+    pub(super) fn reset(&mut self) {
+        self.context = None;
+    }
+}
+
+/// What happened to a namespace.
+pub(super) struct NamespaceChange {
+    pub(super) cdw10: u32,
+    pub(super) namespace: NamespaceId,
+    pub(super) blocks: u64,
+    pub(super) format: u8,
+}
+
+impl Controller {
+    fn record_event(&mut self, kind: EventType, data: &[u8]) {
+        let mut event = vec![0; PersistentEventHeader::LENGTH + data.len()];
+        let header = PersistentEventHeader {
+            kind: kind as u8,
+            revision: EVENT_REVISION,
+            header_length: HEADER_LENGTH,
+            additional: NO_PORT,
+            controller: self.config.controller_id,
+            timestamp: self.timestamp(),
+            port: 0,
+            vendor_length: 0,
+            length: u16::try_from(data.len()).expect("events are short"),
+        };
+        let (front, rest) = event.split_at_mut(PersistentEventHeader::LENGTH);
+        header.emit(front.first_chunk_mut().expect("as long as the header"));
+        rest.copy_from_slice(data);
+        let event = PersistentEvent(event);
+        self.notify(Notification::EventRecorded(event.clone()));
+        self.event_log.push(event);
+    }
+
+    /// The Timestamp feature's data structure as a number.
+    pub(super) fn timestamp(&self) -> u64 {
+        u64::from_le_bytes(self.features.timestamp(self.now))
+    }
+
+    /// Power-on, or a controller level reset; with it, `activated` firmware.
+    pub(super) fn record_reset(&mut self, activated: bool) {
+        let mut data = [0; 44];
+        data[..8].copy_from_slice(self.firmware_revision().bytes());
+        data[8..10].copy_from_slice(&self.config.controller_id.to_le_bytes());
+        data[10] = u8::from(activated);
+        let counters = self.smart.counters(self.now);
+        let cycles = u32::try_from(counters.power_cycles).unwrap_or(u32::MAX);
+        data[24..28].copy_from_slice(&cycles.to_le_bytes());
+        let milliseconds = counters.power_on.get() / 1_000_000;
+        data[28..36].copy_from_slice(&milliseconds.to_le_bytes());
+        data[36..44].copy_from_slice(&self.timestamp().to_le_bytes());
+        self.record_event(EventType::PowerOnOrReset, &data);
+    }
+
+    /// The health log as it is now.
+    pub(super) fn record_health(&mut self) {
+        let mut data = [0; SmartLog::LENGTH];
+        self.smart_log().emit(&mut data);
+        self.record_event(EventType::SmartSnapshot, &data);
+    }
+
+    /// The host has said what time it is; before, it was `previous`.
+    pub(super) fn record_timestamp(&mut self, previous: u64) {
+        let since = (self.now - self.last_reset).get() / 1_000_000;
+        let data = [previous.to_le_bytes(), since.to_le_bytes()];
+        self.record_event(EventType::TimestampChange, data.as_flattened());
+    }
+
+    pub(super) fn record_namespace(&mut self, change: &NamespaceChange) {
+        let mut data = [0; 48];
+        data[0..4].copy_from_slice(&change.cdw10.to_le_bytes());
+        data[8..16].copy_from_slice(&change.blocks.to_le_bytes());
+        data[24..32].copy_from_slice(&change.blocks.to_le_bytes());
+        data[32] = change.format;
+        data[44..48].copy_from_slice(&change.namespace.0.to_le_bytes());
+        self.record_event(EventType::ChangeNamespace, &data);
+    }
+
+    pub(super) fn record_format_start(&mut self, entry: &SubmissionQueueEntry) {
+        let words = [entry.namespace.0, super::identify::FORMAT_ATTRIBUTES.into(), entry.cdw10];
+        self.record_event(EventType::FormatStart, words.map(u32::to_le_bytes).as_flattened());
+    }
+
+    pub(super) fn record_format_end(&mut self, entry: &SubmissionQueueEntry, status: Status) {
+        // Format NVM Status: 0 where nothing is to be said beyond the Status Field.
+        let words = [entry.namespace.0, 0, status.raw().into()];
+        self.record_event(EventType::FormatCompletion, words.map(u32::to_le_bytes).as_flattened());
+    }
+
+    pub(super) fn record_sanitize_start(&mut self, cdw10: u32, cdw11: u32) {
+        let words = [super::sanitize::CAPABILITIES, cdw10, cdw11];
+        self.record_event(EventType::SanitizeStart, words.map(u32::to_le_bytes).as_flattened());
+    }
+
+    pub(super) fn record_sanitize_end(&mut self) {
+        let log = self.sanitize_log();
+        let halves = [log.progress, log.status, 0, 0];
+        self.record_event(EventType::SanitizeCompletion, halves.map(u16::to_le_bytes).as_flattened());
+    }
+
+    /// A Firmware Commit that succeeded: revisions before and after, the action and the slot.
+    pub(super) fn record_firmware(&mut self, before: Text<8>, after: Text<8>, action: u8, slot: u8) {
+        let mut data = [0; 22];
+        data[0..8].copy_from_slice(before.bytes());
+        data[8..16].copy_from_slice(after.bytes());
+        data[16..18].copy_from_slice(&[action, slot]);
+        self.record_event(EventType::FirmwareCommit, &data);
+    }
+
+    /// The log page as the command's action wants it.
+    pub(super) fn persistent_event_log(&mut self, entry: &SubmissionQueueEntry) -> Result<Vec<u8>, Failure> {
+        let sequence_error = Err(Failure::field(StatusCode::CommandSequenceError, Location::at(41, 0)));
+        match (ACTION.of(entry.cdw10), &self.event_log.context) {
+            (READ, None) | (ESTABLISH, Some(_)) => sequence_error,
+            (READ, Some(context)) => Ok(context.clone()),
+            (ESTABLISH, None) => Ok(self.establish_context()),
+            (RELEASE, _) => {
+                self.event_log.context = None;
+                Ok(Vec::new())
+            }
+            // Establish a context if there is none, and read the header.
+            (_, context) => {
+                let mut log = context.clone().unwrap_or_else(|| self.establish_context());
+                log.truncate(PersistentEventLogHeader::LENGTH);
+                Ok(log)
+            }
+        }
+    }
+
+    fn establish_context(&mut self) -> Vec<u8> {
+        self.event_log.generation = self.event_log.generation.wrapping_add(1);
+        let counters = self.smart.counters(self.now);
+        let mut supported = [0; 32];
+        for kind in SUPPORTED {
+            supported[usize::from(kind as u8 / 8)] |= 1 << (kind as u8 % 8);
+        }
+        let config = &self.config;
+        let log = &self.event_log;
+        let length = PersistentEventLogHeader::LENGTH + log.bytes;
+        let header = PersistentEventLogHeader {
+            log_page: LogPage::PersistentEvent.into(),
+            events: u32::try_from(log.events.len()).expect("EVENT_LOG_BYTES_MAX bounds them"),
+            length: length as u64,
+            revision: LOG_REVISION,
+            header_length: 492,
+            timestamp: self.timestamp(),
+            power_on_hours: self.smart.power_on_hours(self.now).into(),
+            power_cycles: counters.power_cycles,
+            vendor: config.vendor,
+            subsystem_vendor: config.subsystem_vendor,
+            serial_number: Text::padded_with_spaces(&config.serial_number),
+            model_number: Text::padded_with_spaces(&config.model_number),
+            subsystem_name: Text::padded_with_nuls(&config.subsystem_name),
+            generation: log.generation,
+            context: CONTEXT_EXISTS,
+            supported,
+        };
+        let mut page = vec![0; PersistentEventLogHeader::LENGTH];
+        header.emit(page.first_chunk_mut().expect("as long as the header"));
+        log.events.iter().for_each(|event| page.extend_from_slice(&event.0));
+        self.event_log.context = Some(page.clone());
+        page
+    }
+}

@@ -1,0 +1,245 @@
+//! What moves a command on: data from the host, answers of media, and its end.
+
+use engine::Buffer;
+
+use super::errors::Failure;
+use super::exclusive::{Alone, Resume};
+use super::slots::{HostDataFor, MediaFor, Own, State};
+use super::{CommandToken, CompletionResult, Controller, Handled, Location, Notification, Output, Step, io};
+use crate::media::{self, MediaError, Operation, Request};
+use crate::wire::{Status, StatusCode, SubmissionQueueEntry};
+
+impl Controller {
+    #[inline]
+    pub(super) fn finish(&mut self, token: CommandToken, handled: Handled) {
+        match handled {
+            Ok(Step::Waiting) => (),
+            Ok(Step::Done(dw0)) => self.complete(token, dw0, Status::SUCCESS),
+            Err(failure) => self.fail(token, failure),
+        }
+    }
+
+    pub(super) fn on_host_data(&mut self, token: CommandToken, data: Buffer) {
+        let slot = self.slots.of(token);
+        let State::AwaitingHostData(purpose) = slot.state else {
+            return; // Aborted or reset in the meantime.
+        };
+        let wanted = usize::try_from(slot.length).unwrap_or(usize::MAX);
+        assert!(data.len() == wanted, "{token:?} pulled {wanted} B and was given {} B", data.len());
+        let entry = slot.entry;
+        let of_io = !slot.queue.is_admin();
+        let handled = if of_io && self.care.is_owned() {
+            self.slots.of(token).data = data;
+            self.defer(token, Resume::HostData(purpose))
+        } else {
+            self.on_purposed_data(token, purpose, &entry, data)
+        };
+        self.finish(token, handled);
+    }
+
+    #[inline]
+    pub(super) fn on_purposed_data(
+        &mut self,
+        token: CommandToken,
+        purpose: HostDataFor,
+        entry: &SubmissionQueueEntry,
+        data: Buffer,
+    ) -> Handled {
+        match purpose {
+            HostDataFor::Write => self.on_write_data(token, entry, data),
+            HostDataFor::Compare => self.on_compare_data(token, entry, data),
+            HostDataFor::DatasetManagement => self.on_dataset_ranges(token, entry, data),
+            HostDataFor::SetFeatures => self.on_feature_data(entry, &data),
+            HostDataFor::CreateNamespace => self.on_create_namespace(token, &data),
+            HostDataFor::FirmwareImage => self.on_firmware_piece(entry, &data),
+            HostDataFor::NamespaceAttachment => self.on_controller_list(entry, &data),
+        }
+    }
+
+    pub(super) fn on_host_data_failed(&mut self, token: CommandToken, status: Status) {
+        if self.slots.of(token).state != State::Free {
+            self.fail(token, Failure { status, location: Location::DATA_POINTER, lba: 0 });
+        }
+    }
+
+    #[inline]
+    pub(super) fn on_media_data(&mut self, id: media::IoId, offset: u32, data: Buffer) {
+        let Some((token, purpose)) = self.slots.awaiting(id) else { return };
+        let slot = self.slots.of(token);
+        let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        let fits = offset.checked_add(length).is_some_and(|end| end <= slot.expected);
+        assert!(fits, "a medium answers {} B read with data at {offset}..+{length}", slot.expected);
+        slot.received += length;
+        match purpose {
+            MediaFor::Read => {
+                let length = slot.length;
+                self.outputs.push_back(Output::PushHostData { token, offset, length, data });
+            }
+            MediaFor::Compare { equal } => {
+                let start = usize::try_from(offset).unwrap_or(usize::MAX);
+                let equal = equal && slot.data[start..start + data.len()] == *data;
+                slot.state = State::AwaitingMedia(MediaFor::Compare { equal });
+            }
+            _ => (), // Verify only wants to know whether the bytes can be read.
+        }
+    }
+
+    #[inline]
+    pub(super) fn on_media_done(&mut self, id: media::IoId, result: Result<(), MediaError>) {
+        if !self.slots.is_background(id) {
+            self.media_outstanding = self.media_outstanding.saturating_sub(1);
+        }
+        if let Some((token, purpose)) = self.slots.awaiting(id) {
+            self.on_awaited_media(token, purpose, result);
+        }
+        if self.care.is_needed() {
+            self.check_quiet();
+        }
+    }
+
+    #[inline]
+    pub(super) fn on_awaited_media(
+        &mut self,
+        token: CommandToken,
+        purpose: MediaFor,
+        result: Result<(), MediaError>,
+    ) {
+        let slot = self.slots.of(token);
+        let short = result.is_ok() && slot.received != slot.expected;
+        let entry = slot.entry;
+        let result = if short && purpose == MediaFor::SelfTest { Err(MediaError::Read) } else { result };
+        let handled = match (purpose, result) {
+            _ if short && purpose != MediaFor::SelfTest => Err(Failure::new(StatusCode::InternalError)),
+            (MediaFor::FlushAll(namespace), _) => self.on_flushed(token, namespace, result),
+            (MediaFor::Format(namespace, block), _) => {
+                self.on_formatted(token, &entry, namespace, block, result)
+            }
+            (MediaFor::Sanitize, _) => return self.on_sanitized(result),
+            (MediaFor::SelfTest, _) => return self.on_self_tested(result),
+            (MediaFor::CreateNamespace(namespace), _) => self.on_namespace_created(token, namespace, result),
+            (MediaFor::DeleteNamespace(namespace), _) => {
+                self.on_namespace_deleted(token, &entry, namespace, result)
+            }
+            (_, Err(error)) => Err(self.media_failure(&entry, purpose, error)),
+            (MediaFor::Read | MediaFor::Compare { equal: true }, Ok(())) => {
+                self.smart.count_read(self.slots.of(token).length);
+                Ok(Step::Done(0))
+            }
+            (MediaFor::Write, Ok(())) => {
+                self.smart.count_write(self.slots.of(token).length);
+                Ok(Step::Done(0))
+            }
+            (MediaFor::Compare { equal: false }, Ok(())) => {
+                Err(Failure::at_lba(StatusCode::CompareFailure, entry.starting_lba()))
+            }
+            (MediaFor::WriteMarked, Ok(())) => {
+                self.smart.count_write(self.slots.of(token).length);
+                self.unmark(entry.namespace, entry.starting_lba(), io::blocks_of(&entry));
+                Ok(Step::Done(0))
+            }
+            (MediaFor::WriteZeroes, Ok(())) => {
+                self.unmark(entry.namespace, entry.starting_lba(), io::blocks_of(&entry));
+                Ok(Step::Done(0))
+            }
+            (MediaFor::Flush, Ok(())) => Ok(Step::Done(0)),
+            (MediaFor::Verify, Ok(())) => self.on_verified(token, &entry),
+            (MediaFor::Deallocate(index), Ok(())) => self.on_deallocated(token, &entry, index),
+        };
+        self.finish(token, handled);
+    }
+
+    /// Asks the medium of `namespace` for the command's sake; `expected` bytes are to come back.
+    #[inline]
+    pub(super) fn ask_medium(
+        &mut self,
+        token: CommandToken,
+        purpose: MediaFor,
+        medium: media::MediumId,
+        expected: u32,
+        operation: Operation,
+    ) -> Step {
+        let id = self.slots.issue(token, purpose, expected);
+        self.media_outstanding += 1;
+        self.outputs.push_back(Output::Media(Request { id, medium, operation }));
+        Step::Waiting
+    }
+
+    /// Asks a medium for what the controller does of its own accord, through resets too.
+    pub(super) fn ask_medium_in_background(
+        &mut self,
+        own: Own,
+        purpose: MediaFor,
+        medium: media::MediumId,
+        expected: u32,
+        operation: Operation,
+    ) {
+        let id = self.slots.issue(self.slots.own(own), purpose, expected);
+        self.outputs.push_back(Output::Media(Request { id, medium, operation }));
+    }
+
+    /// Pulls `length` bytes from the host for the command.
+    #[inline]
+    pub(super) fn pull(&mut self, token: CommandToken, length: u32, purpose: HostDataFor) -> Step {
+        let slot = self.slots.of(token);
+        slot.length = length;
+        slot.state = State::AwaitingHostData(purpose);
+        self.outputs.push_back(Output::PullHostData { token, length });
+        Step::Waiting
+    }
+
+    /// Pushes `data` as the whole transfer of the command.
+    pub(super) fn push_all(&mut self, token: CommandToken, data: Buffer) {
+        let length = u32::try_from(data.len()).expect("at most TRANSFER_BYTES_MAX");
+        self.slots.of(token).length = length;
+        if length > 0 {
+            self.outputs.push_back(Output::PushHostData { token, offset: 0, length, data });
+        }
+    }
+
+    #[inline]
+    pub(super) fn complete(&mut self, token: CommandToken, dw0: u32, status: Status) {
+        if !self.slots.is_command(token) {
+            return self.on_own_end(token, status);
+        }
+        if !self.slots.of(token).queue.is_admin() {
+            self.smart.end_io(self.now);
+        }
+        self.slots.retire(token);
+        let completion = CompletionResult { dw0, dw1: 0, status };
+        self.outputs.push_back(Output::Complete { token, completion });
+        if self.care.is_needed() {
+            self.release(token);
+        }
+    }
+
+    /// Something that the controller did of its own accord has ended.
+    #[cold]
+    pub(super) fn on_own_end(&mut self, token: CommandToken, status: Status) {
+        self.slots.retire(token);
+        if token == self.slots.own(Own::Shutdown) {
+            self.notify(Notification::ShutDown { flushed: status.is_success() });
+        }
+    }
+
+    /// Ends the command with a failure, which the Error Information log keeps.
+    #[cold]
+    pub(super) fn fail(&mut self, token: CommandToken, failure: Failure) {
+        let slot = self.slots.of(token);
+        let (queue, entry, was) = (slot.queue, slot.entry, slot.state);
+        match was {
+            State::AwaitingEvent => self.events.withdraw(token),
+            State::AwaitingQuiet(Alone::Format) => self.set_formatting(&entry, false),
+            State::AwaitingQuiet(Alone::DeleteNamespaces) => self.spare_namespaces(),
+            State::Deferred(_) => self.care.withdraw(token),
+            _ => (),
+        }
+        if self.slots.is_command(token) {
+            self.errors.record(queue, &entry, &failure);
+        }
+        self.complete(token, 0, failure.status.with_more());
+    }
+
+    pub(super) fn notify(&mut self, notification: Notification) {
+        self.outputs.push_back(Output::Notify(notification));
+    }
+}
