@@ -98,7 +98,7 @@ impl<D: 'static> Server<D> {
 
     fn on_map(&mut self, asked: Asked, payload: &[u8], mut descriptors: Vec<D>) -> Result<(), Errno> {
         let map = DmaMap::parse(payload)?;
-        if descriptors.len() > 1 {
+        if descriptors.len() > 1 || (!descriptors.is_empty() && !map.fits_a_file()) {
             return Err(Errno::EINVAL);
         }
         self.memory.check(&map)?;

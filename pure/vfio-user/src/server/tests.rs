@@ -273,6 +273,12 @@ fn what_a_map_must_not_say() {
     }
     let fine = "0100 0200 30000000 00000000 00000000  20000000 03000000 0000000000000000 0000100000000000 0000200000000000";
     bench.refused_with(fine, 2, Errno::EINVAL);
+    // Memory that no file could hold is fine where there is no file.
+    bench.send("0100 0200 30000000 00000000 00000000  20000000 03000000 0000000000000000 0000008000000000 0000000000000080");
+    assert!(matches!(
+        bench.next(),
+        Some(Output::Map { descriptor: None, length: 0x8000_0000_0000_0000, .. })
+    ));
     bench.refused_with(fine, 17, Errno::EINVAL);
     bench.refused_with("0100 0200 11000000 00000000 00000000  20", 1, Errno::EINVAL);
 }

@@ -38,11 +38,16 @@ impl DmaMap {
             return Err(ParseError::value("flags", flags.into()));
         }
         check_range(address, length)?;
-        if offset.checked_add(length).is_none_or(|end| i64::try_from(end).is_err()) {
+        if offset.checked_add(length).is_none() {
             return Err(ParseError::value("offset", offset));
         }
         let (readable, writable) = (flags & Self::READABLE != 0, flags & Self::WRITABLE != 0);
         Ok(Self { readable, writable, offset, address, length })
+    }
+
+    /// Whether a file can have a part that begins and ends there.
+    pub fn fits_a_file(&self) -> bool {
+        self.offset.checked_add(self.length).is_some_and(|end| i64::try_from(end).is_ok())
     }
 
     /// The payload's bytes.
