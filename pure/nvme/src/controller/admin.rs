@@ -94,6 +94,7 @@ pub(super) static IO_COMMANDS: &[(IoOpcode, Effects)] = &[
     (IoOpcode::WriteZeroes, WRITES),
     (IoOpcode::DatasetManagement, WRITES),
     (IoOpcode::Verify, READS),
+    (IoOpcode::Copy, WRITES),
 ];
 
 /// Submission Queue Identifier (SQID) of Abort, in CDW10.

@@ -36,21 +36,23 @@ pub(crate) struct Failure {
     pub(crate) status: Status,
     pub(crate) location: Location,
     pub(crate) lba: u64,
+    /// Command-specific result (DW0) of the completion.
+    pub(crate) dw0: u32,
 }
 
 impl Failure {
     pub(crate) const fn new(code: StatusCode) -> Self {
-        Self { status: Status::new(code), location: Location::UNSPECIFIED, lba: 0 }
+        Self { status: Status::new(code), location: Location::UNSPECIFIED, lba: 0, dw0: 0 }
     }
 
     /// A failure that a field of the command is to blame for.
     pub(crate) const fn field(code: StatusCode, location: Location) -> Self {
-        Self { status: Status::new(code), location, lba: 0 }
+        Self { status: Status::new(code), location, lba: 0, dw0: 0 }
     }
 
     /// A failure at a logical block.
     pub(crate) const fn at_lba(code: StatusCode, lba: u64) -> Self {
-        Self { status: Status::new(code), location: Location::UNSPECIFIED, lba }
+        Self { status: Status::new(code), location: Location::UNSPECIFIED, lba, dw0: 0 }
     }
 }
 

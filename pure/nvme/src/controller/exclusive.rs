@@ -11,6 +11,7 @@ use crate::wire::{IoOpcode, SubmissionQueueEntry};
 pub(super) enum Alone {
     Format,
     DeleteNamespaces,
+    CompareAndWrite,
 }
 
 /// What a command that waits for another to be done goes on with.
@@ -33,6 +34,8 @@ pub(super) struct Care {
     sanitize: bool,
     /// Nothing was written since the last sanitize operation.
     erased: bool,
+    /// First commands of fused pairs whose second ones have not come yet, one a queue at most.
+    firsts: VecDeque<CommandToken>,
     /// Any of these.
     any: bool,
     /// Those that waited are being let go.
@@ -47,12 +50,36 @@ impl Care {
     }
 
     pub(super) fn remember(&mut self) {
-        self.any = self.owner.is_some() || self.sanitize || self.erased;
+        self.any = self.owner.is_some() || self.sanitize || self.erased || !self.firsts.is_empty();
     }
 
     pub(super) fn set_sanitize(&mut self, sanitize: bool, erased: bool) {
         (self.sanitize, self.erased) = (sanitize, erased);
         self.remember();
+    }
+
+    pub(super) const fn is_erased(&self) -> bool {
+        self.erased
+    }
+
+    /// Keeps the first command of a fused pair until its second one comes.
+    pub(super) fn hold_first(&mut self, token: CommandToken) {
+        self.firsts.push_back(token);
+        self.remember();
+    }
+
+    pub(super) fn firsts(&self) -> impl Iterator<Item = CommandToken> {
+        self.firsts.iter().copied()
+    }
+
+    /// The second command of a fused pair is alone in place of the first.
+    pub(super) const fn hand_over(&mut self, to: CommandToken) {
+        self.owner = Some(to);
+    }
+
+    #[inline]
+    pub(super) fn is_owned_by_another(&self, token: CommandToken) -> bool {
+        self.owner.is_some_and(|owner| owner != token)
     }
 
     pub(super) const fn is_owned(&self) -> bool {
@@ -63,12 +90,14 @@ impl Care {
     pub(super) fn reset(&mut self) {
         self.owner = None;
         self.waiting.clear();
+        self.firsts.clear();
         self.remember();
     }
 
     /// Forgets a command that has ended while it waited.
     pub(super) fn withdraw(&mut self, token: CommandToken) {
         self.waiting.retain(|waiting| *waiting != token);
+        self.firsts.retain(|first| *first != token);
         self.remember();
     }
 }
@@ -93,6 +122,7 @@ impl Controller {
         match what {
             Alone::Format => self.format_alone(token, &entry),
             Alone::DeleteNamespaces => self.delete_alone(token, &entry),
+            Alone::CompareAndWrite => self.compare_alone(token, &entry),
         }
     }
 

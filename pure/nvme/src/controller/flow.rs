@@ -28,7 +28,7 @@ impl Controller {
         assert!(data.len() == wanted, "{token:?} pulled {wanted} B and was given {} B", data.len());
         let entry = slot.entry;
         let of_io = !slot.queue.is_admin();
-        let handled = if of_io && self.care.is_owned() {
+        let handled = if of_io && self.care.is_owned_by_another(token) {
             self.slots.of(token).data = data;
             self.defer(token, Resume::HostData(purpose))
         } else {
@@ -50,6 +50,7 @@ impl Controller {
             HostDataFor::Compare => self.on_compare_data(token, entry, data),
             HostDataFor::DatasetManagement => self.on_dataset_ranges(token, entry, data),
             HostDataFor::SetFeatures => self.on_feature_data(entry, &data),
+            HostDataFor::Copy => self.on_copy_ranges(token, entry, data),
             HostDataFor::CreateNamespace => self.on_create_namespace(token, &data),
             HostDataFor::FirmwareImage => self.on_firmware_piece(entry, &data),
             HostDataFor::NamespaceAttachment => self.on_controller_list(entry, &data),
@@ -58,7 +59,7 @@ impl Controller {
 
     pub(super) fn on_host_data_failed(&mut self, token: CommandToken, status: Status) {
         if self.slots.of(token).state != State::Free {
-            self.fail(token, Failure { status, location: Location::DATA_POINTER, lba: 0 });
+            self.fail(token, Failure { status, location: Location::DATA_POINTER, lba: 0, dw0: 0 });
         }
     }
 
@@ -79,6 +80,12 @@ impl Controller {
                 let start = usize::try_from(offset).unwrap_or(usize::MAX);
                 let equal = equal && slot.data[start..start + data.len()] == *data;
                 slot.state = State::AwaitingMedia(MediaFor::Compare { equal });
+            }
+            MediaFor::CopyRead(_) => {
+                if let Some(gathered) = &mut slot.gathered {
+                    let start = usize::try_from(offset).unwrap_or(usize::MAX);
+                    gathered[start..start + data.len()].copy_from_slice(&data);
+                }
             }
             _ => (), // Verify only wants to know whether the bytes can be read.
         }
@@ -116,6 +123,8 @@ impl Controller {
             }
             (MediaFor::Sanitize, _) => return self.on_sanitized(result),
             (MediaFor::SelfTest, _) => return self.on_self_tested(result),
+            (MediaFor::CopyRead(_), Ok(())) => self.on_copy_read(token, &entry),
+            (MediaFor::CopyWrite(_), Ok(())) => self.on_copy_written(token, &entry),
             (MediaFor::CreateNamespace(namespace), _) => self.on_namespace_created(token, namespace, result),
             (MediaFor::DeleteNamespace(namespace), _) => {
                 self.on_namespace_deleted(token, &entry, namespace, result)
@@ -123,7 +132,10 @@ impl Controller {
             (_, Err(error)) => Err(self.media_failure(&entry, purpose, error)),
             (MediaFor::Read | MediaFor::Compare { equal: true }, Ok(())) => {
                 self.smart.count_read(self.slots.of(token).length);
-                Ok(Step::Done(0))
+                match self.slots.of(token).partner {
+                    Some(second) => self.on_fused_equal(token, second),
+                    None => Ok(Step::Done(0)),
+                }
             }
             (MediaFor::Write, Ok(())) => {
                 self.smart.count_write(self.slots.of(token).length);
@@ -225,18 +237,21 @@ impl Controller {
     #[cold]
     pub(super) fn fail(&mut self, token: CommandToken, failure: Failure) {
         let slot = self.slots.of(token);
-        let (queue, entry, was) = (slot.queue, slot.entry, slot.state);
+        let (queue, entry, was, second) = (slot.queue, slot.entry, slot.state, slot.partner.take());
         match was {
             State::AwaitingEvent => self.events.withdraw(token),
             State::AwaitingQuiet(Alone::Format) => self.set_formatting(&entry, false),
             State::AwaitingQuiet(Alone::DeleteNamespaces) => self.spare_namespaces(),
-            State::Deferred(_) => self.care.withdraw(token),
+            State::Deferred(_) | State::AwaitingSecond => self.care.withdraw(token),
             _ => (),
         }
         if self.slots.is_command(token) {
             self.errors.record(queue, &entry, &failure);
         }
-        self.complete(token, 0, failure.status.with_more());
+        self.complete(token, failure.dw0, failure.status.with_more());
+        if let Some(second) = second {
+            self.fail(second, Failure::field(StatusCode::AbortedFailedFused, Location::FUSED_OPERATION));
+        }
     }
 
     pub(super) fn notify(&mut self, notification: Notification) {

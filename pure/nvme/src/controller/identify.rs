@@ -4,7 +4,7 @@ use super::admin::{NVM_COMMAND_SET, command_set_of_identify};
 use super::config::{BlockSize, PAGE_BYTES};
 use super::errors::{Failure, Location};
 use super::namespace::Namespace;
-use super::{CommandToken, Controller, ERROR_LOG_ENTRIES, Handled, Step, firmware, sanitize};
+use super::{CommandToken, Controller, ERROR_LOG_ENTRIES, Handled, Step, copy, firmware, fused, sanitize};
 use crate::wire::feature::EVENT_NAMESPACE_ATTRIBUTE;
 use crate::wire::identify::{
     IDENTIFY_LENGTH, IdentifyController, IdentifyControllerNvm, IdentifyIndependentNamespace,
@@ -45,8 +45,8 @@ const ABORT_LIMIT: u8 = 3;
 const SUBMISSION_ENTRY_SIZE: u8 = 0x66;
 const COMPLETION_ENTRY_SIZE: u8 = 0x44;
 /// Optional NVM Command Support: Compare, Write Uncorrectable, Dataset Management, Write Zeroes, Save and Select,
-/// Timestamp, Verify.
-const OPTIONAL_NVM_COMMANDS: u16 = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7;
+/// Timestamp, Verify, Copy.
+const OPTIONAL_NVM_COMMANDS: u16 = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 8;
 /// Volatile Write Cache: present; Flush may name all namespaces.
 const CACHE_PRESENT: u8 = 1 << 0;
 const FLUSH_OF_ALL: u8 = 0b11 << 1;
@@ -195,6 +195,10 @@ impl Controller {
             maximum_commands: low_u16(config.commands_max),
             namespaces: self.namespaces.highest(),
             optional_nvm_commands: OPTIONAL_NVM_COMMANDS,
+            fused_operations: fused::COMPARE_AND_WRITE,
+            // A whole transfer, in blocks of the largest size.
+            atomic_compare_and_write: low_u16(pages - 1),
+            copy_descriptor_formats: copy::COPY_FORMATS,
             volatile_write_cache: FLUSH_OF_ALL | if config.volatile_write_cache { CACHE_PRESENT } else { 0 },
             sgl_support: config.sgl_support,
             subsystem_name: Text::padded_with_nuls(&config.subsystem_name),
@@ -229,6 +233,7 @@ impl Controller {
     fn namespace_structure(&self, namespace: &Namespace) -> IdentifyNamespace {
         // Media keep pages of 4 KiB: what is aligned to them needs no read before the write.
         let page = low_u16(PAGE_BYTES / namespace.block.bytes()) - 1;
+        let copy_blocks = u32::try_from(copy::COPY_BYTES_MAX >> namespace.block.shift()).unwrap_or(u32::MAX);
         IdentifyNamespace {
             size: namespace.blocks,
             capacity: namespace.blocks,
@@ -240,6 +245,9 @@ impl Controller {
             preferred_deallocate_granularity: page,
             preferred_deallocate_alignment: page,
             optimal_write_size: page,
+            copy_range_blocks_max: u16::try_from(copy_blocks).unwrap_or(u16::MAX),
+            copy_blocks_max: copy_blocks,
+            copy_ranges_max: low_u8(copy::COPY_RANGES_MAX - 1),
             attributes: if namespace.read_only { WRITE_PROTECTED } else { 0 },
             nguid: namespace.identity.nguid,
             eui64: namespace.identity.eui64,

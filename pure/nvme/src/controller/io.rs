@@ -8,7 +8,9 @@ use super::slots::{HostDataFor, MediaFor, State};
 use super::uncorrectable::check_readable;
 use super::{CommandToken, Controller, Handled, Step};
 use crate::media::{MediaError, Operation};
-use crate::wire::{Bits, DatasetRange, IoOpcode, NamespaceId, StatusCode, SubmissionQueueEntry};
+use crate::wire::{
+    Bits, DatasetRange, FusedOperation, IoOpcode, NamespaceId, StatusCode, SubmissionQueueEntry,
+};
 
 /// Number of Logical Blocks (NLB), 0's based, in CDW12.
 const NLB: Bits = Bits::new(15, 0);
@@ -25,9 +27,9 @@ const ATTRIBUTE_DEALLOCATE: Bits = Bits::bit(2);
 
 /// The bytes of a medium that a command is about.
 #[derive(Clone, Copy)]
-struct Extent {
-    offset: u64,
-    length: u64,
+pub(super) struct Extent {
+    pub(super) offset: u64,
+    pub(super) length: u64,
 }
 
 impl Controller {
@@ -41,6 +43,7 @@ impl Controller {
             IoOpcode::WriteZeroes => self.on_write_zeroes(token, entry),
             IoOpcode::DatasetManagement => self.on_dataset_management(token, entry),
             IoOpcode::Verify => self.on_verify(token, entry),
+            IoOpcode::Copy => self.on_copy(token, entry),
             IoOpcode::WriteUncorrectable => self.on_write_uncorrectable(entry),
             _ => Err(Failure::field(StatusCode::InvalidCommandOpcode, Location::OPCODE)),
         }
@@ -89,9 +92,16 @@ impl Controller {
     }
 
     fn on_compare(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
-        let extent = extent_of(self.ready_namespace(entry)?, entry)?;
-        let length = self.transfer_length(extent)?;
+        let length = self.compare_length(entry)?;
+        if entry.fused() == FusedOperation::First {
+            return self.on_fused_compare(token, entry);
+        }
         Ok(self.pull(token, length, HostDataFor::Compare))
+    }
+
+    pub(super) fn compare_length(&self, entry: &SubmissionQueueEntry) -> Result<u32, Failure> {
+        let extent = extent_of(self.ready_namespace(entry)?, entry)?;
+        self.transfer_length(extent)
     }
 
     pub(super) fn on_compare_data(
@@ -254,7 +264,14 @@ impl Controller {
         purpose: MediaFor,
         error: MediaError,
     ) -> Failure {
-        let reading = matches!(purpose, MediaFor::Read | MediaFor::Compare { .. } | MediaFor::Verify);
+        let reading = matches!(
+            purpose,
+            MediaFor::Read | MediaFor::Compare { .. } | MediaFor::Verify | MediaFor::CopyRead(_)
+        );
+        let dw0 = match purpose {
+            MediaFor::CopyRead(range) | MediaFor::CopyWrite(range) => range,
+            _ => 0,
+        };
         let code = match error {
             MediaError::Read | MediaError::Write => {
                 self.smart.count_media_error();
@@ -276,7 +293,8 @@ impl Controller {
                 | MediaFor::Sanitize
                 | MediaFor::SelfTest
         );
-        Failure::at_lba(code, if names_lba { entry.starting_lba() } else { 0 })
+        let lba = if names_lba { entry.starting_lba() } else { 0 };
+        Failure { dw0, ..Failure::at_lba(code, lba) }
     }
 
     /// The namespace that an I/O command is for.
@@ -301,7 +319,7 @@ impl Controller {
     }
 
     #[inline]
-    fn writable_namespace(&self, entry: &SubmissionQueueEntry) -> Result<&Namespace, Failure> {
+    pub(super) fn writable_namespace(&self, entry: &SubmissionQueueEntry) -> Result<&Namespace, Failure> {
         let namespace = self.ready_namespace(entry)?;
         if namespace.read_only {
             return Err(Failure::new(StatusCode::NamespaceWriteProtected));
@@ -334,7 +352,7 @@ impl Controller {
     }
 
     #[inline]
-    fn must_be_durable(&self, entry: &SubmissionQueueEntry) -> bool {
+    pub(super) fn must_be_durable(&self, entry: &SubmissionQueueEntry) -> bool {
         FORCE_UNIT_ACCESS.is_set(entry.cdw12)
             || !self.config.volatile_write_cache
             || !self.features.write_cache_is_enabled()
@@ -355,7 +373,7 @@ fn extent_of(namespace: &Namespace, entry: &SubmissionQueueEntry) -> Result<Exte
 
 /// The bytes of `blocks` logical blocks from `lba`, if the namespace has them.
 #[inline]
-fn extent_within(namespace: &Namespace, lba: u64, blocks: u64) -> Result<Extent, Failure> {
+pub(super) fn extent_within(namespace: &Namespace, lba: u64, blocks: u64) -> Result<Extent, Failure> {
     match lba.checked_add(blocks) {
         Some(end) if end <= namespace.blocks => {
             let shift = namespace.block.shift();
@@ -369,13 +387,15 @@ impl State {
     /// Whether a command in this state can be ended without its effect being in doubt afterwards.
     pub(super) const fn can_abort(self) -> bool {
         match self {
-            Self::AwaitingEvent | Self::AwaitingHostData(_) | Self::AwaitingQuiet(_) | Self::Deferred(_) => {
-                true
-            }
+            Self::AwaitingEvent
+            | Self::AwaitingHostData(_)
+            | Self::AwaitingQuiet(_)
+            | Self::AwaitingSecond
+            | Self::Deferred(_) => true,
             Self::AwaitingMedia(purpose) => {
                 matches!(purpose, MediaFor::Read | MediaFor::Compare { .. } | MediaFor::Verify)
             }
-            Self::Free | Self::Started => false,
+            Self::Free | Self::Started | Self::AwaitingFirst => false,
         }
     }
 }

@@ -8,6 +8,7 @@
 
 mod admin;
 mod config;
+mod copy;
 mod errors;
 mod event_log;
 mod events;
@@ -16,6 +17,7 @@ mod features;
 mod firmware;
 mod flow;
 mod format;
+mod fused;
 mod identify;
 mod io;
 mod log_page;
@@ -276,7 +278,6 @@ impl Controller {
     /// remain in flight: writes that a medium has begun must be waited for.
     pub fn abort_queue(&mut self, now: Instant, queue: SubmissionQueueId) -> usize {
         self.now = now;
-        let mut remaining = 0;
         for token in (0..self.config.commands_max).map(CommandToken) {
             let slot = self.slots.of(token);
             if slot.state == State::Free || slot.queue != queue {
@@ -284,11 +285,9 @@ impl Controller {
             }
             if slot.state.can_abort() {
                 self.fail(token, Failure::new(StatusCode::AbortedSubmissionQueueDeletion));
-            } else {
-                remaining += 1;
             }
         }
-        remaining
+        self.in_flight(queue)
     }
 
     /// Logs a failure that the transport answered itself (queue commands, PRP errors found after the completion),
@@ -301,7 +300,7 @@ impl Controller {
         status: Status,
     ) -> Status {
         self.now = now;
-        let failure = Failure { status, location: Location::UNSPECIFIED, lba: 0 };
+        let failure = Failure { status, location: Location::UNSPECIFIED, lba: 0, dw0: 0 };
         self.errors.record(queue, entry, &failure);
         status.with_more()
     }
@@ -359,10 +358,11 @@ impl Controller {
             self.smart.begin_io(self.now);
         }
         let handled = if entry.fused() != FusedOperation::Normal {
-            Err(Failure::field(StatusCode::InvalidField, Location::FUSED_OPERATION))
+            self.on_fused_command(token, queue, &entry)
         } else if queue.is_admin() {
             self.on_admin_command(token, &entry)
         } else if self.care.is_needed() {
+            self.abandon_first(queue);
             self.on_io_command_with_care(token, &entry)
         } else {
             self.on_io_command(token, &entry)

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use engine::Buffer;
+use engine::{Buffer, BufferMut};
 
 use super::CommandToken;
 use super::config::{BlockSize, COMMANDS_MAX};
@@ -16,6 +16,7 @@ pub(super) enum HostDataFor {
     Write,
     Compare,
     DatasetManagement,
+    Copy,
     SetFeatures,
     CreateNamespace,
     NamespaceAttachment,
@@ -47,6 +48,9 @@ pub(super) enum MediaFor {
     CreateNamespace(NamespaceId),
     /// Forget the contents of this namespace, then the namespace.
     DeleteNamespace(NamespaceId),
+    /// A piece of this range of a Copy.
+    CopyRead(u32),
+    CopyWrite(u32),
     /// A step of a sanitize operation.
     Sanitize,
     /// A step of a self-test.
@@ -64,6 +68,10 @@ pub(super) enum State {
     AwaitingEvent,
     /// Media are to end what they do, so that the command is alone with them.
     AwaitingQuiet(Alone),
+    /// The second command of the fused pair, which has not come yet.
+    AwaitingSecond,
+    /// The first command of the fused pair is to end.
+    AwaitingFirst,
     /// Another command is alone with the media.
     Deferred(Resume),
 }
@@ -86,6 +94,10 @@ pub(super) struct Slot {
     pub(super) cursor: u64,
     /// Host data that is kept for later.
     pub(super) data: Buffer,
+    /// What a Copy has read and not written.
+    pub(super) gathered: Option<BufferMut>,
+    /// The second command of the fused pair that this is the first of.
+    pub(super) partner: Option<CommandToken>,
     /// The first failure among the steps.
     pub(super) failure: Option<MediaError>,
 }
@@ -102,6 +114,8 @@ impl Slot {
             expected: 0,
             cursor: 0,
             data: Buffer::EMPTY,
+            gathered: None,
+            partner: None,
             failure: None,
         }
     }
@@ -203,6 +217,8 @@ impl Slots {
         let slot = self.of(token);
         slot.state = State::Free;
         slot.data = Buffer::EMPTY;
+        slot.gathered = None;
+        slot.partner = None;
     }
 
     /// A name for the slot's next request to a medium.

@@ -91,6 +91,11 @@ impl Smart {
         self.counters.bytes_written += u64::from(bytes);
     }
 
+    pub(super) fn count_copied(&mut self, bytes: u32) {
+        self.counters.bytes_read += u64::from(bytes);
+        self.counters.bytes_written += u64::from(bytes);
+    }
+
     pub(super) fn count_verified(&mut self, bytes: u32) {
         self.counters.bytes_read += u64::from(bytes);
     }

@@ -249,6 +249,12 @@ layout! {
         70 preferred_deallocate_alignment: u16,
         /// Namespace Optimal Write Size (NOWS), 0's based blocks.
         72 optimal_write_size: u16,
+        /// Maximum Single Source Range Length (MSSRL) of Copy, in blocks.
+        74 copy_range_blocks_max: u16,
+        /// Maximum Copy Length (MCL) in blocks.
+        76 copy_blocks_max: u32,
+        /// Maximum Source Range Count (MSRC) of Copy, 0's based.
+        80 copy_ranges_max: u8,
         /// Namespace Attributes (NSATTR).
         99 attributes: u8,
         /// NVM Set Identifier (NVMSETID).

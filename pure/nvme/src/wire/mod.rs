@@ -1,6 +1,7 @@
 //! The bytes of NVM Express: what a queue entry, an identify structure, a feature and a log page look like.
 
 mod bits;
+mod copy;
 mod dataset;
 mod entry;
 pub mod feature;
@@ -12,6 +13,7 @@ mod status;
 mod text;
 
 pub use bits::Bits;
+pub use copy::{CopyRange, LongCopyRange};
 pub use dataset::DatasetRange;
 pub use entry::{
     CommandId, CompletionQueueEntry, DataTransfer, FusedOperation, NamespaceId, SubmissionQueueEntry,

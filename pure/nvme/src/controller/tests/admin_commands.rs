@@ -15,7 +15,7 @@ fn identify_controller_stands_at_the_specification_s_offsets() {
     assert_eq!((u32_at(&page, 92), page[111]), (0x100, 1));
     assert_eq!((u16_at(&page, 256), page[259], page[261], page[262]), (0b1_1110, 3, 0b11_1110, 63));
     assert_eq!((page[512], page[513], u32_at(&page, 516)), (0x66, 0x44, 2));
-    assert_eq!((u16_at(&page, 520), page[525]), (0b1101_1111, 0b111));
+    assert_eq!((u16_at(&page, 520), page[525]), (0b1_1101_1111, 0b111));
     assert!(page[768..].starts_with(b"nqn.2026-01.io.farlane:S1\0"));
     let parsed = IdentifyController::parse(page.first_chunk().unwrap());
     let mut again = [0; 4096];
@@ -92,14 +92,14 @@ fn every_command_of_the_tables_is_known_and_no_other() {
             assert_eq!(known, supported && !queue_command, "{queue:?} {opcode:#x}");
         }
     }
-    assert_eq!((ADMIN_COMMANDS.len(), IO_COMMANDS.len()), (13, 8));
+    assert_eq!((ADMIN_COMMANDS.len(), IO_COMMANDS.len()), (13, 9));
 }
 
 #[test]
 fn the_error_log_is_newest_first_bounded_and_read_in_parts() {
     let mut bench = Bench::new();
     for _ in 0..70 {
-        bench.fails(IO, io(IoOpcode::Copy, 1, 0, 1), StatusCode::InvalidCommandOpcode);
+        bench.fails(IO, io(IoOpcode::ReservationReport, 1, 0, 1), StatusCode::InvalidCommandOpcode);
     }
     let whole = bench.log(LogPage::ErrorInformation, 4096 + 64);
     let counts: Vec<_> = whole.chunks(64).map(|entry| u64_at(entry, 0)).collect();
@@ -315,7 +315,10 @@ fn effects_logs_name_what_a_command_or_feature_touches() {
         (admin_effects(0x06), admin_effects(0x01), admin_effects(0x84)),
         (1 | 1 << 21, 1 | 1 << 21, 0b11 | 2 << 16 | 1 << 25)
     );
-    assert_eq!((io_effects(0x01), io_effects(0x02), io_effects(0x19)), (0b11 | 1 << 20, 1 | 1 << 20, 0));
+    assert_eq!(
+        (io_effects(0x01), io_effects(0x02), io_effects(0x19)),
+        (0b11 | 1 << 20, 1 | 1 << 20, 0b11 | 1 << 20)
+    );
     let features = bench.log(LogPage::FeatureEffects, 1024);
     assert_eq!((u32_at(&features, 0x05 * 4), u32_at(&features, 0x06 * 4)), (1 | 1 << 20, 1 | 1 << 21));
     assert_eq!((u32_at(&features, 0x03 * 4), u32_at(&features, 0x0f * 4)), (0, 0));

@@ -16,7 +16,7 @@ fn reads_and_writes_keep_to_the_namespace_and_the_transfer_limit() {
     bench.fails(IO, io(IoOpcode::Read, 1, 0, 257), StatusCode::InvalidField);
     bench.fails(IO, io(IoOpcode::Read, 3, 0, 1), StatusCode::InvalidNamespaceOrFormat);
     bench.fails(IO, io(IoOpcode::Read, 0, 0, 1), StatusCode::InvalidNamespaceOrFormat);
-    let fused = SubmissionQueueEntry { flags: 1, ..io(IoOpcode::Compare, 1, 0, 1) };
+    let fused = SubmissionQueueEntry { flags: 3, ..io(IoOpcode::Compare, 1, 0, 1) };
     bench.fails(IO, fused, StatusCode::InvalidField);
     assert_eq!(bench.succeeds(IO, io(IoOpcode::Read, 1, 0, 256)), 0);
     assert_eq!(bench.pushed.len(), 128 << 10);

@@ -2,6 +2,7 @@
 
 mod admin_commands;
 mod background;
+mod copy;
 mod firmware;
 mod io_commands;
 mod life;

@@ -1,0 +1,143 @@
+//! Copy: blocks from several places of a namespace to one, piece by piece.
+
+use engine::Buffer;
+
+use super::errors::{Failure, Location};
+use super::io::extent_within;
+use super::slots::{HostDataFor, MediaFor};
+use super::uncorrectable::check_readable;
+use super::{CommandToken, Controller, Handled, Step};
+use crate::media::Operation;
+use crate::wire::{Bits, CopyRange, StatusCode, SubmissionQueueEntry};
+
+/// Source ranges of a command at most (MSRC + 1).
+pub(super) const COPY_RANGES_MAX: u32 = 128;
+/// Bytes that a command, or one of its ranges, copies at most (MCL, MSSRL).
+pub(super) const COPY_BYTES_MAX: u64 = 16 << 20;
+/// Copy Descriptor Formats Supported (CDFS): 0h and 1h.
+pub(super) const COPY_FORMATS: u16 = 0b11;
+
+/// Number of Ranges (NR), 0's based, in CDW12.
+const RANGES: Bits = Bits::new(7, 0);
+/// Descriptor Format (DF), in CDW12.
+const FORMAT: Bits = Bits::new(11, 8);
+/// Directive Type (DTYPE), in CDW12.
+const DIRECTIVE_TYPE: Bits = Bits::new(23, 20);
+
+/// A piece that is copied at once: where it comes from and goes to in the medium, and its length in bytes.
+struct Piece {
+    range: u32,
+    source: u64,
+    destination: u64,
+    length: u32,
+}
+
+impl Controller {
+    pub(super) fn on_copy(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
+        self.writable_namespace(entry)?;
+        let length = CopyRange::length_of(FORMAT.of(entry.cdw12));
+        let length = length.ok_or(Failure::field(StatusCode::InvalidField, Location::at(49, 0)))?;
+        if DIRECTIVE_TYPE.is_set(entry.cdw12) {
+            return Err(Failure::field(StatusCode::InvalidField, Location::at(50, 4)));
+        }
+        let ranges = RANGES.of(entry.cdw12) + 1;
+        if ranges > COPY_RANGES_MAX {
+            return Err(Failure::field(StatusCode::CommandSizeLimitExceeded, Location::CDW12));
+        }
+        Ok(self.pull(token, ranges * length, HostDataFor::Copy))
+    }
+
+    /// Every range is looked at before the first block is copied.
+    pub(super) fn on_copy_ranges(
+        &mut self,
+        token: CommandToken,
+        entry: &SubmissionQueueEntry,
+        data: Buffer,
+    ) -> Handled {
+        let namespace = self.writable_namespace(entry)?;
+        let most = COPY_BYTES_MAX >> namespace.block.shift();
+        let mut total = 0;
+        for (index, range) in (0..).zip(CopyRange::list(FORMAT.of(entry.cdw12), &data)) {
+            let at_range = |failure: Failure| Failure { dw0: index, ..failure };
+            total += range.blocks();
+            if range.blocks() > most || total > most {
+                return Err(at_range(Failure::new(StatusCode::CommandSizeLimitExceeded)));
+            }
+            extent_within(namespace, range.starting_lba, range.blocks()).map_err(at_range)?;
+            check_readable(namespace, range.starting_lba, range.blocks()).map_err(at_range)?;
+        }
+        extent_within(namespace, entry.starting_lba(), total)?;
+        self.slots.of(token).data = data;
+        self.copy_from(token, entry, 0)
+    }
+
+    /// Reads the piece that begins after so many bytes.
+    fn copy_from(&mut self, token: CommandToken, entry: &SubmissionQueueEntry, copied: u64) -> Handled {
+        let Some(piece) = self.piece_after(token, entry, copied)? else {
+            return Ok(Step::Done(0));
+        };
+        let medium = self.writable_namespace(entry)?.medium;
+        let buffer = self.pool.take(piece.length as usize);
+        let slot = self.slots.of(token);
+        slot.cursor = copied;
+        slot.gathered = Some(buffer);
+        let operation = Operation::Read { offset: piece.source, length: piece.length };
+        Ok(self.ask_medium(token, MediaFor::CopyRead(piece.range), medium, piece.length, operation))
+    }
+
+    /// The piece was read: writes it.
+    pub(super) fn on_copy_read(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
+        let copied = self.slots.of(token).cursor;
+        let gathered = self.slots.of(token).gathered.take();
+        let piece = self.piece_after(token, entry, copied)?;
+        let (Some(piece), Some(gathered)) = (piece, gathered) else {
+            return Err(Failure::new(StatusCode::InternalError));
+        };
+        let medium = self.writable_namespace(entry)?.medium;
+        let data = self.pool.seal(gathered);
+        let durable = self.must_be_durable(entry);
+        let operation = Operation::Write { offset: piece.destination, data, durable };
+        Ok(self.ask_medium(token, MediaFor::CopyWrite(piece.range), medium, 0, operation))
+    }
+
+    /// The piece was written: goes on with the next one.
+    pub(super) fn on_copy_written(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
+        let copied = self.slots.of(token).cursor;
+        let Some(piece) = self.piece_after(token, entry, copied)? else {
+            return Err(Failure::new(StatusCode::InternalError));
+        };
+        self.smart.count_copied(piece.length);
+        let shift = self.writable_namespace(entry)?.block.shift();
+        let (lba, blocks) = (entry.starting_lba() + (copied >> shift), u64::from(piece.length) >> shift);
+        self.unmark(entry.namespace, lba, blocks);
+        self.copy_from(token, entry, copied + u64::from(piece.length))
+    }
+
+    /// The piece that begins after so many bytes: within one range, and no longer than a transfer.
+    fn piece_after(
+        &self,
+        token: CommandToken,
+        entry: &SubmissionQueueEntry,
+        copied: u64,
+    ) -> Result<Option<Piece>, Failure> {
+        let namespace = self.writable_namespace(entry)?;
+        let shift = namespace.block.shift();
+        let Some(slot) = self.slots.peek(token) else { return Ok(None) };
+        let mut before = 0;
+        for (index, range) in (0..).zip(CopyRange::list(FORMAT.of(entry.cdw12), &slot.data)) {
+            let bytes = range.blocks() << shift;
+            if copied < before + bytes {
+                let done = copied - before;
+                let source = extent_within(namespace, range.starting_lba, range.blocks())?;
+                let most = u64::from(self.config.transfer_bytes_max);
+                let length = u32::try_from((bytes - done).min(most)).unwrap_or_default();
+                let lba = entry.starting_lba() + (copied >> shift);
+                let destination = extent_within(namespace, lba, u64::from(length) >> shift)?;
+                let (source, destination) = (source.offset + done, destination.offset);
+                return Ok(Some(Piece { range: index, source, destination, length }));
+            }
+            before += bytes;
+        }
+        Ok(None)
+    }
+}
