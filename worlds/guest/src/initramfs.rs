@@ -93,6 +93,14 @@ impl Initramfs {
         if name == "lspci" {
             let names = "usr/share/misc/pci.ids";
             self.file(names, 0o644, &tree.join(names));
+            // With -k it looks up which modules would fit.
+            for index in
+                ["modules.dep.bin", "modules.alias.bin", "modules.symbols.bin", "modules.builtin.bin"]
+            {
+                let from = self.kit.modules().join(index);
+                let place = format!("usr/lib/modules/{}/{index}", self.kit.kernel_version());
+                self.file(&place, 0o644, &from);
+            }
         }
         Ok(())
     }

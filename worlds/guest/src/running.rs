@@ -14,7 +14,9 @@ use crate::process::Process;
 use crate::stream::Kept;
 
 /// Lines of the console and of the script's output that an error shows.
-const TAIL_LINES: usize = 40;
+const TAIL_LINES: usize = 30;
+/// What Linux says when it cannot go on.
+const PANIC: &str = "Kernel panic";
 /// How long QEMU may take to go once the script's status has come or its control line has closed.
 const LEAVING: Duration = Duration::from_secs(20);
 /// Lines that the script said and nobody asked for yet; more are dropped.
@@ -92,7 +94,14 @@ impl Streams {
         for (name, kept) in
             [("the script's output", &self.output), ("the console", &self.console), ("QEMU", &self.errors)]
         {
-            let lines = kept.tail(TAIL_LINES);
+            let mut lines = kept.tail(TAIL_LINES);
+            // A panic's reason stands above a call trace of any length.
+            let text = kept.text();
+            if let Some(panic) = text.lines().find(|line| line.contains(PANIC))
+                && !lines.contains(panic)
+            {
+                lines = format!("{panic}\n...\n{lines}");
+            }
             if !lines.is_empty() {
                 tail.push_str(&format!("--- the last lines of {name}\n{lines}\n"));
             }
@@ -215,6 +224,17 @@ impl Running {
     /// When the monitor does not answer.
     pub fn monitor(&mut self, command: &str) -> Result<String, Error> {
         self.monitor.human(command)
+    }
+
+    /// A command of QEMU's machine protocol with its arguments in JSON, for what the human monitor cannot say:
+    /// `device_add` of a vfio-user device. Returns the result in JSON.
+    ///
+    /// # Errors
+    /// When the arguments are not JSON, or the monitor refuses.
+    pub fn execute(&mut self, command: &str, arguments: &str) -> Result<String, Error> {
+        let arguments = serde_json::from_str(arguments)
+            .map_err(|error| Error::Monitor(format!("{command}: its arguments are not JSON: {error}")))?;
+        Ok(self.monitor.execute(command, &arguments)?.to_string())
     }
 
     /// QEMU's process id.
