@@ -2,7 +2,7 @@
 
 use alloc::collections::VecDeque;
 
-use super::slots::{HostDataFor, State};
+use super::slots::State;
 use super::{CommandToken, Controller, Handled};
 use crate::wire::{IoOpcode, SubmissionQueueEntry};
 
@@ -12,15 +12,6 @@ pub(super) enum Alone {
     Format,
     DeleteNamespaces,
     CompareAndWrite,
-}
-
-/// What a command that waits for another to be done goes on with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Resume {
-    /// The command from its start.
-    Command,
-    /// Its host data, kept in the slot.
-    HostData(HostDataFor),
 }
 
 /// Why commands may have to take a second look before they go on. In a controller at work there is no reason.
@@ -77,11 +68,6 @@ impl Care {
         self.owner = Some(to);
     }
 
-    #[inline]
-    pub(super) fn is_owned_by_another(&self, token: CommandToken) -> bool {
-        self.owner.is_some_and(|owner| owner != token)
-    }
-
     pub(super) const fn is_owned(&self) -> bool {
         self.owner.is_some()
     }
@@ -110,10 +96,17 @@ impl Controller {
         self.care.owner = Some(token);
         self.care.remember();
         self.slots.of(token).state = State::AwaitingQuiet(what);
-        if self.media_outstanding > 0 {
-            return Ok(super::Step::Waiting);
-        }
-        self.go_alone(token, what)
+        if self.is_quiet() { self.go_alone(token, what) } else { Ok(super::Step::Waiting) }
+    }
+
+    /// Whether no medium has anything to do and no I/O command waits for data that it would then give to one.
+    fn is_quiet(&self) -> bool {
+        let pulls = |token: CommandToken| {
+            self.slots.peek(token).is_some_and(|slot| {
+                matches!(slot.state, State::AwaitingHostData(_)) && !slot.queue.is_admin()
+            })
+        };
+        self.media_outstanding == 0 && !self.slots.tokens().any(pulls)
     }
 
     fn go_alone(&mut self, token: CommandToken, what: Alone) -> Handled {
@@ -126,7 +119,7 @@ impl Controller {
         }
     }
 
-    /// A medium's request has ended: it may have been the last one that a command waited for.
+    /// Something has ended: it may have been the last thing that a command waited for.
     #[cold]
     pub(super) fn check_quiet(&mut self) {
         if self.media_outstanding > 0 {
@@ -134,15 +127,17 @@ impl Controller {
         }
         self.sanitize_when_quiet();
         let Some(token) = self.care.owner else { return };
-        if let State::AwaitingQuiet(what) = self.slots.of(token).state {
+        if let State::AwaitingQuiet(what) = self.slots.of(token).state
+            && self.is_quiet()
+        {
             let handled = self.go_alone(token, what);
             self.finish(token, handled);
         }
     }
 
     /// The command waits until the one that is alone has ended.
-    pub(super) fn defer(&mut self, token: CommandToken, resume: Resume) -> Handled {
-        self.slots.of(token).state = State::Deferred(resume);
+    pub(super) fn defer(&mut self, token: CommandToken) -> Handled {
+        self.slots.of(token).state = State::Deferred;
         self.care.waiting.push_back(token);
         Ok(super::Step::Waiting)
     }
@@ -151,6 +146,7 @@ impl Controller {
     #[cold]
     pub(super) fn release(&mut self, token: CommandToken) {
         if self.care.owner != Some(token) {
+            self.check_quiet();
             return;
         }
         self.care.owner = None;
@@ -163,16 +159,15 @@ impl Controller {
             && let Some(next) = self.care.waiting.pop_front()
         {
             let slot = self.slots.of(next);
-            let State::Deferred(resume) = slot.state else { continue };
+            if slot.state != State::Deferred {
+                continue;
+            }
             let (queue, entry) = (slot.queue, slot.entry);
             slot.state = State::Started;
-            let handled = match resume {
-                Resume::Command if queue.is_admin() => self.on_admin_command(next, &entry),
-                Resume::Command => self.on_io_command_with_care(next, &entry),
-                Resume::HostData(purpose) => {
-                    let data = core::mem::take(&mut self.slots.of(next).data);
-                    self.on_purposed_data(next, purpose, &entry, data)
-                }
+            let handled = if queue.is_admin() {
+                self.on_admin_command(next, &entry)
+            } else {
+                self.on_io_command_with_care(next, &entry)
             };
             self.finish(next, handled);
         }
@@ -193,7 +188,7 @@ impl Controller {
         // A namespace that is being formatted or deleted says so at once; for others' sake a command can wait.
         let refused = self.namespaces.find(entry.namespace).is_none_or(|one| one.busy().is_some());
         if self.care.owner.is_some() && !refused {
-            return self.defer(token, Resume::Command);
+            return self.defer(token);
         }
         if self.care.erased && changes_data(opcode) {
             self.on_first_change();

@@ -3,11 +3,11 @@
 use engine::Buffer;
 
 use super::errors::Failure;
-use super::exclusive::{Alone, Resume};
+use super::exclusive::Alone;
 use super::slots::{HostDataFor, MediaFor, Own, State};
 use super::{CommandToken, CompletionResult, Controller, Handled, Location, Notification, Output, Step, io};
 use crate::media::{self, MediaError, Operation, Request};
-use crate::wire::{Status, StatusCode, SubmissionQueueEntry};
+use crate::wire::{Status, StatusCode};
 
 impl Controller {
     #[inline]
@@ -27,34 +27,17 @@ impl Controller {
         let wanted = usize::try_from(slot.length).unwrap_or(usize::MAX);
         assert!(data.len() == wanted, "{token:?} pulled {wanted} B and was given {} B", data.len());
         let entry = slot.entry;
-        let of_io = !slot.queue.is_admin();
-        let handled = if of_io && self.care.is_owned_by_another(token) {
-            self.slots.of(token).data = data;
-            self.defer(token, Resume::HostData(purpose))
-        } else {
-            self.on_purposed_data(token, purpose, &entry, data)
+        let handled = match purpose {
+            HostDataFor::Write => self.on_write_data(token, &entry, data),
+            HostDataFor::Compare => self.on_compare_data(token, &entry, data),
+            HostDataFor::DatasetManagement => self.on_dataset_ranges(token, &entry, data),
+            HostDataFor::SetFeatures => self.on_feature_data(&entry, &data),
+            HostDataFor::Copy => self.on_copy_ranges(token, &entry, data),
+            HostDataFor::CreateNamespace => self.on_create_namespace(token, &data),
+            HostDataFor::FirmwareImage => self.on_firmware_piece(&entry, &data),
+            HostDataFor::NamespaceAttachment => self.on_controller_list(&entry, &data),
         };
         self.finish(token, handled);
-    }
-
-    #[inline]
-    pub(super) fn on_purposed_data(
-        &mut self,
-        token: CommandToken,
-        purpose: HostDataFor,
-        entry: &SubmissionQueueEntry,
-        data: Buffer,
-    ) -> Handled {
-        match purpose {
-            HostDataFor::Write => self.on_write_data(token, entry, data),
-            HostDataFor::Compare => self.on_compare_data(token, entry, data),
-            HostDataFor::DatasetManagement => self.on_dataset_ranges(token, entry, data),
-            HostDataFor::SetFeatures => self.on_feature_data(entry, &data),
-            HostDataFor::Copy => self.on_copy_ranges(token, entry, data),
-            HostDataFor::CreateNamespace => self.on_create_namespace(token, &data),
-            HostDataFor::FirmwareImage => self.on_firmware_piece(entry, &data),
-            HostDataFor::NamespaceAttachment => self.on_controller_list(entry, &data),
-        }
     }
 
     pub(super) fn on_host_data_failed(&mut self, token: CommandToken, status: Status) {
@@ -242,7 +225,7 @@ impl Controller {
             State::AwaitingEvent => self.events.withdraw(token),
             State::AwaitingQuiet(Alone::Format) => self.set_formatting(&entry, false),
             State::AwaitingQuiet(Alone::DeleteNamespaces) => self.spare_namespaces(),
-            State::Deferred(_) | State::AwaitingSecond => self.care.withdraw(token),
+            State::Deferred | State::AwaitingSecond => self.care.withdraw(token),
             _ => (),
         }
         if self.slots.is_command(token) {

@@ -2,7 +2,7 @@
 
 use super::config::BlockSize;
 use super::errors::{Failure, Location};
-use super::exclusive::{Alone, Resume};
+use super::exclusive::Alone;
 use super::namespace::{Busy, Namespace};
 use super::self_test::Outcome;
 use super::slots::MediaFor;
@@ -48,7 +48,7 @@ impl Controller {
             return Err(Failure::new(StatusCode::FormatInProgress));
         }
         if self.care.is_owned() {
-            return self.defer(token, Resume::Command);
+            return self.defer(token);
         }
         self.set_formatting(entry, true);
         self.alone(token, Alone::Format)

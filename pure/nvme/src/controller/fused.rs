@@ -1,7 +1,7 @@
 //! Fused operations: Compare and Write, in which nothing comes between the two.
 
 use super::errors::{Failure, Location};
-use super::exclusive::{Alone, Resume};
+use super::exclusive::Alone;
 use super::slots::{HostDataFor, State};
 use super::{CommandToken, Controller, Handled, Step};
 use crate::wire::{FusedOperation, IoOpcode, StatusCode, SubmissionQueueEntry, SubmissionQueueId};
@@ -79,7 +79,7 @@ impl Controller {
     pub(super) fn on_fused_compare(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         self.check_writable(entry)?;
         if self.care.is_owned() {
-            return self.defer(token, Resume::Command);
+            return self.defer(token);
         }
         self.alone(token, Alone::CompareAndWrite)
     }

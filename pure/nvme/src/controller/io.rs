@@ -391,7 +391,7 @@ impl State {
             | Self::AwaitingHostData(_)
             | Self::AwaitingQuiet(_)
             | Self::AwaitingSecond
-            | Self::Deferred(_) => true,
+            | Self::Deferred => true,
             Self::AwaitingMedia(purpose) => {
                 matches!(purpose, MediaFor::Read | MediaFor::Compare { .. } | MediaFor::Verify)
             }

@@ -5,7 +5,7 @@ use alloc::format;
 use super::config::{BlockSize, NamespaceConfig, NamespaceIdentity, PAGE_BYTES};
 use super::errors::{Failure, Location};
 use super::event_log::NamespaceChange;
-use super::exclusive::{Alone, Resume};
+use super::exclusive::Alone;
 use super::namespace::{Busy, Namespace};
 use super::self_test::Outcome;
 use super::slots::{HostDataFor, MediaFor};
@@ -106,7 +106,7 @@ impl Controller {
 
     fn on_delete_namespaces(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         if self.care.is_owned() {
-            return self.defer(token, Resume::Command);
+            return self.defer(token);
         }
         let all = entry.namespace == NamespaceId::ALL;
         if !all {

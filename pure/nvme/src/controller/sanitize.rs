@@ -5,7 +5,6 @@ use alloc::vec::Vec;
 use engine::Buffer;
 
 use super::errors::{Failure, Location};
-use super::exclusive::Resume;
 use super::self_test::{Outcome as SelfTestOutcome, PAUSE};
 use super::slots::{MediaFor, Own};
 use super::{AsynchronousEvent, CommandToken, Controller, Handled, Notification, Step};
@@ -169,7 +168,7 @@ impl Controller {
             return Err(Failure::new(StatusCode::NamespaceWriteProtected));
         }
         if self.care.is_owned() {
-            return self.defer(token, Resume::Command);
+            return self.defer(token);
         }
         self.end_self_test(SelfTestOutcome::AbortedBySanitize);
         self.events.clear(LogPage::SanitizeStatus);

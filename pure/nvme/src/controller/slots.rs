@@ -6,7 +6,7 @@ use engine::{Buffer, BufferMut};
 
 use super::CommandToken;
 use super::config::{BlockSize, COMMANDS_MAX};
-use super::exclusive::{Alone, Resume};
+use super::exclusive::Alone;
 use crate::media::{IoId, MediaError};
 use crate::wire::{NamespaceId, SubmissionQueueEntry, SubmissionQueueId};
 
@@ -73,7 +73,7 @@ pub(super) enum State {
     /// The first command of the fused pair is to end.
     AwaitingFirst,
     /// Another command is alone with the media.
-    Deferred(Resume),
+    Deferred,
 }
 
 /// A command in flight.

@@ -217,3 +217,31 @@ fn halves_of_pairs_fail_as_the_specification_says() {
     bench.media_stuck = false;
     bench.fails(IO, second(5, 1), StatusCode::AbortedMissingFused);
 }
+
+#[test]
+fn a_pair_waits_for_data_that_others_have_asked_for() {
+    let mut bench = Bench::new();
+    // A write whose data is on its way: the pair can't be alone before it has been written.
+    let entry = io(IoOpcode::Write, 1, 5, 1);
+    let early = CommandToken(900);
+    bench.controller.handle_input(bench.now, Input::Command { token: early, queue: IO, entry });
+    assert!(matches!(bench.controller.poll_output(), Some(Output::PullHostData { .. })));
+    let compare = bench.send(IO, first(5, 1));
+    let write = bench.send(IO, second(5, 1));
+    assert!(bench.completed.is_empty());
+    let data = Buffer::copy_from_slice(&[0; 512]);
+    bench.controller.handle_input(bench.now, Input::HostData { token: early, data });
+    bench.drain();
+    for token in [early, compare, write] {
+        assert!(bench.take(token).status.is_success());
+    }
+    // The same where the data never comes.
+    bench.controller.handle_input(bench.now, Input::Command { token: early, queue: IO, entry });
+    assert!(matches!(bench.controller.poll_output(), Some(Output::PullHostData { .. })));
+    let compare = bench.send(IO, first(5, 1));
+    let write = bench.send(IO, second(5, 1));
+    let status = StatusCode::DataTransferError.into();
+    bench.controller.handle_input(bench.now, Input::HostDataFailed { token: early, status });
+    bench.drain();
+    assert!(bench.take(compare).status.is_success() && bench.take(write).status.is_success());
+}
