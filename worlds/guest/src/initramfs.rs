@@ -19,6 +19,9 @@ const TELL: &str = "#!/bin/sh\necho \"tell $*\" >/dev/ttyS2\n";
 /// Waits until whoever runs the guest says this word: `await WORDS`.
 const AWAIT: &str =
     "#!/bin/sh\nwhile read -r line; do [ \"$line\" = \"$*\" ] && exit 0; done </dev/ttyS2\nexit 1\n";
+/// Waits until a path exists, for drivers take their time: `appears PATH [SECONDS]`.
+const APPEARS: &str = "#!/bin/sh\nfor i in $(seq $((${2:-30} * 20))); do [ -e \"$1\" ] && exit 0; sleep 0.05; done\n\
+    echo \"$1 has not appeared\" >&2\nexit 1\n";
 /// Debian's layout: these are links into `usr`.
 const MERGED: [&str; 4] = ["bin", "sbin", "lib", "lib64"];
 /// Mount points and places that programs expect.
@@ -59,6 +62,7 @@ impl Initramfs {
         initramfs.bytes("init", 0o755, INIT);
         initramfs.bytes("usr/local/bin/tell", 0o755, TELL);
         initramfs.bytes("usr/local/bin/await", 0o755, AWAIT);
+        initramfs.bytes("usr/local/bin/appears", 0o755, APPEARS);
         let busybox = kit.guest_tree().join("usr/bin/busybox");
         let list = Command::new(&busybox).arg("--list").output().map_err(Error::at("running", &busybox))?;
         for applet in String::from_utf8_lossy(&list.stdout).lines() {

@@ -24,6 +24,7 @@ fn a_guest_uses_an_nvme_device_in_every_way_that_tests_will_want() {
     let (builder, image) = with_disk(kit);
     let script = r#"
         set -e
+        appears /dev/nvme0n1
         echo "class $(cat /sys/class/nvme/nvme0/device/class) vendor $(cat /sys/class/nvme/nvme0/device/vendor)"
         lspci -nn | grep 'Non-Volatile'
         nvme id-ctrl /dev/nvme0 | grep '^sn'
@@ -120,7 +121,8 @@ fn devices_sit_behind_a_switch_come_and_go_and_the_guest_reboots() {
         std::io::Write::write_all(&mut stream, b"hello from the host\n").unwrap();
     });
     let script = r#"
-        serials() { cat /sys/class/nvme/*/serial | tr -d ' ' | sort | tr '\n' ' '; }
+        serials() { cat /sys/class/nvme/*/serial 2>/dev/null | tr -d ' ' | sort | tr '\n' ' '; }
+        for n in 0 1 2; do appears /dev/nvme${n}n1 5 2>/dev/null; done
         echo "at first: $(serials)"
         tell here
         await look
