@@ -4,7 +4,7 @@ use engine::{Buffer, Engine, Nanos};
 use pcie::root_complex::{self, MemoryReadToken};
 
 use super::interrupts::Verdict;
-use super::memory::Answer;
+use super::memory::{Answer, Message};
 use super::{Event, Guest, Output};
 
 /// Accesses outside of the guest's memory are told of this often at most.
@@ -35,24 +35,32 @@ impl<D: 'static> Guest<D> {
 
     fn on_memory_read(&mut self, token: MemoryReadToken, address: u64, length: u32) {
         let bytes = usize::try_from(length).expect("a TLP reads at most 4 KiB");
-        match &mut self.server {
-            Some(server) if self.by_message.covers(address, u64::from(length)) => {
-                let cookie = self.by_message.read(token, bytes, &mut self.pool);
-                server.dma_read(self.now, cookie, address, bytes);
-            }
-            _ if self.client => self.outputs.push_back(Output::ReadMemory { token, address, length }),
-            _ => self.root.memory_read_done(token, None),
+        if self.by_message.covers(address, u64::from(length)) {
+            self.by_message.read(token, address, bytes, &mut self.pool);
+            self.send_messages();
+        } else if self.client {
+            self.outputs.push_back(Output::ReadMemory { token, address, length });
+        } else {
+            self.root.memory_read_done(token, None);
         }
     }
 
     fn on_memory_write(&mut self, address: u64, data: Buffer) {
-        match &mut self.server {
-            Some(server) if self.by_message.covers(address, data.len() as u64) => {
-                let cookie = self.by_message.write();
-                server.dma_write(self.now, cookie, address, data);
+        if self.by_message.covers(address, data.len() as u64) {
+            self.by_message.write(address, data);
+            self.send_messages();
+        } else if self.client {
+            self.outputs.push_back(Output::WriteMemory { address, data });
+        }
+    }
+
+    fn send_messages(&mut self) {
+        let Some(server) = &mut self.server else { return };
+        while let Some(message) = self.by_message.poll_message() {
+            match message {
+                Message::Read(cookie, address, length) => server.dma_read(self.now, cookie, address, length),
+                Message::Write(cookie, address, data) => server.dma_write(self.now, cookie, address, data),
             }
-            _ if self.client => self.outputs.push_back(Output::WriteMemory { address, data }),
-            _ => {}
         }
     }
 
@@ -70,6 +78,7 @@ impl<D: 'static> Guest<D> {
             Answer::Read(token, data) => self.root.memory_read_done(token, data),
             Answer::Written | Answer::Nothing => {}
         }
+        self.send_messages();
         while let Some(vector) = self.by_message.poll_signal() {
             self.on_interrupt(vector);
         }

@@ -34,8 +34,10 @@ impl fmt::Display for Offer {
 pub enum Event {
     /// To the link of the tunnel.
     Link(tunnel::Event),
-    /// A function was found and can be used; again after it had gone.
+    /// A function was found and can be used.
     Offered(Offer),
+    /// The function that had gone is back. It has been reset: the guest's driver has to begin anew.
+    Back(Offer),
     /// The guest's function has gone: its reads are answered with all ones.
     Gone,
     /// There is no function to offer; there are so many endpoints.
@@ -74,6 +76,7 @@ impl fmt::Display for Event {
         match self {
             Self::Link(event) => event.fmt(f),
             Self::Offered(offer) => write!(f, "offering function {offer}"),
+            Self::Back(offer) => write!(f, "the function is back: {offer}"),
             Self::Gone => f.write_str("the function has gone: the guest reads all ones until it is back"),
             Self::NoFunction { endpoints: 0 } => f.write_str("there is no function at the far end"),
             Self::NoFunction { endpoints } => {

@@ -347,15 +347,18 @@ impl<D: 'static> Guest<D> {
             Some(slot) if is_like(&slot.target.function, &target.function) => {
                 slot.target = target;
                 slot.replaced = None;
+                self.event(Event::Back(offer));
             }
             Some(slot) if self.client => {
                 slot.replaced = Some(target);
                 return self.event(Event::Changed(offer));
             }
-            _ => self.offer_new(target),
+            _ => {
+                self.offer_new(target);
+                self.event(Event::Offered(offer));
+            }
         }
         self.phase = Phase::Present;
-        self.event(Event::Offered(offer));
         self.reset_if_due();
     }
 

@@ -19,7 +19,6 @@ struct Vector {
     wanted: bool,
     /// It had said so since MSI-X was enabled, so that the vector is only being set up anew.
     known: bool,
-    masked: bool,
     pending: bool,
 }
 
@@ -40,10 +39,10 @@ impl Vectors {
     pub(super) fn raise(&mut self, index: usize) -> Verdict {
         let enabled = self.enabled;
         let Some(vector) = self.vectors.get_mut(index) else { return Verdict::Drop };
-        if vector.wanted && !vector.masked {
+        if vector.wanted {
             return Verdict::Signal;
         }
-        if vector.wanted || vector.known || enabled {
+        if vector.known || enabled {
             vector.pending = true;
             return Verdict::Keep;
         }
@@ -55,15 +54,7 @@ impl Vectors {
         let Some(vector) = self.vectors.get_mut(index) else { return false };
         vector.wanted = wanted;
         vector.known |= wanted;
-        vector.masked &= wanted;
-        vector.take()
-    }
-
-    /// The client masks or unmasks vector `index`. Returns whether the guest is to be told at once.
-    pub(super) fn mask(&mut self, index: usize, masked: bool) -> bool {
-        let Some(vector) = self.vectors.get_mut(index) else { return false };
-        vector.masked = masked;
-        vector.take()
+        wanted && core::mem::take(&mut vector.pending)
     }
 
     /// Whether the guest wants to hear of vector `index`.
@@ -95,12 +86,6 @@ impl Vectors {
             vector.pending = false;
             vector.known = vector.wanted;
         }
-    }
-}
-
-impl Vector {
-    fn take(&mut self) -> bool {
-        self.wanted && !self.masked && core::mem::take(&mut self.pending)
     }
 }
 
@@ -143,12 +128,10 @@ mod tests {
     }
 
     #[test]
-    fn a_masked_vector_is_told_when_it_is_unmasked() {
+    fn vectors_that_there_are_not_say_nothing() {
         let mut vectors = Vectors::new(1);
-        vectors.want(0, true);
-        vectors.mask(0, true);
-        assert_eq!(vectors.raise(0), Verdict::Keep);
-        assert!(vectors.mask(0, false) && !vectors.mask(0, false));
-        assert_eq!(vectors.raise(9), Verdict::Drop, "there is no such vector");
+        vectors.set_enabled(true);
+        assert_eq!(vectors.raise(9), Verdict::Drop);
+        assert!(!vectors.want(9, true) && !vectors.is_wanted(9));
     }
 }

@@ -7,6 +7,8 @@ use engine::{Buffer, BufferMut, Pool};
 use pcie::root_complex::MemoryReadToken;
 use vfio_user::server::Cookie;
 
+/// Accesses that the server has at a time: as many as it takes.
+const SENT_MAX: usize = vfio_user::DMA_MAX;
 /// Cookies of writes have this bit.
 const WRITE: u64 = 1 << 63;
 
@@ -15,6 +17,15 @@ const WRITE: u64 = 1 << 63;
 struct Read {
     token: MemoryReadToken,
     bytes: BufferMut,
+}
+
+/// What is to be sent to the client.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Message {
+    /// Read these many bytes at this address.
+    Read(Cookie, u64, usize),
+    /// Write these bytes to this address.
+    Write(Cookie, u64, Buffer),
 }
 
 /// What an answer of the client means.
@@ -36,6 +47,9 @@ pub(super) struct ByMessage {
     reads: BTreeMap<u64, Read>,
     /// The latest read or write.
     serial: u64,
+    /// How many the server has, and what waits until it takes more.
+    sent: usize,
+    waiting: VecDeque<Message>,
     /// Writes in their order, and whether they have ended.
     writes: VecDeque<(u64, bool)>,
     /// Vectors that wait for the writes that came before them.
@@ -72,18 +86,28 @@ impl ByMessage {
         at.checked_sub(1).is_some_and(|at| self.regions[at].1 >= last)
     }
 
-    /// A read that is sent to the client now.
-    pub(super) fn read(&mut self, token: MemoryReadToken, length: usize, pool: &mut Pool) -> Cookie {
+    /// The function reads `length` bytes.
+    pub(super) fn read(&mut self, token: MemoryReadToken, address: u64, length: usize, pool: &mut Pool) {
         self.serial += 1;
         self.reads.insert(self.serial, Read { token, bytes: pool.take(length) });
-        Cookie(self.serial)
+        self.waiting.push_back(Message::Read(Cookie(self.serial), address, length));
     }
 
-    /// A write that is sent to the client now.
-    pub(super) fn write(&mut self) -> Cookie {
+    /// The function writes.
+    pub(super) fn write(&mut self, address: u64, data: Buffer) {
         self.serial += 1;
         self.writes.push_back((self.serial, false));
-        Cookie(WRITE | self.serial)
+        self.waiting.push_back(Message::Write(Cookie(WRITE | self.serial), address, data));
+    }
+
+    /// What is to be sent next, in the order in which it was asked for.
+    pub(super) fn poll_message(&mut self) -> Option<Message> {
+        if self.sent >= SENT_MAX {
+            return None;
+        }
+        let message = self.waiting.pop_front()?;
+        self.sent += 1;
+        Some(message)
     }
 
     /// Part of a read has come.
@@ -95,6 +119,7 @@ impl ByMessage {
         last: bool,
         pool: &mut Pool,
     ) -> Answer {
+        self.sent = self.sent.saturating_sub(usize::from(last));
         let Some(read) = self.reads.get_mut(&cookie.0) else { return Answer::Nothing };
         if let Some(place) = read.bytes.get_mut(offset..).and_then(|rest| rest.get_mut(..data.len())) {
             place.copy_from_slice(data);
@@ -110,6 +135,7 @@ impl ByMessage {
 
     /// A read or a write has ended without data.
     pub(super) fn on_end(&mut self, cookie: Cookie) -> Answer {
+        self.sent = self.sent.saturating_sub(1);
         if cookie.0 & WRITE == 0 {
             return match self.reads.remove(&cookie.0) {
                 Some(read) => Answer::Read(read.token, None),
@@ -152,6 +178,8 @@ impl ByMessage {
     /// The client has gone.
     pub(super) fn clear(&mut self) -> impl Iterator<Item = MemoryReadToken> + use<> {
         self.regions.clear();
+        self.waiting.clear();
+        self.sent = 0;
         self.writes.clear();
         self.signals.clear();
         core::mem::take(&mut self.reads).into_values().map(|read| read.token)
@@ -184,13 +212,23 @@ mod tests {
         assert!(!memory.covers(0x2000, 4));
     }
 
+    fn sent(memory: &mut ByMessage) -> Cookie {
+        match memory.poll_message().expect("something is to be sent") {
+            Message::Read(cookie, ..) | Message::Write(cookie, ..) => cookie,
+        }
+    }
+
     #[test]
     fn a_signal_waits_for_the_writes_before_it_and_for_no_others() {
         let mut memory = ByMessage::default();
+        let write = |memory: &mut ByMessage| {
+            memory.write(0, Buffer::zeroed(4));
+            sent(memory)
+        };
         assert!(!memory.holds_back(0));
-        let (first, second) = (memory.write(), memory.write());
+        let (first, second) = (write(&mut memory), write(&mut memory));
         assert!(memory.holds_back(3));
-        let third = memory.write();
+        let third = write(&mut memory);
         assert_eq!(memory.on_end(second), Answer::Written);
         assert_eq!(memory.poll_signal(), None);
         memory.on_end(first);
@@ -202,7 +240,8 @@ mod tests {
     #[test]
     fn a_read_is_put_together_from_its_parts() {
         let (mut memory, mut pool) = (ByMessage::default(), Pool::default());
-        let cookie = memory.read(MemoryReadToken(7), 8, &mut pool);
+        memory.read(MemoryReadToken(7), 0x1000, 8, &mut pool);
+        let cookie = sent(&mut memory);
         assert_eq!(memory.on_data(cookie, 4, &[5, 6, 7, 8], false, &mut pool), Answer::Nothing);
         // A part that does not fit is no reason to panic.
         assert_eq!(memory.on_data(cookie, 6, &[0; 4], false, &mut pool), Answer::Nothing);
@@ -213,5 +252,18 @@ mod tests {
         };
         assert_eq!(*bytes, [1, 2, 3, 4, 5, 6, 7, 8]);
         assert_eq!(memory.on_end(cookie), Answer::Nothing);
+    }
+
+    #[test]
+    fn what_the_server_does_not_take_waits_and_keeps_its_order() {
+        let mut memory = ByMessage::default();
+        for index in 0..=SENT_MAX as u64 {
+            memory.write(index * 4, Buffer::zeroed(4));
+        }
+        let cookies: Vec<_> = (0..SENT_MAX).map(|_| sent(&mut memory)).collect();
+        assert_eq!(memory.poll_message(), None);
+        memory.on_end(cookies[5]);
+        let Some(Message::Write(_, address, _)) = memory.poll_message() else { panic!("there is room") };
+        assert_eq!(address, SENT_MAX as u64 * 4);
     }
 }

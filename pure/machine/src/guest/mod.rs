@@ -14,6 +14,8 @@ mod memory;
 mod operations;
 mod setup;
 mod shadow;
+#[cfg(test)]
+mod tests;
 
 pub use config::Config;
 pub use event::{Event, Offer};

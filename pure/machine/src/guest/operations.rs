@@ -108,23 +108,20 @@ impl<D: 'static> Guest<D> {
             (InterruptAction::Trigger, InterruptData::None) if count == 0 => {
                 (0..all).for_each(|vector| Self::forget(vectors, &mut self.outputs, vector));
             }
-            (action, data) => {
+            (InterruptAction::Trigger, data) => {
                 let chosen = |vector: usize| match &data {
                     InterruptData::Bools(bools) => bools.get(vector - start).copied().unwrap_or(false),
                     InterruptData::None | InterruptData::Descriptors(_) => true,
                 };
                 for vector in (start..start + count).filter(|vector| chosen(*vector)) {
-                    let tell = match action {
-                        InterruptAction::Mask => vectors.mask(vector, true),
-                        InterruptAction::Unmask => vectors.mask(vector, false),
-                        InterruptAction::Trigger => vectors.is_wanted(vector),
-                    };
-                    if tell {
+                    if vectors.is_wanted(vector) {
                         self.statistics.signals += 1;
                         self.outputs.push_back(Output::Signal { vector });
                     }
                 }
             }
+            // Vectors are masked in the table, which monitors keep.
+            (InterruptAction::Mask | InterruptAction::Unmask, _) => {}
         }
     }
 

@@ -1,0 +1,215 @@
+//! Stock Linux guests on `farlane device` and on `farlane attach` with a `farlane export` behind it.
+
+#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+mod support;
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use guest::{Builder, Device, Guest, Kit, Running, skip};
+use tempfile::TempDir;
+
+use support::{Export, FARLANE};
+
+/// What a guest does with an SSD.
+const USE: &str = include_str!("guest/use.sh");
+/// How long a guest may take for something.
+const LIMIT: Duration = Duration::from_secs(60);
+/// What the guest's driver shall wait for a command, in seconds; its own choice is 30.
+const SHORT_TIMEOUTS: &str = "nvme_core.io_timeout=4 nvme_core.admin_timeout=4";
+
+/// One guest at a time: they are interpreted, and would wait for each other's processors.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A directory for sockets, and the processes that make them.
+struct Place {
+    directory: TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { directory: tempfile::tempdir().unwrap() }
+    }
+    fn socket(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+    /// `farlane device` with an SSD in memory.
+    fn device(&self, name: &str, arguments: &[&str]) -> Export {
+        let mut command = Command::new(FARLANE);
+        command.args(["device", "--json", "--vfio-user"]).arg(self.socket(name)).args(arguments);
+        Export::of(command)
+    }
+    /// `farlane attach` to `url`.
+    fn attach(&self, name: &str, url: &str) -> Export {
+        let mut command = Command::new(FARLANE);
+        command.args(["attach", url, "--json", "--vfio-user"]).arg(self.socket(name));
+        Export::of(command)
+    }
+}
+
+fn guest_with(kit: &Kit, device: Device) -> Builder {
+    Guest::builder(kit)
+        .unwrap()
+        .tools(["nvme", "fio", "lspci", "mkfs.ext4", "fsck.ext4"])
+        .unwrap()
+        .limit(LIMIT * 2)
+        .device(device)
+}
+
+/// Lines that `USE` prints when all goes well.
+fn assert_used(output: &str, serial: &str) {
+    for line in [
+        "identity 0x010802 0xfa1a:0x0010",
+        "Non-Volatile memory controller [0108]: Device [fa1a:0010] (rev 01)",
+        "Express (v2)",
+        "MSI-X: Enable+ Count=65 Masked-",
+        "Advanced Error Reporting",
+        "Kernel driver in use: nvme",
+        "mn        : Farlane",
+        "logs answered",
+        "copied and compared",
+        "mounted again",
+        "fsck clean",
+        "fio verified",
+        "discarded",
+        "controller reset",
+        "function reset",
+        "bound 20 times",
+        "nothing in the kernel's log",
+    ] {
+        assert!(output.contains(line), "{line:?} in {output}");
+    }
+    assert!(output.contains(&format!("sn        : {serial}")), "{output}");
+}
+
+#[test]
+fn a_guest_uses_a_local_ssd_as_any_other() {
+    let Some(kit) = skip::kit_or_skip("a guest on a local SSD") else { return };
+    let place = Place::new();
+    let mut device = place.device("ssd", &["--ram", "64MiB", "--serial", "LOCAL"]);
+    let turn = turn();
+    let outcome = guest_with(kit, Device::vfio_user(place.socket("ssd"))).script(USE).run().unwrap();
+    drop(turn);
+    assert_used(&outcome.expect_success().output, "LOCAL");
+    device.wait_for("the client has gone");
+    let (status, said) = device.end_by("TERM");
+    assert_eq!(status, Some(0), "{said}");
+    assert!(!said.contains("outside of the guest's memory"), "{said}");
+    assert!(!place.socket("ssd").exists());
+}
+
+#[test]
+fn a_guest_uses_a_far_ssd_as_any_other() {
+    let Some(kit) = skip::kit_or_skip("a guest on a far SSD") else { return };
+    let place = Place::new();
+    let far = Export::start(&["--ram", "64MiB", "--serial", "FAR"]);
+    let mut near = place.attach("ssd", &far.url());
+    let turn = turn();
+    let outcome = guest_with(kit, Device::vfio_user(place.socket("ssd"))).script(USE).run().unwrap();
+    drop(turn);
+    assert_used(&outcome.expect_success().output, "FAR");
+    near.wait_for("the client has gone");
+    let (status, said) = near.end_by("TERM");
+    assert_eq!(status, Some(0), "{said}");
+    assert!(!said.contains("outside of the guest's memory"), "{said}");
+    assert!(said.contains("link up with farlane export FAR"), "{said}");
+    far.wait_for("link down");
+}
+
+/// A guest that says what it finds at the start of its SSD, and writes what it is told.
+fn marking(kit: &Kit, device: Device) -> Builder {
+    let script = r#"
+        read_mark() { dd if=/dev/nvme0n1 bs=4k count=1 iflag=direct 2>/dev/null | tr -d '\0'; }
+        mark=$(read_mark)
+        tell "found ${mark:-nothing}"
+        await mark
+        printf 'a mark' | dd of=/dev/nvme0n1 bs=4k conv=sync oflag=direct 2>/dev/null
+        tell "left $(read_mark)"
+        await never
+    "#;
+    guest_with(kit, device).reboots().script(script)
+}
+
+fn expect(running: &mut Running, words: &str) {
+    running.expect(words, LIMIT).unwrap();
+}
+
+#[test]
+fn a_guest_starts_again_and_another_follows_when_it_is_killed() {
+    let Some(kit) = skip::kit_or_skip("guests that come and go") else { return };
+    let place = Place::new();
+    let far = Export::start(&["--ram", "64MiB"]);
+    let mut near = place.attach("ssd", &far.url());
+    let _turn = turn();
+    let device = || Device::vfio_user(place.socket("ssd"));
+    let mut running = marking(kit, device()).start().unwrap();
+    expect(&mut running, "found nothing");
+    // A second guest is told that it can't have it, at once.
+    let second = guest_with(kit, device()).script("true").run().unwrap_err();
+    assert!(second.to_string().contains("ssd"), "{second}");
+    near.wait_for("was turned away");
+    running.tell("mark").unwrap();
+    expect(&mut running, "left a mark");
+    running.monitor("system_reset").unwrap();
+    running.expect_reboot(LIMIT).unwrap();
+    expect(&mut running, "found a mark");
+    // Killed in the middle of it all.
+    drop(running);
+    near.wait_for("the client has gone");
+    let mut running = marking(kit, device()).start().unwrap();
+    expect(&mut running, "found a mark");
+    drop(running);
+    let (status, said) = near.end_by("TERM");
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains("the guest resets the function"), "{said}");
+}
+
+#[test]
+fn a_far_end_that_goes_is_an_error_in_the_guest_and_comes_back() {
+    let Some(kit) = skip::kit_or_skip("a far end that goes and comes back") else { return };
+    let place = Place::new();
+    let image = place.socket("disk.img");
+    std::fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
+    let namespace = ["--namespace", image.to_str().unwrap(), "--serial", "COMES-BACK"];
+    let mut far = Export::start(&namespace);
+    let address = far.address.clone();
+    let mut near = place.attach("ssd", &far.url());
+    let script = r#"
+        printf 'a mark' | dd of=/dev/nvme0n1 bs=4k conv=sync,fsync 2>/dev/null
+        AT=$(basename $(readlink -f /sys/class/nvme/nvme0/device))
+        tell ready
+        await gone
+        dd if=/dev/nvme0n1 of=/dev/null bs=4k count=1 iflag=direct && exit 1
+        tell error
+        await back
+        echo 1 >/sys/bus/pci/devices/$AT/remove
+        echo 1 >/sys/bus/pci/rescan
+        for i in $(seq 200); do [ -b /dev/nvme0n1 ] && break; sleep 0.05; done
+        tell "found $(dd if=/dev/nvme0n1 bs=4k count=1 iflag=direct 2>/dev/null | tr -d '\0')"
+        await end
+    "#;
+    let _turn = turn();
+    let builder = guest_with(kit, Device::vfio_user(place.socket("ssd"))).command_line(SHORT_TIMEOUTS);
+    let mut running = builder.script(script).start().unwrap();
+    expect(&mut running, "ready");
+    far.kill();
+    running.tell("gone").unwrap();
+    expect(&mut running, "error");
+    near.wait_for("the function has gone");
+    let far = Export::at(&address, &namespace);
+    near.wait_for("the function is back");
+    running.tell("back").unwrap();
+    expect(&mut running, "found a mark");
+    // Without the near end the guest's device is gone, and the guest and the far end go on.
+    near.kill();
+    running.tell("end").unwrap();
+    let outcome = running.finish().unwrap();
+    assert_eq!(outcome.status, 0, "{}", outcome.console);
+    far.wait_for("interrupted");
+}

@@ -1,0 +1,466 @@
+//! A client, a slot and a function joined in memory, without a world.
+
+mod far_end;
+mod registers;
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use engine::{Buffer, Engine, Instant, Nanos};
+use nvme::media::{self, MediumId, ram::RamDisk};
+use nvme::wire::{AdminOpcode, CommandId, CompletionQueueEntry, SubmissionQueueEntry};
+use nvme_pcie::function::{self, Function};
+use nvme_pcie::{controller, registers::offset};
+use pcie::memory::{Memory, Ram};
+use pcie::requester::CompletionTimeout;
+use vfio_user::client::{self, Answer, Client, RequestId};
+use vfio_user::server::{InterruptAction, InterruptData};
+use vfio_user::wire::DmaMap;
+use vfio_user::{InterruptIndex, RegionIndex};
+
+use super::{Config, Errno, Event, Guest, Input, Output};
+
+/// Where the guest has its memory.
+const BASE: u64 = 0x1_0000;
+const BYTES: u64 = 0x4_0000;
+const DISK_BYTES: u64 = 1 << 20;
+/// Where the guest has its queues and data.
+const SUBMISSIONS: u64 = BASE;
+const COMPLETIONS: u64 = BASE + 0x1000;
+const DATA: u64 = BASE + 0x2000;
+const ENTRIES: u16 = 16;
+/// A descriptor of the guest's memory, and those of vectors from here on.
+const MEMORY_FILE: u32 = 7;
+const EVENTS: u32 = 100;
+
+/// A slot, and what is around it.
+struct Rig {
+    guest: Guest<u32>,
+    client: Client<u32>,
+    function: Option<Function>,
+    disk: RamDisk,
+    memory: Ram,
+    /// Whether the world has the memory mapped.
+    mapped: bool,
+    descriptors: BTreeMap<usize, u32>,
+    signals: Vec<u32>,
+    answers: BTreeMap<RequestId, Result<Answer<u32>, Errno>>,
+    events: Vec<Event>,
+    closed: u32,
+    /// What the slot says to a far end, for the far end's own tests.
+    to_far: Vec<Output<u32>>,
+    now: Instant,
+}
+
+fn function_config() -> function::Config {
+    let core = nvme::controller::Config::new("TEST").with_namespace(MediumId(0), DISK_BYTES);
+    function::Config::new(controller::Config::new(core))
+}
+
+fn config() -> Config {
+    let mut config = Config { patience: Nanos::from_millis(500), ..Config::default() };
+    config.root.timeout = CompletionTimeout::D2;
+    config
+}
+
+impl Rig {
+    /// A function on the slot's own link, and a client that has said its version.
+    fn direct() -> Self {
+        let now = Instant::from_nanos(1_000);
+        let function = Function::new(now, function_config());
+        let mut rig = Self::around(Guest::direct(config(), now), Some(function), now);
+        rig.until(|rig| rig.guest.takes_client());
+        rig.connect();
+        rig
+    }
+
+    fn around(guest: Guest<u32>, function: Option<Function>, now: Instant) -> Self {
+        Self {
+            guest,
+            client: Client::new(client::Config::default()),
+            function,
+            disk: RamDisk::new(DISK_BYTES),
+            memory: Ram::new(BASE, usize::try_from(BYTES).unwrap()),
+            mapped: false,
+            descriptors: BTreeMap::new(),
+            signals: Vec::new(),
+            answers: BTreeMap::new(),
+            events: Vec::new(),
+            closed: 0,
+            to_far: Vec::new(),
+            now,
+        }
+    }
+
+    fn connect(&mut self) {
+        assert!(self.guest.takes_client());
+        self.guest.handle_input(self.now, Input::ClientConnected);
+        self.client.handle_input(self.now, client::Input::Connected);
+        self.until(|rig| rig.client.negotiated().is_some());
+    }
+
+    /// The client's process is killed.
+    fn disconnect(&mut self) {
+        self.guest.handle_input(self.now, Input::ClientDisconnected);
+        self.client.handle_input(self.now, client::Input::Disconnected);
+        self.settle();
+    }
+
+    /// Lets everybody have their say, a microsecond a step, until `until` says so.
+    fn until(&mut self, mut until: impl FnMut(&Self) -> bool) {
+        for _ in 0..1_000_000 {
+            if until(self) {
+                return;
+            }
+            self.now = self.now + Nanos::from_micros(1);
+            self.settle();
+        }
+        panic!("nothing came of it: {:?}", self.events);
+    }
+
+    fn pass(&mut self, length: Nanos) {
+        let end = self.now + length;
+        let step = Nanos::new(length.get() / 100);
+        while self.now < end {
+            self.now = self.now + step;
+            self.settle();
+        }
+    }
+
+    fn settle(&mut self) {
+        while self.step() {}
+    }
+
+    fn step(&mut self) -> bool {
+        let now = self.now;
+        let mut busy = false;
+        if self.guest.poll_timeout().is_some_and(|at| at <= now) {
+            self.guest.handle_timeout(now);
+        }
+        while let Some(output) = self.guest.poll_output() {
+            busy = true;
+            self.on_guest(output);
+        }
+        if self.client.poll_timeout().is_some_and(|at| at <= now) {
+            self.client.handle_timeout(now);
+        }
+        while let Some(output) = self.client.poll_output() {
+            busy = true;
+            self.on_client(output);
+        }
+        if let Some(mut function) = self.function.take() {
+            if function.poll_timeout().is_some_and(|at| at <= now) {
+                function.handle_timeout(now);
+            }
+            let mut done: Vec<media::Completion> = Vec::new();
+            loop {
+                for completion in done.drain(..) {
+                    function.handle_input(now, function::Input::Media(completion));
+                }
+                let Some(output) = function.poll_output() else { break };
+                busy = true;
+                match output {
+                    function::Output::Packet(packet) => {
+                        self.guest.handle_input(now, Input::Packet(packet));
+                    }
+                    function::Output::Media(request) => {
+                        self.disk.submit(request, &mut |completion| done.push(completion));
+                    }
+                    function::Output::Notify(_) => {}
+                }
+            }
+            self.function = Some(function);
+        }
+        busy
+    }
+
+    fn on_guest(&mut self, output: Output<u32>) {
+        let now = self.now;
+        match output {
+            Output::Reply { bytes, .. } => {
+                let input = client::Input::Received { bytes: &bytes, descriptors: Vec::new() };
+                self.client.handle_input(now, input);
+            }
+            Output::CloseClient => self.closed += 1,
+            Output::Map { token, address, length, descriptor, .. } => {
+                assert_eq!((address, length, descriptor), (BASE, BYTES, MEMORY_FILE));
+                self.mapped = true;
+                self.guest.map_done(token, Ok(()));
+            }
+            Output::Unmap { address, length } => {
+                assert_eq!((address, length), (BASE, BYTES));
+                self.mapped = false;
+            }
+            Output::ReadMemory { token, address, length } => {
+                let length = usize::try_from(length).unwrap();
+                let bytes = self.memory.slice(address, length).ok().filter(|_| self.mapped);
+                let bytes = bytes.map(Buffer::copy_from_slice);
+                self.guest.memory_read_done(token, address, length, bytes);
+            }
+            Output::WriteMemory { address, data } => {
+                if !self.mapped || self.memory.write(address, &data).is_err() {
+                    self.guest.memory_write_failed(address, data.len());
+                }
+            }
+            Output::Vector { vector, descriptor: Some(descriptor) } => {
+                self.descriptors.insert(vector, descriptor);
+            }
+            Output::Vector { vector, descriptor: None } => {
+                self.descriptors.remove(&vector);
+            }
+            Output::Signal { vector } => self.signals.push(self.descriptors[&vector]),
+            Output::Packet(packet) => {
+                if let Some(function) = &mut self.function {
+                    function.handle_input(now, function::Input::Packet(packet));
+                }
+            }
+            Output::Event(event) => self.events.push(event),
+            output => self.to_far.push(output),
+        }
+    }
+
+    fn on_client(&mut self, output: client::Output<u32>) {
+        match output {
+            client::Output::Transmit { bytes, descriptors } => {
+                let input = Input::ClientReceived { bytes: &bytes, descriptors };
+                self.guest.handle_input(self.now, input);
+            }
+            client::Output::Answered { request, result } => {
+                self.answers.insert(request, result);
+            }
+            client::Output::DmaRead { token, address, length } => {
+                let bytes = self.memory.slice(address, usize::try_from(length).unwrap());
+                self.client.dma_read_done(token, bytes.map_err(|_| Errno::EFAULT));
+            }
+            client::Output::DmaWrite { token, address, data } => {
+                let result = self.memory.write(address, &data).map_err(|_| Errno::EFAULT);
+                if let Some(token) = token {
+                    self.client.dma_write_done(token, result);
+                }
+            }
+            client::Output::Negotiated(_) | client::Output::Close { .. } => {}
+        }
+    }
+
+    fn answer(&mut self, request: RequestId) -> Answer<u32> {
+        self.until(|rig| rig.answers.contains_key(&request));
+        self.answers.remove(&request).unwrap().unwrap()
+    }
+
+    fn map(&mut self, descriptor: Option<u32>) {
+        let map = DmaMap { readable: true, writable: true, offset: 0, address: BASE, length: BYTES };
+        let request = self.client.map(self.now, map, descriptor);
+        assert_eq!(self.answer(request), Answer::Done);
+    }
+
+    fn read(&mut self, region: RegionIndex, at: u64, count: u32) -> Buffer {
+        let request = self.client.read(self.now, region, at, count);
+        match self.answer(request) {
+            Answer::Data(data) => data,
+            answer => panic!("{answer:?}"),
+        }
+    }
+    fn write(&mut self, region: RegionIndex, at: u64, bytes: &[u8]) {
+        let request = self.client.write(self.now, region, at, bytes);
+        assert_eq!(self.answer(request), Answer::Done);
+    }
+    fn config(&mut self, at: u64) -> u32 {
+        u32::from_le_bytes(self.read(RegionIndex::CONFIG, at, 4)[..].try_into().unwrap())
+    }
+    fn write_config(&mut self, at: u64, value: u32) {
+        self.write(RegionIndex::CONFIG, at, &value.to_le_bytes());
+    }
+    fn register(&mut self, at: u32) -> u32 {
+        u32::from_le_bytes(self.read(RegionIndex::BAR0, at.into(), 4)[..].try_into().unwrap())
+    }
+    /// As QEMU writes registers: nobody answers.
+    fn post_register(&mut self, at: u32, value: u32) {
+        self.client.post(RegionIndex::BAR0, at.into(), &value.to_le_bytes());
+        self.settle();
+    }
+
+    fn set_vectors(&mut self, start: u32, count: u32) {
+        let descriptors = (start..start + count).map(|vector| EVENTS + vector).collect();
+        self.set(InterruptAction::Trigger, (start, count), InterruptData::Descriptors(descriptors));
+    }
+    fn tear_down_vectors(&mut self) {
+        self.set(InterruptAction::Trigger, (0, 0), InterruptData::None);
+    }
+    fn set(&mut self, action: InterruptAction, range: (u32, u32), data: InterruptData<u32>) {
+        let request = self.client.set_interrupts(self.now, InterruptIndex::Msix, action, range, data);
+        assert_eq!(self.answer(request), Answer::Done);
+    }
+
+    /// Enables the controller with its admin queue, as a driver does.
+    fn bring_up(&mut self) {
+        // Memory Space Enable and Bus Master Enable; MSI-X Enable.
+        self.write_config(0x04, 0b110);
+        let control = self.config(0xb0);
+        self.write_config(0xb0, control | 1 << 31);
+        self.memory.write(COMPLETIONS, &[0; 16 * ENTRIES as usize]).unwrap();
+        let entries = u32::from(ENTRIES) - 1;
+        self.post_register(offset::ADMIN_QUEUE_ATTRIBUTES, entries << 16 | entries);
+        self.post_register(offset::ADMIN_SUBMISSION_QUEUE, u32::try_from(SUBMISSIONS).unwrap());
+        self.post_register(offset::ADMIN_SUBMISSION_QUEUE + 4, 0);
+        self.post_register(offset::ADMIN_COMPLETION_QUEUE, u32::try_from(COMPLETIONS).unwrap());
+        self.post_register(offset::ADMIN_COMPLETION_QUEUE + 4, 0);
+        self.post_register(offset::CONFIGURATION, 0x0046_0001);
+        for _ in 0..1000 {
+            if self.register(offset::STATUS) & 1 == 1 {
+                return;
+            }
+        }
+        panic!("the controller is not ready");
+    }
+
+    /// Sends an Identify Controller in the slot `index` of a fresh admin queue.
+    fn send_identify(&mut self, index: u16) {
+        let entry = SubmissionQueueEntry {
+            opcode: AdminOpcode::Identify.into(),
+            command_id: CommandId(index),
+            data_pointer: [DATA, 0],
+            cdw10: 1,
+            ..SubmissionQueueEntry::default()
+        };
+        self.memory.write(SUBMISSIONS + u64::from(index) * 64, &entry.emit()).unwrap();
+        self.post_register(offset::DOORBELLS, u32::from(index) + 1);
+    }
+
+    fn completion(&self, index: u16) -> Option<CompletionQueueEntry> {
+        let bytes = self.memory.slice(COMPLETIONS + u64::from(index) * 16, 16).unwrap();
+        let entry = CompletionQueueEntry::parse(bytes.try_into().unwrap());
+        entry.phase().then_some(entry)
+    }
+
+    fn identify(&mut self, index: u16) {
+        self.memory.write(DATA, &[0; 4096]).unwrap();
+        self.send_identify(index);
+        self.until(|rig| rig.completion(index).is_some());
+        let entry = self.completion(index).unwrap();
+        assert!(entry.status().is_success(), "{entry:?}");
+        assert_eq!(self.memory.slice(DATA + 4, 4).unwrap(), b"TEST");
+    }
+}
+
+#[test]
+fn a_driver_brings_the_controller_up_in_mapped_memory() {
+    let mut rig = Rig::direct();
+    rig.map(Some(MEMORY_FILE));
+    rig.set_vectors(0, 1);
+    rig.bring_up();
+    rig.identify(0);
+    rig.until(|rig| rig.signals == [EVENTS]);
+    assert_eq!(rig.guest.statistics().reads_refused, 0);
+}
+
+#[test]
+fn a_driver_brings_the_controller_up_in_memory_that_only_messages_reach() {
+    let mut rig = Rig::direct();
+    rig.map(None);
+    rig.set_vectors(0, 1);
+    rig.bring_up();
+    for index in 0..4 {
+        rig.identify(index);
+    }
+    rig.until(|rig| !rig.signals.is_empty());
+    assert!(!rig.mapped);
+}
+
+#[test]
+fn an_interrupt_is_told_only_when_its_data_are_there() {
+    let mut rig = Rig::direct();
+    rig.map(None);
+    rig.set_vectors(0, 1);
+    rig.bring_up();
+    rig.memory.write(DATA, &[0; 4096]).unwrap();
+    rig.send_identify(0);
+    while rig.signals.is_empty() {
+        rig.now = rig.now + Nanos::from_micros(1);
+        assert!(rig.step() || !rig.signals.is_empty(), "all is quiet");
+        if rig.signals.is_empty() {
+            continue;
+        }
+        assert!(rig.completion(0).is_some());
+        assert_eq!(rig.memory.slice(DATA + 4, 4).unwrap(), b"TEST");
+    }
+}
+
+#[test]
+fn no_interrupt_is_lost_while_a_monitor_sets_its_vectors_up_anew() {
+    let mut rig = Rig::direct();
+    rig.map(Some(MEMORY_FILE));
+    rig.set_vectors(0, 1);
+    rig.bring_up();
+    rig.tear_down_vectors();
+    rig.identify(0);
+    assert!(rig.signals.is_empty() && rig.descriptors.is_empty());
+    rig.set_vectors(0, 3);
+    rig.until(|rig| rig.signals == [EVENTS]);
+    rig.identify(1);
+    rig.until(|rig| rig.signals.len() == 2);
+    // Clients may try vectors out.
+    rig.set(InterruptAction::Trigger, (1, 2), InterruptData::Bools([false, true].into()));
+    rig.until(|rig| rig.signals.last() == Some(&(EVENTS + 2)));
+}
+
+#[test]
+fn a_function_that_reaches_outside_of_the_guests_memory_harms_nothing() {
+    let mut rig = Rig::direct();
+    rig.bring_up_without_memory();
+    rig.until(|rig| rig.guest.statistics().reads_refused > 0);
+    let told = rig.events.iter().any(|event| matches!(event, Event::OutsideMemory { write: false, .. }));
+    assert!(told, "{:?}", rig.events);
+    // The guest maps it and begins anew.
+    rig.map(Some(MEMORY_FILE));
+    rig.post_register(offset::CONFIGURATION, 0);
+    rig.until(|rig| rig.guest.has_client());
+    rig.bring_up();
+    rig.identify(0);
+}
+
+impl Rig {
+    fn bring_up_without_memory(&mut self) {
+        self.bring_up();
+        self.post_register(offset::DOORBELLS, 1);
+    }
+}
+
+#[test]
+fn nothing_of_a_client_that_is_killed_stays_behind() {
+    let mut rig = Rig::direct();
+    for round in 0..3 {
+        rig.map(Some(MEMORY_FILE));
+        rig.set_vectors(0, 2);
+        rig.write_config(0x10, 0xfebf_0000);
+        rig.bring_up();
+        rig.identify(0);
+        rig.send_identify(1);
+        rig.disconnect();
+        assert!(!rig.guest.takes_client(), "the function is being reset");
+        assert!(rig.descriptors.is_empty() && !rig.mapped, "round {round}");
+        rig.until(|rig| rig.guest.takes_client());
+        rig.connect();
+        assert_eq!(rig.register(offset::CONFIGURATION), 0);
+        assert_eq!(rig.config(0x10), 0b100, "the former guest's address");
+        assert_eq!(rig.config(0x04) & 0x7, 0);
+    }
+}
+
+#[test]
+fn a_client_that_breaks_the_protocol_is_closed_and_another_may_come() {
+    let mut rig = Rig::direct();
+    rig.map(Some(MEMORY_FILE));
+    let nonsense = [0xff; 64];
+    let input = Input::ClientReceived { bytes: &nonsense, descriptors: [1, 2].into() };
+    rig.guest.handle_input(rig.now, input);
+    rig.settle();
+    assert_eq!((rig.closed, rig.mapped), (1, false));
+    assert!(rig.events.iter().any(|event| matches!(event, Event::ClientGone(Some(_)))));
+    rig.until(|rig| rig.guest.takes_client());
+    rig.client.handle_input(rig.now, client::Input::Disconnected);
+    rig.settle();
+    rig.connect();
+    rig.map(Some(MEMORY_FILE));
+    rig.bring_up();
+    rig.identify(0);
+}

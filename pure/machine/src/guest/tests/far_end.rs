@@ -1,0 +1,219 @@
+//! A function at the far end of a tunnel, which goes and comes back.
+
+use engine::Rng;
+use tunnel::downstream::{self, ConnectionId};
+use tunnel::session;
+
+use super::*;
+use crate::far::{self, Far};
+
+const CONNECTION: ConnectionId = ConnectionId(1);
+
+/// A slot with a tunnel, and what is at the other end while something is.
+struct Pair {
+    rig: Rig,
+    far: Option<Far>,
+    /// The slot has asked for a connection that it did not get.
+    dials: bool,
+    seed: u64,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let now = Instant::from_nanos(1_000);
+        let rng = Rng::from_seed(1);
+        let session = session::Config { hold: Nanos::from_millis(50), ..session::Config::default() };
+        let guest = Guest::over_tunnel(config(), session, &rng);
+        let mut pair = Self { rig: Rig::around(guest, None, now), far: None, dials: false, seed: 2 };
+        pair.start_far(function_config());
+        pair.until(|rig| rig.guest.takes_client());
+        pair.rig.guest.handle_input(pair.rig.now, Input::ClientConnected);
+        pair.rig.client.handle_input(pair.rig.now, client::Input::Connected);
+        pair.until(|rig| rig.client.negotiated().is_some());
+        pair
+    }
+
+    fn start_far(&mut self, function: function::Config) {
+        self.seed += 1;
+        let mut rng = Rng::from_seed(self.seed);
+        let mut session = session::Config { hold: Nanos::from_millis(50), ..session::Config::default() };
+        rng.fill(&mut session.identity.instance.0);
+        self.far = Some(Far::new(self.rig.now, session, function, rng));
+    }
+
+    /// The far end's process is killed.
+    fn kill_far(&mut self) {
+        self.far = None;
+        self.rig.guest.handle_input(self.rig.now, Input::Disconnected);
+    }
+
+    fn until(&mut self, mut until: impl FnMut(&Rig) -> bool) {
+        for _ in 0..1_000_000 {
+            if until(&self.rig) {
+                return;
+            }
+            self.step();
+        }
+        panic!("nothing came of it: {:?}", self.rig.events);
+    }
+
+    fn step(&mut self) {
+        self.rig.now = self.rig.now + Nanos::from_micros(10);
+        let now = self.rig.now;
+        self.rig.guest.advance(now);
+        self.rig.settle();
+        if core::mem::take(&mut self.dials) {
+            self.rig.to_far.push(Output::Connect);
+        }
+        for output in core::mem::take(&mut self.rig.to_far) {
+            let Some(far) = &mut self.far else {
+                self.dials |= matches!(output, Output::Connect);
+                continue;
+            };
+            let input = match output {
+                Output::Connect => {
+                    self.rig.guest.handle_input(now, Input::Connected);
+                    downstream::Input::Accepted(CONNECTION)
+                }
+                Output::Transmit(bytes) => downstream::Input::Received(CONNECTION, bytes),
+                Output::Close => downstream::Input::Disconnected(CONNECTION),
+                output => panic!("{output:?} is not for a far end"),
+            };
+            far.handle_input(now, far::Input::Network(input));
+        }
+        let Some(far) = &mut self.far else { return };
+        if far.poll_timeout().is_some_and(|at| at <= now) {
+            far.handle_timeout(now);
+        }
+        let mut done: Vec<media::Completion> = Vec::new();
+        loop {
+            for completion in done.drain(..) {
+                far.handle_input(now, far::Input::Media(completion));
+            }
+            let Some(output) = far.poll_output() else { break };
+            match output {
+                far::Output::Transmit(_, bytes) => self.rig.guest.handle_input(now, Input::Received(bytes)),
+                far::Output::Media(request) => {
+                    self.rig.disk.submit(request, &mut |completion| done.push(completion));
+                }
+                far::Output::Close(_) => self.rig.guest.handle_input(now, Input::Disconnected),
+                far::Output::Event(..) | far::Output::Notify(_) => {}
+            }
+        }
+    }
+
+    fn read(&mut self, region: RegionIndex, at: u64) -> u32 {
+        let request = self.rig.client.read(self.rig.now, region, at, 4);
+        self.until(|rig| rig.answers.contains_key(&request));
+        match self.rig.answers.remove(&request).unwrap().unwrap() {
+            Answer::Data(data) => u32::from_le_bytes(data[..].try_into().unwrap()),
+            answer => panic!("{answer:?}"),
+        }
+    }
+
+    fn write(&mut self, region: RegionIndex, at: u64, value: u32) {
+        let request = self.rig.client.write(self.rig.now, region, at, &value.to_le_bytes());
+        self.until(|rig| rig.answers.contains_key(&request));
+    }
+
+    fn has_event(&self, is_it: impl Fn(&Event) -> bool) -> bool {
+        self.rig.events.iter().any(is_it)
+    }
+}
+
+const VERSION: u64 = offset::VERSION as u64;
+const ALL_ONES: u32 = u32::MAX;
+
+#[test]
+fn a_function_that_goes_is_all_ones_and_is_what_it_was_when_it_is_back() {
+    let mut pair = Pair::new();
+    pair.write(RegionIndex::CONFIG, 0x10, 0xfebf_8000);
+    pair.write(RegionIndex::CONFIG, 0x04, 0b110);
+    assert_eq!(pair.read(RegionIndex::BAR0, VERSION), 0x0002_0000);
+    // Under way when the far end goes.
+    let request = pair.rig.client.read(pair.rig.now, RegionIndex::BAR0, 0, 8);
+    pair.rig.settle();
+    pair.kill_far();
+    pair.until(|rig| rig.answers.contains_key(&request));
+    assert!(pair.has_event(|event| matches!(event, Event::Gone)), "{:?}", pair.rig.events);
+    assert_eq!(pair.read(RegionIndex::BAR0, VERSION), ALL_ONES);
+    assert_eq!(pair.read(RegionIndex::CONFIG, 0x00), ALL_ONES);
+    pair.write(RegionIndex::CONFIG, 0x10, 0);
+    let reset = pair.rig.client.reset(pair.rig.now);
+    pair.until(|rig| rig.answers.contains_key(&reset));
+
+    pair.start_far(function_config());
+    pair.until(|rig| rig.events.iter().any(|event| matches!(event, Event::Back(_))));
+    assert_eq!(pair.read(RegionIndex::CONFIG, 0x00), 0x0010_fa1a);
+    assert_eq!(pair.read(RegionIndex::CONFIG, 0x10), 0xfebf_8004);
+    assert_eq!(pair.read(RegionIndex::CONFIG, 0x04) & 0b110, 0b110);
+    assert_eq!(pair.read(RegionIndex::BAR0, VERSION), 0x0002_0000);
+}
+
+#[test]
+fn another_function_is_kept_from_a_client_that_knows_the_former_one() {
+    let mut pair = Pair::new();
+    pair.kill_far();
+    pair.until(|rig| rig.events.iter().any(|event| matches!(event, Event::Gone)));
+    let mut other = function_config();
+    other.identity.device = 0x4242;
+    pair.start_far(other);
+    pair.until(|rig| rig.events.iter().any(|event| matches!(event, Event::Changed(_))));
+    assert_eq!(pair.read(RegionIndex::CONFIG, 0x00), ALL_ONES);
+    pair.rig.disconnect();
+    pair.until(|rig| rig.guest.takes_client());
+    pair.rig.connect();
+    assert_eq!(pair.read(RegionIndex::CONFIG, 0x00), 0x4242_fa1a);
+}
+
+#[test]
+fn a_client_that_goes_while_the_far_end_is_gone_is_followed_by_another_when_it_is_back() {
+    let mut pair = Pair::new();
+    pair.write(RegionIndex::CONFIG, 0x10, 0xfebf_8000);
+    pair.kill_far();
+    pair.until(|rig| rig.events.iter().any(|event| matches!(event, Event::Gone)));
+    pair.rig.disconnect();
+    for _ in 0..1000 {
+        pair.step();
+    }
+    assert!(!pair.rig.guest.takes_client());
+    pair.start_far(function_config());
+    pair.until(|rig| rig.guest.takes_client());
+    pair.rig.connect();
+    assert_eq!(pair.read(RegionIndex::CONFIG, 0x10), 0b100);
+    assert_eq!(pair.read(RegionIndex::BAR0, VERSION), 0x0002_0000);
+}
+
+#[test]
+fn a_reset_that_the_link_interrupts_comes_to_an_end() {
+    let mut pair = Pair::new();
+    let reset = pair.rig.client.reset(pair.rig.now);
+    for _ in 0..100 {
+        pair.step();
+    }
+    pair.kill_far();
+    pair.until(|rig| rig.answers.contains_key(&reset));
+    pair.start_far(function_config());
+    pair.until(|rig| rig.events.iter().any(|event| matches!(event, Event::Back(_))));
+    assert_eq!(pair.read(RegionIndex::BAR0, VERSION), 0x0002_0000);
+}
+
+#[test]
+fn a_connection_that_is_cut_and_back_in_time_is_noticed_by_nobody() {
+    let mut pair = Pair::new();
+    for round in 0..20 {
+        let request = pair.rig.client.read(pair.rig.now, RegionIndex::BAR0, VERSION, 4);
+        for _ in 0..round % 5 {
+            pair.step();
+        }
+        pair.rig.guest.handle_input(pair.rig.now, Input::Disconnected);
+        if let Some(far) = &mut pair.far {
+            let input = downstream::Input::Disconnected(CONNECTION);
+            far.handle_input(pair.rig.now, far::Input::Network(input));
+        }
+        pair.until(|rig| rig.answers.contains_key(&request));
+        let Some(Ok(Answer::Data(data))) = pair.rig.answers.remove(&request) else { panic!("no data") };
+        assert_eq!(data[..], 0x0002_0000_u32.to_le_bytes(), "round {round}");
+    }
+    assert!(!pair.has_event(|event| matches!(event, Event::Gone)));
+}
