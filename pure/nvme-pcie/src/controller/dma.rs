@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use engine::{Buffer, BufferMut, Pool};
 use pcie::device::DmaId;
 
+use super::shadow::Doorbell;
 use crate::registers::{high_16, low_16};
 
 /// Reads of host memory that a controller has outstanding at most; further ones wait.
@@ -23,6 +24,13 @@ pub(super) enum Purpose {
         slot: u16,
         /// Where in the command's data the read starts.
         base: u32,
+    },
+    /// A shadow doorbell.
+    Shadow {
+        /// Which one.
+        doorbell: Doorbell,
+        /// Names the look.
+        tag: u16,
     },
 }
 

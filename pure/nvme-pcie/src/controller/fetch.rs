@@ -135,6 +135,10 @@ impl Controller {
             self.fetches.free.push(front);
             // There may be more to fetch now that fewer fetches are under way.
             self.ready |= u128::from(queue.has_new()) << number;
+            let all_fetched = !queue.has_new();
+            if all_fetched && self.shadow.is_some() && number != 0 {
+                self.knock(number);
+            }
             for entry in entries.as_chunks::<{ SubmissionQueueEntry::LENGTH }>().0 {
                 self.start(number, SubmissionQueueEntry::parse(entry));
             }

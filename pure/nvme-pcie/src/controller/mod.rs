@@ -12,6 +12,7 @@ mod posting;
 mod properties;
 mod queues;
 mod rings;
+mod shadow;
 mod slots;
 mod transfer;
 
@@ -27,7 +28,7 @@ use nvme::controller::{
     Output as CoreOutput,
 };
 use nvme::media;
-use nvme::wire::{Status, StatusCode, SubmissionQueueEntry, SubmissionQueueId};
+use nvme::wire::{AdminOpcode, Status, StatusCode, SubmissionQueueEntry, SubmissionQueueId};
 use pcie::device::{Dma, DmaResult};
 
 pub use dma::READS_MAX;
@@ -40,6 +41,7 @@ use fetch::Fetches;
 use interrupts::{Coalescing, Interrupts};
 use properties::Properties;
 use rings::{CompletionQueue, SubmissionQueue};
+use shadow::{Doorbell, Shadow};
 use slots::{Ending, Slots, Transfer};
 
 /// I/O queue pairs that a controller has at most.
@@ -69,6 +71,9 @@ pub struct Config {
     pub bytes_in_flight_max: u64,
     /// Interrupt vectors of the function.
     pub interrupt_vectors: u16,
+    /// Whether the host may leave doorbells in its memory (Doorbell Buffer Config). That helps where a register write
+    /// is dear and a read of host memory is cheap, as in a virtual machine on the same host, and nowhere else.
+    pub doorbell_buffers: bool,
 }
 
 impl Config {
@@ -81,6 +86,7 @@ impl Config {
             commands_max: 512,
             bytes_in_flight_max: 8 << 20,
             interrupt_vectors: IO_QUEUES_MAX + 1,
+            doorbell_buffers: false,
         }
     }
 }
@@ -164,6 +170,10 @@ pub struct Controller {
     waiting: VecDeque<u16>,
     /// Commands that wait for a name for a read.
     stalled: VecDeque<u16>,
+    /// Looks at shadow doorbells that wait for a name for a read.
+    stalled_looks: VecDeque<Doorbell>,
+    /// Where the host leaves doorbells.
+    shadow: Option<Shadow>,
     bytes_in_flight: u64,
     interrupts: Interrupts,
     pool: Pool,
@@ -188,6 +198,9 @@ impl Controller {
         config.core.io_queues_max = config.io_queues;
         config.core.interrupt_vectors = config.interrupt_vectors;
         config.core.sgl_support = SGL_SUPPORT;
+        if config.doorbell_buffers {
+            config.core.transport_commands.push(AdminOpcode::DoorbellBufferConfig);
+        }
         let queues = usize::from(config.io_queues) + 1;
         Self {
             core: Core::new(now, config.core.clone()),
@@ -207,6 +220,8 @@ impl Controller {
             fetches: Fetches::new(),
             waiting: VecDeque::new(),
             stalled: VecDeque::new(),
+            stalled_looks: VecDeque::new(),
+            shadow: None,
             bytes_in_flight: 0,
             interrupts: Interrupts::new(config.interrupt_vectors),
             pool: Pool::new(POOL_RETAIN),
@@ -259,6 +274,8 @@ impl Controller {
         self.fetches.clear();
         self.waiting.clear();
         self.stalled.clear();
+        self.stalled_looks.clear();
+        self.shadow = None;
         self.bytes_in_flight = 0;
         self.ready = 0;
         self.dirty = 0;
@@ -285,7 +302,13 @@ impl Controller {
             (Purpose::Fetch(fetch), DmaResult::Data { offset, data, last, .. }) => {
                 self.on_fetched(fetch, Piece { id, length, offset, data, last });
             }
-            (Purpose::Fetch(_), DmaResult::Failed { .. }) => self.fail(),
+            (Purpose::Shadow { doorbell, tag }, DmaResult::Data { data, .. }) => {
+                self.reads.retire(id);
+                if let Some(bytes) = data.first_chunk() {
+                    self.on_shadow(doorbell, tag, *bytes);
+                }
+            }
+            (Purpose::Fetch(_) | Purpose::Shadow { .. }, DmaResult::Failed { .. }) => self.fail(),
             (Purpose::List(slot), DmaResult::Data { offset, data, last, .. }) => {
                 self.on_list(slot, Piece { id, length, offset, data, last });
             }

@@ -61,6 +61,9 @@ impl Controller {
             posted += run.entries;
             self.statistics.postings += 1;
         }
+        if self.shadow.is_some() && number != 0 {
+            self.check_room(number);
+        }
         self.statistics.completions += u64::from(posted);
         let vector = self.completion_queues[number].as_ref().and_then(|queue| queue.vector);
         if let Some(vector) = vector
@@ -68,6 +71,15 @@ impl Controller {
             && self.interrupts.on_posted(self.now, vector, posted, number == 0)
         {
             self.raise(vector);
+        }
+    }
+
+    /// Looks for room at once where completions are left over: no doorbell may ever tell of it.
+    #[cold]
+    fn check_room(&mut self, number: usize) {
+        let left = self.completion_queues[number].as_ref().is_some_and(|queue| !queue.pending.is_empty());
+        if left && let Ok(number) = u16::try_from(number) {
+            self.look_for_room(number);
         }
     }
 

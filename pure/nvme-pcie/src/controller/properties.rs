@@ -205,6 +205,10 @@ impl Controller {
     fn ring_tail(&mut self, queue: u16, tail: u32) -> Result<(), DoorbellFault> {
         let found = self.submission_queues.get_mut(usize::from(queue)).and_then(Option::as_mut);
         let found = found.ok_or(DoorbellFault::Register)?;
+        if self.shadow.is_some() && queue != 0 {
+            self.knock(queue);
+            return Ok(());
+        }
         found.ring(tail).map_err(|_| DoorbellFault::Value)?;
         self.ready |= u128::from(found.has_new()) << queue;
         Ok(())
@@ -213,6 +217,12 @@ impl Controller {
     fn ring_head(&mut self, queue: u16, head: u32) -> Result<(), DoorbellFault> {
         let found = self.completion_queues.get_mut(usize::from(queue)).and_then(Option::as_mut);
         let found = found.ok_or(DoorbellFault::Register)?;
+        if self.shadow.is_some() && queue != 0 {
+            if !found.pending.is_empty() {
+                self.look_for_room(queue);
+            }
+            return Ok(());
+        }
         found.ring(head).map_err(|_| DoorbellFault::Value)?;
         self.dirty |= u128::from(!found.pending.is_empty()) << queue;
         Ok(())

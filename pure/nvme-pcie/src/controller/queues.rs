@@ -21,6 +21,7 @@ impl Controller {
             AdminOpcode::CreateIoCompletionQueue => self.create_completion_queue(entry),
             AdminOpcode::CreateIoSubmissionQueue => self.create_submission_queue(entry),
             AdminOpcode::DeleteIoCompletionQueue => self.delete_completion_queue(entry),
+            AdminOpcode::DoorbellBufferConfig if self.config.doorbell_buffers => self.configure_shadow(entry),
             AdminOpcode::DeleteIoSubmissionQueue => match self.delete_submission_queue(index, entry) {
                 Ok(Deletion::Waits) => return true,
                 Ok(Deletion::Done) => Ok(()),

@@ -19,6 +19,25 @@ impl CompletionQueueId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct InvalidDoorbellValue;
 
+/// How a queue's shadow doorbell is being read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Look {
+    /// It is not.
+    #[default]
+    None,
+    /// A read is under way.
+    Reading {
+        /// Names it.
+        tag: u16,
+        /// EventIdx was written before.
+        confirm: bool,
+        /// There was a reason to look again since.
+        again: bool,
+    },
+    /// There was no name for a read.
+    Stalled,
+}
+
 /// A submission queue: the host moves the tail, the controller fetches up to it.
 #[derive(Debug)]
 pub(super) struct SubmissionQueue {
@@ -37,6 +56,8 @@ pub(super) struct SubmissionQueue {
     pub(super) in_flight: u32,
     /// The slot of the Delete I/O Submission Queue command that waits for this queue to be idle.
     pub(super) deletion: Option<u16>,
+    /// At its shadow tail.
+    pub(super) look: Look,
 }
 
 impl SubmissionQueue {
@@ -57,6 +78,7 @@ impl SubmissionQueue {
             fetches: VecDeque::new(),
             in_flight: 0,
             deletion: None,
+            look: Look::None,
         }
     }
 
@@ -72,6 +94,11 @@ impl SubmissionQueue {
         }
         self.tail = tail;
         Ok(())
+    }
+
+    /// Whether the host's tail, as far as known, is this.
+    pub(super) const fn is_at(&self, tail: u32) -> bool {
+        self.tail == tail
     }
 
     /// Whether there is an entry to fetch.
@@ -122,6 +149,8 @@ pub(super) struct CompletionQueue {
     pub(super) pending: VecDeque<u16>,
     /// How many submission queues complete to this one.
     pub(super) submission_queues: u16,
+    /// At its shadow head.
+    pub(super) look: Look,
 }
 
 /// A run of entries to be written at once.
@@ -143,7 +172,13 @@ impl CompletionQueue {
             vector,
             pending: VecDeque::new(),
             submission_queues: 0,
+            look: Look::None,
         }
+    }
+
+    /// Whether the host's head, as far as known, is this.
+    pub(super) const fn is_at(&self, head: u32) -> bool {
+        self.head == head
     }
 
     const fn used(&self) -> u32 {

@@ -1,5 +1,7 @@
 //! Registers, queue commands and back-pressure, with a host of bare hands.
 
+mod shadow;
+
 use std::vec::Vec;
 
 use engine::Engine;
@@ -20,7 +22,10 @@ fn bare() -> Rig {
 }
 
 fn enabled() -> Rig {
-    let mut rig = bare();
+    enable(bare())
+}
+
+fn enable(mut rig: Rig) -> Rig {
     rig.write(AQA, &0x001f_001f_u32.to_le_bytes());
     rig.write(0x28, &ASQ.to_le_bytes());
     rig.write(0x30, &ACQ.to_le_bytes());

@@ -155,6 +155,9 @@ impl Controller {
             let Some(index) = self.stalled.pop_front() else { return };
             self.issue_reads(index);
         }
+        if !self.stalled_looks.is_empty() {
+            self.resume_looks();
+        }
     }
 
     /// A piece of a PRP list or SGL segment.

@@ -10,7 +10,7 @@ use crate::wire::identify::{
     IDENTIFY_LENGTH, IdentifyController, IdentifyControllerNvm, IdentifyIndependentNamespace,
     IdentifyNamespace, LbaFormat, NamespaceDescriptor, cns,
 };
-use crate::wire::{Bits, NamespaceId, StatusCode, SubmissionQueueEntry, Text, low_u8, low_u16};
+use crate::wire::{AdminOpcode, Bits, NamespaceId, StatusCode, SubmissionQueueEntry, Text, low_u8, low_u16};
 
 /// Controller or Namespace Structure (CNS), in CDW10.
 const CNS: Bits = Bits::new(7, 0);
@@ -28,6 +28,8 @@ const IO_CONTROLLER: u8 = 1;
 /// Optional Admin Command Support: Format NVM; Firmware Commit and Image Download; Namespace Management and Attachment; Device Self-test.
 const FORMAT_SUPPORTED: u16 = 1 << 1;
 const FIRMWARE_SUPPORTED: u16 = 1 << 2;
+/// Optional Admin Command Support: Doorbell Buffer Config, where the transport carries it out.
+const DOORBELL_BUFFERS_SUPPORTED: u16 = 1 << 8;
 const NAMESPACE_MANAGEMENT_SUPPORTED: u16 = 1 << 3;
 const SELF_TEST_SUPPORTED: u16 = 1 << 4;
 /// Device Self-test Options: one self-test at a time in the NVM subsystem.
@@ -172,10 +174,7 @@ impl Controller {
             optional_events: EVENT_NAMESPACE_ATTRIBUTE.put(1),
             attributes: LONG_HOST_IDENTIFIERS,
             controller_type: IO_CONTROLLER,
-            optional_admin_commands: FIRMWARE_SUPPORTED
-                | FORMAT_SUPPORTED
-                | NAMESPACE_MANAGEMENT_SUPPORTED
-                | SELF_TEST_SUPPORTED,
+            optional_admin_commands: self.optional_admin_commands(),
             abort_limit: ABORT_LIMIT,
             event_request_limit: config.event_requests_max - 1,
             firmware_updates: firmware::UPDATES,
@@ -204,6 +203,16 @@ impl Controller {
             subsystem_name: Text::padded_with_nuls(&config.subsystem_name),
             ..IdentifyController::default()
         }
+    }
+
+    /// Optional Admin Command Support (OACS).
+    fn optional_admin_commands(&self) -> u16 {
+        let doorbell_buffers = self.config.transport_commands.contains(&AdminOpcode::DoorbellBufferConfig);
+        FIRMWARE_SUPPORTED
+            | FORMAT_SUPPORTED
+            | NAMESPACE_MANAGEMENT_SUPPORTED
+            | SELF_TEST_SUPPORTED
+            | if doorbell_buffers { DOORBELL_BUFFERS_SUPPORTED } else { 0 }
     }
 
     /// Extended Device Self-test Time (EDSTT).
