@@ -9,7 +9,7 @@ use crate::{Error, Initramfs, Kit};
 
 /// The modules of a virtio network card, and what gives it QEMU's usual address.
 const NETWORK_MODULE: &str = "virtio_net";
-const NETWORK_PRELUDE: &str = "ip link set lo up; ip link set eth0 up; ip addr add 10.0.2.15/24 dev eth0\n\
+const NETWORK_PRELUDE: &str = "ip link set eth0 up; ip addr add 10.0.2.15/24 dev eth0\n\
     ip route add default via 10.0.2.2\n";
 
 /// What QEMU starts before Linux.

@@ -10,6 +10,7 @@ mount -t sysfs sys /sys
 mkdir -p /dev/shm /dev/pts /tmp /run /mnt
 mount -t tmpfs shm /dev/shm
 mount -t devpts pts /dev/pts
+ip link set lo up
 exec 3<>/dev/ttyS2 4>/dev/ttyS1
 for line in 1 2; do stty -F /dev/ttyS$line 115200 raw -echo; done
 echo "ready $(cut -d' ' -f1 /proc/uptime)" >&3

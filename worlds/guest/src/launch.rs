@@ -18,9 +18,10 @@ use crate::running::{Parts, Running, Streams, ended};
 use crate::{Error, stream};
 
 /// What every boot needs on the kernel's command line: no waiting, nothing that costs an interpreted processor much,
-/// and a panic that ends QEMU instead of hanging. [`clock`] adds to it.
-const COMMAND_LINE: &str =
-    "console=ttyS0 panic=-1 quiet init_on_alloc=0 mitigations=off nokaslr cryptomgr.notests apparmor=0";
+/// a panic that ends QEMU instead of hanging, and registers that nvme-cli may read beside the driver (`show-regs`,
+/// `effects-log`). [`clock`] adds to it.
+const COMMAND_LINE: &str = "console=ttyS0 panic=-1 quiet init_on_alloc=0 mitigations=off nokaslr \
+    cryptomgr.notests apparmor=0 iomem=relaxed";
 /// What makes Linux use the IOMMU.
 const IOMMU_COMMAND_LINE: &str = " intel_iommu=on";
 /// How long QEMU may take to open its sockets.

@@ -28,6 +28,7 @@ fn a_guest_uses_an_nvme_device_in_every_way_that_tests_will_want() {
         echo "class $(cat /sys/class/nvme/nvme0/device/class) vendor $(cat /sys/class/nvme/nvme0/device/vendor)"
         lspci -nn | grep 'Non-Volatile'
         nvme id-ctrl /dev/nvme0 | grep '^sn'
+        nvme show-regs /dev/nvme0 | grep '^version'
         dd if=/dev/urandom of=/tmp/noise bs=1M count=4 2>/dev/null
         dd if=/tmp/noise of=/dev/nvme0n1 bs=1M seek=8 conv=fsync 2>/dev/null
         dd if=/dev/nvme0n1 of=/tmp/back bs=1M skip=8 count=4 iflag=direct 2>/dev/null
@@ -55,6 +56,7 @@ fn a_guest_uses_an_nvme_device_in_every_way_that_tests_will_want() {
     for line in [
         "class 0x010802 vendor 0x1b36\n",
         "sn        : FARLANE1",
+        "version : 0x10400",
         "\nsame\n",
         "\nremounted\n",
         "\nverified\n",

@@ -63,7 +63,7 @@ impl Apt {
             Dir::State \"{root}\";\nDir::State::lists \"{root}/lists\";\nDir::State::status \"{root}/status\";\n\
             Dir::Cache \"{root}/cache\";\nDir::Log \"{root}/log\";\n\
             APT::Architecture \"amd64\";\nAPT::Architectures {{ \"amd64\"; }};\nAPT::Install-Recommends \"false\";\n\
-            APT::Sandbox::User \"\";\nAcquire::Languages \"none\";\nAcquire::Retries \"2\";\n\
+            APT::Sandbox::User \"\";\nAcquire::Languages \"none\";\nAcquire::Retries \"1\";\n\
             Acquire::http::Timeout \"20\";\n"
         )
     }
