@@ -73,6 +73,8 @@ pub mod capabilities {
     pub const QUEUE_ENTRIES_MAX: Field = Field::new(15, 0);
     /// Contiguous Queues Required (CQR).
     pub const CONTIGUOUS_QUEUES_REQUIRED: Field = Field::new(16, 16);
+    /// Arbitration Mechanism Supported (AMS): weighted round robin with urgent priority class.
+    pub const WEIGHTED_ROUND_ROBIN: Field = Field::new(17, 17);
     /// Timeout (TO), in units of 500 ms.
     pub const TIMEOUT: Field = Field::new(31, 24);
     /// Doorbell Stride (DSTRD): 4 bytes times 2 to this power.
@@ -98,6 +100,8 @@ pub mod configuration {
     pub const PAGE_SIZE: Field = Field::new(10, 7);
     /// Arbitration Mechanism Selected (AMS).
     pub const ARBITRATION: Field = Field::new(13, 11);
+    /// AMS: weighted round robin with urgent priority class; below it is round robin.
+    pub const WEIGHTED_ROUND_ROBIN: u64 = 1;
     /// Shutdown Notification (SHN).
     pub const SHUTDOWN: Field = Field::new(15, 14);
     /// I/O Submission Queue Entry Size (IOSQES): 2 to this power.

@@ -170,7 +170,7 @@ impl Rig {
         u32::from_le_bytes(bytes)
     }
 
-    fn on_controller(&mut self, output: controller::Output) {
+    pub(crate) fn on_controller(&mut self, output: controller::Output) {
         match output {
             controller::Output::Dma(Dma::Read { id, address, length }) => {
                 let length = length as usize;

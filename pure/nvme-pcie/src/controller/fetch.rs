@@ -64,13 +64,15 @@ impl Controller {
         if self.throttled || !self.properties.is_ready() {
             return;
         }
+        if self.classes.is_some() {
+            self.fetch_by_weight();
+            return;
+        }
         let mut candidates = self.ready;
         while candidates != 0 {
-            let turned = candidates.rotate_right(self.turn);
-            let queue = (turned.trailing_zeros() + self.turn) % u128::BITS;
-            self.turn = (queue + 1) % u128::BITS;
+            let queue = self.in_turn(candidates);
             let bit = 1_u128 << queue;
-            if !self.fetch_from(queue) {
+            if self.fetch_from(queue, FETCH_ENTRIES_MAX) == 0 {
                 candidates &= !bit;
             } else if !self.submission_queues[queue as usize].as_ref().is_some_and(|queue| queue.has_new()) {
                 candidates &= !bit;
@@ -79,31 +81,31 @@ impl Controller {
         }
     }
 
-    /// Issues one read of entries of queue `number`; false where that is not possible now.
-    fn fetch_from(&mut self, number: u32) -> bool {
+    /// Issues one read of entries of queue `number`, of `most` at most. How many; none where that is not possible now.
+    pub(super) fn fetch_from(&mut self, number: u32, most: u32) -> u32 {
         let Some(queue) = self.submission_queues.get_mut(number as usize).and_then(Option::as_mut) else {
             self.ready &= !(1 << number);
-            return false;
+            return 0;
         };
         if !queue.has_new() {
             self.ready &= !(1 << number);
-            return false;
+            return 0;
         }
         let is_admin = queue.id.is_admin();
         if !is_admin && self.bytes_in_flight >= self.config.bytes_in_flight_max {
-            return false;
+            return 0;
         }
         let reserved = if is_admin { 0 } else { ADMIN_SLOTS };
         let slots = self.slots.available().saturating_sub(reserved);
-        let entries = queue.contiguous().min(self.burst).min(FETCH_ENTRIES_MAX).min(slots);
+        let entries = queue.contiguous().min(self.burst).min(FETCH_ENTRIES_MAX).min(most).min(slots);
         if entries == 0 || queue.fetches.len() >= FETCHES_PER_QUEUE_MAX {
-            return false;
+            return 0;
         }
-        let Some(index) = self.fetches.free.pop() else { return false };
+        let Some(index) = self.fetches.free.pop() else { return 0 };
         let length = entries * SUBMISSION_ENTRY_BYTES;
         let Some(id) = self.reads.issue(Purpose::Fetch(index), length) else {
             self.fetches.free.push(index);
-            return false;
+            return 0;
         };
         let fetch = &mut self.fetches.fetches[usize::from(index)];
         fetch.queue = queue.id.0;
@@ -113,7 +115,7 @@ impl Controller {
         self.slots.reserve(u16::try_from(entries).expect("a fetch is of 64 entries at most"));
         self.statistics.fetches += 1;
         self.outputs.push_back(Output::Dma(Dma::Read { id, address, length }));
-        true
+        entries
     }
 
     /// A piece of the entries of a fetch.

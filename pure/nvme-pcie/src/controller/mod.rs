@@ -4,6 +4,7 @@
 //! memory is never touched directly, so the same controller serves a far link, a local virtual machine and
 //! virtual time.
 
+mod arbitration;
 mod dma;
 mod fetch;
 mod interrupts;
@@ -36,6 +37,7 @@ pub use fetch::{FETCH_ENTRIES_MAX, FETCHES_MAX};
 pub use rings::CompletionQueueId;
 
 use crate::registers::{PageSize, status};
+use arbitration::Classes;
 use dma::{Piece, Purpose, Reads};
 use fetch::Fetches;
 use interrupts::{Coalescing, Interrupts};
@@ -160,6 +162,10 @@ pub struct Controller {
     turn: u32,
     /// Arbitration Burst: entries fetched from a queue before the next one's turn.
     burst: u32,
+    /// Arbitration's weights of high, medium and low priority.
+    weights: [u16; 3],
+    /// The queues by priority, where the host selected weighted round robin.
+    classes: Option<Classes>,
     throttled: bool,
     /// CC.EN was set while media still work for commands of before a reset: they must not overtake new ones.
     enabling: bool,
@@ -213,6 +219,8 @@ impl Controller {
             dirty: 0,
             turn: 0,
             burst: FETCH_ENTRIES_MAX,
+            weights: [1; 3],
+            classes: None,
             throttled: false,
             enabling: false,
             slots: Slots::new(config.commands_max),
@@ -259,6 +267,8 @@ impl Controller {
         self.completion_queues.fill_with(|| None);
         self.interrupts.reset();
         self.burst = FETCH_ENTRIES_MAX;
+        self.weights = [1; 3];
+        self.classes = None;
         self.turn = 0;
         self.properties.status = 0;
         self.enabling = false;
@@ -376,7 +386,8 @@ impl Controller {
 
     fn on_notification(&mut self, notification: Notification) {
         match notification {
-            Notification::Arbitration { burst } => {
+            Notification::Arbitration { burst, weights } => {
+                self.weights = weights;
                 self.burst = burst.map_or(FETCH_ENTRIES_MAX, |burst| u32::from(burst).max(1));
             }
             Notification::InterruptCoalescing { threshold, time } => {

@@ -2,6 +2,7 @@
 
 use nvme::wire::SubmissionQueueId;
 
+use super::arbitration::Classes;
 use super::rings::{CompletionQueue, CompletionQueueId, SubmissionQueue};
 use super::{Controller, DoorbellFault};
 use crate::registers::{
@@ -75,6 +76,7 @@ impl Controller {
     fn capabilities(&self) -> u64 {
         capabilities::QUEUE_ENTRIES_MAX.put(u64::from(self.config.queue_entries_max) - 1)
             | capabilities::CONTIGUOUS_QUEUES_REQUIRED.put(1)
+            | capabilities::WEIGHTED_ROUND_ROBIN.put(1)
             | capabilities::TIMEOUT.put(READY_TIMEOUT)
             | capabilities::NVM_COMMAND_SET.put(1)
             | capabilities::PAGE_SIZE_MAX.put(PAGE_SIZE_MAX)
@@ -161,13 +163,14 @@ impl Controller {
         let (Ok(submission), Ok(completion)) = (u32::try_from(submission), u32::try_from(completion)) else {
             return;
         };
+        let arbitration = properties.configured(configuration::ARBITRATION);
         let page_shift = properties.configured(configuration::PAGE_SIZE);
         let page = PageSize::from_mps(page_shift);
         let (submission_base, completion_base) =
             (join(properties.admin_submission_queue), join(properties.admin_completion_queue));
         let sound = page_shift <= PAGE_SIZE_MAX
             && properties.configured(configuration::COMMAND_SET) == 0
-            && properties.configured(configuration::ARBITRATION) == 0
+            && arbitration <= configuration::WEIGHTED_ROUND_ROBIN
             && submission >= 2
             && completion >= 2
             && page.offset_of(submission_base) == 0
@@ -177,6 +180,8 @@ impl Controller {
             return;
         }
         self.page_size = page;
+        let weighted = arbitration == configuration::WEIGHTED_ROUND_ROBIN;
+        self.classes = weighted.then(Classes::new);
         let mut admin = CompletionQueue::new(completion_base, completion, Some(0));
         admin.submission_queues = 1;
         self.completion_queues[0] = Some(admin);

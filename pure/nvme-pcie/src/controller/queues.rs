@@ -88,6 +88,9 @@ impl Controller {
         }
         let queue = SubmissionQueue::new(SubmissionQueueId(id), entry.data_pointer[0], entries, completes_to);
         self.submission_queues[usize::from(id)] = Some(queue);
+        if let Some(classes) = &mut self.classes {
+            classes.insert(id, entry);
+        }
         self.core.set_io_queues_exist(true);
         Ok(())
     }
@@ -159,6 +162,9 @@ impl Controller {
 
     fn remove_submission_queue(&mut self, id: u16) -> Option<SubmissionQueue> {
         let queue = self.submission_queues[usize::from(id)].take()?;
+        if let Some(classes) = &mut self.classes {
+            classes.remove(id);
+        }
         if let Some(completion_queue) = &mut self.completion_queues[usize::from(queue.completes_to.0)] {
             completion_queue.submission_queues -= 1;
         }

@@ -1,5 +1,6 @@
 //! Registers, queue commands and back-pressure, with a host of bare hands.
 
+mod arbitration;
 mod shadow;
 
 use std::vec::Vec;
@@ -61,6 +62,7 @@ fn capabilities_say_what_there_is() {
     let capabilities = u64::from_le_bytes(bytes);
     assert_eq!(capabilities & 0xffff, 4095);
     assert_eq!(capabilities >> 16 & 1, 1, "CQR");
+    assert_eq!(capabilities >> 17 & 0b11, 1, "AMS");
     assert_eq!(capabilities >> 37 & 1, 1, "NVM command set");
     assert_eq!(rig.register(0x08), 0x0002_0000);
     assert_eq!((rig.register(0x38), rig.register(0x3c), rig.register(0x40)), (0, 0, 0), "no CMB, no BPINFO");
@@ -85,7 +87,7 @@ fn a_configuration_that_cannot_be_is_a_fatal_error_until_the_reset() {
     for (attributes, configuration) in [
         (0x001f_0000, 0x0046_0001_u32),
         (0x001f_001f, 0x0046_0011),
-        (0x001f_001f, 0x0046_0881),
+        (0x001f_001f, 0x0046_1001),
         (0x001f_001f, 0x0046_0781),
     ] {
         let mut rig = bare();

@@ -417,7 +417,9 @@ impl Controller {
     fn announce_arbitration(&mut self, value: u32) {
         let burst = feature::ARBITRATION_BURST.of(value);
         let burst = (burst != feature::ARBITRATION_UNLIMITED).then(|| 1 << burst);
-        self.notify(Notification::Arbitration { burst });
+        let weights = [feature::HIGH_WEIGHT, feature::MEDIUM_WEIGHT, feature::LOW_WEIGHT];
+        let weights = weights.map(|weight| low_u16(weight.of(value)) + 1);
+        self.notify(Notification::Arbitration { burst, weights });
     }
 
     fn announce_coalescing(&mut self, value: u32) {
@@ -435,7 +437,7 @@ impl Controller {
     /// Tells the transport of the values that differ from what it starts with.
     pub(super) fn announce_saved_features(&mut self) {
         let arbitration = self.features.value(FeatureId::Arbitration, 0);
-        if feature::ARBITRATION_BURST.of(arbitration) != feature::ARBITRATION_UNLIMITED {
+        if arbitration != feature::ARBITRATION_BURST.put(feature::ARBITRATION_UNLIMITED) {
             self.announce_arbitration(arbitration);
         }
         let coalescing = self.features.value(FeatureId::InterruptCoalescing, 0);

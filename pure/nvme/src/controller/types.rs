@@ -107,6 +107,9 @@ pub enum Notification {
     Arbitration {
         /// Arbitration Burst: commands taken from one queue at a time; none for no limit.
         burst: Option<u8>,
+        /// Commands a round of queues of high, medium and low priority, 1..=256 each; of meaning where the transport
+        /// arbitrates by weight.
+        weights: [u16; 3],
     },
     /// Interrupt Coalescing was set; both zero mean that it is off.
     InterruptCoalescing {

@@ -91,6 +91,12 @@ pub const SAVE: Bits = Bits::bit(31);
 pub const ARBITRATION_BURST: Bits = Bits::new(2, 0);
 /// The Arbitration Burst that means no limit.
 pub const ARBITRATION_UNLIMITED: u32 = 0b111;
+/// Low Priority Weight (LPW), 0's based commands.
+pub const LOW_WEIGHT: Bits = Bits::new(15, 8);
+/// Medium Priority Weight (MPW), 0's based commands.
+pub const MEDIUM_WEIGHT: Bits = Bits::new(23, 16);
+/// High Priority Weight (HPW), 0's based commands.
+pub const HIGH_WEIGHT: Bits = Bits::new(31, 24);
 /// Power State (PS).
 pub const POWER_STATE: Bits = Bits::new(4, 0);
 /// Temperature Threshold (TMPTH) in kelvin.

@@ -149,7 +149,7 @@ fn features_have_current_default_and_saved_values() {
     bench.succeeds(ADMIN, set(FeatureId::Arbitration, 3));
     bench.succeeds(ADMIN, save(set(FeatureId::InterruptCoalescing, 0x0205)));
     let time = Nanos::from_micros(200);
-    assert_eq!(bench.notified[0], Notification::Arbitration { burst: Some(8) });
+    assert_eq!(bench.notified[0], Notification::Arbitration { burst: Some(8), weights: [1; 3] });
     assert_eq!(*bench.notified.last().unwrap(), Notification::InterruptCoalescing { threshold: 6, time });
     assert_eq!(
         [0, 1, 2, 3].map(|select| bench.succeeds(ADMIN, get(FeatureId::Arbitration, select))),
