@@ -103,11 +103,14 @@ impl Function {
     /// When `config` exceeds a limit that its fields name.
     pub fn new(now: Instant, config: Config) -> Self {
         let bar = Bar { prefetchable: config.prefetchable, ..Bar::memory64(BAR_BYTES) };
+        let buffer = u64::from(config.controller.memory_buffer_bytes);
+        let memory_buffer =
+            (buffer > 0).then(|| Bar { prefetchable: config.prefetchable, ..Bar::memory64(buffer) });
         let endpoint = Endpoint::new(&EndpointConfig {
             identity: Identity { class: CLASS_CODE, ..config.identity },
             link: config.link,
             serial_number: config.serial_number,
-            bars: [Some(bar), None, None, None, None, None],
+            bars: [Some(bar), None, memory_buffer, None, None, None],
             msix: Some(MsixLayout {
                 bar: BarIndex::ZERO,
                 vectors: config.controller.interrupt_vectors,
@@ -142,7 +145,13 @@ impl Function {
     fn on_endpoint(&mut self, output: endpoint::Output) -> Option<Packet> {
         match output {
             endpoint::Output::Packet(packet) => return Some(packet),
-            endpoint::Output::BarRead { token, offset, length, .. } => self.read_bar(token, offset, length),
+            endpoint::Output::BarRead { token, bar, offset, length } => {
+                self.read_bar(token, bar, offset, length);
+            }
+            endpoint::Output::BarWrite { bar, offset, data } if bar != BarIndex::ZERO => {
+                let input = controller::Input::MemoryBufferWrite { offset, bytes: &data };
+                self.controller.handle_input(self.now, input);
+            }
             endpoint::Output::BarWrite { offset, data, .. } => {
                 if let Ok(offset) = u32::try_from(offset) {
                     let input = controller::Input::RegisterWrite { offset, bytes: &data };
@@ -157,9 +166,13 @@ impl Function {
         None
     }
 
-    fn read_bar(&mut self, token: endpoint::BarToken, offset: u64, length: u32) {
+    fn read_bar(&mut self, token: endpoint::BarToken, bar: BarIndex, offset: u64, length: u32) {
         let mut bytes = [0; 4096];
         match (u32::try_from(offset), bytes.get_mut(..length as usize)) {
+            (_, Some(bytes)) if bar != BarIndex::ZERO => {
+                self.controller.read_memory_buffer(offset, bytes);
+                self.endpoint.bar_read_done_bytes(token, bytes);
+            }
             (Ok(offset), Some(bytes)) => {
                 self.controller.read_register(offset, bytes);
                 self.endpoint.bar_read_done_bytes(token, bytes);

@@ -51,6 +51,14 @@ pub mod offset {
     pub const ADMIN_SUBMISSION_QUEUE: u32 = 0x28;
     /// Admin Completion Queue Base Address (ACQ), 8 bytes.
     pub const ADMIN_COMPLETION_QUEUE: u32 = 0x30;
+    /// Controller Memory Buffer Location (CMBLOC).
+    pub const MEMORY_BUFFER_LOCATION: u32 = 0x38;
+    /// Controller Memory Buffer Size (CMBSZ).
+    pub const MEMORY_BUFFER_SIZE: u32 = 0x3c;
+    /// Controller Memory Buffer Memory Space Control (CMBMSC), 8 bytes.
+    pub const MEMORY_BUFFER_CONTROL: u32 = 0x50;
+    /// Controller Memory Buffer Status (CMBSTS).
+    pub const MEMORY_BUFFER_STATUS: u32 = 0x58;
     /// Controller Ready Timeouts (CRTO).
     pub const READY_TIMEOUTS: u32 = 0x68;
     /// The first doorbell (SQ0TDBL).
@@ -85,6 +93,8 @@ pub mod capabilities {
     pub const PAGE_SIZE_MIN: Field = Field::new(51, 48);
     /// Memory Page Size Maximum (MPSMAX): 4 KiB times 2 to this power.
     pub const PAGE_SIZE_MAX: Field = Field::new(55, 52);
+    /// Controller Memory Buffer Supported (CMBS).
+    pub const MEMORY_BUFFER: Field = Field::new(57, 57);
     /// Controller Ready With Media Support (CRMS.CRWMS).
     pub const READY_WITH_MEDIA: Field = Field::new(59, 59);
 }
@@ -125,6 +135,39 @@ pub mod status {
     pub const SHUTDOWN_OCCURRING: u64 = 1;
     /// SHST: shutdown processing is complete.
     pub const SHUTDOWN_COMPLETE: u64 = 2;
+}
+
+/// Fields of CMBLOC.
+pub mod memory_location {
+    use super::Field;
+    /// Base Indicator Register (BIR): the BAR.
+    pub const BAR: Field = Field::new(2, 0);
+    /// Offset (OFST) in the BAR, in units of the size.
+    pub const OFFSET: Field = Field::new(31, 12);
+}
+
+/// Fields of CMBSZ.
+pub mod memory_size {
+    use super::Field;
+    /// Submission Queue Support (SQS).
+    pub const SUBMISSION_QUEUES: Field = Field::new(0, 0);
+    /// Size Units (SZU): 4 KiB times 16 to this power.
+    pub const UNITS: Field = Field::new(11, 8);
+    /// Size (SZ) in those units.
+    pub const SIZE: Field = Field::new(31, 12);
+}
+
+/// Fields of CMBMSC.
+pub mod memory_control {
+    use super::Field;
+    /// Capabilities Registers Enabled (CRE): CMBLOC and CMBSZ say what there is.
+    pub const REGISTERS_ENABLED: Field = Field::new(0, 0);
+    /// Controller Memory Space Enable (CMSE): addresses in the buffer are the controller's.
+    pub const SPACE_ENABLED: Field = Field::new(1, 1);
+    /// Controller Base Address (CBA), without its low 12 bits.
+    pub const BASE: Field = Field::new(63, 12);
+    /// What of the low half may be written.
+    pub const WRITABLE: u32 = 0xffff_f003;
 }
 
 /// Fields of AQA.

@@ -101,6 +101,11 @@ impl Controller {
         if entries == 0 || queue.fetches.len() >= FETCHES_PER_QUEUE_MAX {
             return 0;
         }
+        if let Some(start) = queue.next_local() {
+            queue.fetch(entries);
+            self.start_from_memory(number, start, entries);
+            return entries;
+        }
         let Some(index) = self.fetches.free.pop() else { return 0 };
         let length = entries * SUBMISSION_ENTRY_BYTES;
         let Some(id) = self.reads.issue(Purpose::Fetch(index), length) else {
@@ -147,7 +152,7 @@ impl Controller {
         }
     }
 
-    fn start(&mut self, queue: u16, entry: SubmissionQueueEntry) {
+    pub(super) fn start(&mut self, queue: u16, entry: SubmissionQueueEntry) {
         self.statistics.commands += 1;
         let index = self.slots.take();
         let slot = self.slots.slot(index);

@@ -8,6 +8,7 @@ mod arbitration;
 mod dma;
 mod fetch;
 mod interrupts;
+mod memory;
 mod pointer;
 mod posting;
 mod properties;
@@ -34,6 +35,7 @@ use pcie::device::{Dma, DmaResult};
 
 pub use dma::READS_MAX;
 pub use fetch::{FETCH_ENTRIES_MAX, FETCHES_MAX};
+pub use memory::{MEMORY_BUFFER_BAR, MEMORY_BUFFER_BYTES_MAX, MEMORY_BUFFER_BYTES_MIN};
 pub use rings::CompletionQueueId;
 
 use crate::registers::{PageSize, status};
@@ -41,6 +43,7 @@ use arbitration::Classes;
 use dma::{Piece, Purpose, Reads};
 use fetch::Fetches;
 use interrupts::{Coalescing, Interrupts};
+use memory::MemoryBuffer;
 use properties::Properties;
 use rings::{CompletionQueue, SubmissionQueue};
 use shadow::{Doorbell, Shadow};
@@ -76,6 +79,10 @@ pub struct Config {
     /// Whether the host may leave doorbells in its memory (Doorbell Buffer Config). That helps where a register write
     /// is dear and a read of host memory is cheap, as in a virtual machine on the same host, and nowhere else.
     pub doorbell_buffers: bool,
+    /// Bytes of the controller memory buffer, in which the host may put submission queues: a power of two,
+    /// [`MEMORY_BUFFER_BYTES_MIN`]..=[`MEMORY_BUFFER_BYTES_MAX`]; 0 for none. Entries then need not be fetched, which
+    /// is worth most on a long link, if the driver uses it.
+    pub memory_buffer_bytes: u32,
 }
 
 impl Config {
@@ -89,6 +96,7 @@ impl Config {
             bytes_in_flight_max: 8 << 20,
             interrupt_vectors: IO_QUEUES_MAX + 1,
             doorbell_buffers: false,
+            memory_buffer_bytes: 0,
         }
     }
 }
@@ -100,6 +108,13 @@ pub enum Input<'a> {
     RegisterWrite {
         /// Bytes from the start of the BAR.
         offset: u32,
+        /// What is written, of any length.
+        bytes: &'a [u8],
+    },
+    /// A write to the controller memory buffer.
+    MemoryBufferWrite {
+        /// Bytes from its start.
+        offset: u64,
         /// What is written, of any length.
         bytes: &'a [u8],
     },
@@ -151,6 +166,7 @@ pub struct Controller {
     core: Core,
     now: Instant,
     properties: Properties,
+    memory: MemoryBuffer,
     page_size: PageSize,
     submission_queues: Vec<Option<SubmissionQueue>>,
     completion_queues: Vec<Option<CompletionQueue>>,
@@ -200,6 +216,13 @@ impl Controller {
         );
         assert!(config.commands_max >= 32, "at least 32 commands in flight");
         assert!(config.interrupt_vectors >= 1, "at least one interrupt vector");
+        let buffer = config.memory_buffer_bytes;
+        assert!(
+            buffer == 0
+                || buffer.is_power_of_two()
+                    && (MEMORY_BUFFER_BYTES_MIN..=MEMORY_BUFFER_BYTES_MAX).contains(&buffer),
+            "a controller memory buffer of {MEMORY_BUFFER_BYTES_MIN}..={MEMORY_BUFFER_BYTES_MAX} bytes, a power of two"
+        );
         config.core.commands_max = u32::from(config.commands_max);
         config.core.io_queues_max = config.io_queues;
         config.core.interrupt_vectors = config.interrupt_vectors;
@@ -212,6 +235,7 @@ impl Controller {
             core: Core::new(now, config.core.clone()),
             now,
             properties: Properties::default(),
+            memory: MemoryBuffer::new(config.memory_buffer_bytes),
             page_size: PageSize::KIB4,
             submission_queues: (0..queues).map(|_| None).collect(),
             completion_queues: (0..queues).map(|_| None).collect(),
@@ -248,6 +272,7 @@ impl Controller {
     pub fn reset(&mut self) {
         self.reset_controller();
         self.properties = Properties::default();
+        self.memory.reset();
     }
 
     /// What was counted so far.
@@ -444,6 +469,7 @@ impl Engine for Controller {
         self.now = now;
         match input {
             Input::RegisterWrite { offset, bytes } => self.write_register(offset, bytes),
+            Input::MemoryBufferWrite { offset, bytes } => self.write_memory_buffer(offset, bytes),
             Input::Dma(result) => self.on_dma(result),
             Input::Media(completion) => {
                 self.tell_core(CoreInput::Media(completion));

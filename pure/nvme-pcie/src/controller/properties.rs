@@ -6,8 +6,8 @@ use super::arbitration::Classes;
 use super::rings::{CompletionQueue, CompletionQueueId, SubmissionQueue};
 use super::{Controller, DoorbellFault};
 use crate::registers::{
-    DOORBELL_BYTES, PageSize, VERSION_2_0, admin_queue_attributes, capabilities, configuration, low_half,
-    offset, status,
+    DOORBELL_BYTES, PageSize, SUBMISSION_ENTRY_BYTES, VERSION_2_0, admin_queue_attributes, capabilities,
+    configuration, low_half, offset, status,
 };
 
 /// The largest memory page (CAP.MPSMAX): 4 KiB times 2 to this power.
@@ -80,6 +80,7 @@ impl Controller {
             | capabilities::TIMEOUT.put(READY_TIMEOUT)
             | capabilities::NVM_COMMAND_SET.put(1)
             | capabilities::PAGE_SIZE_MAX.put(PAGE_SIZE_MAX)
+            | capabilities::MEMORY_BUFFER.put(self.memory.is_present().into())
             | capabilities::READY_WITH_MEDIA.put(1)
     }
 
@@ -96,8 +97,13 @@ impl Controller {
             0x2c => properties.admin_submission_queue[1],
             offset::ADMIN_COMPLETION_QUEUE => properties.admin_completion_queue[0],
             0x34 => properties.admin_completion_queue[1],
+            offset::MEMORY_BUFFER_LOCATION => self.memory.location_and_size().0,
+            offset::MEMORY_BUFFER_SIZE => self.memory.location_and_size().1,
+            offset::MEMORY_BUFFER_CONTROL => self.memory.control_half(0),
+            0x54 => self.memory.control_half(1),
+            offset::MEMORY_BUFFER_STATUS => self.memory.status(),
             offset::READY_TIMEOUTS => low_half(READY_TIMEOUT),
-            // Interrupt masks are for pin-based interrupts, which are absent; so are CMB, PMR and the
+            // Interrupt masks are for pin-based interrupts, which are absent; so are PMR and the
             // boot partitions, whose properties are zero.
             _ => 0,
         }
@@ -129,6 +135,8 @@ impl Controller {
             0x2c => self.properties.admin_submission_queue[1] = value,
             offset::ADMIN_COMPLETION_QUEUE => self.properties.admin_completion_queue[0] = value & !0xfff,
             0x34 => self.properties.admin_completion_queue[1] = value,
+            offset::MEMORY_BUFFER_CONTROL => self.memory.set_control_half(0, value),
+            0x54 => self.memory.set_control_half(1, value),
             // Read-only or absent.
             _ => {}
         }
@@ -168,6 +176,8 @@ impl Controller {
         let page = PageSize::from_mps(page_shift);
         let (submission_base, completion_base) =
             (join(properties.admin_submission_queue), join(properties.admin_completion_queue));
+        let length = u64::from(submission) * u64::from(SUBMISSION_ENTRY_BYTES);
+        let local = self.memory.locate(submission_base, length);
         let sound = page_shift <= PAGE_SIZE_MAX
             && properties.configured(configuration::COMMAND_SET) == 0
             && arbitration <= configuration::WEIGHTED_ROUND_ROBIN
@@ -175,22 +185,23 @@ impl Controller {
             && completion >= 2
             && page.offset_of(submission_base) == 0
             && page.offset_of(completion_base) == 0;
-        if !sound {
+        let Some(local) = local.ok().filter(|_| sound) else {
             self.properties.set_fatal();
             return;
-        }
+        };
         self.page_size = page;
         let weighted = arbitration == configuration::WEIGHTED_ROUND_ROBIN;
         self.classes = weighted.then(Classes::new);
         let mut admin = CompletionQueue::new(completion_base, completion, Some(0));
         admin.submission_queues = 1;
         self.completion_queues[0] = Some(admin);
-        self.submission_queues[0] = Some(SubmissionQueue::new(
+        let admin = SubmissionQueue::new(
             SubmissionQueueId::ADMIN,
             submission_base,
             submission,
             CompletionQueueId::ADMIN,
-        ));
+        );
+        self.submission_queues[0] = Some(admin.located(local));
         self.properties.set_status(status::READY, 1);
     }
 

@@ -5,7 +5,7 @@ use nvme::wire::{AdminOpcode, DataTransfer, Status, StatusCode, SubmissionQueueE
 use super::Controller;
 use super::rings::{CompletionQueue, CompletionQueueId, SubmissionQueue};
 use super::slots::Ending;
-use crate::registers::{high_16, low_16};
+use crate::registers::{COMPLETION_ENTRY_BYTES, SUBMISSION_ENTRY_BYTES, high_16, low_16};
 use nvme::wire::Bits;
 
 /// Physically Contiguous (PC) in CDW11.
@@ -58,6 +58,10 @@ impl Controller {
             return Err(StatusCode::InvalidQueueIdentifier);
         }
         let entries = self.queue_size(entry)?;
+        let length = u64::from(entries) * u64::from(COMPLETION_ENTRY_BYTES);
+        if self.memory.locate(entry.data_pointer[0], length)?.is_some() {
+            return Err(StatusCode::InvalidControllerMemoryBufferUse);
+        }
         let vector = high_16(entry.cdw11);
         if vector >= self.config.interrupt_vectors {
             return Err(StatusCode::InvalidInterruptVector);
@@ -83,11 +87,13 @@ impl Controller {
             Some(Some(_)) => usize::from(completes_to.0),
         };
         let entries = self.queue_size(entry)?;
+        let length = u64::from(entries) * u64::from(SUBMISSION_ENTRY_BYTES);
+        let local = self.memory.locate(entry.data_pointer[0], length)?;
         if let Some(queue) = &mut self.completion_queues[completion_queue] {
             queue.submission_queues += 1;
         }
         let queue = SubmissionQueue::new(SubmissionQueueId(id), entry.data_pointer[0], entries, completes_to);
-        self.submission_queues[usize::from(id)] = Some(queue);
+        self.submission_queues[usize::from(id)] = Some(queue.located(local));
         if let Some(classes) = &mut self.classes {
             classes.insert(id, entry);
         }

@@ -44,6 +44,8 @@ pub(super) struct SubmissionQueue {
     pub(super) id: SubmissionQueueId,
     pub(super) completes_to: CompletionQueueId,
     base: u64,
+    /// Where it is in the controller memory buffer, if it is there.
+    local: Option<u32>,
     entries: u32,
     tail: u32,
     /// The next entry to ask for.
@@ -71,6 +73,7 @@ impl SubmissionQueue {
             id,
             completes_to,
             base,
+            local: None,
             entries,
             tail: 0,
             fetched: 0,
@@ -79,6 +82,19 @@ impl SubmissionQueue {
             in_flight: 0,
             deletion: None,
             look: Look::None,
+        }
+    }
+
+    /// The same queue in the controller memory buffer, at `local`.
+    pub(super) fn located(self, local: Option<u32>) -> Self {
+        Self { local, ..self }
+    }
+
+    /// Where in the controller memory buffer the next entry is, if the queue is there.
+    pub(super) const fn next_local(&self) -> Option<u32> {
+        match self.local {
+            Some(start) => Some(start + self.fetched * SUBMISSION_ENTRY_BYTES),
+            None => None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Registers, queue commands and back-pressure, with a host of bare hands.
 
 mod arbitration;
+mod memory;
 mod shadow;
 
 use std::vec::Vec;

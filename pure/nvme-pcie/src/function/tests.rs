@@ -25,6 +25,8 @@ struct Machine {
     disk: RamDisk,
     now: Instant,
     bar: u64,
+    /// Where the controller memory buffer is, if there is one.
+    buffer: Option<u64>,
     bdf: Bdf,
     msix: u16,
     express: u16,
@@ -45,6 +47,7 @@ impl Machine {
             disk: RamDisk::new(DISK),
             now: Instant::ZERO,
             bar: 0,
+            buffer: None,
             bdf: Bdf::default(),
             msix: 0,
             express: 0,
@@ -148,6 +151,7 @@ impl Machine {
                 let topology = result.unwrap();
                 let function = topology.functions().find(|function| function.class == CLASS_CODE).unwrap();
                 self.bar = function.bar(0).unwrap().address.unwrap();
+                self.buffer = function.bar(2).and_then(|bar| bar.address);
                 self.bdf = function.bdf;
                 self.msix = function.capabilities.iter().find(|found| found.offset == 0xb0).unwrap().offset;
                 self.express = 0x70;
@@ -265,4 +269,41 @@ fn a_function_level_reset_leaves_a_controller_that_can_be_brought_up() {
     machine.pass(Nanos::from_millis(10));
     assert!(machine.host.is_ready());
     write_and_read_back(&mut machine);
+}
+
+#[test]
+fn a_submission_queue_in_the_controller_memory_buffer_is_not_fetched() {
+    let mut config = config();
+    config.controller.memory_buffer_bytes = 64 << 10;
+    let mut machine = Machine::new(config);
+    let buffer = machine.buffer.expect("BAR 2");
+    let word = |value: u64| Buffer::copy_from_slice(&value.to_le_bytes());
+    machine.root.write(machine.bar + 0x50, &word(buffer | 0b11));
+    // A completion queue in host memory, and a submission queue in the buffer, of identifier 9.
+    let completions = machine.data(0, 4096).address;
+    let admin = |machine: &mut Machine, opcode, cdw10, cdw11, base| {
+        let data_pointer = [base, 0];
+        let entry =
+            nvme::wire::SubmissionQueueEntry { opcode, cdw10, cdw11, data_pointer, ..Default::default() };
+        machine.submit(Submission { queue: QueueId::ADMIN, entry, data: None, cookie: 77 });
+        machine.settle();
+        assert!(machine.completed.pop().unwrap().status.is_success());
+    };
+    admin(&mut machine, 0x05, 15 << 16 | 9, 1, completions);
+    admin(&mut machine, 0x01, 15 << 16 | 9, 9 << 16 | 1, buffer + 0x1000);
+    let before = machine.function.controller().statistics();
+    let command_id = nvme::wire::CommandId(0x77);
+    let namespace = NamespaceId(1);
+    let entry = nvme::wire::SubmissionQueueEntry { command_id, namespace, ..Default::default() };
+    machine.root.write(buffer + 0x1000, &Buffer::copy_from_slice(&entry.emit()));
+    machine.root.write(machine.bar + 0x1000 + 9 * 8, &Buffer::copy_from_slice(&1_u32.to_le_bytes()));
+    machine.settle();
+    let after = machine.function.controller().statistics();
+    assert_eq!((after.commands - before.commands, after.fetches - before.fetches), (1, 0));
+    let bytes = machine.memory.slice(completions, 16).unwrap();
+    assert_eq!((bytes[8], bytes[12], bytes[14]), (1, 0x77, 1));
+    // The buffer is memory like any other.
+    let mut held = [0; 64];
+    machine.function.controller().read_memory_buffer(0x1000, &mut held);
+    assert_eq!(held, entry.emit());
 }
