@@ -5,10 +5,10 @@ use core::ops::Range;
 use engine::Buffer;
 use pcie::wire::Packet;
 
-use super::{Arrival, Connection, DownReason, Item, ProtocolError, Session, Timer};
+use super::{Arrival, Connection, DownReason, Item, LossReason, Output, ProtocolError, Session, Timer};
 use crate::credits::cost;
 use crate::frame::{
-    CloseCode, Frame, FrameHeader, FrameKind, HEADER_LENGTH, Pong, ResetPhase, Role, parse_tlp,
+    CloseCode, Frame, FrameHeader, FrameKind, HEADER_LENGTH, Pong, RefuseCode, ResetPhase, Role, parse_tlp,
 };
 
 /// After so many numbered frames an acknowledgement no longer waits for company.
@@ -48,8 +48,8 @@ impl Session {
 
     fn on_frame(&mut self, header: &FrameHeader, body: Range<usize>) -> Result<(), ProtocolError> {
         let link = self.link.as_mut().expect("an open connection has a link");
-        if header.kind != FrameKind::Close {
-            // A peer that closes may do so because it has lost count.
+        if !matches!(header.kind, FrameKind::Close | FrameKind::Refuse) {
+            // A peer that closes may do so because it has lost count; one that refuses has not begun to.
             link.on_header(header)?;
         }
         if header.kind == FrameKind::Tlp {
@@ -69,6 +69,12 @@ impl Session {
             }
             Frame::Close(code, text) => {
                 self.on_closed_by_peer(code, text);
+                Ok(())
+            }
+            Frame::Refuse(RefuseCode::Deadline, _) if self.role == Role::Downstream => {
+                // Our Welcome came too late for the host: it has left this connection and makes another.
+                self.emit(Output::CloseConnection);
+                self.on_connection_lost(LossReason::Disconnected);
                 Ok(())
             }
             Frame::Hello(_) | Frame::Welcome(_) | Frame::Refuse(..) | Frame::Tlp(..) => {

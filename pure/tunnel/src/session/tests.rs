@@ -508,3 +508,77 @@ fn who_is_told_to_come_later_has_not_lost_the_session() {
     assert_eq!(pair.up.events.last().unwrap(), "resumed");
     assert_eq!(pair.down.packets, [write(1, 4)]);
 }
+
+/// What `session` wants to be sent, and all else that it says.
+fn outputs_of(session: &mut Session) -> (Vec<Buffer>, Vec<Output>) {
+    let (mut sent, mut said) = (Vec::new(), Vec::new());
+    while let Some(output) = session.poll_output() {
+        match output {
+            Output::Transmit(bytes) => sent.push(bytes),
+            output => said.push(output),
+        }
+    }
+    (sent, said)
+}
+
+#[test]
+fn a_box_that_stood_still_finds_connections_that_were_left_and_resumes_on_the_last() {
+    let (mut up, mut down) = (config("host", 1), config("box", 2));
+    for config in [&mut up, &mut down] {
+        config.hold = Nanos::from_secs(60);
+    }
+    let mut up = Session::upstream(up, Rng::from_seed(1));
+    let mut down = Session::downstream(down, Rng::from_seed(2));
+    let mut now = Instant::ZERO;
+    up.handle_timeout(now);
+    up.poll_output();
+    up.handle_input(now, Input::Connected);
+    down.handle_input(now, Input::Connected);
+    for _ in 0..3 {
+        let (sent, _) = outputs_of(&mut up);
+        sent.into_iter().for_each(|bytes| down.handle_input(now, Input::Received(bytes)));
+        let (sent, _) = outputs_of(&mut down);
+        sent.into_iter().for_each(|bytes| up.handle_input(now, Input::Received(bytes)));
+    }
+    // The box hears nothing of all this until later: a connection after the other is made and left.
+    up.handle_input(now, Input::Disconnected);
+    let (mut left, mut waiting) = (Vec::new(), None);
+    while left.len() < 3 {
+        let at = up.poll_timeout().expect("the host dials again and again");
+        now = at.max(now);
+        up.handle_timeout(now);
+        let (mut sent, said) = outputs_of(&mut up);
+        if said.contains(&Output::Connect) {
+            up.handle_input(now, Input::Connected);
+            sent.extend(outputs_of(&mut up).0);
+            waiting = Some(Vec::new());
+        }
+        waiting.as_mut().into_iter().for_each(|stream| stream.append(&mut sent));
+        if said.contains(&Output::CloseConnection) {
+            left.extend(waiting.take());
+        }
+    }
+    for stream in left {
+        down.handle_input(now, Input::Connected);
+        stream.into_iter().for_each(|bytes| down.handle_input(now, Input::Received(bytes)));
+        down.handle_input(now, Input::Disconnected);
+        let (_, said) = outputs_of(&mut down);
+        let lost = said.iter().any(|output| matches!(output, Output::Interrupted { .. }));
+        assert!(lost && !said.iter().any(|output| matches!(output, Output::LinkDown { .. })), "{said:?}");
+    }
+    while waiting.is_none() {
+        now = up.poll_timeout().expect("the host dials again").max(now);
+        up.handle_timeout(now);
+        if outputs_of(&mut up).1.contains(&Output::Connect) {
+            up.handle_input(now, Input::Connected);
+            waiting = Some(Vec::new());
+        }
+    }
+    down.handle_input(now, Input::Connected);
+    let (sent, _) = outputs_of(&mut up);
+    sent.into_iter().for_each(|bytes| down.handle_input(now, Input::Received(bytes)));
+    let (sent, said) = outputs_of(&mut down);
+    assert!(said.contains(&Output::Resumed), "{said:?}");
+    sent.into_iter().for_each(|bytes| up.handle_input(now, Input::Received(bytes)));
+    assert!(outputs_of(&mut up).1.contains(&Output::Resumed));
+}
