@@ -176,6 +176,9 @@ pub(crate) struct AttachArgs {
     /// Which of the far end's functions the guest gets, the first being 0 [default: the first NVMe controller]
     #[arg(long, value_name = "N")]
     pub(crate) function: Option<usize>,
+    /// How long a lost far end may come back before the guest loses its SSD; the shorter of this and the far end's counts
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
+    pub(crate) hold: Duration,
     /// Print the socket as JSON on the first line of standard output
     #[command(flatten)]
     pub(crate) output: Output,

@@ -213,3 +213,87 @@ fn a_far_end_that_goes_is_an_error_in_the_guest_and_comes_back() {
     assert_eq!(outcome.status, 0, "{}", outcome.console);
     far.wait_for("interrupted");
 }
+
+#[test]
+fn a_far_end_that_stalls_for_40_seconds_costs_the_guest_nothing_but_time() {
+    let Some(kit) = skip::kit_or_skip("a far end that stalls") else { return };
+    let place = Place::new();
+    let far = Export::start(&["--ram", "64MiB", "--hold", "60s"]);
+    let near = place.attach("ssd", &far.url());
+    let script = r#"
+        set -e
+        dd if=/dev/urandom of=/tmp/noise bs=1M count=8 2>/dev/null
+        mkfs.ext4 -q /dev/nvme0n1
+        mount -t ext4 /dev/nvme0n1 /mnt
+        copy() { cp /tmp/noise /mnt/$1; sync; echo 3 >/proc/sys/vm/drop_caches; cmp /tmp/noise /mnt/$1; }
+        copy before
+        tell ready
+        await stalled
+        copy during
+        copy after
+        umount /mnt
+        fsck.ext4 -f -n /dev/nvme0n1 >/dev/null 2>&1
+        dmesg | grep -i nvme
+        tell done
+    "#;
+    let held = turn();
+    let builder = guest_with(kit, Device::vfio_user(place.socket("ssd")));
+    let mut running = builder.script(script).start().unwrap();
+    expect(&mut running, "ready");
+    // The others need not wait for this.
+    drop(held);
+    support::running::signal(far.id(), "STOP");
+    running.tell("stalled").unwrap();
+    std::thread::sleep(Duration::from_secs(40));
+    support::running::signal(far.id(), "CONT");
+    expect(&mut running, "done");
+    let outcome = running.finish().unwrap().expect_success();
+    // Its driver noticed: it gives a command 30 s, and then asks for it again.
+    assert!(outcome.output.contains("timeout"), "{}", outcome.output);
+    assert!(!outcome.output.contains("Disabling"), "{}", outcome.output);
+    near.wait_for("resumed");
+}
+
+#[test]
+fn a_machine_boots_from_a_far_ssd() {
+    let Some(kit) = skip::kit_or_skip("booting from a far SSD") else { return };
+    let place = Place::new();
+    let image = place.socket("boot.img");
+    std::fs::write(&image, guest::boot_image()).unwrap();
+    let far = Export::start(&["--namespace", image.to_str().unwrap()]);
+    let near = place.attach("ssd", &far.url());
+    let _turn = turn();
+    let builder = Guest::builder(kit).unwrap().device(Device::vfio_user(place.socket("ssd")));
+    let outcome = builder.boot_from_device().boot_limit(LIMIT).run().unwrap();
+    assert_eq!(outcome.status, 0, "{}", outcome.console);
+    near.wait_for("the client has gone");
+}
+
+#[test]
+fn a_local_and_a_far_ssd_share_a_switch_of_the_guests() {
+    let Some(kit) = skip::kit_or_skip("two SSDs behind a switch") else { return };
+    let place = Place::new();
+    let far = Export::start(&["--ram", "16MiB", "--serial", "FAR"]);
+    let _near = place.attach("far", &far.url());
+    let _local = place.device("near", &["--ram", "16MiB", "--serial", "NEAR"]);
+    let script = r#"
+        set -e
+        cat /sys/class/nvme/*/serial | tr -d ' ' | sort
+        dd if=/dev/urandom of=/tmp/noise bs=1M count=4 2>/dev/null
+        for disk in /dev/nvme0n1 /dev/nvme1n1; do dd if=/tmp/noise of=$disk bs=1M conv=fsync 2>/dev/null & done
+        wait
+        cmp -n 4194304 /dev/nvme0n1 /dev/nvme1n1 && cmp -n 4194304 /dev/nvme0n1 /tmp/noise && echo alike
+        AT=$(basename $(readlink -f /sys/class/nvme/nvme0/device))
+        lspci -vv -s $AT | grep -E 'Express \(v2\)|LnkSta:'
+        echo bus >/sys/bus/pci/devices/$AT/reset_method
+        echo 1 >/sys/bus/pci/devices/$AT/reset
+        dd if=/dev/nvme0n1 of=/dev/null bs=1M count=4 iflag=direct 2>/dev/null && echo "bus reset"
+    "#;
+    let _turn = turn();
+    let devices = ["far", "near"].map(|name| Device::vfio_user(place.socket(name)));
+    let builder = Guest::builder(kit).unwrap().tools(["lspci"]).unwrap().switch(devices).limit(LIMIT);
+    let output = builder.script(script).run().unwrap().expect_success().output;
+    for line in ["FAR\nNEAR\n", "alike\n", "Express (v2) Endpoint", "LnkSta:", "bus reset\n"] {
+        assert!(output.contains(line), "{line:?} in {output}");
+    }
+}

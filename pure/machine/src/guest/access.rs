@@ -37,8 +37,9 @@ impl Operation {
 /// How an access ends.
 #[derive(Debug)]
 pub(super) enum Purpose {
-    /// With these bytes, which begin at `offset` of the region.
-    Read { token: Token, offset: u64, bytes: BufferMut },
+    /// With these bytes, which begin at `offset` of the region. Until answers come, they are what is answered where
+    /// none comes.
+    Read { token: Token, region: RegionIndex, offset: u64, bytes: BufferMut },
     /// With nothing but its end.
     Write { token: Option<Token> },
 }

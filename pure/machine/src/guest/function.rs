@@ -13,6 +13,7 @@ use vfio_user::{Errno, InterruptIndex, RegionIndex, server};
 use super::access::Table;
 use super::event::{Event, Offer};
 use super::interrupts::Vectors;
+use super::remembered::Remembered;
 use super::setup::{self, Answer, Ended, Question, RegisterWrite, Running, Steps, Target};
 use super::shadow::Shadow;
 use super::{Guest, Phase, Timer};
@@ -56,6 +57,8 @@ pub(super) struct Slot {
     pub(super) shadow: Shadow,
     pub(super) vectors: Vectors,
     pub(super) table: Option<Table>,
+    /// Of an NVMe controller.
+    pub(super) remembered: Option<Remembered>,
     /// Another function is there: the client, which knows this one, is served nothing any more.
     pub(super) replaced: Option<Target>,
 }
@@ -67,6 +70,7 @@ impl Slot {
             shadow: Shadow::new(function, &target.space),
             vectors: Vectors::new(vectors_of(function)),
             table: Table::of(function),
+            remembered: (function.class == CLASS_NVME).then(Remembered::default),
             replaced: None,
             target,
         }
@@ -81,7 +85,12 @@ impl Slot {
         self.target.function.bar(u8::try_from(index.bar()?).ok()?)?.address
     }
 
+    fn forget(&mut self) {
+        self.remembered = self.remembered.take().map(|_| Remembered::default());
+    }
+
     fn reset(&mut self) {
+        self.forget();
         self.shadow.reset();
         self.vectors.reset();
         if let Some(table) = &mut self.table {
@@ -152,13 +161,18 @@ impl<D: 'static> Guest<D> {
     /// The link of the tunnel went up or down.
     pub(super) fn on_link(&mut self, event: tunnel::Event) {
         match &event {
+            tunnel::Event::Interrupted { .. } => self.held = true,
+            tunnel::Event::Resumed => self.held = false,
+            _ => {}
+        }
+        match &event {
             tunnel::Event::LinkUp { .. } => {
-                self.link_up = true;
+                (self.link_up, self.held) = (true, false);
                 self.event(Event::Link(event));
                 self.enumerate();
             }
             tunnel::Event::LinkDown { .. } => {
-                self.link_up = false;
+                (self.link_up, self.held) = (false, false);
                 self.event(Event::Link(event));
                 self.on_link_down();
             }
@@ -179,6 +193,9 @@ impl<D: 'static> Guest<D> {
         }
         self.root.handle_input(self.now, root_complex::Input::LinkDown);
         self.by_message.forget_signals();
+        if let Some(slot) = &mut self.slot {
+            slot.forget();
+        }
         self.fail_accesses();
     }
 

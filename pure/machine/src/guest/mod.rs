@@ -12,6 +12,7 @@ mod function;
 mod interrupts;
 mod memory;
 mod operations;
+mod remembered;
 mod setup;
 mod shadow;
 #[cfg(test)]
@@ -187,6 +188,8 @@ pub struct Guest<D> {
     below: Below,
     /// Whether there may be a function below.
     link_up: bool,
+    /// The connection to the far end is lost and may be back: nothing answers meanwhile.
+    held: bool,
     phase: Phase,
     /// A reset is due: the client that has gone has left the function as it was.
     reset_due: bool,
@@ -243,6 +246,7 @@ impl<D: 'static> Guest<D> {
             config,
             below,
             link_up: false,
+            held: false,
             phase: Phase::Absent,
             reset_due: false,
             slot: None,

@@ -191,16 +191,16 @@ impl<D: 'static> Guest<D> {
         let dwords = dwords_of(offset, length);
         let mut live = 0;
         for index in dwords.clone() {
-            match slot.shadow.read(index) {
-                Some(value) => place(&mut bytes, offset, index, value),
-                None => live += 1,
-            }
+            place(&mut bytes, offset, index, slot.shadow.recall(index));
+            live += usize::from(slot.shadow.read(index).is_none());
         }
         if live == 0 {
             return self.read_done(token, &bytes);
         }
         let missing = u32::try_from(live).expect("a configuration space has 1024 double words");
-        let name = self.accesses.start(self.now, missing, Purpose::Read { token, offset, bytes });
+        let region = RegionIndex::CONFIG;
+        let purpose = Purpose::Read { token, region, offset, bytes };
+        let name = self.accesses.start(self.now, missing, purpose);
         self.requests += live;
         let bdf = slot.target.function.bdf;
         for index in dwords.filter(|index| slot.shadow.read(*index).is_none()) {
@@ -259,7 +259,14 @@ impl<D: 'static> Guest<D> {
                 self.read_done(token, &bytes);
             }
             (Some(base), None) => {
-                let name = self.accesses.start(self.now, 1, Purpose::Read { token, offset, bytes });
+                bytes.fill(ALL_ONES);
+                let known = slot.remembered.as_ref();
+                let known = known.is_some_and(|known| known.recall(region, offset, &mut bytes));
+                if known && self.held {
+                    return self.read_done(token, &bytes);
+                }
+                let purpose = Purpose::Read { token, region, offset, bytes };
+                let name = self.accesses.start(self.now, 1, purpose);
                 self.requests += 1;
                 let sent = self.root.read(self.now, name << NAME_SHIFT, base + offset, length);
                 sent.expect("accesses have their share of the requests");
@@ -276,7 +283,12 @@ impl<D: 'static> Guest<D> {
         let Some(base) = slot.address(region).filter(|_| !slot.shadow.is_asleep()) else { return };
         match slot.table.as_mut().filter(|table| table.overlaps(region, offset, data.len())) {
             Some(table) => table.write(offset, data),
-            None => self.root.write(base + offset, data),
+            None => {
+                self.root.write(base + offset, data);
+                if let Some(remembered) = &mut slot.remembered {
+                    remembered.on_write(region, offset, data);
+                }
+            }
         }
     }
 
@@ -288,16 +300,17 @@ impl<D: 'static> Guest<D> {
         self.requests -= 1;
         let name = cookie >> NAME_SHIFT;
         let index = usize::try_from(cookie & NUMBER_MASK).expect("a few bits");
-        if let (Some((offset, bytes)), Some(slot)) = (self.accesses.bytes(name), &self.slot) {
-            place(bytes, offset, index, slot.shadow.merge(index, result.unwrap_or(u32::MAX)));
+        if let (Some((offset, bytes)), Some(slot)) = (self.accesses.bytes(name), &mut self.slot) {
+            place(bytes, offset, index, slot.shadow.merge(index, result.ok()));
         }
-        self.on_answered(name);
+        self.on_answered(name, result.is_ok());
     }
 
     /// Bytes of the function's registers or memory have come, or will not come.
     pub(super) fn on_data(&mut self, cookie: u64, data: Option<(u32, Buffer)>, last: bool) {
         self.requests -= usize::from(last);
         let name = cookie >> NAME_SHIFT;
+        let answered = data.is_some();
         if let Some((_, bytes)) = self.accesses.bytes(name) {
             match data {
                 Some((offset, data)) => {
@@ -308,14 +321,19 @@ impl<D: 'static> Guest<D> {
             }
         }
         if last {
-            self.on_answered(name);
+            self.on_answered(name, answered);
         }
     }
 
-    fn on_answered(&mut self, name: u64) {
-        if let Some(purpose) = self.accesses.answered(name) {
-            self.end(purpose);
+    fn on_answered(&mut self, name: u64, well: bool) {
+        let Some(purpose) = self.accesses.answered(name) else { return };
+        if let Purpose::Read { region, offset, bytes, .. } = &purpose
+            && well
+            && let Some(remembered) = self.slot.as_mut().and_then(|slot| slot.remembered.as_mut())
+        {
+            remembered.on_read(*region, *offset, bytes);
         }
+        self.end(purpose);
     }
 
     fn end(&mut self, purpose: Purpose) {
@@ -325,15 +343,12 @@ impl<D: 'static> Guest<D> {
         }
     }
 
-    /// Ends an access that the function does not answer, as a root complex does.
-    fn end_unanswered(&mut self, purpose: Purpose) {
-        match purpose {
-            Purpose::Read { token, mut bytes, .. } => {
-                bytes.fill(ALL_ONES);
-                self.read_done(token, &bytes);
-            }
-            Purpose::Write { token } => self.write_done(token, Ok(())),
+    /// Ends an access to a function that is gone, as a root complex does.
+    fn end_gone(&mut self, mut purpose: Purpose) {
+        if let Purpose::Read { bytes, .. } = &mut purpose {
+            bytes.fill(ALL_ONES);
         }
+        self.end(purpose);
     }
 
     /// Answers what is asked of a function that is not there.
@@ -352,7 +367,7 @@ impl<D: 'static> Guest<D> {
     /// The function is gone: what is under way is answered, what waits is answered as it comes to its turn.
     pub(super) fn fail_accesses(&mut self) {
         while let Some(purpose) = self.accesses.give_up(self.now) {
-            self.end_unanswered(purpose);
+            self.end_gone(purpose);
         }
     }
 
@@ -360,7 +375,7 @@ impl<D: 'static> Guest<D> {
     pub(super) fn give_up_accesses(&mut self, since: Instant) {
         while let Some(purpose) = self.accesses.give_up(since) {
             self.statistics.given_up += 1;
-            self.end_unanswered(purpose);
+            self.end(purpose);
         }
         while let Some(operation) = self.accesses.give_up_waiting(since) {
             self.statistics.given_up += 1;

@@ -129,7 +129,8 @@ impl Shadow {
             // The lists themselves don't change.
             for offset in (found.offset + 4..end).step_by(4) {
                 if let Some(register) = self.at(offset) {
-                    *register = Register { initial: register.value, ..Register::live() };
+                    let value = register.value;
+                    *register = Register { value, initial: value, ..Register::live() };
                 }
             }
         }
@@ -305,11 +306,24 @@ impl Shadow {
         (register.near == u32::MAX).then_some(register.value)
     }
 
-    /// What the guest reads of the double word `index` where the function has answered `live`.
-    pub(super) fn merge(&self, index: usize, live: u32) -> u32 {
-        self.registers
-            .get(index)
-            .map_or(live, |register| (live & !register.near) | (register.value & register.near))
+    /// What the guest reads of the double word `index` where the function has answered `live`, which is remembered, or
+    /// with an error.
+    pub(super) fn merge(&mut self, index: usize, live: Option<u32>) -> u32 {
+        let Some(register) = self.registers.get_mut(index) else { return u32::MAX };
+        let kept = register.value & register.near;
+        match live {
+            None => kept | !register.near,
+            Some(live) => {
+                register.value = (live & !register.near) | kept;
+                register.value
+            }
+        }
+    }
+
+    /// What the guest reads of the double word `index` where the function does not answer: what it was when it was last
+    /// seen.
+    pub(super) fn recall(&self, index: usize) -> u32 {
+        self.registers.get(index).map_or(u32::MAX, |register| register.value)
     }
 
     /// The guest writes those bytes of `value` that `enables` names to the double word `index`.

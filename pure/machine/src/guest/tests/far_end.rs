@@ -217,3 +217,32 @@ fn a_connection_that_is_cut_and_back_in_time_is_noticed_by_nobody() {
     }
     assert!(!pair.has_event(|event| matches!(event, Event::Gone)));
 }
+
+#[test]
+fn a_far_end_that_stalls_is_slow_and_not_gone() {
+    let mut pair = Pair::new();
+    let before = pair.read(RegionIndex::BAR0, u64::from(offset::STATUS));
+    let status = pair.read(RegionIndex::CONFIG, 0x04);
+    // It is not dead: it does nothing for a while.
+    let stalled = pair.far.take();
+    let asked = pair.rig.now;
+    let register = pair.rig.client.read(asked, RegionIndex::BAR0, offset::STATUS.into(), 4);
+    let config = pair.rig.client.read(asked, RegionIndex::CONFIG, 0x04, 4);
+    let unknown = pair.rig.client.read(asked, RegionIndex::BAR0, 0x1800, 4);
+    for request in [register, config, unknown] {
+        pair.until(|rig| rig.answers.contains_key(&request));
+    }
+    assert!(pair.rig.now - asked < Nanos::from_millis(510));
+    let mut value = |request| match pair.rig.answers.remove(&request).unwrap().unwrap() {
+        Answer::Data(data) => u32::from_le_bytes(data[..].try_into().unwrap()),
+        answer => panic!("{answer:?}"),
+    };
+    assert_eq!((value(register), value(config), value(unknown)), (before, status, ALL_ONES));
+    assert!(!pair.has_event(|event| matches!(event, Event::Gone)));
+    // While it is known that nobody answers, nobody is kept waiting.
+    pair.rig.guest.handle_input(pair.rig.now, Input::Disconnected);
+    let asked = pair.rig.now;
+    assert_eq!(pair.read(RegionIndex::BAR0, u64::from(offset::STATUS)), before);
+    assert!(pair.rig.now - asked < Nanos::from_millis(1));
+    pair.far = stalled;
+}

@@ -150,7 +150,7 @@ fn a_reset_by_message_ends_when_the_function_is_back() {
 fn what_a_function_does_not_answer_is_answered_with_all_ones_in_the_end() {
     let mut rig = Rig::direct();
     let function = rig.function.take();
-    let read = rig.client.read(rig.now, RegionIndex::BAR0, 0, 4);
+    let read = rig.client.read(rig.now, RegionIndex::BAR0, 0x1000, 4);
     let write = rig.client.write(rig.now, RegionIndex::CONFIG, 0x104, &[0xff; 4]);
     let behind = rig.client.read(rig.now, RegionIndex::CONFIG, 0x00, 4);
     rig.pass(Nanos::from_millis(400));

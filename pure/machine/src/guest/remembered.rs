@@ -1,0 +1,92 @@
+//! What an NVMe controller's registers were when they were last seen.
+//!
+//! While the connection to the far end is lost but held, nothing answers. All ones would tell a driver that its device
+//! is gone for good, though it is only slow; what is remembered tells it that nothing has changed yet, and that is true
+//! for all that anybody can know.
+
+use vfio_user::RegionIndex;
+
+/// The controller's properties, up to and including those of the controller memory buffer.
+const BYTES: usize = 0x40;
+const DWORDS: usize = BYTES / 4;
+/// Registers whose reads do not tell what was written: Interrupt Mask Set and Clear, Controller Status, NVM Subsystem
+/// Reset.
+const NOT_KEPT: [usize; 4] = [0x0c / 4, 0x10 / 4, 0x1c / 4, 0x20 / 4];
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Remembered {
+    dwords: [Option<u32>; DWORDS],
+}
+
+impl Remembered {
+    /// The double words that an access is made of, if it is whole ones of registers that are remembered.
+    fn place(region: RegionIndex, offset: u64, length: usize) -> Option<core::ops::Range<usize>> {
+        let first = usize::try_from(offset).ok()?;
+        let end = first.checked_add(length)?;
+        let whole = first.is_multiple_of(4) && end.is_multiple_of(4);
+        (region == RegionIndex::BAR0 && whole && end <= BYTES).then_some(first / 4..end / 4)
+    }
+
+    /// The controller has answered a read.
+    pub(super) fn on_read(&mut self, region: RegionIndex, offset: u64, bytes: &[u8]) {
+        let Some(place) = Self::place(region, offset, bytes.len()) else { return };
+        for (dword, bytes) in self.dwords[place].iter_mut().zip(bytes.as_chunks().0) {
+            *dword = Some(u32::from_le_bytes(*bytes));
+        }
+    }
+
+    /// A write was sent to the controller.
+    pub(super) fn on_write(&mut self, region: RegionIndex, offset: u64, bytes: &[u8]) {
+        let Some(place) = Self::place(region, offset, bytes.len()) else { return };
+        for (index, bytes) in place.zip(bytes.as_chunks().0) {
+            if !NOT_KEPT.contains(&index) {
+                self.dwords[index] = Some(u32::from_le_bytes(*bytes));
+            }
+        }
+    }
+
+    /// Puts what is remembered into `bytes`; false where something of it is not.
+    pub(super) fn recall(&self, region: RegionIndex, offset: u64, bytes: &mut [u8]) -> bool {
+        let Some(place) = Self::place(region, offset, bytes.len()) else { return false };
+        for (dword, bytes) in self.dwords[place].iter().zip(bytes.as_chunks_mut().0) {
+            let Some(dword) = dword else { return false };
+            *bytes = dword.to_le_bytes();
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_read_or_written_last_is_recalled() {
+        let mut remembered = Remembered::default();
+        let mut bytes = [0; 8];
+        assert!(!remembered.recall(RegionIndex::BAR0, 0, &mut bytes));
+        remembered.on_read(RegionIndex::BAR0, 0, &[1, 2, 3, 4, 5, 6, 7, 8]);
+        assert!(remembered.recall(RegionIndex::BAR0, 0, &mut bytes));
+        assert_eq!(bytes, [1, 2, 3, 4, 5, 6, 7, 8]);
+        let mut dword = [0; 4];
+        remembered.on_write(RegionIndex::BAR0, 0x14, &[1, 0, 0x46, 0]);
+        assert!(remembered.recall(RegionIndex::BAR0, 0x14, &mut dword));
+        // Ones that clear are not what the status will be.
+        remembered.on_read(RegionIndex::BAR0, 0x1c, &[0x11, 0, 0, 0]);
+        remembered.on_write(RegionIndex::BAR0, 0x1c, &[0x10, 0, 0, 0]);
+        assert!(remembered.recall(RegionIndex::BAR0, 0x1c, &mut dword));
+        assert_eq!(dword, [0x11, 0, 0, 0]);
+    }
+
+    #[test]
+    fn nothing_but_whole_properties_is_remembered() {
+        let mut remembered = Remembered::default();
+        for (region, offset, length) in
+            [(RegionIndex::BAR0, 2, 4), (RegionIndex::BAR0, 0x3c, 8), (RegionIndex(2), 0, 4)]
+        {
+            remembered.on_read(region, offset, &[0; 8][..length]);
+            assert!(!remembered.recall(region, offset, &mut [0; 8][..length]));
+        }
+    }
+}
