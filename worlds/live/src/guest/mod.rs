@@ -139,7 +139,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
         loop {
             match self.listener.accept() {
                 Ok(None) => return accepted,
-                Ok(Some(connection)) if self.client.is_none() && self.waiting.is_none() => {
+                Ok(Some(connection)) if self.has_room() => {
                     self.waiting = Some(connection);
                     accepted = true;
                 }
@@ -150,6 +150,13 @@ impl<F: FnMut(Event)> GuestDriver<F> {
                 }
             }
         }
+    }
+
+    /// Whether another client may come. One that has left makes room before its last bytes are dealt with.
+    fn has_room(&mut self) -> bool {
+        self.waiting.take_if(|waiting| waiting.is_closed_by_peer());
+        let leaves = |client: &Client| client.closing || client.connection.is_closed_by_peer();
+        self.waiting.is_none() && self.client.as_ref().is_none_or(leaves)
     }
 
     /// Serves the client that waits, if the function is there.

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
 use engine::{Buffer, BufferMut, Pool};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -85,6 +86,13 @@ impl Connection {
     pub fn peer_process(&self) -> Option<i32> {
         let credentials = rustix::net::sockopt::socket_peercred(&self.socket).ok()?;
         Some(credentials.pid.as_raw_nonzero().get())
+    }
+
+    /// Whether the client has closed its side, though there may be bytes of it that were not received yet.
+    pub fn is_closed_by_peer(&self) -> bool {
+        let mut polled = [PollFd::new(&self.socket, PollFlags::RDHUP)];
+        let asked = poll(&mut polled, Some(&Timespec::default()));
+        asked.is_ok() && polled[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
     }
 
     /// Puts `bytes` behind what waits to be sent, with `descriptors`; [`Connection::flush`] sends them.

@@ -58,9 +58,14 @@ fn descriptors_arrive_with_the_message_they_were_sent_with() {
             contents.push(content);
         }
     }
+    assert!(!server.is_closed_by_peer());
     assert_eq!(text, b"plain with two plain again");
     assert_eq!(contents, ["one", "two"]);
+    client.send(Buffer::from(b"last".to_vec()), Vec::new()).unwrap();
+    client.flush().unwrap();
     drop(client);
+    assert!(server.is_closed_by_peer());
+    assert!(matches!(receive(&mut server, &mut pool), Received::Data(bytes, _) if &*bytes == b"last"));
     assert!(matches!(receive(&mut server, &mut pool), Received::Closed));
     drop(listener);
     assert!(!directory.join("s").exists());
