@@ -148,22 +148,22 @@ impl Function {
             endpoint::Output::BarRead { token, bar, offset, length } => {
                 self.read_bar(token, bar, offset, length);
             }
-            endpoint::Output::BarWrite { bar, offset, data } if bar != BarIndex::ZERO => {
-                let input = controller::Input::MemoryBufferWrite { offset, bytes: &data };
-                self.controller.handle_input(self.now, input);
-            }
-            endpoint::Output::BarWrite { offset, data, .. } => {
-                if let Ok(offset) = u32::try_from(offset) {
-                    let input = controller::Input::RegisterWrite { offset, bytes: &data };
-                    self.controller.handle_input(self.now, input);
-                }
-            }
+            endpoint::Output::BarWrite { bar, offset, data } => self.write_bar(bar, offset, &data),
             endpoint::Output::Dma(result) => {
                 self.controller.handle_input(self.now, controller::Input::Dma(result));
             }
             endpoint::Output::Reset(_) => self.controller.reset(),
         }
         None
+    }
+
+    #[inline]
+    fn write_bar(&mut self, bar: BarIndex, offset: u64, bytes: &[u8]) {
+        if bar != BarIndex::ZERO {
+            self.controller.handle_input(self.now, controller::Input::MemoryBufferWrite { offset, bytes });
+        } else if let Ok(offset) = u32::try_from(offset) {
+            self.controller.handle_input(self.now, controller::Input::RegisterWrite { offset, bytes });
+        }
     }
 
     fn read_bar(&mut self, token: endpoint::BarToken, bar: BarIndex, offset: u64, length: u32) {

@@ -152,6 +152,7 @@ impl Controller {
         }
     }
 
+    #[inline]
     pub(super) fn start(&mut self, queue: u16, entry: SubmissionQueueEntry) {
         self.statistics.commands += 1;
         let index = self.slots.take();

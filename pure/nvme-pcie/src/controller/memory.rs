@@ -105,6 +105,7 @@ impl Controller {
     }
 
     /// A write to the controller memory buffer; what is beyond its end is lost.
+    #[inline(never)]
     pub(super) fn write_memory_buffer(&mut self, offset: u64, bytes: &[u8]) {
         let Ok(start) = usize::try_from(offset) else { return };
         let found = self.memory.bytes.get_mut(start..).unwrap_or_default();
@@ -113,6 +114,8 @@ impl Controller {
         }
     }
 
+    #[cold]
+    #[inline(never)]
     /// Starts `entries` commands of a queue in the buffer, whose next entry is at `start`.
     pub(super) fn start_from_memory(&mut self, number: u32, start: u32, entries: u32) {
         let Ok(queue) = u16::try_from(number) else { return };

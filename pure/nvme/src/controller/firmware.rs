@@ -3,6 +3,7 @@
 //! A controller that is a program runs no image. It keeps images that are Farlane's, reports their revisions, and
 //! from the reset after their activation reports theirs as its own; the world is told, to act on it if it can.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::errors::{Failure, Location};
@@ -293,7 +294,7 @@ impl Controller {
         };
         let invalid = Failure::new(StatusCode::InvalidFirmwareImage);
         let image = self.firmware.take_image().ok_or(invalid)?;
-        self.notify(Notification::FirmwareStored { slot, image: image.clone() });
+        self.notify(Notification::FirmwareStored { slot, image: Box::new(image.clone()) });
         self.firmware.images[usize::from(slot) - 2] = Some(image);
         Ok(slot)
     }

@@ -1,5 +1,6 @@
 //! Namespace Management and Namespace Attachment.
 
+use alloc::boxed::Box;
 use alloc::format;
 
 use super::config::{BlockSize, NamespaceConfig, NamespaceIdentity, PAGE_BYTES};
@@ -98,7 +99,7 @@ impl Controller {
             let config = namespace.config();
             self.features.add_namespace(id);
             let (cdw10, blocks, format) = (CREATE, namespace.blocks, namespace.block.format());
-            self.notify(Notification::NamespaceCreated { namespace: config, created });
+            self.notify(Notification::NamespaceCreated { namespace: Box::new(config), created });
             self.record_namespace(&NamespaceChange { cdw10, namespace: id, blocks, format });
         }
         Ok(Step::Done(id.0))

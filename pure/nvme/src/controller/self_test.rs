@@ -1,5 +1,6 @@
 //! Device Self-test: the controller's memory, its health, and what its media give back.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use engine::Nanos;
@@ -265,7 +266,7 @@ impl Controller {
         result.power_on_hours = self.smart.power_on_hours(self.now);
         self.self_test.results.truncate(SELF_TEST_RESULTS - 1);
         self.self_test.results.push_front(result);
-        self.notify(Notification::SelfTestEnded(result));
+        self.notify(Notification::SelfTestEnded(Box::new(result)));
     }
 }
 

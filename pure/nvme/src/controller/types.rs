@@ -1,5 +1,7 @@
 //! What passes between the command core and its transport.
 
+use alloc::boxed::Box;
+
 use engine::{Buffer, Nanos};
 
 use super::config::{BlockSize, NamespaceConfig};
@@ -136,7 +138,7 @@ pub enum Notification {
     /// [`Config::namespaces`](super::Config::namespaces).
     NamespaceCreated {
         /// The namespace.
-        namespace: NamespaceConfig,
+        namespace: Box<NamespaceConfig>,
         /// How many were ever created: [`PoolConfig::created`](super::PoolConfig::created).
         created: u64,
     },
@@ -165,7 +167,7 @@ pub enum Notification {
         namespace: NamespaceId,
     },
     /// A self-test has ended: the first of [`Config::self_test_results`](super::Config::self_test_results).
-    SelfTestEnded(SelfTestResult),
+    SelfTestEnded(Box<SelfTestResult>),
     /// Something happened that the Persistent Event log keeps: the first of
     /// [`Config::events`](super::Config::events).
     EventRecorded(PersistentEvent),
@@ -174,7 +176,7 @@ pub enum Notification {
         /// The slot, from 2 on.
         slot: u8,
         /// The image.
-        image: FirmwareImage,
+        image: Box<FirmwareImage>,
     },
     /// A firmware slot is to be active from the next reset or start on:
     /// [`FirmwareConfig::active`](super::FirmwareConfig::active).
@@ -196,6 +198,9 @@ pub enum Notification {
         flushed: bool,
     },
 }
+
+// Every output passes through several queues: news that are rare must not make it larger.
+const _: () = assert!(size_of::<Notification>() <= 32 && size_of::<Output>() <= 64);
 
 /// Which way a command's data moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

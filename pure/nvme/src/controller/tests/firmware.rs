@@ -53,7 +53,7 @@ fn an_image_is_downloaded_stored_and_active_after_a_reset() {
     for notification in &bench.notified {
         match notification {
             Notification::FirmwareStored { slot, image } => {
-                config.firmware.images[usize::from(*slot) - 2] = Some(image.clone());
+                config.firmware.images[usize::from(*slot) - 2] = Some(image.as_ref().clone());
             }
             Notification::FirmwareSelected { slot } => config.firmware.active = *slot,
             _ => (),

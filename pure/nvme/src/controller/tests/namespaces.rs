@@ -155,7 +155,7 @@ fn extents_fill_gaps_and_come_back_with_the_configuration() {
     for notification in &bench.notified {
         match notification {
             Notification::NamespaceCreated { namespace, created } => {
-                config.namespaces.push(*namespace);
+                config.namespaces.push(**namespace);
                 config.pool.as_mut().unwrap().created = *created;
             }
             Notification::NamespaceDeleted(id) => config.namespaces.retain(|one| one.id != *id),
