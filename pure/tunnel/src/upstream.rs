@@ -110,6 +110,10 @@ impl Upstream {
     pub fn session(&self, port: PortIndex) -> Option<&Session> {
         self.ports.get(usize::from(port.0))
     }
+    /// From now on, the devices' requests by address all go up; see [`Switch::redirect`].
+    pub fn redirect(&mut self) {
+        self.switch.redirect();
+    }
     /// Tells the time; see [`Session::advance`].
     pub fn advance(&mut self, now: Instant) {
         self.now = now;

@@ -2,7 +2,7 @@
 
 use engine::Nanos;
 use pcie::requester::CompletionTimeout;
-use pcie::root_complex::{self, Plan, Window};
+use pcie::root_complex::{self, Plan};
 
 /// What a guest's slot is built as.
 #[derive(Clone, Copy, Debug)]
@@ -19,15 +19,12 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// Completion timeouts that no lost connection runs into. Addresses for the function's registers where no guest
-    /// of PC kind has memory: what the function reads and writes are the guest's addresses, and a switch would take
-    /// those that are another function's for itself.
+    /// Completion timeouts that no lost connection runs into.
     fn default() -> Self {
         let timeout = CompletionTimeout::D2;
-        let low = Window { first: 0xf000_0000, last: 0xfdff_ffff };
         Self {
             root: root_complex::Config { timeout, ..root_complex::Config::default() },
-            plan: Plan { timeout, low, ..Plan::default() },
+            plan: Plan { timeout, ..Plan::default() },
             function: None,
             patience: Nanos::from_secs(4),
         }

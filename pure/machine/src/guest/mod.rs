@@ -227,7 +227,9 @@ enum Phase {
 impl<D: 'static> Guest<D> {
     /// A slot whose function is at the far end of a tunnel, which is dialled as soon as this is first settled.
     pub fn over_tunnel(config: Config, session: session::Config, rng: &Rng) -> Self {
-        let upstream = Upstream::new(&switch(1), [session].into(), rng);
+        let mut upstream = Upstream::new(&switch(1), [session].into(), rng);
+        // The function's addresses are the guest's, who knows nothing of what this switch has where.
+        upstream.redirect();
         Self::new(config, Below::Tunnel(Box::new(upstream)))
     }
 
@@ -241,8 +243,10 @@ impl<D: 'static> Guest<D> {
     }
 
     fn new(config: Config, below: Below) -> Self {
+        let mut root = RootComplex::new(config.root);
+        root.set_interrupt_window(setup::INTERRUPT_WINDOW);
         Self {
-            root: RootComplex::new(config.root),
+            root,
             config,
             below,
             link_up: false,

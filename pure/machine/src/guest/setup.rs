@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use engine::{Asker, Buffer, Instant, Nanos, Script, Step};
 use pcie::config::{express, header, msix};
 use pcie::requester::RequestError;
-use pcie::root_complex::{Function, INTERRUPT_WINDOW, Space};
+use pcie::root_complex::{Function, Space};
 use pcie::wire::Bdf;
 
 use super::shadow::{DWORDS, halves};
@@ -18,6 +18,9 @@ const RETRY_PAUSE: Nanos = Nanos::from_millis(1);
 const RETRY_PAUSE_MAX: Nanos = Nanos::from_millis(64);
 /// How long a function may take to be ready after a reset, all pauses together.
 const READY_MAX: Nanos = Nanos::from_secs(1);
+
+/// Where the function writes its interrupts: where no guest has memory that it might write to.
+pub(super) const INTERRUPT_WINDOW: core::ops::Range<u64> = 0xffff_ffff_fee0_0000..0xffff_ffff_fef0_0000;
 
 /// A write to a double word of the configuration space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,10 +24,10 @@ use super::{Config, Errno, Event, Guest, Input, Output};
 const BASE: u64 = 0x1_0000;
 const BYTES: u64 = 0x4_0000;
 const DISK_BYTES: u64 = 1 << 20;
-/// Where the guest has its queues and data.
-const SUBMISSIONS: u64 = BASE;
-const COMPLETIONS: u64 = BASE + 0x1000;
-const DATA: u64 = BASE + 0x2000;
+/// Where in it the guest has its queues and data.
+const SUBMISSIONS: u64 = 0;
+const COMPLETIONS: u64 = 0x1000;
+const DATA: u64 = 0x2000;
 const ENTRIES: u16 = 16;
 /// A descriptor of the guest's memory, and those of vectors from here on.
 const MEMORY_FILE: u32 = 7;
@@ -40,6 +40,7 @@ struct Rig {
     function: Option<Function>,
     disk: RamDisk,
     memory: Ram,
+    base: u64,
     /// Whether the world has the memory mapped.
     mapped: bool,
     descriptors: BTreeMap<usize, u32>,
@@ -81,6 +82,7 @@ impl Rig {
             function,
             disk: RamDisk::new(DISK_BYTES),
             memory: Ram::new(BASE, usize::try_from(BYTES).unwrap()),
+            base: BASE,
             mapped: false,
             descriptors: BTreeMap::new(),
             signals: Vec::new(),
@@ -183,12 +185,12 @@ impl Rig {
             }
             Output::CloseClient => self.closed += 1,
             Output::Map { token, address, length, descriptor, .. } => {
-                assert_eq!((address, length, descriptor), (BASE, BYTES, MEMORY_FILE));
+                assert_eq!((address, length, descriptor), (self.base, BYTES, MEMORY_FILE));
                 self.mapped = true;
                 self.guest.map_done(token, Ok(()));
             }
             Output::Unmap { address, length } => {
-                assert_eq!((address, length), (BASE, BYTES));
+                assert_eq!((address, length), (self.base, BYTES));
                 self.mapped = false;
             }
             Output::ReadMemory { token, address, length } => {
@@ -248,7 +250,7 @@ impl Rig {
     }
 
     fn map(&mut self, descriptor: Option<u32>) {
-        let map = DmaMap { readable: true, writable: true, offset: 0, address: BASE, length: BYTES };
+        let map = DmaMap { readable: true, writable: true, offset: 0, address: self.base, length: BYTES };
         let request = self.client.map(self.now, map, descriptor);
         assert_eq!(self.answer(request), Answer::Done);
     }
@@ -297,14 +299,10 @@ impl Rig {
         self.write_config(0x04, 0b110);
         let control = self.config(0xb0);
         self.write_config(0xb0, control | 1 << 31);
-        self.memory.write(COMPLETIONS, &[0; 16 * ENTRIES as usize]).unwrap();
-        let entries = u32::from(ENTRIES) - 1;
-        self.post_register(offset::ADMIN_QUEUE_ATTRIBUTES, entries << 16 | entries);
-        self.post_register(offset::ADMIN_SUBMISSION_QUEUE, u32::try_from(SUBMISSIONS).unwrap());
-        self.post_register(offset::ADMIN_SUBMISSION_QUEUE + 4, 0);
-        self.post_register(offset::ADMIN_COMPLETION_QUEUE, u32::try_from(COMPLETIONS).unwrap());
-        self.post_register(offset::ADMIN_COMPLETION_QUEUE + 4, 0);
-        self.post_register(offset::CONFIGURATION, 0x0046_0001);
+        self.memory.write(self.base + COMPLETIONS, &[0; 16 * ENTRIES as usize]).unwrap();
+        for (register, value) in self.queue_registers() {
+            self.post_register(register, value);
+        }
         for _ in 0..1000 {
             if self.register(offset::STATUS) & 1 == 1 {
                 return;
@@ -313,32 +311,45 @@ impl Rig {
         panic!("the controller is not ready");
     }
 
+    /// What enables the controller with its admin queue.
+    fn queue_registers(&self) -> [(u32, u32); 6] {
+        let entries = u32::from(ENTRIES) - 1;
+        [
+            (offset::ADMIN_QUEUE_ATTRIBUTES, entries << 16 | entries),
+            (offset::ADMIN_SUBMISSION_QUEUE, u32::try_from(self.base + SUBMISSIONS).unwrap()),
+            (offset::ADMIN_SUBMISSION_QUEUE + 4, 0),
+            (offset::ADMIN_COMPLETION_QUEUE, u32::try_from(self.base + COMPLETIONS).unwrap()),
+            (offset::ADMIN_COMPLETION_QUEUE + 4, 0),
+            (offset::CONFIGURATION, 0x0046_0001),
+        ]
+    }
+
     /// Sends an Identify Controller in the slot `index` of a fresh admin queue.
     fn send_identify(&mut self, index: u16) {
         let entry = SubmissionQueueEntry {
             opcode: AdminOpcode::Identify.into(),
             command_id: CommandId(index),
-            data_pointer: [DATA, 0],
+            data_pointer: [self.base + DATA, 0],
             cdw10: 1,
             ..SubmissionQueueEntry::default()
         };
-        self.memory.write(SUBMISSIONS + u64::from(index) * 64, &entry.emit()).unwrap();
+        self.memory.write(self.base + SUBMISSIONS + u64::from(index) * 64, &entry.emit()).unwrap();
         self.post_register(offset::DOORBELLS, u32::from(index) + 1);
     }
 
     fn completion(&self, index: u16) -> Option<CompletionQueueEntry> {
-        let bytes = self.memory.slice(COMPLETIONS + u64::from(index) * 16, 16).unwrap();
+        let bytes = self.memory.slice(self.base + COMPLETIONS + u64::from(index) * 16, 16).unwrap();
         let entry = CompletionQueueEntry::parse(bytes.try_into().unwrap());
         entry.phase().then_some(entry)
     }
 
     fn identify(&mut self, index: u16) {
-        self.memory.write(DATA, &[0; 4096]).unwrap();
+        self.memory.write(self.base + DATA, &[0; 4096]).unwrap();
         self.send_identify(index);
         self.until(|rig| rig.completion(index).is_some());
         let entry = self.completion(index).unwrap();
         assert!(entry.status().is_success(), "{entry:?}");
-        assert_eq!(self.memory.slice(DATA + 4, 4).unwrap(), b"TEST");
+        assert_eq!(self.memory.slice(self.base + DATA + 4, 4).unwrap(), b"TEST");
     }
 }
 
@@ -372,7 +383,7 @@ fn an_interrupt_is_told_only_when_its_data_are_there() {
     rig.map(None);
     rig.set_vectors(0, 1);
     rig.bring_up();
-    rig.memory.write(DATA, &[0; 4096]).unwrap();
+    rig.memory.write(BASE + DATA, &[0; 4096]).unwrap();
     rig.send_identify(0);
     while rig.signals.is_empty() {
         rig.now = rig.now + Nanos::from_micros(1);
@@ -381,7 +392,7 @@ fn an_interrupt_is_told_only_when_its_data_are_there() {
             continue;
         }
         assert!(rig.completion(0).is_some());
-        assert_eq!(rig.memory.slice(DATA + 4, 4).unwrap(), b"TEST");
+        assert_eq!(rig.memory.slice(BASE + DATA + 4, 4).unwrap(), b"TEST");
     }
 }
 

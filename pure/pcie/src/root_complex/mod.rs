@@ -26,7 +26,8 @@ use crate::wire::{
 };
 use enumerate::{Answer, Question, Running};
 
-/// Writes in this window are interrupts, as on a PC (MSI and MSI-X addresses).
+/// Writes in this window are interrupts, as on a PC (MSI and MSI-X addresses), unless
+/// [`RootComplex::set_interrupt_window`] says otherwise.
 pub const INTERRUPT_WINDOW: core::ops::Range<u64> = 0xfee0_0000..0xfef0_0000;
 /// Device reads that may wait for host memory at a time; more are answered with Completer Abort.
 pub const MEMORY_READS_MAX: usize = 16_384;
@@ -119,7 +120,7 @@ pub enum Output {
     },
     /// A device raises a message-signalled interrupt, behind the writes that came before it.
     Interrupt {
-        /// Where the message was written, in [`INTERRUPT_WINDOW`].
+        /// Where the message was written, in the interrupt window.
         address: u64,
         /// The message.
         data: u32,
@@ -161,6 +162,7 @@ pub struct Statistics {
 #[derive(Debug)]
 pub struct RootComplex {
     config: Config,
+    interrupts: core::ops::Range<u64>,
     requester: Requester,
     completer: Completer,
     outputs: VecDeque<Output>,
@@ -189,6 +191,7 @@ impl RootComplex {
         let answers = completer::Settings { id: settings.id, boundary: 64, payload_size: 128 };
         Self {
             config,
+            interrupts: INTERRUPT_WINDOW,
             requester: Requester::new(settings),
             completer: Completer::new(answers),
             outputs: VecDeque::new(),
@@ -212,6 +215,10 @@ impl RootComplex {
     /// What has happened to the host's own requests.
     pub const fn requester_statistics(&self) -> &requester::Statistics {
         self.requester.statistics()
+    }
+    /// Writes in `window` are interrupts from now on, and no others.
+    pub const fn set_interrupt_window(&mut self, window: core::ops::Range<u64>) {
+        self.interrupts = window;
     }
     /// Sets how long to wait for completions of requests sent from now on.
     pub fn set_completion_timeout(&mut self, timeout: CompletionTimeout) {
@@ -434,7 +441,7 @@ impl RootComplex {
         if !within_page(request.address, length) {
             return self.on_malformed(header);
         }
-        if INTERRUPT_WINDOW.contains(&request.address) {
+        if self.interrupts.contains(&request.address) {
             return self.refuse(header, CompletionStatus::UnsupportedRequest);
         }
         let index = match self.free.pop() {
@@ -466,7 +473,7 @@ impl RootComplex {
             return;
         }
         let address = request.address + lead as u64;
-        if INTERRUPT_WINDOW.contains(&address) {
+        if self.interrupts.contains(&address) {
             return self.on_interrupt(address, &packet);
         }
         self.statistics.memory_writes += 1;

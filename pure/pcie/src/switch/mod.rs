@@ -90,6 +90,8 @@ pub struct Switch {
     upstream: Port,
     downstream: Vec<Port>,
     routes: Routes,
+    /// See [`Switch::redirect`].
+    redirect: bool,
     gathered: Gathered,
     completer: Completer,
     pool: Pool,
@@ -114,7 +116,8 @@ impl Switch {
             })
             .collect();
         Self {
-            routes: Routes::new(&upstream, &downstream),
+            routes: Routes::new(&upstream, &downstream, false),
+            redirect: false,
             upstream,
             downstream,
             gathered: Gathered::default(),
@@ -188,7 +191,7 @@ impl Switch {
     fn on_attach(&mut self, port: PortId, attached: bool) {
         let PortId::Downstream(index) = port else { panic!("the upstream link's state is not the switch's") };
         let change = self.port_mut(port).attach(attached);
-        self.routes = Routes::new(&self.upstream, &self.downstream);
+        self.routes = Routes::new(&self.upstream, &self.downstream, self.redirect);
         if change == LinkChange::WentDown {
             self.forget_below(index);
             if !self.port_mut(port).expects_surprise() {
@@ -196,6 +199,13 @@ impl Switch {
             }
         }
         self.send_interrupt(port);
+    }
+
+    /// From now on, requests by address from below go up even where a window of this switch has the address, as with
+    /// ACS P2P Request Redirect and ACS Upstream Forwarding: for devices whose addresses are not those of this hierarchy.
+    pub fn redirect(&mut self) {
+        self.redirect = true;
+        self.routes = Routes::new(&self.upstream, &self.downstream, self.redirect);
     }
 
     /// The upstream link was reset: every port returns to its values after power-up, but for what is sticky,
@@ -233,7 +243,7 @@ impl Switch {
         for (device, port) in (0..).zip(&mut self.downstream) {
             port.id = Bdf::new(bus, device, 0);
         }
-        self.routes = Routes::new(&self.upstream, &self.downstream);
+        self.routes = Routes::new(&self.upstream, &self.downstream, self.redirect);
     }
 
     /// Sends `packet` on, or answers it in place of what should have taken it.

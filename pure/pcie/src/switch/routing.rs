@@ -30,10 +30,12 @@ pub(super) struct Routes {
     /// Downstream ports that may send requests up, bit by bit.
     masters: u32,
     upstream_master: bool,
+    /// Requests from below go up, whatever is beside them.
+    redirect: bool,
 }
 
 impl Routes {
-    pub(super) fn new(upstream: &Port, downstream: &[Port]) -> Self {
+    pub(super) fn new(upstream: &Port, downstream: &[Port], redirect: bool) -> Self {
         let mut routes = Self {
             memory: Vec::with_capacity(downstream.len() * 2),
             upstream: upstream.memory_windows(),
@@ -43,6 +45,7 @@ impl Routes {
             up: 0,
             masters: 0,
             upstream_master: upstream.space.bus_master(),
+            redirect,
         };
         if upstream.space.is_set(bridge::SECONDARY_BUS_RESET) || !upstream.space.in_d0() {
             routes.upstream = [Window::CLOSED; 2];
@@ -122,6 +125,7 @@ impl Routes {
             (PortId::Upstream, Some(port)) if self.upstream_takes(address) => self.down(port),
             (PortId::Upstream, _) => Route::Refuse(PortId::Upstream),
             (PortId::Downstream(from), _) if !self.may_request(from, requester) => Route::Refuse(ingress),
+            (PortId::Downstream(from), _) if self.redirect => self.up_from(from),
             // What a port has below it never comes from there.
             (PortId::Downstream(from), Some(port)) if port == from => Route::Refuse(ingress),
             (PortId::Downstream(_), Some(port)) => self.down(port),

@@ -246,3 +246,28 @@ fn a_far_end_that_stalls_is_slow_and_not_gone() {
     assert!(pair.rig.now - asked < Nanos::from_millis(1));
     pair.far = stalled;
 }
+
+#[test]
+fn a_guest_may_have_memory_where_our_root_complex_has_the_function() {
+    // At the function's own registers, at interrupts of PCs, and where there is nothing of anybody's.
+    for base in [0xc000_0000, 0xfee0_0000, 0x8000_0000] {
+        let mut pair = Pair::new();
+        pair.rig.base = base;
+        pair.rig.memory = Ram::new(base, usize::try_from(BYTES).unwrap());
+        let map = DmaMap { readable: true, writable: true, offset: 0, address: base, length: BYTES };
+        let mapped = pair.rig.client.map(pair.rig.now, map, Some(MEMORY_FILE));
+        let data = InterruptData::Descriptors([EVENTS].into());
+        let (now, kind) = (pair.rig.now, InterruptIndex::Msix);
+        pair.rig.client.set_interrupts(now, kind, InterruptAction::Trigger, (0, 1), data);
+        pair.until(|rig| rig.answers.contains_key(&mapped));
+        pair.write(RegionIndex::CONFIG, 0x04, 0b110);
+        for (register, value) in pair.rig.queue_registers() {
+            pair.write(RegionIndex::BAR0, register.into(), value);
+        }
+        while pair.read(RegionIndex::BAR0, offset::STATUS.into()) & 1 == 0 {}
+        pair.rig.send_identify(0);
+        pair.until(|rig| rig.completion(0).is_some());
+        assert_eq!(pair.rig.memory.slice(base + DATA + 4, 4).unwrap(), b"TEST");
+        pair.until(|rig| rig.signals == [EVENTS]);
+    }
+}
