@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgMatches, Args, Parser, Subcommand, ValueEnum};
+
+use crate::error::Error;
 
 /// NVMe and PCIe at the far end of a network, with every hop's latency accounted for.
 #[derive(Debug, Parser)]
@@ -26,7 +28,8 @@ pub(crate) enum Command {
     /// Offer an NVMe SSD to a host at the other end of a network
     #[command(after_help = "Examples:\n  \
         farlane export --listen 127.0.0.1:4430 --namespace disk.img,size=10GiB\n  \
-        farlane export --listen 0.0.0.0:4430 --ram 1GiB --namespace /dev/sdb,readonly")]
+        farlane export --listen 0.0.0.0:4430 --ram 1GiB --namespace /dev/sdb,readonly\n  \
+        farlane export --listen 127.0.0.1:4430 --ram 1GiB --listen 127.0.0.1:4431 --ram 1GiB")]
     Export(ExportArgs),
     /// Give a virtual machine the SSD of a far end: QEMU's guest sees an ordinary NVMe device
     #[command(after_help = "Example:\n  \
@@ -104,7 +107,7 @@ pub(crate) struct DemoArgs {
 }
 
 /// The SSD that is offered.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(group = clap::ArgGroup::new("media").args(["namespace", "ram"]).required(true).multiple(true))]
 pub(crate) struct Served {
     /// A file or block device to serve as a namespace; may be given again
@@ -119,6 +122,36 @@ pub(crate) struct Served {
 }
 
 impl Served {
+    /// Divides this among far ends that `listen` at their addresses: each has what `matches` says was given between its
+    /// address and the next one. What comes before the first is the first one's.
+    ///
+    /// # Errors
+    /// When one of them has no namespaces, or they would have the same serial number.
+    pub(crate) fn divide(
+        self,
+        listen: &[SocketAddr],
+        matches: &ArgMatches,
+    ) -> Result<Vec<(SocketAddr, Self)>, Error> {
+        let places = |name| matches.indices_of(name).into_iter().flatten().collect::<Vec<_>>();
+        let starts = places("listen");
+        if let (Some(serial), true) = (&self.serial, listen.len() > 1) {
+            return Err(Error::OneSerial { serial: serial.clone(), count: listen.len() });
+        }
+        let owner = |place: usize| starts.iter().filter(|start| **start < place).count().saturating_sub(1);
+        let mut parts: Vec<_> = listen.iter().map(|address| (*address, Self::default())).collect();
+        for (spec, place) in self.namespace.into_iter().zip(places("namespace")) {
+            parts[owner(place)].1.namespace.push(spec);
+        }
+        for (spec, place) in self.ram.into_iter().zip(places("ram")) {
+            parts[owner(place)].1.ram.push(spec);
+        }
+        parts[0].1.serial = self.serial;
+        match parts.iter().find(|(_, part)| part.namespace.is_empty() && part.ram.is_empty()) {
+            Some((address, _)) => Err(Error::NothingToExport { address: *address }),
+            None => Ok(parts),
+        }
+    }
+
     /// How many namespaces, in words.
     pub(crate) fn count(&self) -> String {
         match self.namespace.len() + self.ram.len() {
@@ -130,9 +163,10 @@ impl Served {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
-    /// Address and port to listen on. Whoever reaches it owns the SSD: nothing asks who they are
+    /// Address and port to listen on. Whoever reaches it owns the SSD: nothing asks who they are. Given again, it begins
+    /// another far end, of the namespaces behind it
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4430")]
-    pub(crate) listen: SocketAddr,
+    pub(crate) listen: Vec<SocketAddr>,
     #[command(flatten)]
     pub(crate) served: Served,
     /// How long a lost host may come back to its session before the device is reset

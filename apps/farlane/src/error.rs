@@ -33,6 +33,14 @@ pub(crate) enum Error {
     #[error("{0}")]
     Attach(AttachError),
 
+    #[error("--listen {address} has nothing to offer")]
+    #[diagnostic(help("give a --namespace or --ram behind each --listen; see farlane export --help"))]
+    NothingToExport { address: std::net::SocketAddr },
+
+    #[error("--serial {serial} for {count} far ends, which need one each")]
+    #[diagnostic(help("leave it out: each far end derives one from its namespaces"))]
+    OneSerial { serial: String, count: usize },
+
     #[error(transparent)]
     #[diagnostic(help(
         "each --namespace wants a file or block device of its own; see farlane export --help"
@@ -94,6 +102,8 @@ impl Error {
     pub(crate) const fn exit_code(&self) -> u8 {
         match self {
             Self::Open(_)
+            | Self::NothingToExport { .. }
+            | Self::OneSerial { .. }
             | Self::Listen { .. }
             | Self::Bind { .. }
             | Self::NoNamespace { .. }

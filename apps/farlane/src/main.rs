@@ -10,14 +10,18 @@ mod workload;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 
 use args::{Cli, Command};
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let matches = Cli::command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    // What was given, in its order.
+    let given = matches.subcommand().map_or(&matches, |(_, given)| given);
+    let result = match cli.command {
         Command::Demo(args) => commands::demo::run(&args),
-        Command::Export(args) => commands::export::run(args),
+        Command::Export(args) => commands::export::run(args, given),
         Command::Attach(args) => commands::attach::run(&args),
         Command::Device(args) => commands::device::run(&args),
         Command::Lspci(args) => commands::lspci::run(&args),

@@ -1,15 +1,16 @@
-//! `farlane export`: a far end.
+//! `farlane export`: far ends.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::net::SocketAddr;
 
+use clap::ArgMatches;
 use engine::Nanos;
 use live::attach::random;
 use live::clock::Clock;
 use live::far::{Event, FarDriver};
 use live::media::{Media, Options, open};
-use live::reactor::Reactor;
+use live::reactor::{Reactor, Several};
 use live::tcp::Listener;
 use machine::far::Far;
 use nvme::controller::{BlockSize, Config};
@@ -21,19 +22,41 @@ use crate::args::{ExportArgs, Served};
 use crate::commands::{print, print_json, stay_on};
 use crate::error::Error;
 
-pub(crate) fn run(args: ExportArgs) -> Result<(), Error> {
+pub(crate) fn run(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
     stay_on(args.spin.cpu)?;
+    let clock = Clock::start();
+    let far_ends = args.served.divide(&args.listen, matches)?;
+    let mut drivers = Vec::new();
+    for (index, (listen, mut served)) in far_ends.into_iter().enumerate() {
+        // Memory at two ports of the system's choice is not the same memory.
+        let serial = served.serial.take().unwrap_or_else(|| serial_of(&served, (listen, index)));
+        drivers.push(far_end(clock, listen, &served, &serial, args.hold.into(), args.output.json)?);
+    }
+    let mut drivers: Several<_> = drivers.into_iter().collect();
+    let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::Output)?;
+    reactor.stop().on_signals().map_err(Error::Output)?;
+    reactor.run(&mut drivers).map_err(|error| Error::Child { what: "the far end", error })?;
+    eprintln!("farlane: the far end has shut down");
+    Ok(())
+}
+
+/// A far end that listens, and says so.
+fn far_end(
+    clock: Clock,
+    listen: SocketAddr,
+    served: &Served,
+    serial: &str,
+    hold: Nanos,
+    json: bool,
+) -> Result<FarDriver<fn(Event)>, Error> {
     let mut media = Media::new();
-    let serial = args.served.serial.clone().unwrap_or_else(|| serial_of(&args.served, args.listen));
-    let core = namespaces(&args.served, &serial, &mut media)?;
-    let listen_error = |error| Error::Listen { address: args.listen, error };
-    let listener = Listener::bind(args.listen).map_err(listen_error)?;
+    let core = namespaces(served, serial, &mut media)?;
+    let listener = Listener::bind(listen).map_err(|error| Error::Listen { address: listen, error })?;
     let address = listener.address();
 
-    let clock = Clock::start();
     let mut rng = random();
     let mut session = tunnel::session::Config {
-        hold: args.hold.into(),
+        hold,
         identity: tunnel::frame::Identity {
             name: format!("farlane export {serial}"),
             vendor: "Farlane".to_owned(),
@@ -46,14 +69,8 @@ pub(crate) fn run(args: ExportArgs) -> Result<(), Error> {
     let mut function = function::Config::new(controller::Config::new(core));
     function.serial_number = hash_of(&serial);
     let far = Far::new(clock.now(), session, function, rng.fork("sessions"));
-
-    announce(&args, address, &serial)?;
-    let mut driver = FarDriver::new(far, listener, media, report);
-    let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::Output)?;
-    reactor.stop().on_signals().map_err(Error::Output)?;
-    reactor.run(&mut driver).map_err(|error| Error::Child { what: "the far end", error })?;
-    eprintln!("farlane: the far end has shut down");
-    Ok(())
+    announce(json, served, address, serial)?;
+    Ok(FarDriver::new(far, listener, media, report))
 }
 
 /// The controller's namespaces in the order of the flags, files first.
@@ -102,11 +119,11 @@ pub(crate) fn serial_of(served: &Served, place: impl Hash) -> String {
     format!("FL{:016X}", hasher.finish())
 }
 
-fn announce(args: &ExportArgs, address: SocketAddr, serial: &str) -> Result<(), Error> {
-    if args.output.json {
+fn announce(json: bool, served: &Served, address: SocketAddr, serial: &str) -> Result<(), Error> {
+    if json {
         print_json(&serde_json::json!({ "listening": address.to_string(), "serial": serial }))?;
     } else {
-        let count = args.served.count();
+        let count = served.count();
         print(&format!("exporting {count} of SSD {serial} at tcp://{address}\n"))?;
     }
     if address.ip().is_loopback() {

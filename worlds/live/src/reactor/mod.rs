@@ -7,6 +7,7 @@
 //! somebody wakes it.
 
 mod processor;
+mod several;
 mod stop;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ use mio::{Events, Interest, Poll, Token};
 use crate::clock::Clock;
 
 pub use processor::{pin, spin_default};
+pub use several::Several;
 pub use stop::Stop;
 
 /// How often a spinning loop asks the kernel for news of the descriptors that are not looked at in each turn.

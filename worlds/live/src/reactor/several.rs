@@ -1,0 +1,45 @@
+//! Drivers that share a loop.
+
+use std::io;
+
+use engine::Instant;
+
+use super::{Context, Driver, Turn};
+
+/// Drivers that take their turns one after another, and end together.
+#[derive(Debug)]
+pub struct Several<D> {
+    /// Each with whether it has ended.
+    drivers: Vec<(D, bool)>,
+}
+
+impl<D: Driver> FromIterator<D> for Several<D> {
+    fn from_iter<T: IntoIterator<Item = D>>(drivers: T) -> Self {
+        Self { drivers: drivers.into_iter().map(|driver| (driver, false)).collect() }
+    }
+}
+
+impl<D: Driver> Driver for Several<D> {
+    fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
+        let mut result = Turn::Done;
+        for (driver, ended) in self.drivers.iter_mut().filter(|(_, ended)| !ended) {
+            match (driver.turn(context)?, result) {
+                (Turn::Done, _) => *ended = true,
+                (Turn::Busy, _) => result = Turn::Busy,
+                (Turn::Idle, Turn::Busy) => {}
+                (Turn::Idle, _) => result = Turn::Idle,
+            }
+        }
+        Ok(result)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.drivers.iter().filter(|(_, ended)| !ended).filter_map(|(driver, _)| driver.poll_timeout()).min()
+    }
+
+    fn on_stop(&mut self, now: Instant) {
+        for (driver, _) in &mut self.drivers {
+            driver.on_stop(now);
+        }
+    }
+}
