@@ -117,6 +117,11 @@ fn what_cannot_be_exported_is_refused_by_its_name() {
         (&["--namespace", &file, "--namespace", &file], &["file: is in use"]),
         (&["--ram", "1MiB", "--listen", "far"], &["'far'", "--listen"]),
         (&["--ram", "1MiB", "--listen", &far.address], &["can't listen on", &far.address, "choose another"]),
+        (&["--listen", "127.0.0.1:0", "--listen", "127.0.0.1:0", "--ram", "1MiB"], &["nothing to offer"]),
+        (
+            &["--ram", "1MiB", "--serial", "S", "--listen", "127.0.0.1:0", "--listen", "127.0.0.1:0"],
+            &["--serial S", "2 far ends", "leave it out"],
+        ),
         (&["--ram", "1MiB", "--serial", "123456789012345678901"], &["--serial", "1 to 20"]),
     ];
     for (arguments, words) in cases {

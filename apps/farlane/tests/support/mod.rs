@@ -7,7 +7,7 @@ pub(crate) mod proxy;
 pub(crate) mod running;
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -24,8 +24,9 @@ pub(crate) const FARLANE: &str = env!("CARGO_BIN_EXE_farlane");
 #[derive(Debug)]
 pub(crate) struct Export {
     child: Child,
-    /// `127.0.0.1:PORT`.
+    /// `127.0.0.1:PORT`, of the first far end where there are several.
     pub(crate) address: String,
+    announcements: BufReader<ChildStdout>,
     /// Standard error, read to its end so that the far end never blocks on it.
     errors: Said,
 }
@@ -51,17 +52,18 @@ impl Export {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the program starts");
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let mut announcements = BufReader::new(child.stdout.take().unwrap());
         let mut errors = Said::by(child.stderr.take().unwrap());
-        let Some(address) = serde_json::from_str(&line)
-            .ok()
-            .and_then(|announced: Value| Some(announced.get("listening")?.as_str()?.to_owned()))
-        else {
+        let Some(address) = announced(&mut announcements) else {
             let _ = child.kill();
-            panic!("the far end announced {line:?} and said: {}", errors.all());
+            panic!("no far end was announced, but this was said: {}", errors.all());
         };
-        Self { child, address, errors }
+        Self { child, address, announcements, errors }
+    }
+
+    /// The URL of the next far end, where there are several.
+    pub(crate) fn next_url(&mut self) -> String {
+        format!("tcp://{}", announced(&mut self.announcements).expect("a further far end"))
     }
 
     /// `tcp://127.0.0.1:PORT`.
@@ -102,6 +104,14 @@ impl Export {
     pub(crate) fn said(&self) -> String {
         self.errors.so_far()
     }
+}
+
+/// The address in the next line of JSON.
+fn announced(announcements: &mut impl BufRead) -> Option<String> {
+    let mut line = String::new();
+    announcements.read_line(&mut line).unwrap();
+    let announced: Value = serde_json::from_str(&line).ok()?;
+    Some(announced.get("listening")?.as_str()?.to_owned())
 }
 
 impl Drop for Export {

@@ -1,0 +1,32 @@
+//! Several far ends in one process.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use support::running::Running;
+use support::{Export, json, succeed};
+
+#[test]
+fn two_hosts_have_an_ssd_each_of_one_export() {
+    let mut export =
+        Export::start(&["--ram", "16MiB", "--listen", "127.0.0.1:0", "--ram", "8MiB", "--ram", "4MiB"]);
+    let (one, other) = (export.url(), export.next_url());
+    let bench = |url: &str| {
+        let arguments = ["bench", url, "--rw", "randrw", "--runtime", "1s", "--verify", "--json"];
+        Running::start(&arguments)
+    };
+    // Both at the same time.
+    for running in [bench(&one), bench(&other)] {
+        let output = running.output(std::time::Duration::from_secs(30));
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((&report["errors"], &report["verified"]), (&0.into(), &true.into()), "{report}");
+    }
+    let (first, second) = (json(&["identify", &one, "--json"]), json(&["identify", &other, "--json"]));
+    let count = |identity: &serde_json::Value| identity["namespaces"].as_array().unwrap().len();
+    assert_eq!((count(&first), count(&second)), (1, 2), "{first} {second}");
+    // And one host both.
+    assert_eq!(succeed(&["lspci", &one, &other]).matches("Farlane NVMe").count(), 2);
+    let (status, said) = export.end_by("TERM");
+    assert_eq!(status, Some(0), "{said}");
+}
