@@ -33,7 +33,9 @@ impl Source<'_> {
 /// Register writes, host memory and media, all as `bytes` say: the first byte of a step chooses what happens.
 pub fn registers(bytes: &[u8]) {
     let core = nvme::controller::Config::new("FUZZ").with_namespace(MediumId(0), 1 << 20);
-    let mut controller = Controller::new(Instant::ZERO, Config::new(core));
+    let core = core.with_pool(MediumId(1), 1 << 20);
+    let config = Config { doorbell_buffers: true, memory_buffer_bytes: 4096, ..Config::new(core) };
+    let mut controller = Controller::new(Instant::ZERO, config);
     let mut source = Source(bytes);
     let mut held = Vec::new();
     for step in 0..STEPS_MAX {
@@ -59,12 +61,20 @@ fn write_register(controller: &mut Controller, now: Instant, source: &mut Source
         0 => (0x14, 0x0046_0000_u64.to_le_bytes()),
         1 => (0x24, 0x001f_001f_u64.to_le_bytes()),
         2 => (0x14, 0x0046_0001_u64.to_le_bytes()),
-        3..=127 => (0x1000 + 4 * u32::from(source.byte() & 7), u64::from(source.byte()).to_le_bytes()),
+        // Weighted round robin; and queues at address 0 are in the controller memory buffer.
+        3 => (0x14, 0x0046_0801_u64.to_le_bytes()),
+        4 => (0x50, 0b11_u64.to_le_bytes()),
+        5 => {
+            let bytes = [source.byte(), source.byte(), source.byte(), source.byte()];
+            let offset = u64::from(source.byte()) * 20;
+            return controller.handle_input(now, Input::MemoryBufferWrite { offset, bytes: &bytes });
+        }
+        6..=127 => (0x1000 + 4 * u32::from(source.byte() & 7), u64::from(source.byte()).to_le_bytes()),
         128..=190 => (0x1000 + u32::from(source.byte()), value(source)),
         _ => (source.word() % 0x1400, value(source)),
     };
     let length = if offset < 0x1000 { 1 + usize::from(source.byte() & 7) } else { 4 };
-    let length = if matches!(offset, 0x14 | 0x24) { 4 } else { length };
+    let length = if matches!(offset, 0x14 | 0x24 | 0x50) { 4 } else { length };
     controller.handle_input(now, Input::RegisterWrite { offset, bytes: &bytes[..length] });
     let mut read = [0; 16];
     controller.read_register(offset, &mut read);

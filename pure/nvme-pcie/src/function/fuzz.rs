@@ -59,9 +59,14 @@ struct World {
 impl World {
     fn new() -> Self {
         let core = nvme::controller::Config::new("FUZZ").with_namespace(MediumId(0), DISK_BYTES);
+        let controller = controller::Config {
+            doorbell_buffers: true,
+            memory_buffer_bytes: 4096,
+            ..controller::Config::new(core)
+        };
         let settings = completer::Settings { id: HOST, boundary: 64, payload_size: 4096 };
         let mut world = Self {
-            function: Function::new(Instant::ZERO, Config::new(controller::Config::new(core))),
+            function: Function::new(Instant::ZERO, Config::new(controller)),
             disk: RamDisk::new(DISK_BYTES),
             reads: VecDeque::new(),
             completer: Completer::new(settings),

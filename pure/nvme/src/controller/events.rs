@@ -86,8 +86,8 @@ pub(super) struct Events {
     requests_max: usize,
     /// What happened and was not reported, each at most once.
     pending: VecDeque<AsynchronousEvent>,
-    /// Types that were reported and whose log was not read yet.
-    masked: [bool; KINDS],
+    /// By type, the log page of the event that was reported and is not cleared yet: its type is masked until then.
+    masked: [Option<LogPage>; KINDS],
     /// The Changed Namespace List; no longer than there are identifiers.
     changed: BTreeSet<NamespaceId>,
     /// The temperature was beyond a threshold when last looked at.
@@ -100,7 +100,7 @@ impl Events {
             requests: VecDeque::new(),
             requests_max: requests_max.into(),
             pending: VecDeque::new(),
-            masked: [false; KINDS],
+            masked: [None; KINDS],
             changed: BTreeSet::new(),
             too_warm_or_cold: false,
         }
@@ -109,7 +109,7 @@ impl Events {
     pub(super) fn reset(&mut self) {
         self.requests.clear();
         self.pending.clear();
-        self.masked = [false; KINDS];
+        self.masked = [None; KINDS];
         self.changed.clear();
         self.too_warm_or_cold = false;
     }
@@ -128,16 +128,11 @@ impl Events {
     /// The log page was read: its events are no longer news, and its type may be reported again.
     pub(super) fn clear(&mut self, page: LogPage) {
         self.pending.retain(|event| event.log_page() != page);
-        match page {
-            LogPage::ErrorInformation => self.masked[0] = false,
-            LogPage::Smart => self.masked[1] = false,
-            LogPage::ChangedNamespaces => {
-                self.masked[2] = false;
-                self.changed.clear();
-            }
-            LogPage::TelemetryController => self.masked[2] = false,
-            LogPage::SanitizeStatus => self.masked[6] = false,
-            _ => (),
+        for masked in &mut self.masked {
+            masked.take_if(|masked| *masked == page);
+        }
+        if page == LogPage::ChangedNamespaces {
+            self.changed.clear();
         }
     }
 
@@ -148,10 +143,10 @@ impl Events {
     /// An event that can be reported now, and the request that it completes.
     fn report(&mut self) -> Option<(CommandToken, AsynchronousEvent)> {
         let masked = self.masked;
-        let index = self.pending.iter().position(|event| !masked[usize::from(event.kind())])?;
+        let index = self.pending.iter().position(|event| masked[usize::from(event.kind())].is_none())?;
         let token = self.requests.pop_front()?;
         let event = self.pending.remove(index)?;
-        self.masked[usize::from(event.kind())] = true;
+        self.masked[usize::from(event.kind())] = Some(event.log_page());
         Some((token, event))
     }
 }

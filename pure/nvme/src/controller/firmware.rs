@@ -47,7 +47,7 @@ const FORMAT: u32 = 1;
 /// | 24 | CRC-32 (IEEE 802.3) of the payload |
 /// | 28 | zero |
 ///
-/// Numbers are little-endian. Padding behind the payload is left out.
+/// Numbers are little-endian. Behind the payload, zeroes fill the last double word; more padding is left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FirmwareImage {
     revision: Text<8>,
@@ -75,6 +75,7 @@ impl FirmwareImage {
         bytes.extend_from_slice(&crc32(payload).to_le_bytes());
         bytes.extend_from_slice(&[0; 4]);
         bytes.extend_from_slice(payload);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
         Self { revision, bytes }
     }
 
@@ -88,7 +89,8 @@ impl FirmwareImage {
         let printable = revision.iter().all(|byte| *byte == b' ' || byte.is_ascii_graphic());
         let sound = header[..8] == MAGIC && word(8) == FORMAT && printable && word(24) == crc32(payload);
         let text = core::str::from_utf8(&revision).ok()?;
-        let bytes = bytes[..Self::HEADER_LENGTH + payload.len()].to_vec();
+        let mut bytes = bytes[..Self::HEADER_LENGTH + payload.len()].to_vec();
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
         sound.then(|| Self { revision: Text::padded_with_spaces(text), bytes })
     }
 

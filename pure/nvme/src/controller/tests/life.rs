@@ -182,3 +182,20 @@ fn a_fault_of_a_medium_leaves_telemetry_and_an_event() {
     bench.log(LogPage::TelemetryController, 4096);
     assert_eq!(bench.log(LogPage::TelemetryController, 512)[382..384], [0, 1]);
 }
+
+#[test]
+fn a_reported_event_masks_its_type_until_its_own_log_is_read() {
+    let mut bench = Bench::new();
+    bench.succeeds(ADMIN, set(FeatureId::AsynchronousEventConfiguration, 1 << 10 | 1 << 8));
+    let first = bench.send(ADMIN, admin(AdminOpcode::AsynchronousEventRequest));
+    let second = bench.send(ADMIN, admin(AdminOpcode::AsynchronousEventRequest));
+    bench.media_error = Some(MediaError::Read);
+    bench.fails(IO, io(IoOpcode::Read, 1, 9, 1), StatusCode::UnrecoveredReadError);
+    assert_eq!(bench.take(first).dw0, 0x0008_0202);
+    bench.controller.set_read_only(bench.now, NamespaceId(1), true);
+    bench.drain();
+    bench.log(LogPage::Smart, 512);
+    assert!(!bench.completed.contains_key(&second.0), "notices are masked");
+    bench.log(LogPage::TelemetryController, 512);
+    assert_eq!(bench.take(second).dw0, 0x0004_0002);
+}
