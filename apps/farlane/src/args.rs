@@ -185,6 +185,10 @@ pub(crate) struct Socket {
     /// The socket for QEMU's vfio-user-pci, or another vfio-user client. Whoever may write to it owns the SSD
     #[arg(long = "vfio-user", value_name = "PATH", required = true)]
     pub(crate) path: PathBuf,
+    /// Let the client ring doorbells by a store into shared memory, and look there all the time: fast where a client
+    /// keeps the SSD busy, and never quite idle
+    #[arg(long)]
+    pub(crate) poll_doorbells: bool,
 }
 
 #[derive(Debug, Args)]

@@ -275,7 +275,7 @@ fn a_local_and_a_far_ssd_share_a_switch_of_the_guests() {
     let place = Place::new();
     let far = Export::start(&["--ram", "16MiB", "--serial", "FAR"]);
     let _near = place.attach("far", &far.url());
-    let _local = place.device("near", &["--ram", "16MiB", "--serial", "NEAR"]);
+    let _local = place.device("near", &["--ram", "16MiB", "--serial", "NEAR", "--poll-doorbells"]);
     let script = r#"
         set -e
         cat /sys/class/nvme/*/serial | tr -d ' ' | sort

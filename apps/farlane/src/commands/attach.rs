@@ -1,6 +1,5 @@
 //! `farlane attach`: the SSD of a far end for a virtual machine.
 
-use engine::Nanos;
 use live::attach::{AttachError, random};
 use live::clock::Clock;
 use live::guest::GuestDriver;
@@ -9,7 +8,7 @@ use live::tcp;
 use machine::guest::{Config, Guest};
 
 use crate::args::AttachArgs;
-use crate::commands::guest::{announce, listen, report};
+use crate::commands::guest::{announce, listen, report, spin};
 use crate::commands::stay_on;
 use crate::error::Error;
 
@@ -32,13 +31,14 @@ pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
         ..tunnel::session::Config::default()
     };
     rng.fill(&mut session.identity.instance.0);
-    let config = Config { function: args.function, ..Config::default() };
+    let config =
+        Config { function: args.function, doorbells: args.socket.poll_doorbells, ..Config::default() };
     let guest = Guest::over_tunnel(config, session, &rng);
 
     let text = format!("attaching the function at {} to a guest", args.url);
     announce(args.output.json, listener.path(), &text)?;
     let mut driver = GuestDriver::over_tcp(guest, addresses, listener, report);
-    let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::Output)?;
+    let mut reactor = Reactor::new(clock, spin(&args.socket, &args.spin)).map_err(Error::Output)?;
     reactor.stop().on_signals().map_err(Error::Output)?;
     reactor.run(&mut driver).map_err(|error| Error::Child { what: "the guest's end", error })?;
     eprintln!("farlane: the guest's end has shut down");

@@ -1,6 +1,5 @@
 //! `farlane device`: an SSD of this machine for a virtual machine.
 
-use engine::Nanos;
 use live::clock::Clock;
 use live::guest::GuestDriver;
 use live::media::Media;
@@ -11,7 +10,7 @@ use nvme_pcie::function::{self, Function};
 
 use crate::args::DeviceArgs;
 use crate::commands::export::{hash_of, namespaces, serial_of};
-use crate::commands::guest::{announce, listen, report};
+use crate::commands::guest::{announce, listen, report, spin};
 use crate::commands::stay_on;
 use crate::error::Error;
 
@@ -26,12 +25,13 @@ pub(crate) fn run(args: &DeviceArgs) -> Result<(), Error> {
     let mut config = function::Config::new(controller::Config::new(core));
     config.serial_number = hash_of(&serial);
     let function = Function::new(clock.now(), config);
-    let guest = Guest::direct(Config::default(), clock.now());
+    let guest =
+        Guest::direct(Config { doorbells: args.socket.poll_doorbells, ..Config::default() }, clock.now());
 
     let text = format!("offering {} of SSD {serial} to a guest", args.served.count());
     announce(args.output.json, listener.path(), &text)?;
     let mut driver = GuestDriver::direct(guest, function, media, listener, report);
-    let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::Output)?;
+    let mut reactor = Reactor::new(clock, spin(&args.socket, &args.spin)).map_err(Error::Output)?;
     reactor.stop().on_signals().map_err(Error::Output)?;
     reactor.run(&mut driver).map_err(|error| Error::Child { what: "the device", error })?;
     eprintln!("farlane: the device has shut down");

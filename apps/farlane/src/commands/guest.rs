@@ -2,16 +2,28 @@
 
 use std::path::Path;
 
+use engine::Nanos;
 use live::guest::Event;
 use live::unix::Listener;
 use machine::guest;
 
+use crate::args::{Socket, Spin};
 use crate::commands::{print, print_json};
 use crate::error::Error;
+
+/// What a client that is busy rings again within.
+const DOORBELL_SPIN: Nanos = Nanos::from_millis(10);
 
 /// Listens at `path`.
 pub(crate) fn listen(path: &Path) -> Result<Listener, Error> {
     Listener::bind(path).map_err(|error| Error::Bind { path: path.to_owned(), error })
+}
+
+/// How long to spin after the last event where `socket` is served: a client that rings by a store is waited for longer than
+/// it takes to ring again, since nothing else wakes us.
+pub(crate) fn spin(socket: &Socket, spin: &Spin) -> Nanos {
+    let least = if socket.poll_doorbells { DOORBELL_SPIN } else { Nanos::ZERO };
+    Nanos::from(spin.spin).max(least)
 }
 
 /// Tells a person, or a machine, that a guest may come to `path`; `text` says what it gets.
@@ -42,6 +54,11 @@ pub(crate) fn report(event: Event) {
         }
         Event::MapFailed(address, error) => {
             eprintln!("farlane: the guest's memory at {address:#x} can't be mapped: {error}");
+        }
+        Event::NoDoorbells(error) => {
+            eprintln!(
+                "farlane: there is no shared memory for doorbells: {error}; the client rings by messages"
+            );
         }
         Event::SignalFailed(vector, error) => {
             eprintln!("farlane: the guest's interrupt {vector} can't be signalled: {error}");

@@ -13,6 +13,9 @@ pub struct Config {
     pub plan: Plan,
     /// Which of the endpoints that are found is offered: the first is 0. Without it, the first NVMe controller.
     pub function: Option<usize>,
+    /// Whether an NVMe controller's doorbells are memory that the client may map: it rings by a store, and the world
+    /// has to look, again and again.
+    pub doorbells: bool,
     /// How long an access of the guest may wait for the function; then a read is answered with all ones, as a root
     /// complex does after a Completion Timeout. Monitors give up after 5 s by themselves.
     pub patience: Nanos,
@@ -26,6 +29,7 @@ impl Default for Config {
             root: root_complex::Config { timeout, ..root_complex::Config::default() },
             plan: Plan { timeout, ..Plan::default() },
             function: None,
+            doorbells: false,
             patience: Nanos::from_secs(4),
         }
     }

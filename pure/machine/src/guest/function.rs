@@ -8,7 +8,7 @@ use pcie::config::CONFIG_SPACE_SIZE;
 use pcie::requester::RequestError;
 use pcie::root_complex::{self, EnumerationError, Function, Space, Topology};
 use vfio_user::server::{CloseReason, InterruptConfig, RegionConfig, Server, Token};
-use vfio_user::{Errno, InterruptIndex, RegionIndex, server};
+use vfio_user::{Area, Errno, InterruptIndex, RegionIndex, server};
 
 use super::access::Table;
 use super::event::{Event, Offer};
@@ -16,7 +16,7 @@ use super::interrupts::Vectors;
 use super::remembered::Remembered;
 use super::setup::{self, Answer, Ended, Question, RegisterWrite, Running, Steps, Target};
 use super::shadow::Shadow;
-use super::{Guest, Phase, Timer};
+use super::{Doorbells, Guest, Output, Phase, Timer};
 
 /// How long to leave a function alone that could not be set up.
 const RETRY: Nanos = Nanos::from_secs(1);
@@ -30,6 +30,11 @@ pub(super) const NUMBER_MASK: u64 = (1 << NAME_SHIFT) - 1;
 const CONVENTIONAL_SIZE: u64 = 256;
 /// The class of an NVMe I/O controller: mass storage, non-volatile memory, NVM Express.
 const CLASS_NVME: u32 = 0x01_0802;
+
+/// Where NVMe controllers have their doorbells, and how many there can be in the page that is offered.
+const DOORBELLS: u64 = 0x1000;
+const PAGE: u64 = 0x1000;
+const DOORBELLS_MAX: u16 = 1024;
 
 /// What a script is for.
 #[derive(Debug)]
@@ -108,8 +113,20 @@ fn vectors_of(function: &Function) -> u16 {
     function.msix.map_or(0, |msix| msix.vectors)
 }
 
+/// The doorbells of `function`, if it is an NVMe controller and they have pages of their own.
+pub(super) fn doorbells_of(function: &Function) -> Option<Doorbells> {
+    let bar = function.bar(0).filter(|bar| function.class == CLASS_NVME && bar.address.is_some())?;
+    let place = Doorbells { offset: DOORBELLS, length: PAGE, region_length: bar.size, count: DOORBELLS_MAX };
+    let within = place.offset + place.length <= bar.size;
+    // A table in the same page is not for clients to write.
+    let apart = function.msix.is_none_or(|msix| {
+        msix.table_bar != 0 || u64::from(msix.table_offset) >= place.offset + place.length
+    });
+    (within && apart).then_some(place)
+}
+
 /// What a client sees of `function`.
-fn server_config(function: &Function) -> server::Config {
+fn server_config(function: &Function, doorbells: bool) -> server::Config {
     let mut config = server::Config::default();
     for bar in &function.bars {
         if bar.address.is_some()
@@ -118,6 +135,9 @@ fn server_config(function: &Function) -> server::Config {
         {
             *region = RegionConfig::new(bar.size);
         }
+    }
+    if let Some(place) = doorbells_of(function).filter(|_| doorbells) {
+        config.regions[0].areas = [Area { offset: place.offset, length: place.length }].into();
     }
     let express = function.express.is_some();
     let space = if express { u64::from(CONFIG_SPACE_SIZE) } else { CONVENTIONAL_SIZE };
@@ -240,6 +260,9 @@ impl<D: 'static> Guest<D> {
     pub(super) fn start_reset(&mut self, waiting: Option<Token>) {
         let Some(slot) = &mut self.slot else { return };
         slot.reset();
+        if self.config.doorbells {
+            self.outputs.push_back(Output::ClearDoorbells);
+        }
         self.by_message.forget_signals();
         let target = slot.target.clone();
         let (script, step) = setup::reset(target, false);
@@ -380,7 +403,7 @@ impl<D: 'static> Guest<D> {
     }
 
     fn offer_new(&mut self, target: Target) {
-        self.server = Some(Server::new(server_config(&target.function)));
+        self.server = Some(Server::new(server_config(&target.function, self.config.doorbells)));
         self.slot = Some(Box::new(Slot::new(target)));
     }
 

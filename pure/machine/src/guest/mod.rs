@@ -151,8 +151,23 @@ pub enum Output<D> {
         /// Which.
         vector: usize,
     },
+    /// What was stored in shared doorbells is of no meaning any more.
+    ClearDoorbells,
     /// For the application.
     Event(Event),
+}
+
+/// Where an NVMe controller has doorbells that a client may map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Doorbells {
+    /// Where in BAR 0 they begin, on a page.
+    pub offset: u64,
+    /// Bytes, whole pages.
+    pub length: u64,
+    /// Bytes of BAR 0: the client maps the file that it is given at `offset`.
+    pub region_length: u64,
+    /// How many there can be.
+    pub count: u16,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,6 +187,8 @@ pub struct Statistics {
     pub reads_refused: u64,
     /// Writes of the function outside of the guest's memory: dropped.
     pub writes_dropped: u64,
+    /// Doorbells that were rung in shared memory.
+    pub rings: u64,
     /// Vectors that were signalled.
     pub signals: u64,
     /// Accesses that were given up because the function did not answer.
@@ -281,6 +298,22 @@ impl<D: 'static> Guest<D> {
     /// Whether more of the client's bytes should be taken: what waits has a limit.
     pub fn takes_bytes(&self) -> bool {
         self.accesses.has_room()
+    }
+    /// Where there are doorbells that the client may have mapped.
+    pub fn doorbells(&self) -> Option<Doorbells> {
+        let slot = self.slot.as_ref().filter(|_| self.config.doorbells)?;
+        function::doorbells_of(&slot.target.function)
+    }
+    /// Whether doorbells may be looked at: what the client has asked for before is done, and the function is there.
+    pub fn takes_rings(&self) -> bool {
+        self.client && matches!(self.phase, Phase::Present) && !self.accesses.is_waiting()
+    }
+    /// A doorbell in shared memory was rung: `value` was stored at `offset` of BAR 0.
+    pub fn ring(&mut self, now: Instant, offset: u64, value: u32) {
+        self.tell(now);
+        self.statistics.rings += 1;
+        let data = self.pool.copy(&value.to_le_bytes());
+        self.write_memory(RegionIndex::BAR0, offset, &data);
     }
     /// The function that is offered, if one was found.
     pub fn offer(&self) -> Option<Offer> {

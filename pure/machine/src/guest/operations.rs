@@ -278,7 +278,7 @@ impl<D: 'static> Guest<D> {
         }
     }
 
-    fn write_memory(&mut self, region: RegionIndex, offset: u64, data: &Buffer) {
+    pub(super) fn write_memory(&mut self, region: RegionIndex, offset: u64, data: &Buffer) {
         let Some(slot) = &mut self.slot else { return };
         let Some(base) = slot.address(region).filter(|_| !slot.shadow.is_asleep()) else { return };
         match slot.table.as_mut().filter(|table| table.overlaps(region, offset, data.len())) {

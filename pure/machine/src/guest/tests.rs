@@ -217,6 +217,7 @@ impl Rig {
                 }
             }
             Output::Event(event) => self.events.push(event),
+            Output::ClearDoorbells => {}
             output => self.to_far.push(output),
         }
     }
@@ -326,6 +327,11 @@ impl Rig {
 
     /// Sends an Identify Controller in the slot `index` of a fresh admin queue.
     fn send_identify(&mut self, index: u16) {
+        self.put_identify(index);
+        self.post_register(offset::DOORBELLS, u32::from(index) + 1);
+    }
+
+    fn put_identify(&mut self, index: u16) {
         let entry = SubmissionQueueEntry {
             opcode: AdminOpcode::Identify.into(),
             command_id: CommandId(index),
@@ -334,7 +340,6 @@ impl Rig {
             ..SubmissionQueueEntry::default()
         };
         self.memory.write(self.base + SUBMISSIONS + u64::from(index) * 64, &entry.emit()).unwrap();
-        self.post_register(offset::DOORBELLS, u32::from(index) + 1);
     }
 
     fn completion(&self, index: u16) -> Option<CompletionQueueEntry> {

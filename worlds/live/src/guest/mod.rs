@@ -1,5 +1,6 @@
 //! A guest's device slot, live: a socket for the monitor, the guest's memory, and the function's side, in one loop.
 
+mod doorbells;
 mod far;
 mod local;
 mod signal;
@@ -9,7 +10,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use engine::{Engine, Instant, Pool, fire, next_wake};
+use engine::{Engine, Instant, Nanos, Pool, fire, next_wake};
 use machine::guest::{self, Errno, Guest, Input, Output};
 use nvme_pcie::function::{self, Function};
 
@@ -18,12 +19,16 @@ use crate::media::Media;
 use crate::reactor::{Attention, Context, Driver, Sources, Turn};
 use crate::shared::{MapError, Mapping, SharedMemory};
 use crate::unix::{Connection, Listener, Received};
+use doorbells::Doorbells;
 use far::{Dial, Far};
 use local::Local;
 use signal::Signaller;
 
 /// Pieces taken from one connection in a turn, so that none starves the others.
 const PIECES_PER_TURN: usize = 16;
+
+/// How often shared doorbells are looked at while nothing happens: not so often that an idle guest costs a processor.
+const LOOK_EVERY: Nanos = Nanos::from_millis(2);
 
 /// What the application is told.
 #[derive(Debug)]
@@ -38,6 +43,8 @@ pub enum Event {
     TurnedAway(Option<i32>),
     /// Memory of the guest could not be mapped.
     MapFailed(u64, MapError),
+    /// The file for shared doorbells can't be had.
+    NoDoorbells(io::Error),
     /// A client's interrupt could not be signalled.
     SignalFailed(usize, io::Error),
 }
@@ -65,6 +72,9 @@ pub struct GuestDriver<F> {
     waiting: Option<Connection>,
     memory: SharedMemory,
     vectors: Vec<Option<Signaller>>,
+    doorbells: Option<Doorbells>,
+    /// A client may have them mapped: nobody tells when one is rung.
+    shared: bool,
     pool: Pool,
     report: F,
     /// That the far end can't be reached has been told.
@@ -72,6 +82,8 @@ pub struct GuestDriver<F> {
     wake: Option<Instant>,
     /// Deadlines may have changed since `wake` was found out. They are looked at when there is time for it.
     unsettled: bool,
+    /// When the last turn was.
+    looked_at: Instant,
     stopping: bool,
 }
 
@@ -108,11 +120,14 @@ impl<F: FnMut(Event)> GuestDriver<F> {
             waiting: None,
             memory: SharedMemory::new(),
             vectors: Vec::new(),
+            doorbells: None,
+            shared: false,
             pool: Pool::default(),
             report,
             unreachable: false,
             wake: None,
             unsettled: true,
+            looked_at: Instant::ZERO,
             stopping: false,
         }
     }
@@ -209,6 +224,39 @@ impl<F: FnMut(Event)> GuestDriver<F> {
         }
         self.memory.clear();
         self.vectors.clear();
+        // The next client gets a file of its own: this one may be written by whoever has it.
+        (self.doorbells, self.shared) = (None, false);
+    }
+
+    /// Passes on the doorbells that were rung in shared memory; returns whether there were any.
+    fn look_at_doorbells(&mut self, now: Instant) -> bool {
+        let Some(doorbells) = self.doorbells.as_ref().filter(|_| self.shared && self.guest.takes_rings())
+        else {
+            return false;
+        };
+        let mut rung = false;
+        doorbells.take(|offset, value| {
+            rung = true;
+            self.guest.ring(now, offset, value);
+        });
+        if rung {
+            self.exchange(now);
+        }
+        rung
+    }
+
+    /// The file that goes with a region's description: the doorbells.
+    fn share(&mut self) -> Vec<OwnedFd> {
+        let Some(place) = self.guest.doorbells() else { return Vec::new() };
+        if self.doorbells.as_ref().is_none_or(|doorbells| doorbells.place() != place) {
+            match Doorbells::new(place) {
+                Ok(doorbells) => self.doorbells = Some(doorbells),
+                Err(error) => (self.report)(Event::NoDoorbells(error)),
+            }
+        }
+        let shared = self.doorbells.as_ref().and_then(|doorbells| doorbells.share().ok());
+        self.shared |= shared.is_some();
+        shared.into_iter().collect()
     }
 
     /// Takes what the far end has sent; returns whether there was anything.
@@ -309,9 +357,10 @@ impl<F: FnMut(Event)> GuestDriver<F> {
                     if matches!(output, Output::Connect) { far.connect(now) } else { far.close() }
                 }
             }
-            Output::Reply { bytes, .. } => {
+            Output::Reply { bytes, shared } => {
+                let descriptors = if shared.is_some() { self.share() } else { Vec::new() };
                 if let Some(client) = &mut self.client
-                    && client.connection.send(bytes, Vec::new()).is_err()
+                    && client.connection.send(bytes, descriptors).is_err()
                 {
                     // It reads nothing any more; its end is seen with the next receive.
                     client.connection.abort();
@@ -337,6 +386,11 @@ impl<F: FnMut(Event)> GuestDriver<F> {
                     self.vectors.resize_with(vector + 1, || None);
                 }
                 self.vectors[vector] = descriptor.map(Signaller::new);
+            }
+            Output::ClearDoorbells => {
+                if let Some(doorbells) = &self.doorbells {
+                    doorbells.clear();
+                }
             }
             Output::Event(event) => (self.report)(Event::Guest(event)),
             Output::ReadMemory { .. }
@@ -422,6 +476,7 @@ fn errno_of(error: &MapError) -> Errno {
 impl<F: FnMut(Event)> Driver for GuestDriver<F> {
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         let sources = context.sources();
+        self.looked_at = context.now;
         self.register(sources)?;
         let mut busy = self.receive_client(context.clock, sources);
         if context.news && !self.stopping {
@@ -431,6 +486,7 @@ impl<F: FnMut(Event)> Driver for GuestDriver<F> {
         // The engines have been told later times since the turn began, and theirs never goes back.
         let now = if busy { context.clock.now() } else { context.now };
         busy |= self.admit(now, sources)?;
+        busy |= self.look_at_doorbells(now);
         if self.reap()? {
             busy = true;
             self.exchange(now);
@@ -452,7 +508,8 @@ impl<F: FnMut(Event)> Driver for GuestDriver<F> {
             Side::Far(far) => far.poll_timeout(),
             Side::Local(_) => None,
         };
-        self.wake.into_iter().chain(dialling).min()
+        let look = self.shared.then(|| self.looked_at + LOOK_EVERY);
+        self.wake.into_iter().chain(dialling).chain(look).min()
     }
 
     fn on_stop(&mut self, now: Instant) {

@@ -110,6 +110,33 @@ fn the_interrupt_table_that_a_client_sees_has_no_addresses_of_ours() {
 }
 
 #[test]
+fn doorbells_are_offered_to_be_mapped_where_that_is_wanted() {
+    let now = Instant::from_nanos(1_000);
+    let config = Config { doorbells: true, ..config() };
+    let function = Function::new(now, function_config());
+    let mut rig = Rig::around(Guest::direct(config, now), Some(function), now);
+    rig.until(|rig| rig.guest.takes_client());
+    rig.connect();
+    let asked = rig.client.region_info(rig.now, RegionIndex::BAR0);
+    let Answer::Region { info, .. } = rig.answer(asked) else { panic!("no region") };
+    assert!(std::format!("{info:?}").contains("Area { offset: 4096, length: 4096 }"), "{info:?}");
+    let place = rig.guest.doorbells().unwrap();
+    assert_eq!((place.offset, place.length, place.region_length), (0x1000, 0x1000, 0x4000));
+    // Rung without a message.
+    rig.map(Some(MEMORY_FILE));
+    rig.bring_up();
+    rig.memory.write(BASE + DATA, &[0; 4096]).unwrap();
+    rig.put_identify(0);
+    assert!(rig.guest.takes_rings());
+    let (now, before) = (rig.now, rig.guest.statistics().bar_accesses);
+    rig.guest.ring(now, 0x1000, 1);
+    rig.until(|rig| rig.completion(0).is_some());
+    assert_eq!((rig.guest.statistics().rings, rig.guest.statistics().bar_accesses), (1, before));
+    // Nobody is told of them otherwise.
+    assert_eq!(Rig::direct().guest.doorbells(), None);
+}
+
+#[test]
 fn function_level_reset_leaves_a_function_that_works() {
     let mut rig = Rig::direct();
     rig.map(Some(MEMORY_FILE));

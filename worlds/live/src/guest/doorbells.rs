@@ -1,0 +1,132 @@
+//! Doorbells in memory that the client shares with us: it rings by a store, and nobody is told.
+//!
+//! What has been seen is replaced by a value that no doorbell has, so that the same value stored again is seen again.
+
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use machine::guest::Doorbells as Place;
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::mm::{MapFlags, ProtFlags};
+
+/// No queue has so many entries.
+const NOTHING: u32 = u32::MAX;
+/// Bytes of a doorbell.
+const BYTES: usize = 4;
+
+/// See the module.
+pub(super) struct Doorbells {
+    file: OwnedFd,
+    place: Place,
+    base: NonNull<AtomicU32>,
+    length: usize,
+}
+
+impl Doorbells {
+    /// A file like the region that `place` is a part of, with no doorbell rung.
+    pub(super) fn new(place: Place) -> io::Result<Self> {
+        let too_long = |_| io::Error::from(io::ErrorKind::InvalidInput);
+        let length = usize::try_from(place.length).map_err(too_long)?;
+        let file = memfd_create("farlane doorbells", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        ftruncate(&file, place.region_length)?;
+        // The client can't take away what we look at.
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the system's choice overlaps nothing of ours.
+        let base = unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), length, protection, MapFlags::SHARED, &file, place.offset)
+        }?;
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let doorbells = Self { file, place, base, length };
+        doorbells.clear();
+        Ok(doorbells)
+    }
+
+    /// Where they are.
+    pub(super) const fn place(&self) -> Place {
+        self.place
+    }
+
+    /// The file, for a client.
+    pub(super) fn share(&self) -> io::Result<OwnedFd> {
+        self.file.try_clone()
+    }
+
+    fn each(&self) -> &[AtomicU32] {
+        // SAFETY: the mapping is page-aligned, as long as said and lives as long as `self`; other processes reach it
+        // by stores of whole double words, as we do.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.length / BYTES) }
+    }
+
+    /// Takes the doorbells that were rung: where in the region each is, and its value.
+    pub(super) fn take(&self, mut rung: impl FnMut(u64, u32)) {
+        let count = usize::from(self.place.count).min(self.length / BYTES);
+        for (index, doorbell) in self.each()[..count].iter().enumerate() {
+            if doorbell.load(Ordering::Relaxed) == NOTHING {
+                continue;
+            }
+            // What the client wrote before it rang is seen from here on.
+            let value = doorbell.swap(NOTHING, Ordering::AcqRel);
+            rung(self.place.offset + (index * BYTES) as u64, value);
+        }
+    }
+
+    /// Forgets what was rung.
+    pub(super) fn clear(&self) {
+        for doorbell in self.each() {
+            doorbell.store(NOTHING, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Doorbells {
+    fn drop(&mut self) {
+        // SAFETY: base and length are those of a mapping that this value made and owns.
+        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.length) };
+        debug_assert!(unmapped.is_ok(), "{unmapped:?}");
+    }
+}
+
+impl fmt::Debug for Doorbells {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Doorbells({:?})", self.place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared::{Mapping, SharedMemory};
+
+    #[test]
+    fn every_store_of_a_client_is_seen_once() {
+        let place = Place { offset: 0x1000, length: 0x1000, region_length: 0x4000, count: 8 };
+        let doorbells = Doorbells::new(place).unwrap();
+        let mut client = SharedMemory::new();
+        let mapping =
+            Mapping { address: 0x1000, length: 0x1000, offset: 0x1000, readable: true, writable: true };
+        client.map(doorbells.share().unwrap(), mapping).unwrap();
+        let take = || {
+            let mut rung = Vec::new();
+            doorbells.take(|offset, value| rung.push((offset, value)));
+            rung
+        };
+        assert_eq!(take(), []);
+        for _ in 0..2 {
+            client.write(0x1008, &5_u32.to_le_bytes()).unwrap();
+            client.write(0x1000, &0_u32.to_le_bytes()).unwrap();
+            assert_eq!(take(), [(0x1000, 0), (0x1008, 5)], "the same value again is rung again");
+        }
+        assert_eq!(take(), []);
+        // Behind the last doorbell there is none.
+        client.write(0x1020, &1_u32.to_le_bytes()).unwrap();
+        assert_eq!(take(), []);
+        client.write(0x1004, &9_u32.to_le_bytes()).unwrap();
+        doorbells.clear();
+        assert_eq!(take(), []);
+        assert!(rustix::fs::ftruncate(doorbells.share().unwrap(), 0).is_err());
+    }
+}
