@@ -2,6 +2,7 @@
 //!
 //! [`near::Near`] is the host: root complex, host memory, NVMe drivers, and below them the distributed switch.
 //! [`guest::Guest`] is the device slot of a virtual machine whose monitor speaks vfio-user.
+//! [`user::User`] is the driver of a function that another process offers by vfio-user.
 //! [`far::Far`] is the box with the SSD: the downstream end of the tunnel and an NVMe function.
 
 #![no_std]
@@ -14,6 +15,7 @@ extern crate std;
 pub mod far;
 pub mod guest;
 pub mod near;
+pub mod user;
 
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use engine::{Engine, Instant, Nanos, Rng};
 use machine::near::{Config, ControllerIndex, Event, Failure, Near};
@@ -44,6 +45,10 @@ pub enum AttachError {
     Failed(Failure),
     /// Enumeration found no NVMe controller.
     NoController,
+    /// Nobody listens at this path.
+    Socket(PathBuf, io::Error),
+    /// The function of another process can't be used, or not any longer.
+    Device(machine::user::Failure),
     /// A signal ended the wait.
     Interrupted,
     /// The system fails us.
@@ -59,6 +64,8 @@ impl fmt::Display for AttachError {
             Self::TimedOut(length) => write!(f, "the far end was not ready within {length}"),
             Self::Failed(failure) => failure.fmt(f),
             Self::NoController => f.write_str("there is no NVMe controller at the far end"),
+            Self::Socket(path, error) => write!(f, "nobody listens at {}: {error}", path.display()),
+            Self::Device(failure) => failure.fmt(f),
             Self::Interrupted => f.write_str("interrupted"),
             Self::Io(error) => error.fmt(f),
         }

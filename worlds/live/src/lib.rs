@@ -3,12 +3,13 @@
 //! Time comes from [`clock`], bytes are kept by [`media`], links are sockets of [`tcp`], and a
 //! [`reactor`] spins while there is work and sleeps when there is none. [`floor`] measures what the
 //! machine's own TCP takes, to compare with. A virtual machine's monitor is served over sockets of [`unix`], and its
-//! guest's memory is [`shared`].
+//! guest's memory is [`shared`]. A [`user`] drives a function that another process offers in that way.
 //!
 //! Drivers decide nothing about protocols: they move bytes, read the clock and sleep.
 
 pub mod attach;
 pub mod clock;
+pub mod doorbells;
 pub mod far;
 pub mod floor;
 pub mod guest;
@@ -18,3 +19,4 @@ pub mod reactor;
 pub mod shared;
 pub mod tcp;
 pub mod unix;
+pub mod user;

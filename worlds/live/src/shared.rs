@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use pcie::memory::Unmapped;
+use pcie::memory::{Memory, Unmapped};
 use rustix::fs::{FileType, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
@@ -198,6 +198,17 @@ impl SharedMemory {
         let (_, place) = found.ok_or(Unmapped { address, length: bytes.len() })?;
         // What is read was written before what told us to read it.
         fence(Ordering::Acquire);
+        let aligned = place.as_ptr().addr().is_multiple_of(WORD) && bytes.len().is_multiple_of(WORD);
+        if bytes.len() <= SMALL && aligned {
+            // Backwards: a last word that says that all is there is seen before what it speaks of.
+            for (index, word) in bytes.as_chunks_mut::<WORD>().0.iter_mut().enumerate().rev() {
+                // SAFETY: the word lies within a readable mapping and is aligned; it is only reached through atomics
+                // and raw copies on this side.
+                let word_place = unsafe { AtomicU64::from_ptr(place.as_ptr().add(index * WORD).cast()) };
+                *word = word_place.load(Ordering::Acquire).to_ne_bytes();
+            }
+            return Ok(());
+        }
         // SAFETY: `place..place + length` lies within a readable mapping, and `bytes` is memory of ours that the
         // mapping, being new when it was made, does not overlap. The other process may change the bytes meanwhile:
         // then those of before and after are mixed, and any value is valid for a u8.
@@ -229,6 +240,15 @@ impl SharedMemory {
     }
 }
 
+impl Memory for SharedMemory {
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Unmapped> {
+        Self::read(self, address, bytes)
+    }
+    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Unmapped> {
+        Self::write(self, address, bytes)
+    }
+}
+
 impl fmt::Debug for SharedMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.regions.iter().map(|region| region.mapping)).finish()
@@ -237,7 +257,7 @@ impl fmt::Debug for SharedMemory {
 
 /// Sees to it that the file has `needed` bytes, and if possible that it keeps them: an access behind the end of a
 /// file ends the process (SIGBUS).
-fn check_size(descriptor: &OwnedFd, needed: u64) -> Result<(), MapError> {
+pub(crate) fn check_size(descriptor: &OwnedFd, needed: u64) -> Result<(), MapError> {
     let status = rustix::fs::fstat(descriptor)?;
     if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
         return Err(MapError::NotMemory);

@@ -1,0 +1,439 @@
+//! The user of an NVMe function that another process offers over vfio-user: a driver whose registers are reached by
+//! messages, whose memory the function shares, and whose doorbells are stores where the function lets them be mapped.
+
+mod event;
+mod setup;
+
+pub use event::{Event, Failure};
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use engine::{Buffer, Engine, Instant, Step};
+use nvme::wire::CommandId;
+use nvme_pcie::host::{self, Host, Submission, SubmitError};
+use pcie::memory::Memory;
+use vfio_user::client::{self, Answer, Client, RequestId};
+use vfio_user::wire::DmaMap;
+use vfio_user::{Area, Errno, InterruptAction, InterruptData, InterruptIndex, RegionIndex};
+
+use setup::{Found, Question, Steps};
+
+/// What a user is told when it is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// The protocol's end.
+    pub client: client::Config,
+    /// The driver. Its arena is the memory that is shared; whether it uses interrupts is found out.
+    pub driver: host::Config,
+}
+
+/// What the world tells the user.
+#[derive(Debug)]
+pub enum Input<'a, D> {
+    /// The connection to the server is there.
+    Connected,
+    /// A piece of the server's byte stream, and the descriptors that came with it.
+    Received {
+        /// The bytes.
+        bytes: &'a [u8],
+        /// The descriptors.
+        descriptors: Vec<D>,
+    },
+    /// The server has gone.
+    Disconnected,
+}
+
+/// What the user asks of the world, or tells it.
+#[derive(Debug)]
+pub enum Output<D> {
+    /// Append this message to the stream; its descriptors go with its first byte.
+    Transmit {
+        /// The message.
+        bytes: Buffer,
+        /// The descriptors.
+        descriptors: Vec<D>,
+    },
+    /// End the connection once everything before this is on its way.
+    Close,
+    /// Map the doorbells. Answer with [`User::doorbells_mapped`].
+    MapDoorbells {
+        /// The file.
+        descriptor: D,
+        /// Where in it they begin.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+    },
+    /// Store a doorbell, behind all writes of memory.
+    Doorbell {
+        /// Bytes from where the mapping begins, a multiple of 4.
+        offset: u64,
+        /// The value.
+        value: u32,
+    },
+    /// For the application.
+    Event(Event),
+}
+
+#[derive(Debug)]
+enum State<D> {
+    /// Not connected yet.
+    Away,
+    /// Waiting for the server's version.
+    Greeting,
+    /// The function is being set up.
+    Setup(Box<Setup<D>>),
+    /// The driver has it.
+    Ready,
+    /// Nothing will come of it any more.
+    Failed,
+}
+
+#[derive(Debug)]
+struct Setup<D> {
+    script: Steps<D>,
+    /// What it waits for; the world's answer if nothing.
+    request: Option<RequestId>,
+}
+
+/// The user of one function. See the module.
+#[derive(Debug)]
+pub struct User<D, M> {
+    config: Config,
+    client: Client<D>,
+    memory: M,
+    /// The memory's file, until it is shared.
+    shared: Option<D>,
+    state: State<D>,
+    host: Option<Host>,
+    /// The register read under way and the driver's name for it: drivers read one at a time.
+    register: Option<(RequestId, u64)>,
+    /// The application's configuration read.
+    config_read: Option<RequestId>,
+    /// What waits for interrupts to be set up or torn down.
+    listening: Option<RequestId>,
+    /// The part of BAR0 that is mapped and holds the doorbells.
+    doorbells: Option<Area>,
+    /// Vectors that the driver may use.
+    vectors: u32,
+    /// Requests without an answer.
+    unanswered: usize,
+    outputs: VecDeque<Output<D>>,
+    now: Instant,
+}
+
+impl<D: 'static, M: Memory> User<D, M> {
+    /// A user whose memory, all of the driver's arena, is that of the file `shared` from its beginning on.
+    pub fn new(config: Config, memory: M, shared: D) -> Self {
+        Self {
+            client: Client::new(config.client),
+            config,
+            memory,
+            shared: Some(shared),
+            state: State::Away,
+            host: None,
+            register: None,
+            config_read: None,
+            listening: None,
+            doorbells: None,
+            vectors: 0,
+            unanswered: 0,
+            outputs: VecDeque::new(),
+            now: Instant::ZERO,
+        }
+    }
+
+    /// The driver, once the function is set up.
+    pub const fn driver(&self) -> Option<&Host> {
+        self.host.as_ref()
+    }
+    /// The memory.
+    pub const fn memory(&self) -> &M {
+        &self.memory
+    }
+    /// The memory, for the data of commands; see [`Host::data_region`].
+    pub const fn memory_mut(&mut self) -> &mut M {
+        &mut self.memory
+    }
+    /// Whether doorbells are stores rather than messages.
+    pub const fn has_doorbells(&self) -> bool {
+        self.doorbells.is_some()
+    }
+    /// Vectors that must be listened to where nobody polls; none where the function has no interrupts.
+    pub const fn vectors(&self) -> u32 {
+        self.vectors
+    }
+    /// Whether the server owes an answer.
+    pub const fn awaits_answer(&self) -> bool {
+        self.unanswered > 0 || matches!(self.state, State::Greeting)
+    }
+
+    /// Submits a command; [`Event::Completed`] follows exactly once. Its doorbell is rung when outputs are next polled.
+    ///
+    /// # Errors
+    /// When it can't be taken; it then never completes.
+    pub fn submit(&mut self, now: Instant, submission: Submission) -> Result<CommandId, SubmitError> {
+        self.now = now;
+        let host = self.host.as_mut().filter(|_| matches!(self.state, State::Ready));
+        host.ok_or(SubmitError::NotReady)?.submit(now, &mut self.memory, submission)
+    }
+
+    /// Takes the completions that have come. Cheap where there are none.
+    pub fn poll_completions(&mut self, now: Instant) {
+        self.now = now;
+        if let Some(host) = &mut self.host {
+            host.poll_completions(now, &mut self.memory);
+        }
+    }
+
+    /// Reads a double word of the configuration space; [`Event::ConfigRead`] follows. One at a time.
+    pub fn config_read(&mut self, now: Instant, offset: u16) {
+        self.now = now;
+        self.unanswered += 1;
+        self.config_read = Some(self.client.read(now, RegionIndex::CONFIG, u64::from(offset), 4));
+    }
+
+    /// Has completions signalled by `descriptors`, one for each of [`User::vectors`], from now on; or, where there
+    /// are none, not any more. [`Event::Listening`] follows: completions that came before it may not be signalled.
+    pub fn listen(&mut self, now: Instant, descriptors: Vec<D>) {
+        self.now = now;
+        self.unanswered += 1;
+        let (action, index) = (InterruptAction::Trigger, InterruptIndex::Msix);
+        let range = (0, self.vectors);
+        let data = InterruptData::Descriptors(descriptors);
+        self.listening = Some(self.client.set_interrupts(now, index, action, range, data));
+    }
+
+    /// Wakes the server, should it sleep: asks what it has told before.
+    pub fn nudge(&mut self, now: Instant) {
+        self.now = now;
+        self.unanswered += 1;
+        let _ = self.client.device_info(now);
+    }
+
+    /// Answers [`Output::MapDoorbells`].
+    pub fn doorbells_mapped(&mut self, mapped: bool) {
+        if !mapped {
+            self.doorbells = None;
+        }
+        self.on_answer(None, Ok(Answer::Done));
+        self.circulate();
+    }
+
+    /// Ends the use: the server is left.
+    pub fn close(&mut self, now: Instant) {
+        self.now = now;
+        self.state = State::Failed;
+        self.host = None;
+        self.outputs.push_back(Output::Close);
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        if !matches!(self.state, State::Failed) {
+            self.state = State::Failed;
+            self.host = None;
+            self.outputs.push_back(Output::Event(Event::Failed(failure)));
+            self.outputs.push_back(Output::Close);
+        }
+    }
+
+    fn on_client(&mut self, output: client::Output<D>) {
+        match output {
+            client::Output::Transmit { bytes, descriptors } => {
+                self.outputs.push_back(Output::Transmit { bytes, descriptors });
+            }
+            client::Output::Negotiated(_) => {
+                let (script, step) = setup::script(self.config.driver.queue_pairs);
+                self.state = State::Setup(Box::new(Setup { script, request: None }));
+                self.on_step(step);
+            }
+            client::Output::Answered { request, result } => {
+                self.unanswered = self.unanswered.saturating_sub(1);
+                self.on_answer(Some(request), result);
+            }
+            // All memory is shared by its file: whoever asks for it by message has not understood.
+            client::Output::DmaRead { token, .. } => self.client.dma_read_done(token, Err(Errno::EACCES)),
+            client::Output::DmaWrite { token, .. } => {
+                if let Some(token) = token {
+                    self.client.dma_write_done(token, Err(Errno::EACCES));
+                }
+            }
+            client::Output::Close { reason } => self.fail(Failure::Protocol(reason)),
+        }
+    }
+
+    fn on_answer(&mut self, request: Option<RequestId>, result: Result<Answer<D>, Errno>) {
+        if let State::Setup(setup) = &mut self.state
+            && setup.request == request
+        {
+            let step = setup.script.answer(result);
+            return self.on_step(step);
+        }
+        if let Some((_, cookie)) = self.register.take_if(|(asked, _)| Some(*asked) == request) {
+            let data = match &result {
+                Ok(Answer::Data(data)) => Some(&data[..]),
+                _ => None,
+            };
+            if let Some(host) = &mut self.host {
+                host.handle_input(self.now, host::Input::RegisterRead { cookie, bytes: data });
+            }
+        } else if self.config_read.take_if(|asked| Some(*asked) == request).is_some() {
+            let value = match result {
+                Ok(Answer::Data(data)) => data[..].try_into().map(u32::from_le_bytes).map_err(|_| Errno::EIO),
+                Ok(_) => Err(Errno::EIO),
+                Err(error) => Err(error),
+            };
+            self.outputs.push_back(Output::Event(Event::ConfigRead(value)));
+        } else if self.listening.take_if(|asked| Some(*asked) == request).is_some() {
+            self.outputs.push_back(Output::Event(Event::Listening(result.is_ok())));
+        }
+    }
+
+    fn on_step(&mut self, step: Step<Question<D>, Result<Found, Failure>>) {
+        let question = match step {
+            Step::Done(Ok(found)) => return self.on_found(found),
+            Step::Done(Err(failure)) => return self.fail(failure),
+            Step::Ask(question) => question,
+        };
+        let request = self.ask(question);
+        if let State::Setup(setup) = &mut self.state {
+            setup.request = request;
+        }
+    }
+
+    fn ask(&mut self, question: Question<D>) -> Option<RequestId> {
+        let now = self.now;
+        if let Question::MapDoorbells { area, descriptor, offset } = question {
+            self.doorbells = Some(area);
+            let length = area.length;
+            self.outputs.push_back(Output::MapDoorbells { descriptor, offset, length });
+            return None;
+        }
+        self.unanswered += 1;
+        Some(match question {
+            Question::Device => self.client.device_info(now),
+            Question::Region(region) => self.client.region_info(now, region),
+            Question::Interrupts => self.client.interrupt_info(now, InterruptIndex::Msix),
+            Question::ShareMemory => {
+                let driver = &self.config.driver;
+                let (address, length) = (driver.arena_base, driver.arena_length);
+                let map = DmaMap { readable: true, writable: true, offset: 0, address, length };
+                self.client.map(now, map, self.shared.take())
+            }
+            Question::ReadConfig { offset, count } => {
+                self.client.read(now, RegionIndex::CONFIG, offset, count)
+            }
+            Question::WriteConfig { offset, bytes } => {
+                self.client.write(now, RegionIndex::CONFIG, offset, &bytes)
+            }
+            Question::MapDoorbells { .. } => return None,
+        })
+    }
+
+    fn on_found(&mut self, found: Found) {
+        self.vectors = found.vectors;
+        let settings = host::Config { interrupts: found.vectors > 0, ..self.config.driver };
+        match Host::new(settings) {
+            Ok(mut host) => {
+                host.start(self.now);
+                self.host = Some(host);
+                self.state = State::Ready;
+            }
+            Err(error) => self.fail(Failure::Arena(error)),
+        }
+    }
+
+    fn on_host(&mut self, output: host::Output) {
+        match output {
+            host::Output::RegisterRead { cookie, offset, length } => {
+                self.unanswered += 1;
+                let request = self.client.read(self.now, RegionIndex::BAR0, u64::from(offset), length);
+                self.register = Some((request, cookie));
+            }
+            host::Output::RegisterWrite { offset, bytes } => self.write_register(u64::from(offset), &bytes),
+            host::Output::Ready(_) => self.outputs.push_back(Output::Event(Event::Ready)),
+            host::Output::Failed(error) => self.fail(Failure::Controller(error)),
+            host::Output::Completed(completed) => {
+                self.outputs.push_back(Output::Event(Event::Completed(completed)));
+            }
+            host::Output::Event(event) => self.outputs.push_back(Output::Event(Event::Asynchronous(event))),
+            host::Output::Resetting(reason) => {
+                self.outputs.push_back(Output::Event(Event::Resetting(reason)));
+            }
+        }
+    }
+
+    fn write_register(&mut self, offset: u64, bytes: &[u8]) {
+        if let Some(area) = self.doorbells
+            && offset >= area.offset
+            && offset + bytes.len() as u64 <= area.offset + area.length
+            && let Ok(value) = bytes.try_into().map(u32::from_le_bytes)
+        {
+            self.outputs.push_back(Output::Doorbell { offset: offset - area.offset, value });
+        } else {
+            self.client.post(RegionIndex::BAR0, offset, bytes);
+        }
+    }
+
+    /// Moves what the parts have for each other and for the world.
+    fn circulate(&mut self) {
+        loop {
+            if let Some(output) = self.client.poll_output() {
+                self.on_client(output);
+            } else if let Some(output) = self.host.as_mut().and_then(Host::poll_output) {
+                self.on_host(output);
+            } else {
+                return;
+            }
+        }
+    }
+}
+
+impl<D: 'static, M: Memory> Engine for User<D, M> {
+    type Input<'a> = Input<'a, D>;
+    type Output = Output<D>;
+
+    fn handle_input(&mut self, now: Instant, input: Input<'_, D>) {
+        self.now = now;
+        match input {
+            Input::Connected => {
+                self.state = State::Greeting;
+                self.client.handle_input(now, client::Input::Connected);
+            }
+            Input::Received { bytes, descriptors } => {
+                self.client.handle_input(now, client::Input::Received { bytes, descriptors });
+            }
+            Input::Disconnected => {
+                let failure = match self.state {
+                    State::Away | State::Greeting => Failure::TurnedAway,
+                    _ => Failure::Gone,
+                };
+                self.fail(failure);
+                self.client.handle_input(now, client::Input::Disconnected);
+            }
+        }
+        self.circulate();
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
+        self.client.handle_timeout(now);
+        if let Some(host) = &mut self.host {
+            host.handle_timeout(now);
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Output<D>> {
+        if self.outputs.is_empty() {
+            self.circulate();
+        }
+        self.outputs.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let host = self.host.as_ref().and_then(Host::poll_timeout);
+        self.client.poll_timeout().into_iter().chain(host).min()
+    }
+}

@@ -1,0 +1,188 @@
+//! What is asked of a server, in turn, until the driver can have the function.
+
+use alloc::vec::Vec;
+
+use engine::{Asker, Script, Step};
+use pcie::config::{header, msix};
+use vfio_user::client::Answer;
+use vfio_user::wire::RegionInfo;
+use vfio_user::{Area, Errno, RegionIndex};
+
+use super::Failure;
+
+/// Class Code: mass storage, non-volatile memory, NVM Express I/O controller.
+const CLASS_NVME: u32 = 0x01_0802;
+/// Where the doorbells begin in BAR0.
+const DOORBELLS: u64 = 0x1000;
+/// Bytes of the doorbells of a queue pair.
+const PAIR_BYTES: u64 = 8;
+/// Bytes of the conventional configuration space.
+const SPACE: u32 = 256;
+/// Where the first capability is said to be (Capabilities Pointer).
+const CAPABILITIES: usize = 0x34;
+/// The MSI-X capability's identifier.
+const MSIX: u8 = 0x11;
+/// Capabilities that fit: a chain that is longer is a circle.
+const CAPABILITIES_MAX: usize = 48;
+/// An area longer than this holds more than doorbells, and is not mapped whole.
+const AREA_MAX: u64 = 1 << 20;
+
+/// What the script asks.
+#[derive(Debug)]
+pub(super) enum Question<D> {
+    Device,
+    Region(RegionIndex),
+    Interrupts,
+    ShareMemory,
+    ReadConfig {
+        offset: u64,
+        count: u32,
+    },
+    WriteConfig {
+        offset: u64,
+        bytes: Vec<u8>,
+    },
+    /// Of the world: `area` of BAR0 is at `offset` of the file.
+    MapDoorbells {
+        area: Area,
+        descriptor: D,
+        offset: u64,
+    },
+}
+
+pub(super) type Steps<D> = Script<Question<D>, Result<Answer<D>, Errno>, Result<Found, Failure>>;
+
+/// What the driver is to know.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    /// Vectors to listen to; none where there are fewer than queues.
+    pub(super) vectors: u32,
+}
+
+/// A script and its first question.
+type Begun<D> = (Steps<D>, Step<Question<D>, Result<Found, Failure>>);
+
+type Ask<D> = Asker<Question<D>, Result<Answer<D>, Errno>>;
+
+/// Sets up a function for a driver with `queue_pairs` besides the admin queues.
+pub(super) fn script<D: 'static>(queue_pairs: u16) -> Begun<D> {
+    Script::start(move |asker: Ask<D>| async move {
+        let what = "to say what the device is";
+        match ask(&asker, what, Question::Device).await? {
+            Answer::Device(device) if device.pci => {}
+            Answer::Device(_) => return Err(Failure::NotPci),
+            _ => return Err(Failure::Answer { what }),
+        }
+        let space = config(&asker).await?;
+        let class = dword(&space, usize::from(header::CLASS.offset())) >> 8;
+        if class != CLASS_NVME {
+            return Err(Failure::Class(class));
+        }
+        let pairs = u64::from(queue_pairs) + 1;
+        registers(&asker, pairs).await?;
+        ask(&asker, "to share memory", Question::ShareMemory).await?;
+        let command = header::MEMORY_SPACE.with(0, 1);
+        let command = header::INTERRUPT_DISABLE.with(header::BUS_MASTER.with(command, 1), 1);
+        write(&asker, header::BUS_MASTER.offset(), command).await?;
+        let vectors = interrupts(&asker, &space).await?;
+        let wanted = u32::from(queue_pairs) + 1;
+        Ok(Found { vectors: if vectors >= wanted { wanted } else { 0 } })
+    })
+}
+
+async fn ask<D: 'static>(
+    asker: &Ask<D>,
+    what: &'static str,
+    question: Question<D>,
+) -> Result<Answer<D>, Failure> {
+    asker.ask(question).await.map_err(|error| match error {
+        Errno::ENOTCONN => Failure::Gone,
+        error => Failure::Refused { what, error },
+    })
+}
+
+/// The conventional configuration space.
+async fn config<D: 'static>(asker: &Ask<D>) -> Result<Vec<u8>, Failure> {
+    let what = "to show the configuration space";
+    match ask(asker, what, Question::ReadConfig { offset: 0, count: SPACE }).await? {
+        Answer::Data(data) if data.len() == SPACE as usize => Ok(data.to_vec()),
+        _ => Err(Failure::Answer { what }),
+    }
+}
+
+/// Writes the lower half of a double word: the upper half is status, or somebody else's.
+async fn write<D: 'static>(asker: &Ask<D>, offset: u16, value: u32) -> Result<(), Failure> {
+    let bytes = value.to_le_bytes()[..2].to_vec();
+    let question = Question::WriteConfig { offset: offset.into(), bytes };
+    ask(asker, "to write the configuration space", question).await.map(|_| ())
+}
+
+/// Looks at BAR0, and maps the doorbells of `pairs` queue pairs if the server lets them be mapped.
+async fn registers<D: 'static>(asker: &Ask<D>, pairs: u64) -> Result<(), Failure> {
+    let what = "to say what BAR0 is";
+    let answer = ask(asker, what, Question::Region(RegionIndex::BAR0)).await?;
+    let Answer::Region { info, descriptors } = answer else { return Err(Failure::Answer { what }) };
+    let need = DOORBELLS + pairs * PAIR_BYTES;
+    if info.size < need {
+        return Err(Failure::Registers(info.size));
+    }
+    let Some((number, area)) = doorbells(&info, need) else { return Ok(()) };
+    // One descriptor an area, or one for all.
+    let number = if descriptors.len() == info.areas.len() { number } else { 0 };
+    let Some(descriptor) = descriptors.into_iter().nth(number) else { return Ok(()) };
+    let Some(offset) = info.offset.checked_add(area.offset) else { return Ok(()) };
+    let question = Question::MapDoorbells { area, descriptor, offset };
+    ask(asker, "to map doorbells", question).await.map(|_| ())
+}
+
+/// The area that holds all doorbells, up to `end`, and its number.
+fn doorbells(info: &RegionInfo, end: u64) -> Option<(usize, Area)> {
+    if !info.mappable {
+        return None;
+    }
+    let whole = [Area { offset: 0, length: info.size }];
+    let areas = if info.areas.is_empty() { &whole[..] } else { &info.areas[..] };
+    let holds = |area: &Area| {
+        area.offset <= DOORBELLS
+            && area.offset.is_multiple_of(4)
+            && area.length <= AREA_MAX
+            && area.offset.checked_add(area.length).is_some_and(|last| last >= end && last <= info.size)
+    };
+    areas.iter().copied().enumerate().find(|(_, area)| holds(area))
+}
+
+/// Enables MSI-X, if there is any. How many vectors there are.
+async fn interrupts<D: 'static>(asker: &Ask<D>, space: &[u8]) -> Result<u32, Failure> {
+    let Some(at) = capability(space) else { return Ok(0) };
+    // A server that can't say has none.
+    let Ok(Answer::Interrupt(info)) = asker.ask(Question::Interrupts).await else { return Ok(0) };
+    if info.count == 0 || !info.descriptors {
+        return Ok(0);
+    }
+    let control = msix::ENABLE.at(at);
+    let value = control.with(dword(space, usize::from(control.offset())), 1);
+    let value = msix::FUNCTION_MASK.at(at).with(value, 0);
+    // Message Control is the upper half of its double word.
+    write(asker, control.offset() + 2, value >> 16).await?;
+    Ok(info.count)
+}
+
+/// Where the MSI-X capability is.
+fn capability(space: &[u8]) -> Option<u16> {
+    let mut at = usize::from(*space.get(CAPABILITIES)? & !3);
+    for _ in 0..CAPABILITIES_MAX {
+        if at < 0x40 {
+            return None;
+        }
+        if *space.get(at)? == MSIX {
+            return u16::try_from(at).ok();
+        }
+        at = usize::from(*space.get(at + 1)? & !3);
+    }
+    None
+}
+
+fn dword(space: &[u8], at: usize) -> u32 {
+    let bytes = space.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
+    u32::from_le_bytes(bytes.unwrap_or_default())
+}

@@ -1,0 +1,131 @@
+//! A page of doorbells that two processes share: one stores, the other one looks.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::mm::{MapFlags, ProtFlags};
+
+use crate::shared::{MapError, check_size};
+
+/// Bytes of a doorbell.
+const DOORBELL: usize = 4;
+
+/// A mapping of a file that holds doorbells. Unmapped when dropped.
+pub struct Doorbells {
+    base: NonNull<u8>,
+    /// Bytes.
+    length: usize,
+}
+
+impl Doorbells {
+    /// Maps `length` bytes at `offset` of the file behind `descriptor`.
+    ///
+    /// # Errors
+    /// When the file is too short, no file of memory, or can't be mapped.
+    pub fn map(descriptor: &OwnedFd, offset: u64, length: u64) -> Result<Self, MapError> {
+        let length = usize::try_from(length).ok().filter(|length| *length > 0).ok_or(MapError::Range)?;
+        let needed = offset.checked_add(length as u64).ok_or(MapError::Range)?;
+        check_size(descriptor, needed)?;
+        // SAFETY: a new mapping at an address of the system's choice overlaps nothing of ours.
+        let base = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                length,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                descriptor,
+                offset,
+            )
+        }?;
+        let base = NonNull::new(base.cast()).ok_or(MapError::Range)?;
+        Ok(Self { base, length })
+    }
+
+    /// The doorbell `offset` bytes from the beginning, a multiple of 4.
+    fn at(&self, offset: usize) -> Option<&AtomicU32> {
+        let inside =
+            offset.is_multiple_of(DOORBELL) && offset < self.length && self.length - offset >= DOORBELL;
+        // SAFETY: the doorbell lies within the mapping, which lives as long as `self` does and begins at a page's
+        // start, so it is aligned; it is only reached through atomics on this side.
+        inside.then(|| unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(offset).cast()) })
+    }
+
+    /// Stores a doorbell, behind all writes of memory before it. Returns whether there is one.
+    pub fn ring(&self, offset: u64, value: u32) -> bool {
+        let doorbell = usize::try_from(offset).ok().and_then(|offset| self.at(offset));
+        doorbell.map(|doorbell| doorbell.store(value, Ordering::Release)).is_some()
+    }
+
+    /// What a doorbell holds, ahead of all reads of memory after it; nothing where there is none.
+    pub fn look(&self, offset: usize) -> Option<u32> {
+        self.at(offset).map(|doorbell| doorbell.load(Ordering::Acquire))
+    }
+
+    /// Empties all of them.
+    pub fn clear(&self) {
+        for offset in (0..self.length).step_by(DOORBELL) {
+            if let Some(doorbell) = self.at(offset) {
+                doorbell.store(0, Ordering::Release);
+            }
+        }
+    }
+}
+
+impl Drop for Doorbells {
+    fn drop(&mut self) {
+        // SAFETY: base and length are those of a mapping that `self` made and owns, and references into it are bound
+        // to `self`.
+        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.length) };
+        debug_assert!(unmapped.is_ok(), "{unmapped:?}");
+    }
+}
+
+impl fmt::Debug for Doorbells {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Doorbells({} B)", self.length)
+    }
+}
+
+/// A file in memory of `length` zero bytes, whose length nobody can change any more.
+///
+/// # Errors
+/// When the system has no memory or no descriptors left.
+pub fn memory_file(name: &str, length: u64) -> io::Result<OwnedFd> {
+    let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    ftruncate(file.as_fd(), length)?;
+    fcntl_add_seals(file.as_fd(), SealFlags::SHRINK | SealFlags::GROW)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_process_stores_another_sees() {
+        let file = memory_file("doorbells", 0x3000).unwrap();
+        let (near, far) =
+            (Doorbells::map(&file, 0x1000, 0x1000).unwrap(), Doorbells::map(&file, 0x1000, 0x1000).unwrap());
+        assert_eq!(far.look(0xffc), Some(0));
+        assert!(near.ring(0xffc, 7) && near.ring(8, 0xdead_beef));
+        assert_eq!((far.look(0xffc), far.look(8)), (Some(7), Some(0xdead_beef)));
+        far.clear();
+        assert_eq!((near.look(0xffc), near.look(8)), (Some(0), Some(0)));
+    }
+
+    #[test]
+    fn there_are_no_doorbells_outside_or_between() {
+        let file = memory_file("doorbells", 0x1000).unwrap();
+        let doorbells = Doorbells::map(&file, 0, 0x1000).unwrap();
+        for offset in [1, 2, 0x1000, 0xfff, u64::MAX, u64::MAX - 3] {
+            assert!(!doorbells.ring(offset, 1), "{offset:#x}");
+        }
+        assert!(matches!(Doorbells::map(&file, 0, 0x2000), Err(MapError::BeyondEnd { .. })));
+        assert!(matches!(Doorbells::map(&file, u64::MAX, 0x1000), Err(MapError::Range)));
+        assert!(matches!(Doorbells::map(&file, 0, 0), Err(MapError::Range)));
+    }
+}

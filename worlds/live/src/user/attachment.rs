@@ -1,0 +1,173 @@
+//! A function of another process in use, as an application wants it: connect, wait, submit, close.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use engine::{Instant, Nanos};
+use machine::near::MEMORY_BASE;
+use machine::user::{Config, Event, User};
+use nvme_pcie::host::{self, Submission, SubmitError};
+
+use super::UserDriver;
+use crate::attach::AttachError;
+use crate::clock::Clock;
+use crate::doorbells::memory_file;
+use crate::reactor::{Outcome, Reactor, Stop};
+use crate::shared::{MapError, Mapping, SharedMemory};
+use crate::unix::Connection;
+
+/// Where in a directory some servers make their socket.
+const CONTROL: &str = "cntrl";
+
+/// How an attachment behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// The driver; its arena is placed here.
+    pub driver: host::Config,
+    /// Bytes of memory for the driver's queues and data.
+    pub arena_bytes: u64,
+    /// How long to spin for the next event before sleeping.
+    pub spin: Nanos,
+    /// How long the function may take to be ready.
+    pub timeout: Nanos,
+}
+
+/// A driver with its loop. See the module.
+#[derive(Debug)]
+pub struct Attachment {
+    reactor: Reactor,
+    driver: UserDriver,
+    ended: bool,
+}
+
+impl Attachment {
+    /// Connects to the server at `path`, which may be that of a directory with a socket called `cntrl`.
+    ///
+    /// # Errors
+    /// When nobody listens there, or the process has no memory or descriptors left.
+    pub fn connect(path: &Path, options: &Options) -> Result<Self, AttachError> {
+        let path: PathBuf = if path.is_dir() { path.join(CONTROL) } else { path.to_owned() };
+        let connection = Connection::connect(&path).map_err(|error| AttachError::Socket(path, error))?;
+        let file = memory_file("farlane-host", options.arena_bytes)?;
+        let mut memory = SharedMemory::new();
+        let mapping = Mapping {
+            address: MEMORY_BASE,
+            length: options.arena_bytes,
+            offset: 0,
+            readable: true,
+            writable: true,
+        };
+        memory.map(file.try_clone()?, mapping).map_err(|error| match error {
+            MapError::Io(error) => error,
+            error => io::Error::other(error),
+        })?;
+        let driver = host::Config {
+            arena_base: MEMORY_BASE,
+            arena_length: options.arena_bytes,
+            // A server that is gone is not waited for.
+            hold: Nanos::ZERO,
+            ..options.driver
+        };
+        let config = Config { client: vfio_user::client::Config::default(), driver };
+        let clock = Clock::start();
+        let reactor = Reactor::new(clock, options.spin)?;
+        let user = User::new(config, memory, file);
+        let driver = UserDriver::new(user, connection, options.spin, clock.now())?;
+        Ok(Self { reactor, driver, ended: false })
+    }
+
+    /// The time.
+    pub fn now(&self) -> Instant {
+        self.reactor.clock().now()
+    }
+    /// What ends a wait from outside.
+    pub fn stop(&self) -> Stop {
+        self.reactor.stop()
+    }
+    /// The driver; none before the function was set up, nor after it has failed.
+    pub const fn host(&self) -> Option<&host::Host> {
+        self.driver.user().driver()
+    }
+    /// The memory of the driver, for the data of commands.
+    pub const fn memory(&self) -> &SharedMemory {
+        self.driver.user().memory()
+    }
+    /// Whether doorbells are stores rather than messages.
+    pub const fn has_doorbells(&self) -> bool {
+        self.driver.user().has_doorbells()
+    }
+
+    /// Waits until the controller is ready for commands.
+    ///
+    /// # Errors
+    /// When it isn't within `timeout`, or never will be.
+    pub fn wait_ready(&mut self, timeout: Nanos) -> Result<(), AttachError> {
+        let deadline = self.now() + timeout;
+        loop {
+            match self.next_event(Some(deadline))? {
+                Some(Event::Ready) => return Ok(()),
+                Some(Event::Failed(failure)) => return Err(AttachError::Device(failure)),
+                Some(_) => {}
+                None => return Err(AttachError::TimedOut(timeout)),
+            }
+        }
+    }
+
+    /// Submits a command; [`Event::Completed`] follows exactly once, unless [`Event::Failed`] does.
+    ///
+    /// # Errors
+    /// When it can't be taken; it then never completes.
+    pub fn submit(&mut self, now: Instant, submission: Submission) -> Result<(), SubmitError> {
+        self.driver.user_mut().submit(now, submission)?;
+        self.driver.on_submitted();
+        Ok(())
+    }
+
+    /// Reads a double word of the configuration space; [`Event::ConfigRead`] follows.
+    pub fn config_read(&mut self, now: Instant, offset: u16) {
+        self.driver.user_mut().config_read(now, offset);
+    }
+
+    /// The next event, waiting for it until `deadline`; none when that came first.
+    ///
+    /// # Errors
+    /// When the loop fails or is stopped.
+    pub fn next_event(&mut self, deadline: Option<Instant>) -> Result<Option<Event>, AttachError> {
+        if let Some(event) = self.driver.poll_event() {
+            return Ok(Some(event));
+        }
+        match self.reactor.run_until(&mut self.driver, deadline, |driver| driver.has_events())? {
+            Outcome::Met => Ok(self.driver.poll_event()),
+            Outcome::TimedOut => Ok(None),
+            Outcome::Done | Outcome::Abandoned => Err(AttachError::Interrupted),
+        }
+    }
+
+    /// Another event that has come already.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.driver.poll_event()
+    }
+
+    /// Leaves the server.
+    ///
+    /// # Errors
+    /// When the loop fails before that.
+    pub fn close(mut self) -> io::Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        self.ended = true;
+        self.reactor.stop().ask();
+        self.reactor.run(&mut self.driver).map(|_| ())
+    }
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        if !self.ended && !std::thread::panicking() {
+            // Somebody else's error is on its way already.
+            let _ = self.end();
+        }
+    }
+}
