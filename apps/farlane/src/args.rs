@@ -9,6 +9,8 @@ use clap::{ArgMatches, Args, Parser, Subcommand, ValueEnum};
 
 use crate::error::Error;
 
+use crate::device_url::DeviceUrl;
+
 /// NVMe and PCIe at the far end of a network, with every hop's latency accounted for.
 #[derive(Debug, Parser)]
 #[command(name = "farlane", version, max_term_width = 100)]
@@ -63,8 +65,9 @@ pub(crate) enum Command {
     #[command(after_help = "Example:\n  farlane write tcp://127.0.0.1:4430 --input disk.img --offset 1MiB")]
     Write(WriteArgs),
     /// Load a namespace and report rate and latency, in fio's words
-    #[command(after_help = "Example:\n  \
-        farlane bench tcp://127.0.0.1:4430 --rw randwrite --bs 4k --iodepth 32 --runtime 10s --verify")]
+    #[command(after_help = "Examples:\n  \
+        farlane bench tcp://127.0.0.1:4430 --rw randwrite --bs 4k --iodepth 32 --runtime 10s --verify\n  \
+        farlane bench vfio-user:/run/user/1000/ssd.sock --cpu 1 --spin 10ms")]
     Bench(BenchArgs),
     /// The far side of a floor measurement: raw TCP, no protocol
     #[command(hide = true)]
@@ -224,12 +227,12 @@ pub(crate) struct AttachArgs {
     pub(crate) spin: Spin,
 }
 
-/// A far end, as every command that uses one names it.
+/// A controller, as every command that uses one names it.
 #[derive(Debug, Args)]
 pub(crate) struct Target {
-    /// The far end: tcp://HOST:PORT
+    /// The far end, tcp://HOST:PORT, or the socket of a device in another process, vfio-user:SOCKET
     #[arg(value_name = "URL")]
-    pub(crate) url: Url,
+    pub(crate) url: DeviceUrl,
     /// Give up when the far end is not there, or not back, within this time
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_time)]
     pub(crate) timeout: Duration,

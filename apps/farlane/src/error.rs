@@ -31,6 +31,16 @@ pub(crate) enum Error {
     Refused(AttachError),
 
     #[error("{0}")]
+    #[diagnostic(help("start a device there first: farlane device --vfio-user SOCKET --ram 1GiB"))]
+    NoSocket(AttachError),
+
+    #[error("{0}")]
+    #[diagnostic(help(
+        "one client at a time may use a device: wait for the other one, or offer another device"
+    ))]
+    TurnedAway(AttachError),
+
+    #[error("{0}")]
     Attach(AttachError),
 
     #[error("--listen {address} has nothing to offer")]
@@ -136,6 +146,8 @@ impl From<AttachError> for Error {
                 | HandshakeError::Refused { code: RefuseCode::InUse | RefuseCode::Busy, .. },
             ) => Self::InUse(error),
             AttachError::Refused(_) => Self::Refused(error),
+            AttachError::Socket(..) => Self::NoSocket(error),
+            AttachError::Device(machine::user::Failure::TurnedAway) => Self::TurnedAway(error),
             AttachError::Interrupted => Self::Interrupted,
             _ => Self::Attach(error),
         }

@@ -2,6 +2,7 @@
 
 mod args;
 mod commands;
+mod device_url;
 mod distribution;
 mod error;
 mod picture;

@@ -1,16 +1,22 @@
 //! A controller in use by a subcommand: attached, waited for, asked.
 
+use std::path::Path;
+
 use engine::{Instant, Nanos};
 use live::attach::{AttachError, Attachment, Options};
 use live::media::Media;
+use live::user;
 use machine::near::{self, ControllerIndex, Event, Near};
 use nvme::wire::SubmissionQueueEntry;
 use nvme_pcie::function;
-use nvme_pcie::host::{Completed, Data, DataRegion, Identity, Namespace, QueueId, Submission};
+use nvme_pcie::host::{
+    Completed, Data, DataRegion, Host, Identity, Namespace, QueueId, ResetReason, Submission,
+};
 use pcie::wire::Bdf;
 
 use crate::args::Target;
 use crate::commands::stay_on;
+use crate::device_url::DeviceUrl;
 use crate::error::Error;
 
 /// Host memory besides the data of commands under way: queues, PRP lists, admin data.
@@ -38,11 +44,28 @@ impl Default for Needs {
     }
 }
 
+/// Through what the controller is reached.
+#[derive(Debug)]
+enum Way {
+    /// PCI Express: a tunnel, or a function in this process.
+    Near(Box<Attachment>, ControllerIndex),
+    /// vfio-user, to a function in another process of this machine.
+    User(Box<user::Attachment>),
+}
+
+/// What happened to the controller.
+enum Happened {
+    Completed(Completed),
+    ConfigRead(Result<u32, Error>),
+    Other,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Session {
-    attachment: Attachment,
-    controller: ControllerIndex,
+    way: Way,
+    /// Bytes of memory that another process shares: they are looked at as they were at one time.
+    copy: Vec<u8>,
 }
 
 /// The settings of a host that spins for `spin` and waits for its far end for `timeout`.
@@ -71,11 +94,28 @@ pub(crate) fn options(needs: Needs, spin: Nanos, timeout: Nanos) -> Options {
 
 impl Session {
     /// Attaches to the controller at `target` and waits until it takes commands.
-    pub(crate) fn over_tcp(target: &Target, needs: Needs) -> Result<Self, Error> {
+    pub(crate) fn attach(target: &Target, needs: Needs) -> Result<Self, Error> {
         stay_on(target.spin.cpu)?;
         let options = options(needs, target.spin.spin.into(), target.timeout.into());
-        let names = [target.url.authority.clone()];
-        Self::wait(Attachment::over_tcp(&names, &options)?, &options)
+        match &target.url {
+            DeviceUrl::Tcp(url) => {
+                Self::wait(Attachment::over_tcp(std::slice::from_ref(&url.authority), &options)?, &options)
+            }
+            DeviceUrl::VfioUser(path) => Self::over_vfio_user(path, &options),
+        }
+    }
+
+    fn over_vfio_user(path: &Path, options: &Options) -> Result<Self, Error> {
+        let options = user::Options {
+            driver: options.near.driver,
+            arena_bytes: options.near.arena_bytes.next_multiple_of(4096),
+            spin: options.spin,
+            timeout: options.timeout,
+        };
+        let mut attachment = user::Attachment::connect(path, &options)?;
+        attachment.stop().on_signals().map_err(AttachError::Io)?;
+        attachment.wait_ready(options.timeout)?;
+        Ok(Self { way: Way::User(Box::new(attachment)), copy: Vec::new() })
     }
 
     /// Brings up a controller in this process, with no tunnel.
@@ -93,33 +133,52 @@ impl Session {
     fn wait(mut attachment: Attachment, options: &Options) -> Result<Self, Error> {
         attachment.stop().on_signals().map_err(AttachError::Io)?;
         let controller = attachment.wait_ready(options.timeout)?;
-        Ok(Self { attachment, controller })
+        Ok(Self { way: Way::Near(Box::new(attachment), controller), copy: Vec::new() })
     }
 
-    /// The loop and the engines.
-    pub(crate) const fn attachment(&mut self) -> &mut Attachment {
-        &mut self.attachment
+    /// The host on PCI Express, if there is one.
+    pub(crate) fn near(&self) -> Option<&Near> {
+        match &self.way {
+            Way::Near(attachment, _) => Some(attachment.near()),
+            Way::User(_) => None,
+        }
     }
-    pub(crate) const fn near(&self) -> &Near {
-        self.attachment.near()
+    /// The host on PCI Express, for what only that can do.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub(crate) fn near_mut(&mut self) -> &mut Near {
+        match &mut self.way {
+            Way::Near(attachment, _) => attachment.near_mut(),
+            Way::User(_) => panic!("a demo's hosts are on PCI Express"),
+        }
     }
     pub(crate) fn now(&self) -> Instant {
-        self.attachment.now()
+        match &self.way {
+            Way::Near(attachment, _) => attachment.now(),
+            Way::User(attachment) => attachment.now(),
+        }
     }
-    /// The controller's place in the hierarchy.
+    /// The controller's place in the hierarchy; the first one where there is no hierarchy.
     pub(crate) fn bdf(&self) -> Bdf {
-        let mut controllers = self.near().controllers();
-        controllers.find(|(index, _)| *index == self.controller).map(|(_, bdf)| bdf).unwrap_or_default()
+        let Way::Near(attachment, controller) = &self.way else { return Bdf::default() };
+        let mut controllers = attachment.near().controllers();
+        controllers.find(|(index, _)| index == controller).map(|(_, bdf)| bdf).unwrap_or_default()
+    }
+    fn driver(&self) -> Option<&Host> {
+        match &self.way {
+            Way::Near(attachment, controller) => attachment.near().driver(*controller),
+            Way::User(attachment) => attachment.host(),
+        }
     }
     /// What the controller said of itself.
     pub(crate) fn identity(&self) -> Result<&Identity, Error> {
-        let identity = self.near().driver(self.controller).and_then(|driver| driver.identity());
+        let identity = self.driver().and_then(Host::identity);
         identity.ok_or(Error::Attach(AttachError::NoController))
     }
     /// Host memory for the data of commands.
     pub(crate) fn data_region(&self) -> DataRegion {
-        let region = self.near().driver(self.controller).map(|driver| driver.data_region());
-        region.unwrap_or(DataRegion { base: 0, length: 0 })
+        self.driver().map_or(DataRegion { base: 0, length: 0 }, Host::data_region)
     }
     /// The namespace called `wanted`.
     pub(crate) fn namespace(&self, wanted: u32) -> Result<Namespace, Error> {
@@ -132,46 +191,83 @@ impl Session {
             }
         })
     }
-    /// The bytes in host memory at `data`, for reading.
-    pub(crate) fn bytes(&self, data: Data) -> &[u8] {
+    /// The bytes in host memory at `data`.
+    pub(crate) fn bytes(&mut self, data: Data) -> &[u8] {
         let length = usize::try_from(data.length).expect("32 bits fit");
-        self.near()
-            .memory()
-            .slice(data.address, length)
-            .expect("data lies in the region that the driver gave")
+        match &self.way {
+            Way::Near(attachment, _) => {
+                let memory = attachment.near().memory();
+                memory.slice(data.address, length).expect("data lies in the region that the driver gave")
+            }
+            Way::User(attachment) => {
+                self.copy.resize(length, 0);
+                let read = attachment.memory().read(data.address, &mut self.copy);
+                read.expect("data lies in the region that the driver gave");
+                &self.copy
+            }
+        }
     }
-    /// The bytes in host memory at `data`, for writing.
-    pub(crate) fn bytes_mut(&mut self, data: Data) -> &mut [u8] {
+    /// Has `fill` write the bytes in host memory at `data`, all of them.
+    pub(crate) fn put<T>(&mut self, data: Data, fill: impl FnOnce(&mut [u8]) -> T) -> T {
         let length = usize::try_from(data.length).expect("32 bits fit");
-        let memory = self.attachment.near_mut().memory_mut();
-        memory.slice_mut(data.address, length).expect("data lies in the region that the driver gave")
+        match &mut self.way {
+            Way::Near(attachment, _) => {
+                let memory = attachment.near_mut().memory_mut();
+                let bytes = memory.slice_mut(data.address, length);
+                fill(bytes.expect("data lies in the region that the driver gave"))
+            }
+            Way::User(attachment) => {
+                self.copy.resize(length, 0);
+                let result = fill(&mut self.copy);
+                let written = attachment.memory().write(data.address, &self.copy);
+                written.expect("data lies in the region that the driver gave");
+                result
+            }
+        }
     }
 
     /// Submits `submission` for a caller that waits for its [`Completed`].
     pub(crate) fn submit(&mut self, command: &'static str, submission: Submission) -> Result<(), Error> {
         let now = self.now();
-        let submitted = self.attachment.near_mut().submit(now, self.controller, submission);
-        submitted.map(|_| ()).map_err(|error| Error::Submit { command, error })
+        let submitted = match &mut self.way {
+            Way::Near(attachment, controller) => {
+                attachment.near_mut().submit(now, *controller, submission).map(|_| ())
+            }
+            Way::User(attachment) => attachment.submit(now, submission),
+        };
+        submitted.map_err(|error| Error::Submit { command, error })
+    }
+
+    /// What happens next, until `deadline`; none when that came first.
+    fn next(&mut self, deadline: Option<Instant>) -> Result<Option<Happened>, Error> {
+        match &mut self.way {
+            Way::Near(attachment, _) => attachment.next_event(deadline)?.map(of_near).transpose(),
+            Way::User(attachment) => attachment.next_event(deadline)?.map(of_user).transpose(),
+        }
     }
 
     /// The next command that ends, until `deadline`; none when that came first.
     pub(crate) fn next_completed(&mut self, deadline: Option<Instant>) -> Result<Option<Completed>, Error> {
         loop {
-            match self.attachment.next_event(deadline)? {
-                Some(Event::Completed { completed, .. }) => return Ok(Some(completed)),
-                Some(Event::Failed(failure)) => return Err(AttachError::Failed(failure).into()),
-                Some(event) => tell(&event),
+            match self.next(deadline)? {
+                Some(Happened::Completed(completed)) => return Ok(Some(completed)),
+                Some(_) => {}
                 None => return Ok(None),
             }
         }
     }
 
     /// Another command that has ended already.
-    pub(crate) fn poll_completed(&mut self) -> Option<Completed> {
+    pub(crate) fn poll_completed(&mut self) -> Result<Option<Completed>, Error> {
         loop {
-            match self.attachment.poll_event()? {
-                Event::Completed { completed, .. } => return Some(completed),
-                event => tell(&event),
+            let happened = match &mut self.way {
+                Way::Near(attachment, _) => attachment.poll_event().map(of_near).transpose()?,
+                Way::User(attachment) => attachment.poll_event().map(of_user).transpose()?,
+            };
+            match happened {
+                Some(Happened::Completed(completed)) => return Ok(Some(completed)),
+                Some(_) => {}
+                None => return Ok(None),
             }
         }
     }
@@ -207,17 +303,21 @@ impl Session {
     /// Reads a double word of the controller's configuration space, and says how long that took.
     pub(crate) fn config_read(&mut self, offset: u16) -> Result<(u32, Nanos), Error> {
         let (target, started) = (self.bdf(), self.now());
-        let near = self.attachment.near_mut();
-        if near.config_read(started, target, offset, 0).is_err() {
-            return Err(Error::Unanswered { command: "a configuration read", timeout: Nanos::ZERO });
+        match &mut self.way {
+            Way::Near(attachment, _) => {
+                if attachment.near_mut().config_read(started, target, offset, 0).is_err() {
+                    return Err(Error::Unanswered { command: "a configuration read", timeout: Nanos::ZERO });
+                }
+            }
+            Way::User(attachment) => attachment.config_read(started, offset),
         }
         loop {
-            match self.attachment.next_event(Some(started + PATIENCE))? {
-                Some(Event::ConfigRead { result, .. }) => {
+            match self.next(Some(started + PATIENCE))? {
+                Some(Happened::ConfigRead(result)) => {
                     let length = self.now() - started;
-                    return result.map(|value| (value, length)).map_err(Error::ConfigRead);
+                    return result.map(|value| (value, length));
                 }
-                Some(event) => tell(&event),
+                Some(_) => {}
                 None => return Err(Error::Unanswered { command: "a configuration read", timeout: PATIENCE }),
             }
         }
@@ -226,9 +326,7 @@ impl Session {
     /// Lets the engines go on until `at`, with nothing else to do.
     pub(crate) fn idle_until(&mut self, at: Instant) -> Result<(), Error> {
         while self.now() < at {
-            if let Some(event) = self.attachment.next_event(Some(at))? {
-                tell(&event);
-            }
+            self.next(Some(at))?;
         }
         Ok(())
     }
@@ -240,21 +338,52 @@ impl Session {
 
     /// Ends the session in order.
     pub(crate) fn close(self) -> Result<(), Error> {
-        self.attachment.close().map_err(|error| AttachError::Io(error).into())
+        let closed = match self.way {
+            Way::Near(attachment, _) => attachment.close(),
+            Way::User(attachment) => attachment.close(),
+        };
+        closed.map_err(|error| AttachError::Io(error).into())
     }
 }
 
-/// Tells a person what happened meanwhile, on standard error.
-fn tell(event: &Event) {
+/// What an event is to a subcommand; what is only for a person is told on standard error.
+fn of_near(event: Event) -> Result<Happened, Error> {
     use tunnel::Event as Link;
     match event {
+        Event::Completed { completed, .. } => return Ok(Happened::Completed(completed)),
+        Event::ConfigRead { result, .. } => {
+            return Ok(Happened::ConfigRead(result.map_err(Error::ConfigRead)));
+        }
+        Event::Failed(failure) => return Err(AttachError::Failed(failure).into()),
         Event::Link {
             event: event @ (Link::LinkDown { .. } | Link::Interrupted { .. } | Link::Resumed),
             ..
         } => {
             eprintln!("farlane: {event}");
         }
-        Event::Resetting { reason, .. } => eprintln!("farlane: the controller is being reset: {reason:?}"),
+        Event::Resetting { reason, .. } => tell_reset(reason),
         _ => {}
     }
+    Ok(Happened::Other)
+}
+
+/// As [`of_near`].
+fn of_user(event: machine::user::Event) -> Result<Happened, Error> {
+    use machine::user::{Event, Failure};
+    match event {
+        Event::Completed(completed) => return Ok(Happened::Completed(completed)),
+        Event::ConfigRead(result) => {
+            let refused = |error| Failure::Refused { what: "a configuration read", error };
+            let result = result.map_err(|error| AttachError::Device(refused(error)).into());
+            return Ok(Happened::ConfigRead(result));
+        }
+        Event::Failed(failure) => return Err(AttachError::Device(failure).into()),
+        Event::Resetting(reason) => tell_reset(reason),
+        _ => {}
+    }
+    Ok(Happened::Other)
+}
+
+fn tell_reset(reason: ResetReason) {
+    eprintln!("farlane: the controller is being reset: {reason:?}");
 }

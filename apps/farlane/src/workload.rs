@@ -127,7 +127,7 @@ impl<'a> Runner<'a> {
         // What is written without --verify: noise, so that nothing on the way can compress it.
         for slot in 0..depth {
             let address = region.base + slot as u64 * u64::from(job.bytes);
-            rng.fill(session.bytes_mut(Data { address, length: job.bytes }));
+            session.put(Data { address, length: job.bytes }, |bytes| rng.fill(bytes));
         }
         let noted = if job.verify { usize::try_from(chunks).expect("checked above") } else { 0 };
         Ok(Self {
@@ -211,7 +211,8 @@ impl<'a> Runner<'a> {
             self.generation
         });
         if let (Some(generation), true) = (writes, self.job.verify) {
-            mark(self.session.bytes_mut(data), self.job.seed, chunk, generation);
+            let seed = self.job.seed;
+            self.session.put(data, |bytes| mark(bytes, seed, chunk, generation));
         }
         if let Some(busy) = self.busy.get_mut(index(chunk)) {
             *busy = true;
@@ -231,7 +232,7 @@ impl<'a> Runner<'a> {
         let now = self.session.now();
         while let Some(ended) = completed {
             self.on_completed(now, &ended);
-            completed = self.session.poll_completed();
+            completed = self.session.poll_completed()?;
         }
         Ok(())
     }
@@ -273,7 +274,8 @@ impl<'a> Runner<'a> {
             return;
         };
         self.report.compared += 1;
-        let bytes = self.session.bytes(self.data(slot));
+        let data = self.data(slot);
+        let bytes = self.session.bytes(data);
         if let Some(at) = first_difference(bytes, self.job.seed, chunk, generation) {
             let offset = chunk * u64::from(self.job.bytes) + at as u64;
             self.report.corrupt.push(format!("byte {offset} of namespace {}", self.job.namespace.id.0));

@@ -42,7 +42,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Error> {
         depth: args.iodepth,
         stamps: false,
     };
-    let mut session = Session::over_tcp(&args.target, needs)?;
+    let mut session = Session::attach(&args.target, needs)?;
     let namespace = session.namespace(args.namespace)?;
     let job = Job {
         namespace,

@@ -101,7 +101,7 @@ pub(crate) fn write(args: &WriteArgs) -> Result<(), Error> {
 
 fn attach(target: &Target, extent: &Extent) -> Result<(Session, Namespace), Error> {
     let data_bytes = u64::from(extent.iodepth) * extent.bs.next_multiple_of(4096).min(1 << 20);
-    let session = Session::over_tcp(target, Needs { data_bytes, depth: extent.iodepth, stamps: false })?;
+    let session = Session::attach(target, Needs { data_bytes, depth: extent.iodepth, stamps: false })?;
     let namespace = session.namespace(extent.namespace)?;
     Ok((session, namespace))
 }
@@ -267,7 +267,8 @@ impl<'a> Copy<'a> {
             while under.front().is_some_and(|first| first.done)
                 && let Some(first) = under.pop_front()
             {
-                let bytes = &self.session.bytes(self.data(first.slot, self.chunk))[..first.wanted];
+                let data = self.data(first.slot, self.chunk);
+                let bytes = &self.session.bytes(data)[..first.wanted];
                 self.sha256.update(bytes);
                 sink(bytes)?;
                 self.bar.inc(first.wanted as u64);
@@ -297,8 +298,9 @@ impl<'a> Copy<'a> {
             while more && let Some(slot) = free.pop() {
                 let left = length.map_or(u64::MAX, |length| length - position);
                 let wanted = usize::try_from(left.min(u64::from(self.chunk))).unwrap_or(usize::MAX);
-                let data = self.data(slot, self.chunk);
-                let count = source(&mut self.session.bytes_mut(data)[..wanted])?;
+                let mut data = self.data(slot, self.chunk);
+                data.length = u32::try_from(wanted).unwrap_or(u32::MAX).min(data.length);
+                let count = self.session.put(data, &mut source)?;
                 more = count == wanted && u64::try_from(count).is_ok_and(|count| count < left);
                 if count == 0 {
                     free.push(slot);
@@ -339,13 +341,15 @@ impl<'a> Copy<'a> {
     fn complete_block(&mut self, slot: usize, position: u64, bytes: u32) -> Result<(), Error> {
         let block = self.namespace.block_bytes;
         let (whole, part) = (bytes / block * block, (bytes % block) as usize);
-        let kept = self.session.bytes(self.data(slot, self.chunk))[whole as usize..][..part].to_vec();
+        let all = self.data(slot, self.chunk);
+        let kept = self.session.bytes(all)[whole as usize..][..part].to_vec();
         let mut data = self.data(slot, block);
         data.address += u64::from(whole);
         let lba = (self.offset + position + u64::from(whole)) / u64::from(block);
         let read = Submission::read(QueueId(1), self.namespace.id, lba, 1, data, 0);
         self.session.execute("a read", read)?;
-        self.session.bytes_mut(data)[..part].copy_from_slice(&kept);
+        data.length = bytes % block;
+        self.session.put(data, |bytes| bytes.copy_from_slice(&kept));
         Ok(())
     }
 }

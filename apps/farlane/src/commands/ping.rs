@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use engine::Nanos;
 use indicatif::ProgressBar;
+use machine::near::Near;
 use serde::Serialize;
 
 use crate::args::PingArgs;
@@ -32,7 +33,7 @@ struct ClockJson {
 }
 
 pub(crate) fn run(args: &PingArgs) -> Result<(), Error> {
-    let mut session = Session::over_tcp(&args.target, Needs::default())?;
+    let mut session = Session::attach(&args.target, Needs::default())?;
     let interval = args.rate.map(|rate| Nanos::from_secs(1) / rate);
     let bar = ProgressBar::new(args.count);
     let mut latency = Distribution::new();
@@ -51,7 +52,7 @@ pub(crate) fn run(args: &PingArgs) -> Result<(), Error> {
     }
     bar.finish_and_clear();
     let elapsed = session.now() - start;
-    let clock = session.near().upstream().and_then(|upstream| {
+    let clock = session.near().and_then(Near::upstream).and_then(|upstream| {
         upstream.session(tunnel::upstream::PortIndex(0)).and_then(tunnel::Session::clock)
     });
     let clock = clock.map(|clock| ClockJson { offset_ns: clock.offset_ns, error_ns: clock.error.get() });

@@ -22,7 +22,7 @@ const WARNINGS: [(u32, &str); 6] = [
 ];
 
 pub(crate) fn run(args: &TargetArgs) -> Result<(), Error> {
-    let mut session = Session::over_tcp(&args.target, Needs::default())?;
+    let mut session = Session::attach(&args.target, Needs::default())?;
     let log = read(&mut session)?;
     let bdf = session.bdf();
     session.close()?;

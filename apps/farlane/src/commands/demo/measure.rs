@@ -154,19 +154,22 @@ fn session_round(
 
 /// Follows 4 KiB reads of a session with time stamps, hop by hop.
 pub(super) fn hops(session: &mut Session, namespace: Namespace) -> Result<Hops, Error> {
-    session.attachment().near_mut().set_trace(true);
+    session.near_mut().set_trace(true);
     let mut chains: Vec<Chain> = Vec::new();
     let mut clock = None;
     let give_up = session.now() + Nanos::from_secs(5);
     while (chains.len() as u64) < TRACED && session.now() < give_up {
         workload::run(session, job(namespace, Workload::RandRead, 4096, 1, Nanos::from_millis(50)), |_| ())?;
-        clock = session.near().upstream().and_then(|upstream| upstream.session(PortIndex(0))?.clock());
-        let observations = session.attachment().near_mut().take_observations();
+        clock = session
+            .near()
+            .and_then(machine::near::Near::upstream)
+            .and_then(|upstream| upstream.session(PortIndex(0))?.clock());
+        let observations = session.near_mut().take_observations();
         if let Some(clock) = clock {
             chains.extend(read_chains(&observations, clock));
         }
     }
-    session.attachment().near_mut().set_trace(false);
+    session.near_mut().set_trace(false);
     let hop = |index: usize| chains.iter().map(|chain| chain[index]).collect::<Distribution>().median();
     let hops = Hop::ALL.into_iter().enumerate().map(|(index, name)| (name, hop(index))).collect();
     let medians = if chains.is_empty() { Vec::new() } else { hops };

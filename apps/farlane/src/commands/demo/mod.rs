@@ -67,8 +67,12 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
         spin: Spin { spin: SPIN, cpu: None },
     };
     let needs = Needs { data_bytes: DATA_BYTES, depth: 32, stamps: false };
-    let mut tunnel = Session::over_tcp(&target, needs)?;
-    let tree = tunnel.near().topology().map(|topology| pcie::lspci::tree(topology, true)).unwrap_or_default();
+    let mut tunnel = Session::attach(&target, needs)?;
+    let tree = tunnel
+        .near()
+        .and_then(machine::near::Near::topology)
+        .map(|topology| pcie::lspci::tree(topology, true))
+        .unwrap_or_default();
     say(&format!("attached and enumerated:\n\n{tree}"));
 
     let verified = verify(&mut tunnel, &source, args.size, !args.output.json)?;
@@ -93,7 +97,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
     tunnel.close()?;
     direct.close()?;
     // Once more, with time stamps on every frame.
-    let mut stamped = Session::over_tcp(&target, Needs { stamps: true, ..needs })?;
+    let mut stamped = Session::attach(&target, Needs { stamps: true, ..needs })?;
     let namespace = stamped.namespace(2)?;
     let hops = measure::hops(&mut stamped, namespace)?;
     stamped.close()?;

@@ -1,0 +1,61 @@
+//! Where a controller is, as every command that uses one names it.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use crate::args::Url;
+
+/// The address of a controller: `tcp://HOST:PORT` or `vfio-user:SOCKET`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum DeviceUrl {
+    /// At a far end.
+    Tcp(Url),
+    /// In another process of this machine, which offers it by vfio-user at this socket.
+    VfioUser(PathBuf),
+}
+
+const SCHEME: &str = "vfio-user:";
+
+impl FromStr for DeviceUrl {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.strip_prefix(SCHEME) {
+            Some("" | "//" | "///") => Err(format!(
+                "no socket; expected {SCHEME}SOCKET, for example {SCHEME}/run/user/1000/ssd.sock"
+            )),
+            Some(path) => Ok(Self::VfioUser(path.strip_prefix("//").unwrap_or(path).into())),
+            None => text.parse().map(Self::Tcp).map_err(|error| format!("{error}; or {SCHEME}SOCKET")),
+        }
+    }
+}
+
+impl std::fmt::Display for DeviceUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tcp(url) => url.fmt(f),
+            Self::VfioUser(path) => write!(f, "{SCHEME}{}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_controller_is_at_a_far_end_or_at_a_socket() {
+        for (text, path) in [
+            ("vfio-user:ssd.sock", "ssd.sock"),
+            ("vfio-user:/run/ssd.sock", "/run/ssd.sock"),
+            ("vfio-user:///run/ssd.sock", "/run/ssd.sock"),
+        ] {
+            assert_eq!(text.parse(), Ok(DeviceUrl::VfioUser(path.into())));
+        }
+        let url: DeviceUrl = "tcp://localhost:4430".parse().unwrap();
+        assert_eq!(url.to_string(), "tcp://localhost:4430");
+        for wrong in ["vfio-user:", "vfio-user://", "/run/ssd.sock", "udp://a:1", "tcp://a"] {
+            let error = wrong.parse::<DeviceUrl>().unwrap_err();
+            assert!(error.contains("expected") && error.contains("vfio-user:SOCKET"), "{wrong}: {error}");
+        }
+    }
+}
