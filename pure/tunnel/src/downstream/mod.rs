@@ -9,6 +9,7 @@ mod tests;
 
 pub use gate::WAITING_MAX;
 
+use alloc::borrow::ToOwned;
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
@@ -76,6 +77,8 @@ pub struct Downstream {
     handshake: Nanos,
     /// The connection that carries the session.
     attached: Option<ConnectionId>,
+    /// Why no host is taken now, if none is.
+    away: Option<String>,
     outputs: VecDeque<Output>,
 }
 
@@ -88,6 +91,7 @@ impl Downstream {
             session: Session::downstream(config, rng),
             gate: Gate::default(),
             attached: None,
+            away: None,
             outputs: VecDeque::new(),
         }
     }
@@ -99,6 +103,19 @@ impl Downstream {
     /// Ends the session and takes no further one, telling the host `text`.
     pub fn close(&mut self, now: Instant, text: &str) {
         self.session.close(now, text);
+    }
+    /// The device has gone, `text` says how: ends the session, and tells every host to come again later until
+    /// [`Downstream::resume`].
+    pub fn suspend(&mut self, now: Instant, text: &str) {
+        self.session.close(now, text);
+        self.drain();
+        self.away = Some(text.to_owned());
+    }
+    /// The device is there (again): takes a host.
+    pub fn resume(&mut self, now: Instant) {
+        if self.away.take().is_some() {
+            self.session.restart(now);
+        }
     }
     /// Payload bytes that wait for credits or a connection: a device with much to send may pause.
     pub fn queued_bytes(&self) -> usize {
@@ -141,6 +158,9 @@ impl Downstream {
     }
 
     fn on_host(&mut self, now: Instant, connection: ConnectionId, host: InstanceId, bytes: [Buffer; 2]) {
+        if let Some(text) = self.away.clone() {
+            return self.refuse(connection, RefuseCode::Busy, text);
+        }
         if let Some(peer) = self.session.peer()
             && peer.instance != host
         {
