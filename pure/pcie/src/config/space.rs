@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{CONFIG_SPACE_SIZE, Field, express, header, offset, power};
+use super::{CONFIG_SPACE_SIZE, Field, capability, express, header, offset, power};
 
 /// How a bit answers software, and what a reset does to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +98,21 @@ impl ConfigSpace {
             }
             Access::State => register.sticky |= mask,
         }
+    }
+
+    /// Puts a capability behind the last one of the list.
+    pub(crate) fn append_capability(&mut self, at: u16, id: u8) {
+        let mut last = header::CAPABILITIES;
+        // The list is this crate's own and ends; the bound says so to the reader.
+        for _ in 0..CONFIG_SPACE_SIZE / 4 {
+            match u16::try_from(self.get(last)) {
+                Ok(next) if next != 0 => last = capability::NEXT.at(next),
+                _ => break,
+            }
+        }
+        self.define(last, Access::ReadOnly, u32::from(at));
+        self.define(capability::ID.at(at), Access::ReadOnly, u32::from(id));
+        self.define(header::CAPABILITIES_LIST, Access::ReadOnly, 1);
     }
 
     fn register(&self, offset: u16) -> Register {

@@ -188,6 +188,12 @@ impl Endpoint {
         self.requester.statistics()
     }
 
+    /// Appends a capability `id` at byte `at` (a multiple of 4, 0x40..0x100, free) to the list. The endpoint keeps its
+    /// identifier and its place in the list; what else is in it is for whoever added it to answer.
+    pub fn add_capability(&mut self, at: u16, id: u8) {
+        self.space.append_capability(at, id);
+    }
+
     /// While `held`, configuration requests are answered with Configuration Request Retry Status: the device
     /// is not ready yet.
     pub const fn hold_configuration(&mut self, held: bool) {
