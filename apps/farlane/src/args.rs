@@ -111,7 +111,7 @@ pub(crate) struct DemoArgs {
 
 /// The SSD that is offered.
 #[derive(Debug, Default, Args)]
-#[command(group = clap::ArgGroup::new("media").args(["namespace", "ram"]).required(true).multiple(true))]
+#[command(group = clap::ArgGroup::new("media").args(["namespace", "ram", "pool"]).required(true).multiple(true))]
 pub(crate) struct Served {
     /// A file or block device to serve as a namespace; may be given again
     #[arg(long, value_name = "PATH[,size=SIZE][,block=512|4096][,readonly]")]
@@ -119,6 +119,9 @@ pub(crate) struct Served {
     /// A namespace in memory, empty at each start; may be given again
     #[arg(long, value_name = "SIZE[,block=512|4096]")]
     pub(crate) ram: Vec<RamSpec>,
+    /// Memory in which hosts create namespaces of their own (nvme create-ns), empty at each start
+    #[arg(long, value_name = "SIZE", value_parser = parse_pool)]
+    pub(crate) pool: Option<u64>,
     /// Serial number of the controller [default: derived from the namespaces]
     #[arg(long, value_name = "TEXT", value_parser = parse_serial)]
     pub(crate) serial: Option<String>,
@@ -148,18 +151,30 @@ impl Served {
         for (spec, place) in self.ram.into_iter().zip(places("ram")) {
             parts[owner(place)].1.ram.push(spec);
         }
+        if let Some(place) = places("pool").first() {
+            parts[owner(*place)].1.pool = self.pool;
+        }
         parts[0].1.serial = self.serial;
-        match parts.iter().find(|(_, part)| part.namespace.is_empty() && part.ram.is_empty()) {
+        match parts.iter().find(|(_, part)| part.is_empty()) {
             Some((address, _)) => Err(Error::NothingToExport { address: *address }),
             None => Ok(parts),
         }
     }
 
+    const fn is_empty(&self) -> bool {
+        self.namespace.is_empty() && self.ram.is_empty() && self.pool.is_none()
+    }
+
     /// How many namespaces, in words.
     pub(crate) fn count(&self) -> String {
-        match self.namespace.len() + self.ram.len() {
+        let namespaces = match self.namespace.len() + self.ram.len() {
+            0 => "no namespace yet".to_owned(),
             1 => "1 namespace".to_owned(),
             count => format!("{count} namespaces"),
+        };
+        match self.pool {
+            Some(bytes) => format!("{namespaces} and room for more ({})", indicatif::HumanBytes(bytes)),
+            None => namespaces,
         }
     }
 }
@@ -466,6 +481,15 @@ impl FromStr for RamSpec {
             true => Ok(Self { size, block }),
             false => Err(format!("{size} bytes is not a positive multiple of the block size, {block}")),
         }
+    }
+}
+
+/// `--pool SIZE`: whole pages, of which namespaces are made.
+fn parse_pool(text: &str) -> Result<u64, String> {
+    let size = parse_size(text)?;
+    match size > 0 && size.is_multiple_of(4096) {
+        true => Ok(size),
+        false => Err(format!("{size} bytes is not a positive multiple of 4096")),
     }
 }
 

@@ -105,6 +105,7 @@ fn what_cannot_be_exported_is_refused_by_its_name() {
         (&["--ram", "much"], &["'much'", "64MiB"]),
         (&["--ram", "1MiB,block=1"], &["'1'", "512 or 4096"]),
         (&["--ram", "1MiB,fast"], &["'fast'", "block=512"]),
+        (&["--pool", "1000"], &["1000 bytes", "multiple of 4096"]),
         (&["--namespace", ""], &["path"]),
         (&["--namespace", &at("")], &["is a directory", "give a file"]),
         (&["--namespace", "/dev/null"], &["/dev/null", "neither a file nor a block device"]),

@@ -97,6 +97,9 @@ pub(crate) fn namespaces(served: &Served, serial: &str, media: &mut Media) -> Re
     for spec in &served.ram {
         core = add(core, media.add(RamDisk::new(spec.size)), spec.size, spec.block, false);
     }
+    if let Some(bytes) = served.pool {
+        core = core.with_pool(media.add(RamDisk::new(bytes)), bytes);
+    }
     Ok(core)
 }
 
@@ -115,6 +118,9 @@ pub(crate) fn serial_of(served: &Served, place: impl Hash) -> String {
     }
     for spec in &served.ram {
         (spec.size, spec.block, &place).hash(&mut hasher);
+    }
+    if let Some(bytes) = served.pool {
+        (bytes, &place).hash(&mut hasher);
     }
     format!("FL{:016X}", hasher.finish())
 }
