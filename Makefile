@@ -4,7 +4,7 @@ CARGO ?= cargo
 SEEDS ?= 100000
 FUZZ_SECONDS ?= 300
 
-.PHONY: help setup demo release test lint bench soak fuzz
+.PHONY: help setup demo guest release test lint bench soak fuzz
 
 help: ## list the jobs
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -15,6 +15,9 @@ setup: ## install what a build needs and this machine lacks
 demo: setup ## a far SSD on this machine: joined over TCP, enumerated, written, read back, verified, measured
 	$(CARGO) build --release --package farlane
 	target/release/farlane demo
+
+guest: setup ## a stock Linux in QEMU with its disk at the far end of a tunnel, console and all
+	scripts/guest
 
 release: setup ## the fastest binary, target/guided/farlane: built twice, guided by a profile of its own work
 	scripts/release
