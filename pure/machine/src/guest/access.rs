@@ -15,7 +15,7 @@ const QUEUE_MAX: usize = 1024;
 /// Bytes of posted writes that wait, above which no more should be taken from the client.
 const QUEUE_BYTES_MAX: usize = 4 << 20;
 /// Requests under way at a time, of all accesses together. A script may have as many more.
-pub(super) const REQUESTS_MAX: usize = 1024;
+const REQUESTS_MAX: usize = 1024;
 
 /// What the client asks for.
 #[derive(Debug)]
@@ -26,6 +26,17 @@ pub(super) enum Operation {
 }
 
 impl Operation {
+    /// Requests that it comes to at most.
+    fn requests(&self) -> usize {
+        let dwords = |length: usize| length / 4 + 2;
+        match self {
+            Self::Read { region: RegionIndex::CONFIG, length, .. } => {
+                dwords(usize::try_from(*length).unwrap_or(usize::MAX))
+            }
+            Self::Write { region: RegionIndex::CONFIG, data, .. } => dwords(data.len()),
+            _ => 1,
+        }
+    }
     fn bytes(&self) -> usize {
         match self {
             Self::Write { data, .. } => data.len(),
@@ -77,9 +88,10 @@ impl Accesses {
     pub(super) fn has_room(&self) -> bool {
         self.queue.len() < QUEUE_MAX && self.queued_bytes < QUEUE_BYTES_MAX
     }
-    /// Whether one more may be under way.
-    pub(super) fn may_issue(&self) -> bool {
-        self.under_way.len() < ACCESSES_MAX
+    /// Whether the next operation may begin while `requests` are under way.
+    pub(super) fn may_begin(&self, requests: usize) -> bool {
+        let Some((_, next)) = self.queue.front() else { return false };
+        self.under_way.len() < ACCESSES_MAX && (requests == 0 || requests + next.requests() <= REQUESTS_MAX)
     }
     /// Whether an operation waits.
     pub(super) fn is_waiting(&self) -> bool {

@@ -65,8 +65,15 @@ impl<D: 'static> Guest<D> {
     }
 
     fn on_interrupt(&mut self, vector: usize) {
+        if !self.by_message.holds_back(vector) {
+            self.raise(vector);
+        }
+    }
+
+    /// A vector has something to say, and all that was written before it has been.
+    fn raise(&mut self, vector: usize) {
         let Some(slot) = &mut self.slot else { return };
-        if slot.vectors.raise(vector) == Verdict::Signal && !self.by_message.holds_back(vector) {
+        if slot.vectors.raise(vector) == Verdict::Signal {
             self.statistics.signals += 1;
             self.outputs.push_back(Output::Signal { vector });
         }
@@ -80,7 +87,7 @@ impl<D: 'static> Guest<D> {
         }
         self.send_messages();
         while let Some(vector) = self.by_message.poll_signal() {
-            self.on_interrupt(vector);
+            self.raise(vector);
         }
     }
 

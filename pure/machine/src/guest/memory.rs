@@ -155,7 +155,8 @@ impl ByMessage {
     /// Whether a signal for `vector` must wait for writes; if so it is kept.
     pub(super) fn holds_back(&mut self, vector: usize) -> bool {
         let waits = !self.writes.is_empty();
-        if waits {
+        // Told once is enough where nothing was written in between.
+        if waits && self.signals.back() != Some(&(self.serial, vector)) {
             self.signals.push_back((self.serial, vector));
         }
         waits

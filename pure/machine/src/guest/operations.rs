@@ -5,7 +5,7 @@ use pcie::requester::RequestError;
 use vfio_user::server::{self, InterruptAction, InterruptData, Token};
 use vfio_user::{Errno, InterruptIndex, RegionIndex};
 
-use super::access::{Operation, Purpose, REQUESTS_MAX};
+use super::access::{Operation, Purpose};
 use super::function::{NAME_SHIFT, NUMBER_MASK, SCRIPT};
 use super::{Event, Guest, Output, Phase, setup};
 
@@ -141,7 +141,7 @@ impl<D: 'static> Guest<D> {
         let mut done = false;
         while self.accesses.is_waiting() {
             match self.phase {
-                Phase::Present if !self.accesses.may_issue() || self.requests >= REQUESTS_MAX => return done,
+                Phase::Present if !self.accesses.may_begin(self.requests) => return done,
                 Phase::Present => {
                     let Some(operation) = self.accesses.pop() else { return done };
                     self.begin(operation);

@@ -1,6 +1,7 @@
 //! A client, a slot and a function joined in memory, without a world.
 
 mod far_end;
+mod hostile;
 mod registers;
 
 use alloc::collections::BTreeMap;
@@ -13,6 +14,7 @@ use nvme_pcie::function::{self, Function};
 use nvme_pcie::{controller, registers::offset};
 use pcie::memory::{Memory, Ram};
 use pcie::requester::CompletionTimeout;
+use pcie::wire::Packet;
 use vfio_user::client::{self, Answer, Client, RequestId};
 use vfio_user::server::{InterruptAction, InterruptData};
 use vfio_user::wire::DmaMap;
@@ -48,6 +50,8 @@ struct Rig {
     answers: BTreeMap<RequestId, Result<Answer<u32>, Errno>>,
     events: Vec<Event>,
     closed: u32,
+    /// Packets for a function that is not there.
+    packets: Vec<Packet>,
     /// What the slot says to a far end, for the far end's own tests.
     to_far: Vec<Output<u32>>,
     now: Instant,
@@ -89,6 +93,7 @@ impl Rig {
             answers: BTreeMap::new(),
             events: Vec::new(),
             closed: 0,
+            packets: Vec::new(),
             to_far: Vec::new(),
             now,
         }
@@ -211,11 +216,10 @@ impl Rig {
                 self.descriptors.remove(&vector);
             }
             Output::Signal { vector } => self.signals.push(self.descriptors[&vector]),
-            Output::Packet(packet) => {
-                if let Some(function) = &mut self.function {
-                    function.handle_input(now, function::Input::Packet(packet));
-                }
-            }
+            Output::Packet(packet) => match &mut self.function {
+                Some(function) => function.handle_input(now, function::Input::Packet(packet)),
+                None => self.packets.push(packet),
+            },
             Output::Event(event) => self.events.push(event),
             Output::ClearDoorbells => {}
             output => self.to_far.push(output),
