@@ -81,7 +81,8 @@ pub(super) static ADMIN_COMMANDS: &[AdminCommand] = &[
     command(AdminOpcode::FormatNvm, Controller::on_format, FORMAT),
 ];
 
-const READS: Effects = Effects::NONE.and(Effects::NAMESPACE_SCOPE);
+/// Without a scope, which would be their namespace: Linux calls an I/O command's effects unusual that have one.
+const READS: Effects = Effects::NONE;
 const WRITES: Effects = READS.and(Effects::CONTENT);
 
 /// Every I/O command and what it affects. The hot path finds its handlers by a `match`; a test holds the two together.

@@ -250,7 +250,8 @@ impl Controller {
         }
         let config = &self.config;
         let log = &self.event_log;
-        let length = PersistentEventLogHeader::LENGTH + log.bytes;
+        // Hosts read double words.
+        let length = (PersistentEventLogHeader::LENGTH + log.bytes).next_multiple_of(4);
         let header = PersistentEventLogHeader {
             log_page: LogPage::PersistentEvent.into(),
             events: u32::try_from(log.events.len()).expect("EVENT_LOG_BYTES_MAX bounds them"),
@@ -272,6 +273,7 @@ impl Controller {
         let mut page = vec![0; PersistentEventLogHeader::LENGTH];
         header.emit(page.first_chunk_mut().expect("as long as the header"));
         log.events.iter().for_each(|event| page.extend_from_slice(&event.0));
+        page.resize(length, 0);
         self.event_log.context = Some(page.clone());
         page
     }

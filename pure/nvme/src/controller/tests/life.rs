@@ -13,7 +13,9 @@ fn events(action: u32, bytes: u32) -> SubmissionQueueEntry {
 fn list(log: &[u8]) -> Vec<(u8, Vec<u8>)> {
     let mut rest = &log[512..usize::try_from(u64_at(log, 8)).unwrap()];
     let mut list = Vec::new();
-    while let Some((header, after)) = rest.split_first_chunk() {
+    while let Some((header, after)) = rest.split_first_chunk()
+        && list.len() < u32_at(log, 4) as usize
+    {
         let header = PersistentEventHeader::parse(header);
         assert_eq!((header.revision, header.header_length, header.controller), (1, 21, 1));
         let (data, after) = after.split_at(header.length.into());
