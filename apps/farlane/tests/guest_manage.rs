@@ -1,4 +1,5 @@
-//! Stock nvme-cli and fio in a guest, on a local and a far SSD at once.
+//! What a data centre does with guests' SSDs: stock nvme-cli and fio on a local and a far one at once, and two guests with
+//! a far SSD each of one export.
 
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
@@ -49,4 +50,41 @@ fn an_administrator_manages_a_local_and_a_far_ssd() {
     }
     assert!(outcome.output.contains("a minute of mixed blocks verified on both"), "{}", outcome.output);
     drop((device, attached, far));
+}
+
+#[test]
+fn two_guests_have_a_far_ssd_each_of_one_export() {
+    let Some(kit) = skip::kit_or_skip("two guests on two far ends of one export") else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let more = ["--ram", "32MiB", "--listen", "127.0.0.1:0", "--ram", "32MiB"];
+    let mut export = Export::start(&more);
+    let urls = [export.url(), export.next_url()];
+    let sockets = [directory.path().join("one"), directory.path().join("other")];
+    let _near: Vec<_> =
+        urls.iter().zip(&sockets).map(|(url, socket)| served(&["attach", url], socket)).collect();
+    let limit = Duration::from_secs(60);
+    let guests = sockets.iter().zip(["one", "other"]).map(|(socket, mark)| {
+        let script = format!(
+            "set -e; appears /dev/nvme0n1
+             mkfs.ext4 -q /dev/nvme0n1; mount -t ext4 /dev/nvme0n1 /mnt
+             tell mounted; await go
+             echo {mark} >/mnt/mark; dd if=/dev/urandom of=/mnt/noise bs=1M count=8 2>/dev/null
+             umount /mnt; mount -t ext4 /dev/nvme0n1 /mnt
+             cat /mnt/mark; umount /mnt; fsck.ext4 -f -n /dev/nvme0n1 >/dev/null 2>&1"
+        );
+        let builder = Guest::builder(kit).unwrap().tools(["mkfs.ext4", "fsck.ext4"]).unwrap();
+        builder.limit(limit).device(Device::vfio_user(socket)).script(script).start().unwrap()
+    });
+    let mut guests: Vec<_> = guests.collect();
+    for guest in &mut guests {
+        guest.expect("mounted", limit).unwrap();
+    }
+    // Both write at the same time.
+    for guest in &mut guests {
+        guest.tell("go").unwrap();
+    }
+    for (guest, mark) in guests.into_iter().zip(["one", "other"]) {
+        let outcome = guest.finish().unwrap().expect_success();
+        assert_eq!(outcome.output.lines().last(), Some(mark), "{}", outcome.output);
+    }
 }
