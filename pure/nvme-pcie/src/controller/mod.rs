@@ -81,7 +81,7 @@ pub struct Config {
     pub doorbell_buffers: bool,
     /// Bytes of the controller memory buffer, in which the host may put submission queues: a power of two,
     /// [`MEMORY_BUFFER_BYTES_MIN`]..=[`MEMORY_BUFFER_BYTES_MAX`]; 0 for none. Entries then need not be fetched, which
-    /// is worth most on a long link, if the driver uses it.
+    /// is worth most on a long link, if the driver uses it. Linux does from 2 MiB on, where it has peer-to-peer DMA.
     pub memory_buffer_bytes: u32,
 }
 
