@@ -5,7 +5,7 @@ use std::path::Path;
 use engine::Nanos;
 use live::guest::Event;
 use live::unix::Listener;
-use machine::guest;
+use machine::guest::{self, Guest};
 
 use crate::args::{Socket, Spin};
 use crate::commands::{print, print_json};
@@ -33,6 +33,25 @@ pub(crate) fn announce(json: bool, path: &Path, text: &str) -> Result<(), Error>
         return print_json(&serde_json::json!({ "listening": path.to_string_lossy() }));
     }
     print(&format!("{text} at {}\n", path.display()))
+}
+
+/// Tells a person what there was to do, on standard error.
+pub(crate) fn summarise<D: 'static>(guest: &Guest<D>) {
+    let (ours, root) = (guest.statistics(), guest.root().statistics());
+    eprintln!(
+        "farlane: {} accesses to the configuration space, {} to registers, {} doorbells in shared memory;",
+        ours.config_accesses, ours.bar_accesses, ours.rings
+    );
+    eprintln!(
+        "farlane: {} reads and {} writes of the guest's memory, {} of them outside of it; {} interrupts",
+        root.memory_reads,
+        root.memory_writes,
+        ours.reads_refused + ours.writes_dropped,
+        ours.signals
+    );
+    if ours.given_up > 0 {
+        eprintln!("farlane: {} accesses that the function did not answer in time", ours.given_up);
+    }
 }
 
 /// Tells a person what happens, on standard error.

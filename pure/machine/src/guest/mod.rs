@@ -43,6 +43,8 @@ use setup::Running;
 
 use crate::near::switch;
 
+/// Payload bytes (a doorbell has 4) that wait for the link to the far end, above which nothing more is taken from the client.
+const TUNNEL_BYTES_MAX: usize = 256 << 10;
 /// The only port of the switch.
 const PORT: PortIndex = PortIndex(0);
 
@@ -295,9 +297,10 @@ impl<D: 'static> Guest<D> {
     pub const fn has_client(&self) -> bool {
         self.client
     }
-    /// Whether more of the client's bytes should be taken: what waits has a limit.
+    /// Whether more of the client's bytes should be taken: what waits has a limit, here and on the way to the far end.
     pub fn takes_bytes(&self) -> bool {
-        self.accesses.has_room()
+        let session = self.upstream().and_then(|upstream| upstream.session(PORT));
+        self.accesses.has_room() && session.is_none_or(|session| session.queued_bytes() < TUNNEL_BYTES_MAX)
     }
     /// Where there are doorbells that the client may have mapped.
     pub fn doorbells(&self) -> Option<Doorbells> {
@@ -306,7 +309,10 @@ impl<D: 'static> Guest<D> {
     }
     /// Whether doorbells may be looked at: what the client has asked for before is done, and the function is there.
     pub fn takes_rings(&self) -> bool {
-        self.client && matches!(self.phase, Phase::Present) && !self.accesses.is_waiting()
+        self.client
+            && self.takes_bytes()
+            && matches!(self.phase, Phase::Present)
+            && !self.accesses.is_waiting()
     }
     /// A doorbell in shared memory was rung: `value` was stored at `offset` of BAR 0.
     pub fn ring(&mut self, now: Instant, offset: u64, value: u32) {

@@ -248,6 +248,23 @@ fn a_far_end_that_stalls_is_slow_and_not_gone() {
 }
 
 #[test]
+fn a_guest_that_writes_on_while_nobody_answers_is_stopped() {
+    let mut pair = Pair::new();
+    pair.far = None;
+    let mut written = 0;
+    while pair.rig.guest.takes_bytes() {
+        pair.rig.client.post(RegionIndex::BAR0, 0x1800, &[0; 4]);
+        pair.rig.settle();
+        written += 1;
+        assert!(written < 1_000_000, "it goes on for ever");
+    }
+    assert!(!pair.rig.guest.takes_rings());
+    // When the far end is given up, there is nothing to wait for.
+    pair.kill_far();
+    pair.until(|rig| rig.guest.takes_bytes());
+}
+
+#[test]
 fn a_guest_may_have_memory_where_our_root_complex_has_the_function() {
     // At the function's own registers, at interrupts of PCs, and where there is nothing of anybody's.
     for base in [0xc000_0000, 0xfee0_0000, 0x8000_0000] {
