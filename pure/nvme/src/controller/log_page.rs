@@ -27,6 +27,8 @@ const OFFSET_IS_INDEX: Bits = Bits::bit(23);
 const COMMAND_SET: Bits = Bits::new(31, 24);
 /// LID Supported (LSUPP) in the Supported Log Pages log; Feature Supported (FSUPP) in the features' log.
 const SUPPORTED: u32 = 1;
+/// LID Specific Parameter of the Persistent Event log: its header can be read with the reporting context's establishment.
+const HEADER_ALONE: u32 = 1 << 16;
 
 impl Controller {
     pub(super) fn on_get_log_page(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
@@ -76,7 +78,10 @@ impl Controller {
     fn log_page(&mut self, page: LogPage, entry: &SubmissionQueueEntry) -> Result<Vec<u8>, Failure> {
         Ok(match page {
             LogPage::SupportedLogPages => dwords(256, |set| {
-                LogPage::ALL.iter().for_each(|page| set(usize::from(u8::from(*page)), SUPPORTED))
+                for page in LogPage::ALL {
+                    let specific = if page == LogPage::PersistentEvent { HEADER_ALONE } else { 0 };
+                    set(usize::from(u8::from(page)), SUPPORTED | specific);
+                }
             }),
             LogPage::ErrorInformation => self.error_log(),
             LogPage::Smart => self.smart_log_page(entry)?,

@@ -221,7 +221,6 @@ impl Controller {
         self.media_outstanding -= self.outputs.iter().filter(|output| of_commands(output)).count();
         self.outputs
             .retain(|output| matches!(output, Output::Media(_) | Output::Notify(_)) && !of_commands(output));
-        self.features.reset(now);
         self.events.reset();
         self.smart.on_reset(now);
         self.io_queues_exist = false;
@@ -231,7 +230,9 @@ impl Controller {
         if let Some(slot) = activated {
             self.notify(Notification::FirmwareActivated { slot });
         }
+        // Before the features, as long as the time is known.
         self.record_reset(activated.is_some());
+        self.features.reset(now);
         self.reset_self_test();
         self.check_quiet();
         self.announce_saved_features();

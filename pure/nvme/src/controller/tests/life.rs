@@ -56,6 +56,9 @@ fn events_are_read_in_a_context() {
     bench.controller.reset(bench.now);
     bench.drain();
     bench.fails(ADMIN, events(0, 512), StatusCode::CommandSequenceError);
+    let reset = PersistentEventHeader::parse(bench.recorded.last().unwrap().bytes().first_chunk().unwrap());
+    assert_eq!((reset.kind, reset.timestamp), (4, 77 | 0b10 << 48), "a reset knows when it was");
+    assert_eq!(u32_at(&bench.log(LogPage::SupportedLogPages, 1024), 0x0d * 4), 1 | 1 << 16);
 }
 
 #[test]
