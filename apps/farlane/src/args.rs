@@ -27,11 +27,12 @@ pub(crate) enum Command {
     /// Show the whole system on this machine: a far SSD, joined over TCP, used, verified and measured
     #[command(after_help = "Example:\n  farlane demo --file /usr/bin/gcc --size 16MiB")]
     Demo(DemoArgs),
-    /// Offer an NVMe SSD to a host at the other end of a network
+    /// Offer an NVMe SSD, or any PCIe device that speaks vfio-user, to a host at the other end of a network
     #[command(after_help = "Examples:\n  \
         farlane export --listen 127.0.0.1:4430 --namespace disk.img,size=10GiB\n  \
         farlane export --listen 0.0.0.0:4430 --ram 1GiB --namespace /dev/sdb,readonly\n  \
-        farlane export --listen 127.0.0.1:4430 --ram 1GiB --listen 127.0.0.1:4431 --ram 1GiB")]
+        farlane export --listen 127.0.0.1:4430 --ram 1GiB --listen 127.0.0.1:4431 --ram 1GiB\n  \
+        farlane export --listen 127.0.0.1:4430 --vfio-user /run/user/1000/device.sock")]
     Export(ExportArgs),
     /// Give a virtual machine the SSD of a far end: QEMU's guest sees an ordinary NVMe device
     #[command(after_help = "Example:\n  \
@@ -111,7 +112,6 @@ pub(crate) struct DemoArgs {
 
 /// The SSD that is offered.
 #[derive(Debug, Default, Args)]
-#[command(group = clap::ArgGroup::new("media").args(["namespace", "ram", "pool"]).required(true).multiple(true))]
 pub(crate) struct Served {
     /// A file or block device to serve as a namespace; may be given again
     #[arg(long, value_name = "PATH[,size=SIZE][,block=512|4096][,readonly]")]
@@ -180,6 +180,7 @@ impl Served {
 }
 
 #[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("offered").args(["namespace", "ram", "pool", "vfio_user"]).required(true).multiple(true))]
 pub(crate) struct ExportArgs {
     /// Address and port to listen on. Whoever reaches it owns the SSD: nothing asks who they are. Given again, it begins
     /// another far end, of the namespaces behind it
@@ -187,6 +188,12 @@ pub(crate) struct ExportArgs {
     pub(crate) listen: Vec<SocketAddr>,
     #[command(flatten)]
     pub(crate) served: Served,
+    /// Offer the PCIe device, of whatever kind, that another process emulates and serves at this socket
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["namespace", "ram", "pool", "serial"])]
+    pub(crate) vfio_user: Option<PathBuf>,
+    /// Give up when the device of --vfio-user is not there within this time
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_time)]
+    pub(crate) timeout: Duration,
     /// How long a lost host may come back to its session before the device is reset
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_time)]
     pub(crate) hold: Duration,
@@ -210,6 +217,7 @@ pub(crate) struct Socket {
 }
 
 #[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("media").args(["namespace", "ram", "pool"]).required(true).multiple(true))]
 pub(crate) struct DeviceArgs {
     #[command(flatten)]
     pub(crate) socket: Socket,

@@ -65,6 +65,16 @@ pub(crate) enum Error {
     #[diagnostic(help("{}", remedy(error)))]
     Bind { path: PathBuf, error: BindError },
 
+    #[error("there is no device at {}: {why}", path.display())]
+    #[diagnostic(help(
+        "start its server first; farlane device --vfio-user {} --ram 1GiB is one", path.display()
+    ))]
+    NoDevice { path: PathBuf, why: String },
+
+    #[error("the device at {} can't be offered at {count} addresses", path.display())]
+    #[diagnostic(help("one host at a time may use a device: give --listen once"))]
+    OneDevice { path: PathBuf, count: usize },
+
     #[error("{command} ended with {status}")]
     Command { command: &'static str, status: Status },
 
@@ -116,6 +126,7 @@ impl Error {
             | Self::OneSerial { .. }
             | Self::Listen { .. }
             | Self::Bind { .. }
+            | Self::OneDevice { .. }
             | Self::NoNamespace { .. }
             | Self::Range { .. } => 2,
             Self::Interrupted => 130,

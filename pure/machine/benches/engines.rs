@@ -82,14 +82,14 @@ impl Pair {
         }
         loop {
             for completion in self.completions.drain(..) {
-                self.far.handle_input(now, far::Input::Media(completion));
+                self.far.handle_input(now, far::Input::Device(completion));
             }
             let Some(output) = self.far.poll_output() else { break };
             match output {
                 far::Output::Transmit(_, bytes) => {
                     self.near.handle_input(now, near::Input::Received(PORT, bytes));
                 }
-                far::Output::Media(request) => {
+                far::Output::Device(far::Storage::Media(request)) => {
                     let completions = &mut self.completions;
                     self.disk.submit(request, &mut |completion| completions.push(completion));
                 }

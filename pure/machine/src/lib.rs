@@ -3,7 +3,8 @@
 //! [`near::Near`] is the host: root complex, host memory, NVMe drivers, and below them the distributed switch.
 //! [`guest::Guest`] is the device slot of a virtual machine whose monitor speaks vfio-user.
 //! [`user::User`] is the driver of a function that another process offers by vfio-user.
-//! [`far::Far`] is the box with the SSD: the downstream end of the tunnel and an NVMe function.
+//! [`far::Far`] is the box with the SSD: the downstream end of the tunnel and an NVMe function, or
+//! [`foreign::Foreign`], a function that another process emulates.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -13,6 +14,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod far;
+pub mod foreign;
 pub mod guest;
 pub mod near;
 pub mod user;

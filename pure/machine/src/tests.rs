@@ -86,18 +86,18 @@ impl Pair {
         let mut done: Vec<media::Completion> = Vec::new();
         loop {
             for completion in done.drain(..) {
-                self.far.handle_input(now, far::Input::Media(completion));
+                self.far.handle_input(now, far::Input::Device(completion));
             }
             let Some(output) = self.far.poll_output() else { break };
             match output {
                 far::Output::Transmit(_, bytes) => {
                     self.near.handle_input(now, near::Input::Received(PORT, bytes));
                 }
-                far::Output::Media(request) => {
+                far::Output::Device(far::Storage::Media(request)) => {
                     self.disk.submit(request, &mut |completion| done.push(completion))
                 }
                 far::Output::Close(_) => self.near.handle_input(now, near::Input::Disconnected(PORT)),
-                far::Output::Event(..) | far::Output::Notify(_) => {}
+                far::Output::Event(..) | far::Output::Device(far::Storage::Notify(_)) => {}
             }
         }
     }

@@ -1,11 +1,13 @@
 //! `farlane export`: far ends.
 
+mod foreign;
+
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::net::SocketAddr;
 
 use clap::ArgMatches;
-use engine::Nanos;
+use engine::{Nanos, Rng};
 use live::attach::random;
 use live::clock::Clock;
 use live::far::{Event, FarDriver};
@@ -24,6 +26,9 @@ use crate::error::Error;
 
 pub(crate) fn run(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
     stay_on(args.spin.cpu)?;
+    if let Some(path) = &args.vfio_user {
+        return foreign::run(&args, path);
+    }
     let clock = Clock::start();
     let far_ends = args.served.divide(&args.listen, matches)?;
     let mut drivers = Vec::new();
@@ -55,22 +60,21 @@ fn far_end(
     let address = listener.address();
 
     let mut rng = random();
-    let mut session = tunnel::session::Config {
-        hold,
-        identity: tunnel::frame::Identity {
-            name: format!("farlane export {serial}"),
-            vendor: "Farlane".to_owned(),
-            device: "NVMe SSD".to_owned(),
-            ..tunnel::frame::Identity::default()
-        },
-        ..tunnel::session::Config::default()
-    };
-    rng.fill(&mut session.identity.instance.0);
+    let session = session(hold, &mut rng, format!("farlane export {serial}"), "NVMe SSD");
     let mut function = function::Config::new(controller::Config::new(core));
     function.serial_number = hash_of(&serial);
     let far = Far::new(clock.now(), session, function, rng.fork("sessions"));
     announce(json, served, address, serial)?;
     Ok(FarDriver::new(far, listener, media, report))
+}
+
+/// What the tunnel's end says of itself.
+fn session(hold: Nanos, rng: &mut Rng, name: String, device: &str) -> tunnel::session::Config {
+    let (vendor, device) = ("Farlane".to_owned(), device.to_owned());
+    let identity = tunnel::frame::Identity { name, vendor, device, ..tunnel::frame::Identity::default() };
+    let mut session = tunnel::session::Config { hold, identity, ..tunnel::session::Config::default() };
+    rng.fill(&mut session.identity.instance.0);
+    session
 }
 
 /// The controller's namespaces in the order of the flags, files first.
@@ -132,15 +136,20 @@ fn announce(json: bool, served: &Served, address: SocketAddr, serial: &str) -> R
         let count = served.count();
         print(&format!("exporting {count} of SSD {serial} at tcp://{address}\n"))?;
     }
+    warn(address, "this SSD");
+    Ok(())
+}
+
+/// Says who may use what is offered.
+fn warn(address: SocketAddr, what: &str) {
     if address.ip().is_loopback() {
         eprintln!("farlane: only this machine can reach {address}; nobody is asked who they are");
     } else {
         eprintln!(
-            "farlane: whoever reaches {address} owns this SSD: nobody is asked who they are, and nothing is"
+            "farlane: whoever reaches {address} owns {what}: nobody is asked who they are, and nothing is"
         );
         eprintln!("farlane: encrypted. Use it on a network that you trust, or inside a tunnel of your own.");
     }
-    Ok(())
 }
 
 /// Tells a person what happens, on standard error.
@@ -151,5 +160,12 @@ fn report(event: Event) {
         Event::Link(_, tunnel::Event::HandshakeFailed(HandshakeError::Disconnected)) | Event::Notify(_) => {}
         Event::Link(peer, event) => eprintln!("farlane: {}{event}", from(peer)),
         Event::AcceptFailed(error) => eprintln!("farlane: a connection could not be accepted: {error}"),
+        Event::Foreign(event) => eprintln!("farlane: {event}"),
+        Event::NoServer(error) => {
+            eprintln!("farlane: nobody serves the device: {error}; trying again until somebody does");
+        }
+        Event::NoDescriptors(error) => {
+            eprintln!("farlane: there are no descriptors for the device's interrupts: {error}");
+        }
     }
 }

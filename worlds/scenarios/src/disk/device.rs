@@ -69,7 +69,7 @@ impl DeviceNode {
     }
 
     pub(super) fn media(&mut self, now: Instant, completion: nvme::media::Completion) {
-        self.far.handle_input(now, far::Input::Media(completion));
+        self.far.handle_input(now, far::Input::Device(completion));
     }
 
     pub(super) fn settle<P>(&mut self, context: &mut Context<'_, P>) -> Option<Instant> {
@@ -90,8 +90,8 @@ impl DeviceNode {
                         line.outbox.close();
                     }
                 }
-                far::Output::Media(request) => context.media(request),
-                far::Output::Event(..) | far::Output::Notify(_) => {}
+                far::Output::Device(far::Storage::Media(request)) => context.media(request),
+                far::Output::Event(..) | far::Output::Device(far::Storage::Notify(_)) => {}
             }
         }
         self.lines.retain(|_, line| !line.outbox.flush(context, line.connection));

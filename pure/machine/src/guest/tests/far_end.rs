@@ -88,16 +88,16 @@ impl Pair {
         let mut done: Vec<media::Completion> = Vec::new();
         loop {
             for completion in done.drain(..) {
-                far.handle_input(now, far::Input::Media(completion));
+                far.handle_input(now, far::Input::Device(completion));
             }
             let Some(output) = far.poll_output() else { break };
             match output {
                 far::Output::Transmit(_, bytes) => self.rig.guest.handle_input(now, Input::Received(bytes)),
-                far::Output::Media(request) => {
+                far::Output::Device(far::Storage::Media(request)) => {
                     self.rig.disk.submit(request, &mut |completion| done.push(completion));
                 }
                 far::Output::Close(_) => self.rig.guest.handle_input(now, Input::Disconnected),
-                far::Output::Event(..) | far::Output::Notify(_) => {}
+                far::Output::Event(..) | far::Output::Device(far::Storage::Notify(_)) => {}
             }
         }
     }

@@ -1,9 +1,12 @@
-//! The box with the SSD: the downstream end of the tunnel and, behind it, an NVMe function.
+//! The box at the far end: the downstream end of the tunnel and, behind it, a function; an SSD's as a rule.
+
+mod device;
+
+pub use device::{Device, Said, Storage};
 
 use alloc::collections::VecDeque;
 
 use engine::{Engine, Instant, Rng};
-use nvme::controller::Notification;
 use nvme::media;
 use nvme_pcie::function::{self, Function};
 use tunnel::downstream::{self, Downstream};
@@ -17,47 +20,59 @@ const RELEASE_BYTES: usize = THROTTLE_BYTES / 2;
 
 /// What the world tells the box.
 #[derive(Debug)]
-pub enum Input {
+pub enum Input<I = media::Completion> {
     /// Of the network.
     Network(downstream::Input),
-    /// A medium's answer.
-    Media(media::Completion),
+    /// For the device: a medium's answer, where it is an SSD.
+    Device(I),
 }
 
 /// What the box asks of the world, or tells it.
 #[derive(Debug)]
-pub enum Output {
+pub enum Output<O = Storage> {
     /// Append these bytes to a connection's stream.
     Transmit(ConnectionId, engine::Buffer),
     /// End a connection once all bytes before this are on their way.
     Close(ConnectionId),
-    /// Of a medium.
-    Media(media::Request),
+    /// Of the device.
+    Device(O),
     /// Something happened to a connection or the link.
     Event(Option<ConnectionId>, tunnel::Event),
-    /// A change that may be worth remembering for the next start.
-    Notify(Notification),
 }
 
 /// See the module.
 #[derive(Debug)]
-pub struct Far {
+pub struct Far<F: Device = Function> {
     downstream: Downstream,
-    function: Function,
+    function: F,
     throttled: bool,
+    /// No host is taken any more.
+    closed: bool,
     /// Something happened to the function that it may have an answer to.
     stir: bool,
-    outputs: VecDeque<Output>,
+    outputs: VecDeque<Output<F::Output>>,
     now: Instant,
 }
 
 impl Far {
-    /// A box after power-up at `now`, that nobody uses yet. See [`Downstream::new`] for `rng`.
+    /// A box with an SSD after power-up at `now`, that nobody uses yet. See [`Downstream::new`] for `rng`.
     pub fn new(now: Instant, session: tunnel::session::Config, function: function::Config, rng: Rng) -> Self {
+        Self::around(now, session, Function::new(now, function), rng)
+    }
+}
+
+impl<F: Device> Far<F> {
+    /// A box around `function` at `now`, that nobody uses yet. See [`Downstream::new`] for `rng`.
+    pub fn around(now: Instant, session: tunnel::session::Config, function: F, rng: Rng) -> Self {
+        let mut downstream = Downstream::new(session, rng);
+        if !function.is_present() {
+            downstream.suspend(now, "the device is not there yet");
+        }
         Self {
-            downstream: Downstream::new(session, rng),
-            function: Function::new(now, function),
+            downstream,
+            function,
             throttled: false,
+            closed: false,
             stir: true,
             outputs: VecDeque::new(),
             now,
@@ -69,7 +84,7 @@ impl Far {
         &self.downstream
     }
     /// The function, for its statistics.
-    pub const fn function(&self) -> &Function {
+    pub const fn function(&self) -> &F {
         &self.function
     }
     /// Tells the time: what is polled next leaves now. What was received is dealt with when it comes in, so that the
@@ -85,6 +100,7 @@ impl Far {
     /// Ends the session and takes no further one, telling the host `text`.
     pub fn close(&mut self, now: Instant, text: &str) {
         self.now = now;
+        self.closed = true;
         self.downstream.close(now, text);
     }
 
@@ -93,21 +109,16 @@ impl Far {
         self.now = now;
     }
 
-    fn tell_function(&mut self, input: function::Input) {
-        self.stir = true;
-        self.function.handle_input(self.now, input);
-    }
-
     /// What the function has for the link and the media. The next packet from the link would wait behind it anyway.
     fn drain_function(&mut self) {
         while core::mem::take(&mut self.stir) {
-            while let Some(output) = self.function.poll_output() {
-                match output {
-                    function::Output::Packet(packet) => self.downstream.send(self.now, packet),
-                    function::Output::Media(request) => self.outputs.push_back(Output::Media(request)),
-                    function::Output::Notify(notification) => {
-                        self.outputs.push_back(Output::Notify(notification));
-                    }
+            while let Some(said) = self.function.poll() {
+                match said {
+                    Said::Packet(packet) => self.downstream.send(self.now, packet),
+                    Said::World(output) => self.outputs.push_back(Output::Device(output)),
+                    Said::Present if self.closed => {}
+                    Said::Present => self.downstream.resume(self.now),
+                    Said::Absent(text) => self.downstream.suspend(self.now, text),
                 }
             }
             self.throttle();
@@ -137,8 +148,14 @@ impl Far {
     fn step(&mut self) -> bool {
         let Some(output) = self.downstream.poll_output() else { return false };
         match output {
-            downstream::Output::Tlp { packet, .. } => self.tell_function(function::Input::Packet(packet)),
-            downstream::Output::DeviceReset => self.tell_function(function::Input::HotReset),
+            downstream::Output::Tlp { packet, .. } => {
+                self.stir = true;
+                self.function.on_packet(self.now, packet);
+            }
+            downstream::Output::DeviceReset => {
+                self.stir = true;
+                self.function.on_hot_reset(self.now);
+            }
             downstream::Output::Transmit { connection, bytes } => {
                 self.outputs.push_back(Output::Transmit(connection, bytes));
                 self.throttle();
@@ -154,35 +171,38 @@ impl Far {
     }
 }
 
-impl Engine for Far {
-    type Input<'a> = Input;
-    type Output = Output;
+impl<F: Device> Engine for Far<F> {
+    type Input<'a> = Input<F::Input>;
+    type Output = Output<F::Output>;
 
-    fn handle_input(&mut self, now: Instant, input: Input) {
+    fn handle_input(&mut self, now: Instant, input: Input<F::Input>) {
         self.tell(now);
         match input {
             Input::Network(input) => {
                 self.downstream.handle_input(now, input);
                 self.digest();
             }
-            Input::Media(completion) => self.tell_function(function::Input::Media(completion)),
+            Input::Device(input) => {
+                self.stir = true;
+                self.function.on_input(now, input);
+            }
         }
     }
 
     fn handle_timeout(&mut self, now: Instant) {
         self.tell(now);
         self.downstream.handle_timeout(now);
-        self.function.handle_timeout(now);
+        self.function.on_timeout(now);
         self.stir = true;
     }
 
-    fn poll_output(&mut self) -> Option<Output> {
+    fn poll_output(&mut self) -> Option<Output<F::Output>> {
         self.drain_function();
         while self.outputs.is_empty() && self.step() {}
         self.outputs.pop_front()
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        [self.downstream.poll_timeout(), self.function.poll_timeout()].into_iter().flatten().min()
+        [self.downstream.poll_timeout(), self.function.deadline()].into_iter().flatten().min()
     }
 }

@@ -1,15 +1,23 @@
-//! The far box, live: a listener, its connections, the engines and the media, in one loop.
+//! The far box, live: a listener, its connections, the engines and what is behind them, in one loop.
+
+mod backing;
+mod server;
+mod ssd;
+
+pub use backing::{Backing, World};
+pub use server::Server;
+pub use ssd::Ssd;
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use engine::{Engine, Instant, Pool, drain, fire, next_wake};
-use machine::far::{ConnectionId, Far, Input, Output};
+use machine::far::{ConnectionId, Device, Far, Input, Output};
+use machine::foreign::{self, Foreign};
 use nvme::controller::Notification;
-use nvme::media;
 use tunnel::downstream;
 
 use crate::clock::Clock;
@@ -31,6 +39,12 @@ pub enum Event {
     Notify(Notification),
     /// A connection could not be accepted.
     AcceptFailed(io::Error),
+    /// The device of another process has something to say.
+    Foreign(foreign::Event),
+    /// Nobody serves a device at its socket; told once until somebody does.
+    NoServer(io::Error),
+    /// There are no descriptors for the device's interrupts.
+    NoDescriptors(io::Error),
 }
 
 struct Peer {
@@ -41,15 +55,15 @@ struct Peer {
 }
 
 /// See the module.
-pub struct FarDriver<F> {
-    far: Far,
+pub struct FarDriver<F, B: Backing = Ssd> {
+    far: Far<B::Device>,
     listener: Listener,
     listening: bool,
     peers: Vec<Peer>,
     next_id: u32,
-    media: Media,
-    media_registered: bool,
-    completions: VecDeque<media::Completion>,
+    backing: B,
+    /// What the backing has for the device.
+    inputs: VecDeque<<B::Device as Device>::Input>,
     pool: Pool,
     report: F,
     wake: Option<Instant>,
@@ -62,21 +76,39 @@ impl<F: FnMut(Event)> FarDriver<F> {
     /// Drives `far` with the connections of `listener` and the media that its namespaces name. What happens is told to
     /// `report`.
     pub fn new(far: Far, listener: Listener, media: Media, report: F) -> Self {
+        Self::around(far, listener, Ssd::new(media), report)
+    }
+}
+
+impl<F: FnMut(Event)> FarDriver<F, Server> {
+    /// Drives `far` with the connections of `listener` and the device that `server` has. What happens is told to
+    /// `report`.
+    pub fn foreign(far: Far<Foreign<OwnedFd>>, listener: Listener, server: Server, report: F) -> Self {
+        Self::around(far, listener, server, report)
+    }
+}
+
+impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
+    fn around(far: Far<B::Device>, listener: Listener, backing: B, report: F) -> Self {
         Self {
             far,
             listener,
             listening: false,
             peers: Vec::new(),
             next_id: 0,
-            media,
-            media_registered: false,
-            completions: VecDeque::new(),
+            backing,
+            inputs: VecDeque::new(),
             pool: Pool::default(),
             report,
             wake: None,
             unsettled: true,
             stopping: false,
         }
+    }
+
+    /// The engines.
+    pub const fn far(&self) -> &Far<B::Device> {
+        &self.far
     }
 
     /// Where it listens.
@@ -89,13 +121,7 @@ impl<F: FnMut(Event)> FarDriver<F> {
             sources.add(self.listener.as_raw_fd(), Attention::OnNews)?;
             self.listening = true;
         }
-        if !self.media_registered {
-            for descriptor in self.media.poll_fds() {
-                sources.add(descriptor, Attention::EachTurn)?;
-            }
-            self.media_registered = true;
-        }
-        Ok(())
+        self.backing.register(sources)
     }
 
     fn accept(&mut self, now: Instant, sources: &Sources) -> io::Result<bool> {
@@ -125,6 +151,9 @@ impl<F: FnMut(Event)> FarDriver<F> {
         let mut busy = false;
         for index in 0..self.peers.len() {
             for _ in 0..PIECES_PER_TURN {
+                if !self.backing.has_room() {
+                    break;
+                }
                 let peer = &mut self.peers[index];
                 let id = peer.id;
                 let mut short = false;
@@ -168,10 +197,10 @@ impl<F: FnMut(Event)> FarDriver<F> {
     fn exchange(&mut self, now: Instant) {
         self.unsettled = true;
         loop {
-            while let Some(completion) = self.completions.pop_front() {
-                self.far.handle_input(now, Input::Media(completion));
+            while let Some(input) = self.inputs.pop_front() {
+                self.far.handle_input(now, Input::Device(input));
             }
-            let Self { far, peers, media, completions, report, .. } = self;
+            let Self { far, peers, backing, inputs, report, .. } = self;
             drain(far, |output| match output {
                 Output::Transmit(id, bytes) => {
                     if let Some(peer) = peers.iter_mut().find(|peer| peer.id == id)
@@ -186,16 +215,13 @@ impl<F: FnMut(Event)> FarDriver<F> {
                         peer.closing = true;
                     }
                 }
-                Output::Media(request) => {
-                    media.submit(request, &mut |completion| completions.push_back(completion));
-                }
+                Output::Device(output) => backing.on_output(output, inputs, report),
                 Output::Event(id, event) => {
                     let peer = id.and_then(|id| peers.iter().find(|peer| peer.id == id));
                     report(Event::Link(peer.map(|peer| peer.connection.peer()), event));
                 }
-                Output::Notify(notification) => report(Event::Notify(notification)),
             });
-            if self.completions.is_empty() {
+            if self.inputs.is_empty() {
                 return;
             }
         }
@@ -211,9 +237,15 @@ impl<F: FnMut(Event)> FarDriver<F> {
         }
     }
 
+    /// Takes what the backing has for the device.
+    fn reap(&mut self, now: Instant, sources: &Sources) -> io::Result<bool> {
+        let Self { far, backing, inputs, report, .. } = self;
+        backing.reap(far.function(), &mut World { now, sources, inputs, report })
+    }
+
     /// Sends what waits; drops the connections that have nothing more to send and are to end.
     fn flush(&mut self, sources: &Sources) -> bool {
-        let mut busy = false;
+        let mut busy = self.backing.flush();
         self.peers.retain_mut(|peer| {
             let sent = peer.connection.flush();
             busy |= sent.as_ref().is_ok_and(|sent| *sent > 0);
@@ -228,7 +260,7 @@ impl<F: FnMut(Event)> FarDriver<F> {
     }
 }
 
-impl<F: FnMut(Event)> Driver for FarDriver<F> {
+impl<F: FnMut(Event), B: Backing> Driver for FarDriver<F, B> {
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         let sources = context.sources();
         self.register(sources)?;
@@ -236,9 +268,8 @@ impl<F: FnMut(Event)> Driver for FarDriver<F> {
         busy |= self.receive(context.clock);
         // The engines have been told later times since the turn began, and theirs never goes back.
         let now = if busy { context.clock.now() } else { context.now };
-        let completions = &mut self.completions;
-        busy |= self.media.reap(&mut |completion| completions.push_back(completion))? > 0;
-        if !self.completions.is_empty() {
+        busy |= self.reap(now, sources)?;
+        if !self.inputs.is_empty() {
             self.exchange(now);
         }
         if !busy || self.wake.is_some_and(|at| at <= now) {
@@ -246,16 +277,15 @@ impl<F: FnMut(Event)> Driver for FarDriver<F> {
         }
         busy |= self.flush(sources);
         // What was submitted last is on its way only after this.
-        let completions = &mut self.completions;
-        busy |= self.media.reap(&mut |completion| completions.push_back(completion))? > 0;
-        if self.stopping && self.peers.is_empty() && self.media.in_flight() == 0 {
+        busy |= self.reap(now, sources)?;
+        if self.stopping && self.peers.is_empty() && !self.backing.is_busy() {
             return Ok(Turn::Done);
         }
-        Ok(if busy || !self.completions.is_empty() { Turn::Busy } else { Turn::Idle })
+        Ok(if busy || !self.inputs.is_empty() { Turn::Busy } else { Turn::Idle })
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.wake
+        self.wake.into_iter().chain(self.backing.poll_timeout()).min()
     }
 
     fn on_stop(&mut self, now: Instant) {
@@ -268,7 +298,10 @@ impl<F: FnMut(Event)> Driver for FarDriver<F> {
     }
 }
 
-impl<F> fmt::Debug for FarDriver<F> {
+impl<F, B: Backing> fmt::Debug for FarDriver<F, B>
+where
+    Far<B::Device>: fmt::Debug,
+{
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FarDriver").field("far", &self.far).finish_non_exhaustive()
     }

@@ -1,0 +1,103 @@
+//! `farlane export --vfio-user`: a far end with the device of another process.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::rc::Rc;
+
+use engine::Nanos;
+use live::attach::random;
+use live::clock::Clock;
+use live::far::{Event, FarDriver, Server};
+use live::reactor::{Outcome, Reactor};
+use live::tcp::Listener;
+use live::unix::PATH_MAX;
+use machine::far::Far;
+use machine::foreign::{self, Config, Foreign, Summary};
+
+use super::{report, session, warn};
+use crate::args::ExportArgs;
+use crate::commands::{print, print_json};
+use crate::error::Error;
+
+/// What is known of the device.
+#[derive(Debug, Default)]
+struct Known {
+    summary: Option<Summary>,
+    /// Why there is none yet.
+    trouble: Option<String>,
+}
+
+impl Known {
+    fn learn(&mut self, event: &Event) {
+        match event {
+            Event::Foreign(foreign::Event::Ready(summary)) => self.summary = Some(*summary),
+            Event::Foreign(foreign::Event::Without(_)) => {}
+            Event::Foreign(event) => self.trouble = Some(event.to_string()),
+            Event::NoServer(error) => self.trouble = Some(error.to_string()),
+            _ => {}
+        }
+    }
+}
+
+pub(super) fn run(args: &ExportArgs, path: &Path) -> Result<(), Error> {
+    let absent = |why| Error::NoDevice { path: path.to_owned(), why };
+    let length = path.as_os_str().len();
+    if length > PATH_MAX {
+        return Err(absent(format!("the path has {length} bytes, a socket's at most {PATH_MAX}")));
+    }
+    let &[listen] = args.listen.as_slice() else {
+        return Err(Error::OneDevice { path: path.to_owned(), count: args.listen.len() });
+    };
+    let listener = Listener::bind(listen).map_err(|error| Error::Listen { address: listen, error })?;
+    let address = listener.address();
+
+    let clock = Clock::start();
+    let mut rng = random();
+    let name = format!("farlane export {}", path.display());
+    let session = session(args.hold.into(), &mut rng, name, "PCIe device of another process");
+    let device = Foreign::new(Config::default());
+    let far = Far::around(clock.now(), session, device, rng.fork("sessions"));
+    let server = Server::new(path).map_err(Error::Output)?;
+
+    let known = Rc::new(RefCell::new(Known::default()));
+    let learning = known.clone();
+    let mut driver = FarDriver::foreign(far, listener, server, move |event| {
+        learning.borrow_mut().learn(&event);
+        report(event);
+    });
+    let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::Output)?;
+    reactor.stop().on_signals().map_err(Error::Output)?;
+    let child = |error| Error::Child { what: "the far end", error };
+    let deadline = clock.now() + Nanos::from(args.timeout);
+    let is_known = |_: &mut _| known.borrow().summary.is_some();
+    match reactor.run_until(&mut driver, Some(deadline), is_known).map_err(child)? {
+        Outcome::Met => {}
+        Outcome::TimedOut => {
+            let why = known.borrow_mut().trouble.take();
+            return Err(absent(why.unwrap_or_else(|| "its server does not answer".to_owned())));
+        }
+        Outcome::Done | Outcome::Abandoned => return Err(Error::Interrupted),
+    }
+    if let Some(summary) = known.borrow().summary {
+        announce(args, address, path, &summary)?;
+    }
+    reactor.run(&mut driver).map_err(child)?;
+    eprintln!("farlane: the far end has shut down");
+    Ok(())
+}
+
+fn announce(args: &ExportArgs, address: SocketAddr, path: &Path, summary: &Summary) -> Result<(), Error> {
+    if args.output.json {
+        print_json(&serde_json::json!({
+            "listening": address.to_string(),
+            "device": format!("{:04x}:{:04x}", summary.vendor, summary.device),
+            "class": format!("{:06x}", summary.class),
+            "socket": path.to_string_lossy(),
+        }))?;
+    } else {
+        print(&format!("exporting {summary} of {} at tcp://{address}\n", path.display()))?;
+    }
+    warn(address, "this device");
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! What a server is asked before its device is offered, as straight-line code.
+
+use alloc::vec::Vec;
+
+use engine::{Asker, Buffer, Script, Step};
+use pcie::config::CONFIG_SPACE_SIZE;
+use vfio_user::client::Answer;
+use vfio_user::wire::DmaMap;
+use vfio_user::{Errno, InterruptIndex, RegionIndex};
+
+use super::plan::{Facts, HEADER, Plan, Unusable};
+
+/// Pieces of memory where a server does not take all addresses at once, and the length of each: what libvfio-user
+/// takes. Together 2^47 bytes, which is where hosts have their memory.
+const PIECES: u64 = 16;
+const PIECE: u64 = 8 << 40;
+/// All addresses but the last page, so that the length fits in 64 bits.
+const ALL: u64 = u64::MAX - 4095;
+
+/// A question to the server.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Question {
+    Device,
+    Region(RegionIndex),
+    Vectors,
+    Configuration { offset: u64, count: u32 },
+    Map(DmaMap),
+}
+
+pub(super) type Asked<D> = Result<Answer<D>, Errno>;
+pub(super) type Ended = Result<Plan, Unusable>;
+pub(super) type Steps<D> = Script<Question, Asked<D>, Ended>;
+
+/// Finds out what the device is, with at most `data_max` bytes of it in a message, and lets it reach all memory.
+pub(super) fn start<D: 'static>(data_max: u32) -> (Steps<D>, Step<Question, Ended>) {
+    Script::start(move |asker: Asker<Question, Asked<D>>| async move {
+        let mut facts = Facts::default();
+        match asker.ask(Question::Device).await {
+            Ok(Answer::Device(device)) if device.pci => facts.resettable = device.resettable,
+            Ok(_) => return Err(Unusable::NotPci),
+            Err(error) => return Err(Unusable::Refused("DEVICE_GET_INFO", error)),
+        }
+        facts.config = configuration(&asker, data_max).await?;
+        for (number, length) in (0..).zip(&mut facts.regions) {
+            if let Ok(Answer::Region { info, .. }) = asker.ask(Question::Region(RegionIndex(number))).await {
+                *length = info.size;
+            }
+        }
+        if let Ok(Answer::Interrupt(info)) = asker.ask(Question::Vectors).await
+            && info.descriptors
+        {
+            facts.vectors = info.count;
+        }
+        let plan = Plan::new(&facts)?;
+        map(&asker).await?;
+        Ok(plan)
+    })
+}
+
+async fn configuration<D>(asker: &Asker<Question, Asked<D>>, data_max: u32) -> Result<Vec<u8>, Unusable> {
+    let size = match asker.ask(Question::Region(RegionIndex::CONFIG)).await {
+        Ok(Answer::Region { info, .. }) => info.size.min(CONFIG_SPACE_SIZE.into()),
+        Ok(_) => return Err(Unusable::NoConfiguration),
+        Err(error) => return Err(Unusable::Refused("DEVICE_GET_REGION_INFO", error)),
+    };
+    let mut config: Vec<u8> = Vec::new();
+    while (config.len() as u64) < size {
+        let offset = config.len() as u64;
+        let count = u32::try_from(size - offset).unwrap_or(data_max).min(data_max);
+        match asker.ask(Question::Configuration { offset, count }).await {
+            Ok(Answer::Data(data)) if !data.is_empty() => config.extend_from_slice(&data),
+            // What there is will do, if the header is among it.
+            _ if config.len() >= HEADER => break,
+            Ok(_) => return Err(Unusable::NoConfiguration),
+            Err(error) => return Err(Unusable::Refused("REGION_READ of the configuration space", error)),
+        }
+    }
+    Ok(config)
+}
+
+/// Lets the device reach the host's memory, wherever it is, by message.
+async fn map<D>(asker: &Asker<Question, Asked<D>>) -> Result<(), Unusable> {
+    let piece = |address, length| {
+        Question::Map(DmaMap { readable: true, writable: true, offset: 0, address, length })
+    };
+    if asker.ask(piece(0, ALL)).await.is_ok() {
+        return Ok(());
+    }
+    for index in 0..PIECES {
+        match asker.ask(piece(index * PIECE, PIECE)).await {
+            Ok(_) => {}
+            Err(error) if index == 0 => return Err(Unusable::Refused("DMA_MAP", error)),
+            Err(_) => break,
+        }
+    }
+    Ok(())
+}
+
+/// The bytes of an answer to a read, if it is one and of the right length.
+pub(super) fn data_of<D>(answer: Asked<D>, length: u32) -> Option<Buffer> {
+    match answer {
+        Ok(Answer::Data(data)) if data.len() as u64 == u64::from(length) => Some(data),
+        _ => None,
+    }
+}
+
+/// The kind of interrupts that is carried.
+pub(super) const KIND: InterruptIndex = InterruptIndex::Msix;
