@@ -22,7 +22,7 @@ pub(crate) enum Error {
 
     #[error("{0}")]
     #[diagnostic(help(
-        "one host at a time may use a far end: wait for the other one, or export another device"
+        "one host at a time may use a far end, while its device is there: try again later, or export another device"
     ))]
     InUse(AttachError),
 
