@@ -114,7 +114,7 @@ fn identify_tells_the_controller_and_each_namespace() {
         "PCI vendor: Farlane",
         "TEST 1",
         "NVMe 2.0.0",
-        "optional NVM commands: Compare, Dataset Management, Write Zeroes",
+        "optional NVM commands: Compare, Write Uncorrectable, Dataset Management, Write Zeroes",
         "Namespace 1\n",
         "blocks: 64 MiB",
         "Namespace 2\n",
