@@ -341,11 +341,15 @@ impl<D: 'static> Foreign<D> {
 
     fn on_bar_write(&mut self, bar: u8, offset: u64, data: &[u8]) {
         let room = usize::try_from(self.room(bar, offset)).unwrap_or(usize::MAX);
-        let data = &data[..data.len().min(room)];
+        self.post(RegionIndex(bar.into()), offset, &data[..data.len().min(room)]);
+    }
+
+    /// Writes without an answer, as much in a message as the server takes.
+    fn post(&mut self, region: RegionIndex, offset: u64, data: &[u8]) {
         let Some(server) = self.client.negotiated() else { return };
         let most = usize::try_from(server.data_max).unwrap_or(usize::MAX);
         for (piece, at) in data.chunks(most).zip((offset..).step_by(most)) {
-            self.client.post(RegionIndex(bar.into()), at, piece);
+            self.client.post(region, at, piece);
         }
     }
 
@@ -398,7 +402,7 @@ impl<D: 'static> Foreign<D> {
             let data = packet.payload.get(run.clone()).unwrap_or_default();
             let at = u64::from(there) + run.start as u64;
             if index + 1 < runs.len() {
-                self.client.post(RegionIndex::CONFIG, at, data);
+                self.post(RegionIndex::CONFIG, at, data);
             } else {
                 let request = self.client.write(now, RegionIndex::CONFIG, at, data);
                 self.requests.put(request, Purpose::RegisterWrite { request: config });
@@ -434,7 +438,7 @@ impl<D: 'static> Foreign<D> {
         let command = known.into_iter().fold(0, |command, field| field.with(command, space.get(field)));
         let [low, high, ..] = command.to_le_bytes();
         let at = header::BUS_MASTER.offset();
-        self.client.post(RegionIndex::CONFIG, at.into(), &[low, high]);
+        self.post(RegionIndex::CONFIG, at.into(), &[low, high]);
     }
 
     /// Sets up or tears down the server's interrupts as the host has enabled them.
@@ -452,7 +456,7 @@ impl<D: 'static> Foreign<D> {
         // The server's own register, as monitors of virtual machines write it: without the mask, which is kept here.
         let value = msix::FUNCTION_MASK.at(offset::MSIX).with(space.read(control), 0);
         let [.., low, high] = value.to_le_bytes();
-        self.client.post(RegionIndex::CONFIG, u64::from(at) + 2, &[low, high]);
+        self.post(RegionIndex::CONFIG, u64::from(at) + 2, &[low, high]);
         if enabled {
             self.give_descriptors();
         } else {

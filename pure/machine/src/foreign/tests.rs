@@ -40,9 +40,15 @@ struct Rig {
 
 impl Rig {
     fn new() -> Self {
+        let mut rig = Self::unconnected();
+        rig.connect();
+        rig
+    }
+
+    fn unconnected() -> Self {
         let timeout = pcie::requester::CompletionTimeout::D2;
         let config = root_complex::Config { timeout, ..root_complex::Config::default() };
-        let mut rig = Self {
+        Self {
             root: RootComplex::new(config),
             foreign: Foreign::new(Config::default()),
             server: CopyEngine::new(),
@@ -56,9 +62,7 @@ impl Rig {
             events: Vec::new(),
             cookie: 0,
             now: Instant::from_nanos(1_000),
-        };
-        rig.connect();
-        rig
+        }
     }
 
     fn connect(&mut self) {
@@ -394,4 +398,29 @@ fn a_server_that_answers_nothing_holds_nobody_up() {
     let said: Vec<_> = core::iter::from_fn(|| foreign.poll()).collect();
     assert!(said.iter().any(|said| matches!(said, Said::World(Output::Event(Event::Left(_))))));
     assert!(said.iter().any(|said| matches!(said, Said::World(Output::Close))));
+}
+
+#[test]
+fn memory_is_shared_in_pieces_with_a_server_that_takes_no_more_at_once() {
+    let mut rig = Rig::unconnected();
+    // What libvfio-user takes.
+    rig.server.piece_max = 8 << 40;
+    rig.connect();
+    assert_eq!(rig.server.pieces, 16);
+    let function = rig.enumerate();
+    let bar = bar(&function, 0);
+    rig.memory[..4].copy_from_slice(&[1, 2, 3, 4]);
+    rig.copy(bar, 0, 0x1000, 4);
+    assert_eq!(rig.status(bar), copy_engine::DONE);
+    assert_eq!(rig.memory[0x1000..0x1004], [1, 2, 3, 4]);
+    // One that takes none is of no use.
+    let mut rig = Rig::unconnected();
+    rig.server.piece_max = 0;
+    rig.connected = true;
+    rig.server.handle_input(rig.now, server::Input::Connected);
+    rig.foreign.on_input(rig.now, Input::Connected);
+    rig.quiet();
+    let why = super::Unusable::Refused("DMA_MAP", vfio_user::Errno::ENOSPC);
+    assert_eq!(rig.events, [Event::Unusable(why)]);
+    assert!(!rig.connected && !rig.present);
 }

@@ -45,6 +45,9 @@ pub(crate) struct CopyEngine<D: 'static> {
     pub(crate) resets: u32,
     /// Answers nothing any more.
     pub(crate) stuck: bool,
+    /// Bytes of the longest piece of memory that it takes, and how many it has.
+    pub(crate) piece_max: u64,
+    pub(crate) pieces: u32,
 }
 
 fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
@@ -85,6 +88,8 @@ impl<D: 'static> CopyEngine<D> {
             vectors: Vec::new(),
             resets: 0,
             stuck: false,
+            piece_max: u64::MAX,
+            pieces: 0,
         }
     }
 
@@ -134,9 +139,11 @@ impl<D: 'static> CopyEngine<D> {
             match self.server.poll_output()? {
                 Output::Transmit { bytes, .. } => return Some(Wish::Transmit(bytes)),
                 Output::Close { .. } => return Some(Wish::Close),
-                Output::Map { token, descriptor, .. } => {
+                Output::Map { token, length, descriptor, .. } => {
                     assert!(descriptor.is_none());
-                    self.server.map_done(token, Ok(()));
+                    let fits = length <= self.piece_max;
+                    self.pieces += u32::from(fits);
+                    self.server.map_done(token, if fits { Ok(()) } else { Err(Errno::ENOSPC) });
                 }
                 Output::Unmap { token: Some(token), .. } => self.server.unmap_done(token),
                 Output::RegionRead { token, region, offset, length } => {

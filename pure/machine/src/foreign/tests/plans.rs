@@ -3,6 +3,8 @@
 use std::string::ToString;
 use std::vec;
 
+use engine::Rng;
+use pcie::endpoint::Endpoint;
 use vfio_user::Errno;
 
 use super::super::plan::{Facts, Missing, Plan, Unusable, VECTORS_MAX};
@@ -85,4 +87,33 @@ fn lists_of_capabilities_end() {
     facts.config[0x50..0x54].copy_from_slice(&[0x09, 0, 0xff, 0]);
     let plan = Plan::new(&facts).unwrap();
     assert_eq!((plan.shown.len(), &plan.missing[..]), (0, &[Missing::Capability(0x09)][..]));
+}
+
+#[test]
+fn whatever_a_server_says_is_something_that_can_be_built() {
+    let mut rng = Rng::from_seed(11);
+    let mut built = 0;
+    for _ in 0..20_000 {
+        let mut facts = facts();
+        facts.config.resize(usize::try_from(rng.below(4097)).unwrap().max(0x40), 0);
+        facts.config[0x06] = 0x10;
+        facts.config[0x34] = 0x40;
+        // Enough of it is noise that lists, BARs and tables are of all kinds.
+        for _ in 0..rng.below(200) {
+            let end = facts.config.len().min(0x120) as u64;
+            let at = usize::try_from(rng.below(end)).unwrap();
+            let byte = [0x09, 0x11, 0x05, 0x10, 0x40, 0x50, rng.next_u64().to_le_bytes()[0]];
+            facts.config[at] = byte[usize::try_from(rng.below(7)).unwrap()];
+        }
+        facts.regions = core::array::from_fn(|_| rng.next_u64() >> rng.below(64));
+        facts.vectors = u32::try_from(rng.next_u64() >> 32).unwrap() >> rng.below(32);
+        let Ok(plan) = Plan::new(&facts) else { continue };
+        let mut endpoint = Endpoint::new(&plan.endpoint);
+        for shown in &plan.shown {
+            endpoint.add_capability(shown.here, shown.id);
+            assert_eq!(plan.place(shown.here), Some((shown.there, true)));
+        }
+        built += 1;
+    }
+    assert!(built > 1000, "{built}");
 }
