@@ -192,3 +192,19 @@ fn a_device_that_is_not_there_is_named() {
     let two = fail(&["export", "--vfio-user", "x", "--listen", "127.0.0.1:1", "--listen", "127.0.0.1:2"]);
     assert!(two.contains("one host at a time may use a device"), "{two}");
 }
+
+#[test]
+fn interrupts_of_a_device_reach_a_client_that_sleeps_until_they_come() {
+    let place = Place::new();
+    let _device = place.device();
+    let far = place.export();
+    let slot = place.0.path().join("slot");
+    let mut command = Command::new(FARLANE);
+    command.args(["attach", &far.url(), "--json", "--vfio-user"]).arg(&slot);
+    let _attach = Export::of(command);
+    let url = format!("vfio-user:{}", slot.display());
+    let load = ["--rw", "randrw", "--iodepth", "4", "--runtime", "300ms", "--verify", "--spin", "0"];
+    let report = json(&[&["bench", &url, "--json"][..], &load].concat());
+    assert_eq!((&report["verified"], &report["errors"]), (&true.into(), &0.into()), "{report}");
+    assert!(report["compared"].as_u64().unwrap() > 0, "{report}");
+}
