@@ -261,11 +261,12 @@ impl Session {
     pub(crate) fn poll_completed(&mut self) -> Result<Option<Completed>, Error> {
         loop {
             let happened = match &mut self.way {
-                Way::Near(attachment, _) => attachment.poll_event().map(of_near).transpose()?,
-                Way::User(attachment) => attachment.poll_event().map(of_user).transpose()?,
+                Way::Near(attachment, _) => attachment.poll_event().map(of_near),
+                Way::User(attachment) => attachment.poll_event().map(of_user),
             };
             match happened {
-                Some(Happened::Completed(completed)) => return Ok(Some(completed)),
+                Some(Ok(Happened::Completed(completed))) => return Ok(Some(completed)),
+                // A device that has failed is told by what is submitted to it next, with what to do about it.
                 Some(_) => {}
                 None => return Ok(None),
             }
