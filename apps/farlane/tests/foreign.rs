@@ -149,13 +149,17 @@ fn a_device_that_is_killed_and_started_again_loses_nothing() {
     let place = Place::new();
     let mut device = place.device();
     let far = place.export();
-    let load = ["--rw", "randwrite", "--iodepth", "8", "--runtime", "3s", "--verify", "--json"];
+    let load =
+        ["--rw", "randwrite", "--iodepth", "8", "--runtime", "3s", "--timeout", "40s", "--verify", "--json"];
     let load = Running::start(&[&["bench", &far.url()][..], &load].concat());
     far.wait_for("link up");
     std::thread::sleep(Duration::from_millis(700));
     device.kill();
     far.wait_for("the link is down until it is back");
-    std::thread::sleep(Duration::from_millis(300));
+    // The system takes its time to give up what a killed process had under way.
+    let disk = std::fs::File::open(place.0.path().join("disk")).unwrap();
+    wait_until("the disk is free", || disk.try_lock().is_ok());
+    drop(disk);
     let _again = place.device();
     let (report, said) = load.json();
     assert_eq!((&report["errors"], &report["verified"]), (&0.into(), &true.into()), "{said}");
