@@ -49,8 +49,8 @@ fn commands_reach_it_as_they_reach_a_far_end() {
 fn loads_are_verified_whether_it_spins_or_sleeps() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("ssd");
-    for server in ["0", "100us"] {
-        let _device = device(&socket, &["--ram", "8MiB", "--spin", server]);
+    for server in [&["--spin", "0"][..], &["--spin", "100us"], &["--poll-doorbells"]] {
+        let _device = device(&socket, &[&["--ram", "8MiB"], server].concat());
         for (client, bs, depth) in
             [("0", "4k", "1"), ("1ms", "4k", "1"), ("100us", "128k", "8"), ("0", "512", "64")]
         {
@@ -67,7 +67,7 @@ fn a_device_that_is_killed_ends_its_user_with_the_reason() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("ssd");
     let mut device = device(&socket, &["--ram", "1MiB"]);
-    for spin in ["0", "10s"] {
+    for (spin, next) in [("0", "--poll-doorbells"), ("10s", "--poll-doorbells"), ("10s", "--spin=0")] {
         let running = Running::start(&["bench", &url(&socket), "--runtime", "60s", "--spin", spin]);
         device.wait_for("a client has come");
         std::thread::sleep(Duration::from_millis(300));
@@ -77,7 +77,7 @@ fn a_device_that_is_killed_ends_its_user_with_the_reason() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && said.contains("has gone"), "{said}");
         assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
-        device = self::device(&socket, &["--ram", "1MiB"]);
+        device = self::device(&socket, &["--ram", "1MiB", next]);
     }
 }
 

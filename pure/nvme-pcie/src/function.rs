@@ -9,6 +9,7 @@ use engine::{Engine, Instant};
 use nvme::controller::Notification;
 use nvme::media;
 use pcie::config::{Bar, BarIndex, Identity, Link, ids};
+use pcie::device::{Dma, DmaResult};
 use pcie::endpoint::{self, Endpoint, EndpointConfig, MsixLayout};
 use pcie::wire::Packet;
 
@@ -88,6 +89,15 @@ pub enum Output {
     Notify(Notification),
 }
 
+/// What became of an access to host memory that the world could make itself.
+#[derive(Debug)]
+pub enum Reach {
+    /// It is done, or the answer to a read is this.
+    Done(Option<DmaResult>),
+    /// It is for the link.
+    Beyond(Dma),
+}
+
 /// An NVMe function. See the module.
 #[derive(Debug)]
 pub struct Function {
@@ -139,6 +149,38 @@ impl Function {
     /// While `throttled`, the controller fetches no commands: what the link can't take is not asked for.
     pub const fn set_throttled(&mut self, throttled: bool) {
         self.controller.set_throttled(throttled);
+    }
+
+    /// A register write that did not come over the link.
+    pub fn write_register(&mut self, now: Instant, offset: u32, bytes: &[u8]) {
+        self.now = now;
+        self.controller.handle_input(now, controller::Input::RegisterWrite { offset, bytes });
+    }
+
+    /// As [`Engine::poll_output`], where the world has the host's memory at hand: what the controller does to it is
+    /// given to `reach`, and goes over the link only if it says so. Nothing is while Bus Master Enable is clear.
+    pub fn poll_output_within(&mut self, mut reach: impl FnMut(Dma) -> Reach) -> Option<Output> {
+        loop {
+            if let Some(output) = self.endpoint.poll_output() {
+                if let Some(packet) = self.on_endpoint(output) {
+                    return Some(Output::Packet(packet));
+                }
+                continue;
+            }
+            let dma = match self.controller.poll_output()? {
+                controller::Output::Dma(dma) if self.endpoint.is_bus_master() => reach(dma),
+                controller::Output::Dma(dma) => Reach::Beyond(dma),
+                controller::Output::Media(request) => return Some(Output::Media(request)),
+                controller::Output::Notify(notification) => return Some(Output::Notify(notification)),
+            };
+            match dma {
+                Reach::Done(None) => {}
+                Reach::Done(Some(result)) => {
+                    self.controller.handle_input(self.now, controller::Input::Dma(result));
+                }
+                Reach::Beyond(dma) => self.endpoint.dma(self.now, dma),
+            }
+        }
     }
 
     /// Takes one output of the endpoint; a packet is for the world.
@@ -208,19 +250,7 @@ impl Engine for Function {
     }
 
     fn poll_output(&mut self) -> Option<Output> {
-        loop {
-            if let Some(output) = self.endpoint.poll_output() {
-                if let Some(packet) = self.on_endpoint(output) {
-                    return Some(Output::Packet(packet));
-                }
-                continue;
-            }
-            match self.controller.poll_output()? {
-                controller::Output::Dma(dma) => self.endpoint.dma(self.now, dma),
-                controller::Output::Media(request) => return Some(Output::Media(request)),
-                controller::Output::Notify(notification) => return Some(Output::Notify(notification)),
-            }
-        }
+        self.poll_output_within(Reach::Beyond)
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

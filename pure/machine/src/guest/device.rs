@@ -64,6 +64,12 @@ impl<D: 'static> Guest<D> {
         }
     }
 
+    /// The function raises `vector`, behind accesses to the client's memory that the world has made by itself: those of a
+    /// function of its own to memory that is mapped.
+    pub fn interrupt(&mut self, vector: u16) {
+        self.on_interrupt(usize::from(vector));
+    }
+
     fn on_interrupt(&mut self, vector: usize) {
         if !self.by_message.holds_back(vector) {
             self.raise(vector);

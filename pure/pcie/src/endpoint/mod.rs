@@ -200,6 +200,11 @@ impl Endpoint {
         self.held = held;
     }
 
+    /// Whether the device may reach for the host (Bus Master Enable, in D0).
+    pub const fn is_bus_master(&self) -> bool {
+        self.bus_master
+    }
+
     /// The link went down or was reset: everything returns to the values after power-up but what is sticky.
     pub fn hot_reset(&mut self) {
         self.on_reset(Reset::Hot);

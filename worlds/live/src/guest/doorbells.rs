@@ -2,6 +2,7 @@
 //!
 //! What has been seen is replaced by a value that no doorbell has, so that the same value stored again is seen again.
 
+use std::cell::Cell;
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,6 +17,10 @@ use rustix::mm::{MapFlags, ProtFlags};
 const NOTHING: u32 = u32::MAX;
 /// Bytes of a doorbell.
 const BYTES: usize = 4;
+/// Each so manieth look is at all of them; the others end behind the last that was ever rung.
+const LOOKS_PER_ROUND: u32 = 16;
+/// Doorbells that are always looked at: those of a cache line.
+const ALWAYS: usize = 16;
 
 /// See the module.
 pub(super) struct Doorbells {
@@ -23,6 +28,9 @@ pub(super) struct Doorbells {
     place: Place,
     base: NonNull<AtomicU32>,
     length: usize,
+    /// How many to look at as a rule.
+    usual: Cell<usize>,
+    looks: Cell<u32>,
 }
 
 impl Doorbells {
@@ -40,7 +48,8 @@ impl Doorbells {
             rustix::mm::mmap(std::ptr::null_mut(), length, protection, MapFlags::SHARED, &file, place.offset)
         }?;
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        let doorbells = Self { file, place, base, length };
+        let (usual, looks) = (Cell::new(ALWAYS), Cell::new(0));
+        let doorbells = Self { file, place, base, length, usual, looks };
         doorbells.clear();
         Ok(doorbells)
     }
@@ -64,12 +73,16 @@ impl Doorbells {
     /// Takes the doorbells that were rung: where in the region each is, and its value.
     pub(super) fn take(&self, mut rung: impl FnMut(u64, u32)) {
         let count = usize::from(self.place.count).min(self.length / BYTES);
+        self.looks.set(self.looks.get().wrapping_add(1));
+        let all = self.looks.get().is_multiple_of(LOOKS_PER_ROUND);
+        let count = if all { count } else { count.min(self.usual.get()) };
         for (index, doorbell) in self.each()[..count].iter().enumerate() {
             if doorbell.load(Ordering::Relaxed) == NOTHING {
                 continue;
             }
             // What the client wrote before it rang is seen from here on.
             let value = doorbell.swap(NOTHING, Ordering::AcqRel);
+            self.usual.set(self.usual.get().max(index + 1));
             rung(self.place.offset + (index * BYTES) as u64, value);
         }
     }

@@ -3,24 +3,27 @@
 use std::collections::VecDeque;
 use std::io;
 
-use engine::{Engine, Instant, drain};
+use engine::{Engine, Instant, Pool};
 use machine::guest::{Guest, Input};
 use nvme::media;
-use nvme_pcie::function::{self, Function};
+use nvme_pcie::function::{self, Function, Reach};
+use pcie::device::{Dma, DmaResult};
 
 use crate::media::Media;
 use crate::reactor::{Attention, Sources};
+use crate::shared::SharedMemory;
 
 pub(super) struct Local {
     pub(super) function: Function,
     media: Media,
     registered: bool,
     completions: VecDeque<media::Completion>,
+    pool: Pool,
 }
 
 impl Local {
-    pub(super) const fn new(function: Function, media: Media) -> Self {
-        Self { function, media, registered: false, completions: VecDeque::new() }
+    pub(super) fn new(function: Function, media: Media) -> Self {
+        Self { function, media, registered: false, completions: VecDeque::new(), pool: Pool::default() }
     }
 
     pub(super) fn register(&mut self, sources: &Sources) -> io::Result<()> {
@@ -38,15 +41,29 @@ impl Local {
         self.media.in_flight() > 0
     }
 
+    /// A doorbell was rung by a store: `value` at `offset` of BAR0.
+    pub(super) fn ring(&mut self, now: Instant, offset: u64, value: u32) {
+        if let Ok(offset) = u32::try_from(offset) {
+            self.function.write_register(now, offset, &value.to_le_bytes());
+        }
+    }
+
     /// Passes on what the function wants; returns whether there was anything.
-    pub(super) fn exchange<D: 'static>(&mut self, now: Instant, guest: &mut Guest<D>) -> bool {
+    ///
+    /// Memory that the client shares is read and written in place; packets serve for the rest.
+    pub(super) fn exchange<D: 'static>(
+        &mut self,
+        now: Instant,
+        guest: &mut Guest<D>,
+        memory: &SharedMemory,
+    ) -> bool {
         let mut moved = false;
         loop {
             while let Some(completion) = self.completions.pop_front() {
                 self.function.handle_input(now, function::Input::Media(completion));
             }
-            let Self { function, media, completions, .. } = self;
-            drain(function, |output| {
+            let Self { function, media, completions, pool, .. } = self;
+            while let Some(output) = function.poll_output_within(|dma| reach(guest, memory, pool, dma)) {
                 moved = true;
                 match output {
                     function::Output::Packet(packet) => guest.handle_input(now, Input::Packet(packet)),
@@ -55,7 +72,7 @@ impl Local {
                     }
                     function::Output::Notify(_) => {}
                 }
-            });
+            }
             if self.completions.is_empty() {
                 return moved;
             }
@@ -67,5 +84,29 @@ impl Local {
         let completions = &mut self.completions;
         self.media.reap(&mut |completion| completions.push_back(completion))?;
         Ok(!self.completions.is_empty())
+    }
+}
+
+/// Does to the client's memory what the function wants, if it is mapped.
+fn reach<D: 'static>(guest: &mut Guest<D>, memory: &SharedMemory, pool: &mut Pool, dma: Dma) -> Reach {
+    match dma {
+        Dma::Read { id, address, length } => {
+            let mut bytes = pool.take(usize::try_from(length).expect("32 bits fit"));
+            match memory.read(address, &mut bytes) {
+                Ok(()) => {
+                    let data = pool.seal(bytes);
+                    Reach::Done(Some(DmaResult::Data { id, offset: 0, data, last: true }))
+                }
+                Err(_) => Reach::Beyond(Dma::Read { id, address, length }),
+            }
+        }
+        Dma::Write { address, data } => match memory.write(address, &data) {
+            Ok(()) => Reach::Done(None),
+            Err(_) => Reach::Beyond(Dma::Write { address, data }),
+        },
+        Dma::Interrupt { vector } => {
+            guest.interrupt(vector);
+            Reach::Done(None)
+        }
     }
 }

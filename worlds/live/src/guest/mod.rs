@@ -30,6 +30,10 @@ const PIECES_PER_TURN: usize = 16;
 /// How often shared doorbells are looked at while nothing happens: not so often that an idle guest costs a processor.
 const LOOK_EVERY: Nanos = Nanos::from_millis(2);
 
+/// How long after a ring deadlines are not looked at: the next ring may come any moment. Less than [`LOOK_EVERY`], after
+/// which they are.
+const LEISURE: Nanos = Nanos::from_micros(20);
+
 /// What the application is told.
 #[derive(Debug)]
 pub enum Event {
@@ -59,6 +63,8 @@ struct Client {
     connection: Connection,
     /// To be closed when everything is sent.
     closing: bool,
+    /// It rings by stores, and seldom sends anything: its socket is looked at when the kernel has news of it.
+    at_rest: bool,
 }
 
 /// See the module.
@@ -84,6 +90,8 @@ pub struct GuestDriver<F> {
     unsettled: bool,
     /// When the last turn was.
     looked_at: Instant,
+    /// When a shared doorbell was last seen rung.
+    rung_at: Instant,
     stopping: bool,
 }
 
@@ -128,6 +136,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
             wake: None,
             unsettled: true,
             looked_at: Instant::ZERO,
+            rung_at: Instant::ZERO,
             stopping: false,
         }
     }
@@ -181,15 +190,22 @@ impl<F: FnMut(Event)> GuestDriver<F> {
         }
         let Some(connection) = self.waiting.take() else { return Ok(false) };
         sources.add(connection.as_raw_fd(), Attention::EachTurn)?;
-        self.client = Some(Client { connection, closing: false });
+        self.client = Some(Client { connection, closing: false, at_rest: false });
         self.guest.handle_input(now, Input::ClientConnected);
         self.exchange(now);
         Ok(true)
     }
 
     /// Takes what the client has sent; returns whether there was anything.
-    fn receive_client(&mut self, clock: Clock, sources: &Sources) -> bool {
+    fn receive_client(&mut self, clock: Clock, sources: &Sources, news: bool) -> io::Result<bool> {
         let mut busy = false;
+        if let Some(client) = self.client.as_mut().filter(|_| self.shared) {
+            if !core::mem::replace(&mut client.at_rest, true) {
+                sources.change(client.connection.as_raw_fd(), Attention::OnNews)?;
+            } else if !news {
+                return Ok(false);
+            }
+        }
         for _ in 0..PIECES_PER_TURN {
             let Some(client) = &mut self.client else { break };
             // What the function does not take yet stays in the socket.
@@ -215,7 +231,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
             self.exchange(clock.now());
             self.flush(sources);
         }
-        busy
+        Ok(busy)
     }
 
     fn drop_client(&mut self, sources: &Sources) {
@@ -237,10 +253,18 @@ impl<F: FnMut(Event)> GuestDriver<F> {
         let mut rung = false;
         doorbells.take(|offset, value| {
             rung = true;
-            self.guest.ring(now, offset, value);
+            match &mut self.side {
+                Side::Local(local) => local.ring(now, offset, value),
+                Side::Far(_) => self.guest.ring(now, offset, value),
+            }
         });
         if rung {
+            // The function's answer comes before everything else.
+            if let Side::Local(local) = &mut self.side {
+                local.exchange(now, &mut self.guest, &self.memory);
+            }
             self.exchange(now);
+            self.rung_at = now;
         }
         rung
     }
@@ -309,7 +333,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
                 again |= self.on_output(now, output);
             }
             if let Side::Local(local) = &mut self.side {
-                let moved = local.exchange(now, &mut self.guest);
+                let moved = local.exchange(now, &mut self.guest, &self.memory);
                 again |= moved;
                 busy |= moved;
             }
@@ -478,7 +502,7 @@ impl<F: FnMut(Event)> Driver for GuestDriver<F> {
         let sources = context.sources();
         self.looked_at = context.now;
         self.register(sources)?;
-        let mut busy = self.receive_client(context.clock, sources);
+        let mut busy = self.receive_client(context.clock, sources, context.news)?;
         if context.news && !self.stopping {
             busy |= self.accept();
         }
@@ -491,7 +515,9 @@ impl<F: FnMut(Event)> Driver for GuestDriver<F> {
             busy = true;
             self.exchange(now);
         }
-        if !busy || self.wake.is_some_and(|at| at <= now) {
+        // Who rings by stores rings again before anything can be due; see `LOOK_EVERY`.
+        let ringing = self.shared && now - self.rung_at < LEISURE;
+        if !(busy || ringing) || self.wake.is_some_and(|at| at <= now) {
             busy |= self.settle(now);
         }
         busy |= self.flush(sources);

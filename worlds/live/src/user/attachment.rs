@@ -37,6 +37,8 @@ pub struct Options {
 pub struct Attachment {
     reactor: Reactor,
     driver: UserDriver,
+    /// When the latest command was submitted.
+    submitted_at: Instant,
     ended: bool,
 }
 
@@ -73,7 +75,7 @@ impl Attachment {
         let reactor = Reactor::new(clock, options.spin)?;
         let user = User::new(config, memory, file);
         let driver = UserDriver::new(user, connection, options.spin, clock.now())?;
-        Ok(Self { reactor, driver, ended: false })
+        Ok(Self { reactor, driver, submitted_at: clock.now(), ended: false })
     }
 
     /// The time.
@@ -118,6 +120,7 @@ impl Attachment {
     /// # Errors
     /// When it can't be taken; it then never completes.
     pub fn submit(&mut self, now: Instant, submission: Submission) -> Result<(), SubmitError> {
+        self.submitted_at = now;
         self.driver.user_mut().submit(now, submission)?;
         self.driver.on_submitted();
         Ok(())
@@ -136,6 +139,7 @@ impl Attachment {
         if let Some(event) = self.driver.poll_event() {
             return Ok(Some(event));
         }
+        self.driver.ring_first(self.submitted_at);
         match self.reactor.run_until(&mut self.driver, deadline, |driver| driver.has_events())? {
             Outcome::Met => Ok(self.driver.poll_event()),
             Outcome::TimedOut => Ok(None),

@@ -23,7 +23,7 @@ use crate::unix::{Connection, Received};
 const PIECES_PER_TURN: usize = 16;
 /// How long nothing happened before a doorbell that is stored is followed by a message: the server may sleep, and a
 /// store wakes nobody.
-const QUIET: Nanos = Nanos::from_micros(50);
+const QUIET: Nanos = Nanos::from_millis(1);
 /// How often completions are looked for where nothing signals them. Shorter than any sleep of the loop.
 const LOOK: Nanos = Nanos::from_micros(500);
 
@@ -112,6 +112,12 @@ impl UserDriver {
     /// A command of the application was submitted.
     const fn on_submitted(&mut self) {
         self.under_way += 1;
+    }
+    /// Rings doorbells that were submitted for at `now`, ahead of everything else.
+    fn ring_first(&mut self, now: Instant) {
+        if self.touched && self.doorbells.is_some() {
+            self.exchange(now);
+        }
     }
     /// The next thing that happened.
     pub fn poll_event(&mut self) -> Option<Event> {
