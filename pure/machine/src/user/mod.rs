@@ -3,6 +3,8 @@
 
 mod event;
 mod setup;
+#[cfg(test)]
+mod tests;
 
 pub use event::{Event, Failure};
 
