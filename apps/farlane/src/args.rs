@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{ArgMatches, Args, Parser, Subcommand, ValueEnum};
+use live::vfio::PciAddress;
 
 use crate::error::Error;
 
@@ -32,7 +33,8 @@ pub(crate) enum Command {
         farlane export --listen 127.0.0.1:4430 --namespace disk.img,size=10GiB\n  \
         farlane export --listen 0.0.0.0:4430 --ram 1GiB --namespace /dev/sdb,readonly\n  \
         farlane export --listen 127.0.0.1:4430 --ram 1GiB --listen 127.0.0.1:4431 --ram 1GiB\n  \
-        farlane export --listen 127.0.0.1:4430 --vfio-user /run/user/1000/device.sock")]
+        farlane export --listen 127.0.0.1:4430 --vfio-user /run/user/1000/device.sock\n  \
+        farlane export --listen 0.0.0.0:4430 --vfio 0000:01:00.0")]
     Export(ExportArgs),
     /// Give a virtual machine the SSD of a far end: QEMU's guest sees an ordinary NVMe device
     #[command(after_help = "Example:\n  \
@@ -119,6 +121,9 @@ pub(crate) struct Served {
     /// A namespace in memory, empty at each start; may be given again
     #[arg(long, value_name = "SIZE[,block=512|4096]")]
     pub(crate) ram: Vec<RamSpec>,
+    /// An NVMe controller of this machine that is bound to vfio-pci: each of its namespaces is served; may be given again
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) vfio: Vec<PciAddress>,
     /// Memory in which hosts create namespaces of their own (nvme create-ns), empty at each start
     #[arg(long, value_name = "SIZE", value_parser = parse_pool)]
     pub(crate) pool: Option<u64>,
@@ -154,6 +159,9 @@ impl Served {
         if let Some(place) = places("pool").first() {
             parts[owner(*place)].1.pool = self.pool;
         }
+        for (address, place) in self.vfio.into_iter().zip(places("vfio")) {
+            parts[owner(place)].1.vfio.push(address);
+        }
         parts[0].1.serial = self.serial;
         match parts.iter().find(|(_, part)| part.is_empty()) {
             Some((address, _)) => Err(Error::NothingToExport { address: *address }),
@@ -162,12 +170,12 @@ impl Served {
     }
 
     const fn is_empty(&self) -> bool {
-        self.namespace.is_empty() && self.ram.is_empty() && self.pool.is_none()
+        self.namespace.is_empty() && self.ram.is_empty() && self.pool.is_none() && self.vfio.is_empty()
     }
 
-    /// How many namespaces, in words.
-    pub(crate) fn count(&self) -> String {
-        let namespaces = match self.namespace.len() + self.ram.len() {
+    /// What is served, in words: so many namespaces, and perhaps room for more.
+    pub(crate) fn count(&self, namespaces: usize) -> String {
+        let namespaces = match namespaces {
             0 => "no namespace yet".to_owned(),
             1 => "1 namespace".to_owned(),
             count => format!("{count} namespaces"),
@@ -180,7 +188,7 @@ impl Served {
 }
 
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("offered").args(["namespace", "ram", "pool", "vfio_user"]).required(true).multiple(true))]
+#[command(group = clap::ArgGroup::new("offered").args(["namespace", "ram", "vfio", "pool", "vfio_user"]).required(true).multiple(true))]
 pub(crate) struct ExportArgs {
     /// Address and port to listen on. Whoever reaches it owns the SSD: nothing asks who they are. Given again, it begins
     /// another far end, of the namespaces behind it
@@ -189,7 +197,7 @@ pub(crate) struct ExportArgs {
     #[command(flatten)]
     pub(crate) served: Served,
     /// Offer the PCIe device, of whatever kind, that another process emulates and serves at this socket
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["namespace", "ram", "pool", "serial"])]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["namespace", "ram", "vfio", "pool", "serial"])]
     pub(crate) vfio_user: Option<PathBuf>,
     /// Give up when the device of --vfio-user is not there within this time
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_time)]
@@ -217,7 +225,7 @@ pub(crate) struct Socket {
 }
 
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("media").args(["namespace", "ram", "pool"]).required(true).multiple(true))]
+#[command(group = clap::ArgGroup::new("media").args(["namespace", "ram", "vfio", "pool"]).required(true).multiple(true))]
 pub(crate) struct DeviceArgs {
     #[command(flatten)]
     pub(crate) socket: Socket,

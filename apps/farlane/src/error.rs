@@ -57,6 +57,10 @@ pub(crate) enum Error {
     ))]
     Open(#[from] OpenError),
 
+    #[error("{error}")]
+    #[diagnostic(help("{}", error.remedy()))]
+    Vfio { error: live::media::nvme::OpenError },
+
     #[error("can't listen on {address}: {error}")]
     #[diagnostic(help("choose another --listen address; port 0 lets the system choose one"))]
     Listen { address: std::net::SocketAddr, error: io::Error },
@@ -122,6 +126,7 @@ impl Error {
     pub(crate) const fn exit_code(&self) -> u8 {
         match self {
             Self::Open(_)
+            | Self::Vfio { .. }
             | Self::NothingToExport { .. }
             | Self::OneSerial { .. }
             | Self::Listen { .. }

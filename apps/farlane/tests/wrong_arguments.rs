@@ -26,6 +26,8 @@ fn arguments_that_cannot_be_are_refused_before_anything_is_done() {
         (&[], &["Usage"]),
         (&["fly"], &["'fly'", "Usage"]),
         (&["lspci"], &["<URL>"]),
+        (&["export", "--vfio", "/dev/nvme0"], &["'/dev/nvme0'", "0000:01:00.0"]),
+        (&["export", "--vfio", "ffff:ff:1f.7"], &["no PCI function ffff:ff:1f.7", "lspci"]),
         (&["lspci", "far"], &["'far'", "tcp://HOST:PORT"]),
         (&["identify", "http://far:80"], &["'http'", "tcp://HOST:PORT"]),
         (&["smart-log", "tcp://far"], &["'far'", "HOST:PORT"]),

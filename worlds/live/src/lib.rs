@@ -20,3 +20,4 @@ pub mod shared;
 pub mod tcp;
 pub mod unix;
 pub mod user;
+pub mod vfio;

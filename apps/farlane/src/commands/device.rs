@@ -18,17 +18,18 @@ pub(crate) fn run(args: &DeviceArgs) -> Result<(), Error> {
     stay_on(args.spin.cpu)?;
     let mut media = Media::new();
     let serial = args.served.serial.clone().unwrap_or_else(|| serial_of(&args.served, &args.socket.path));
-    let core = namespaces(&args.served, &serial, &mut media)?;
+    let clock = Clock::start();
+    let core = namespaces(clock, &args.served, &serial, &mut media)?;
+    let count = args.served.count(core.namespaces.len());
     let listener = listen(&args.socket.path)?;
 
-    let clock = Clock::start();
     let mut config = function::Config::new(controller::Config::new(core));
     config.serial_number = hash_of(&serial);
     let function = Function::new(clock.now(), config);
     let guest =
         Guest::direct(Config { doorbells: args.socket.poll_doorbells, ..Config::default() }, clock.now());
 
-    let text = format!("offering {} of SSD {serial} to a guest", args.served.count());
+    let text = format!("offering {count} of SSD {serial} to a guest");
     announce(args.output.json, listener.path(), &text)?;
     let mut driver = GuestDriver::direct(guest, function, media, listener, report);
     let mut reactor = Reactor::new(clock, spin(&args.socket, &args.spin)).map_err(Error::Output)?;

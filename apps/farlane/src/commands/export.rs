@@ -11,7 +11,7 @@ use engine::{Nanos, Rng};
 use live::attach::random;
 use live::clock::Clock;
 use live::far::{Event, FarDriver};
-use live::media::{Media, Options, open};
+use live::media::{Media, Options, nvme as controllers, open};
 use live::reactor::{Reactor, Several};
 use live::tcp::Listener;
 use machine::far::Far;
@@ -55,7 +55,8 @@ fn far_end(
     json: bool,
 ) -> Result<FarDriver<fn(Event)>, Error> {
     let mut media = Media::new();
-    let core = namespaces(served, serial, &mut media)?;
+    let core = namespaces(clock, served, serial, &mut media)?;
+    let count = served.count(core.namespaces.len());
     let listener = Listener::bind(listen).map_err(|error| Error::Listen { address: listen, error })?;
     let address = listener.address();
 
@@ -64,7 +65,7 @@ fn far_end(
     let mut function = function::Config::new(controller::Config::new(core));
     function.serial_number = hash_of(&serial);
     let far = Far::new(clock.now(), session, function, rng.fork("sessions"));
-    announce(json, served, address, serial)?;
+    announce(json, &count, address, serial)?;
     Ok(FarDriver::new(far, listener, media, report))
 }
 
@@ -77,12 +78,18 @@ fn session(hold: Nanos, rng: &mut Rng, name: String, device: &str) -> tunnel::se
     session
 }
 
-/// The controller's namespaces in the order of the flags, files first.
-pub(crate) fn namespaces(served: &Served, serial: &str, media: &mut Media) -> Result<Config, Error> {
+/// The controller's namespaces: files, then memory, then those of other controllers.
+pub(crate) fn namespaces(
+    clock: Clock,
+    served: &Served,
+    serial: &str,
+    media: &mut Media,
+) -> Result<Config, Error> {
     let mut core = Config::new(serial);
-    let add = |core: Config, medium, bytes, block: u32, read_only| {
+    let add = |core: Config, medium, (offset, bytes), block: u32, read_only| {
         let mut core = core.with_namespace(medium, bytes);
         if let Some(namespace) = core.namespaces.last_mut() {
+            namespace.offset = offset;
             namespace.block = if block == 4096 { BlockSize::Bytes4096 } else { BlockSize::Bytes512 };
             namespace.read_only = read_only;
         }
@@ -96,10 +103,19 @@ pub(crate) fn namespaces(served: &Served, serial: &str, media: &mut Media) -> Re
             eprintln!("farlane: {}: {note}", spec.path.display());
         }
         let bytes = file.size();
-        core = add(core, media.add(file), bytes, spec.block, spec.readonly);
+        core = add(core, media.add(file), (0, bytes), spec.block, spec.readonly);
     }
     for spec in &served.ram {
-        core = add(core, media.add(RamDisk::new(spec.size)), spec.size, spec.block, false);
+        core = add(core, media.add(RamDisk::new(spec.size)), (0, spec.size), spec.block, false);
+    }
+    for address in &served.vfio {
+        let controller =
+            controllers::open(clock, *address, report_controller).map_err(|error| Error::Vfio { error })?;
+        let extents = controller.extents().to_vec();
+        let medium = media.add(controller);
+        for extent in extents {
+            core = add(core, medium, (extent.offset, extent.bytes), extent.block, false);
+        }
     }
     if let Some(bytes) = served.pool {
         core = core.with_pool(media.add(RamDisk::new(bytes)), bytes);
@@ -120,6 +136,9 @@ pub(crate) fn serial_of(served: &Served, place: impl Hash) -> String {
     for spec in &served.namespace {
         std::path::absolute(&spec.path).unwrap_or_else(|_| spec.path.clone()).hash(&mut hasher);
     }
+    for address in &served.vfio {
+        address.hash(&mut hasher);
+    }
     for spec in &served.ram {
         (spec.size, spec.block, &place).hash(&mut hasher);
     }
@@ -129,11 +148,10 @@ pub(crate) fn serial_of(served: &Served, place: impl Hash) -> String {
     format!("FL{:016X}", hasher.finish())
 }
 
-fn announce(json: bool, served: &Served, address: SocketAddr, serial: &str) -> Result<(), Error> {
+fn announce(json: bool, count: &str, address: SocketAddr, serial: &str) -> Result<(), Error> {
     if json {
         print_json(&serde_json::json!({ "listening": address.to_string(), "serial": serial }))?;
     } else {
-        let count = served.count();
         print(&format!("exporting {count} of SSD {serial} at tcp://{address}\n"))?;
     }
     warn(address, "this SSD");
@@ -150,6 +168,11 @@ fn warn(address: SocketAddr, what: &str) {
         );
         eprintln!("farlane: encrypted. Use it on a network that you trust, or inside a tunnel of your own.");
     }
+}
+
+/// Tells a person what a controller of this machine is up to.
+fn report_controller(notice: controllers::Notice) {
+    eprintln!("farlane: the SSD: {notice}");
 }
 
 /// Tells a person what happens, on standard error.

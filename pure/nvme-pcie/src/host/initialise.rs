@@ -125,6 +125,10 @@ pub struct Namespace {
     pub blocks: u64,
     /// Bytes of a logical block.
     pub block_bytes: u32,
+    /// Bytes of metadata beside each logical block.
+    pub metadata_bytes: u16,
+    /// Deallocate Logical Block Features (DLFEAT).
+    pub deallocate_features: u8,
 }
 
 /// What a controller told about itself when it was brought up.
@@ -313,7 +317,13 @@ async fn namespaces(ask: &Ask) -> Result<Vec<Namespace>, InitError> {
         let Some(page) = page else { continue };
         let namespace = IdentifyNamespace::parse(&page);
         if let Some(block_bytes) = namespace.block_bytes() {
-            namespaces.push(Namespace { id, blocks: namespace.size, block_bytes });
+            namespaces.push(Namespace {
+                id,
+                blocks: namespace.size,
+                block_bytes,
+                metadata_bytes: namespace.formatted().metadata_size,
+                deallocate_features: namespace.deallocate_features,
+            });
         }
     }
     Ok(namespaces)

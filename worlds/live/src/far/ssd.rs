@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 
+use engine::Instant;
 use machine::far::Storage;
 use nvme::media::Completion;
 use nvme_pcie::function::Function;
@@ -63,6 +64,10 @@ impl Backing for Ssd {
 
     fn is_busy(&self) -> bool {
         self.media.in_flight() > 0
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.media.poll_timeout()
     }
 }
 

@@ -48,6 +48,11 @@ impl Local {
         }
     }
 
+    /// When the media want attention of themselves.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.media.poll_timeout()
+    }
+
     /// Passes on what the function wants; returns whether there was anything.
     ///
     /// Memory that the client shares is read and written in place; packets serve for the rest.

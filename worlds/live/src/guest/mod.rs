@@ -532,7 +532,7 @@ impl<F: FnMut(Event)> Driver for GuestDriver<F> {
     fn poll_timeout(&self) -> Option<Instant> {
         let dialling = match &self.side {
             Side::Far(far) => far.poll_timeout(),
-            Side::Local(_) => None,
+            Side::Local(local) => local.poll_timeout(),
         };
         let look = self.shared.then(|| self.looked_at + LOOK_EVERY);
         self.wake.into_iter().chain(dialling).chain(look).min()

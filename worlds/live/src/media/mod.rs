@@ -1,14 +1,17 @@
 //! What namespaces are kept on in the live world.
 
 pub mod file;
+pub mod nvme;
 
 use std::io;
 use std::os::fd::RawFd;
 
-use nvme::media::ram::RamDisk;
-use nvme::media::{Completion, MediumId, Request};
+use ::nvme::media::ram::RamDisk;
+use ::nvme::media::{Completion, MediumId, Request};
+use engine::Instant;
 
 pub use file::{FileMedium, Note, OpenError, Options, open};
+pub use nvme::NvmeMedium;
 
 /// The most media of one process.
 pub const MEDIA_MAX: usize = 1024;
@@ -23,6 +26,8 @@ pub enum Medium {
     Ram(RamDisk),
     /// A file or block device.
     File(FileMedium),
+    /// An NVMe controller of this machine.
+    Nvme(NvmeMedium),
 }
 
 impl From<RamDisk> for Medium {
@@ -34,6 +39,12 @@ impl From<RamDisk> for Medium {
 impl From<FileMedium> for Medium {
     fn from(file: FileMedium) -> Self {
         Self::File(file)
+    }
+}
+
+impl From<NvmeMedium> for Medium {
+    fn from(controller: NvmeMedium) -> Self {
+        Self::Nvme(controller)
     }
 }
 
@@ -59,7 +70,7 @@ impl Media {
         MediumId(u32::try_from(self.media.len() - 1).expect("media are few"))
     }
 
-    /// Takes a request; memory answers it at once through `out`, a file in a later [`Media::reap`].
+    /// Takes a request; memory answers it at once through `out`, others in a later [`Media::reap`].
     ///
     /// # Panics
     /// When there is no such medium.
@@ -67,11 +78,12 @@ impl Media {
         match &mut self.media[request.medium.0 as usize] {
             Medium::Ram(disk) => disk.submit(request, out),
             Medium::File(file) => file.submit(request),
+            Medium::Nvme(controller) => controller.submit(request),
         }
     }
 
     /// Hands over what has come of the requests, without waiting; returns how much was done, 0 when there is
-    /// nothing to do until one of [`Media::poll_fds`] is readable.
+    /// nothing to do until one of [`Media::poll_fds`] is readable or [`Media::poll_timeout`] is due.
     ///
     /// # Errors
     /// When io_uring itself fails, which a healthy kernel does not.
@@ -79,31 +91,46 @@ impl Media {
         self.media.iter_mut().try_fold(0, |done, medium| match medium {
             Medium::Ram(_) => Ok(done),
             Medium::File(file) => Ok(done + file.reap(out)?),
+            Medium::Nvme(controller) => Ok(done + controller.reap(out)),
         })
     }
 
     /// Requests that have not ended.
     pub fn in_flight(&self) -> usize {
-        self.files().map(FileMedium::in_flight).sum()
+        let of = |medium: &Medium| match medium {
+            Medium::Ram(_) => 0,
+            Medium::File(file) => file.in_flight(),
+            Medium::Nvme(controller) => controller.in_flight(),
+        };
+        self.media.iter().map(of).sum()
     }
 
     /// The descriptors that become readable when `reap` has something to do.
     pub fn poll_fds(&self) -> impl Iterator<Item = RawFd> {
-        self.files().filter_map(FileMedium::poll_fd)
+        let files = self.media.iter().filter_map(|medium| match medium {
+            Medium::File(file) => file.poll_fd(),
+            Medium::Ram(_) | Medium::Nvme(_) => None,
+        });
+        files.chain(self.controllers().flat_map(NvmeMedium::poll_fds))
     }
 
-    fn files(&self) -> impl Iterator<Item = &FileMedium> {
+    /// When `reap` is wanted even though no descriptor is readable.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.controllers().filter_map(NvmeMedium::poll_timeout).min()
+    }
+
+    fn controllers(&self) -> impl Iterator<Item = &NvmeMedium> {
         self.media.iter().filter_map(|medium| match medium {
-            Medium::Ram(_) => None,
-            Medium::File(file) => Some(file),
+            Medium::Nvme(controller) => Some(controller),
+            Medium::Ram(_) | Medium::File(_) => None,
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use ::nvme::media::{IoId, Operation};
     use engine::Buffer;
-    use nvme::media::{IoId, Operation};
 
     use super::*;
 

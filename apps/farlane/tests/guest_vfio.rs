@@ -1,0 +1,65 @@
+//! An SSD of the machine itself, through VFIO: within a guest, whose SSD is QEMU's NVMe controller.
+
+#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+mod support;
+
+use std::path::Path;
+use std::time::Duration;
+
+use guest::{Device, Guest, skip};
+
+use support::FARLANE;
+
+/// What is done in the guest.
+const SCRIPT: &str = include_str!("guest/vfio.sh");
+
+/// The program without what only a debugger reads: the guest keeps it in memory.
+fn stripped(directory: &Path) -> std::path::PathBuf {
+    let place = directory.join("farlane");
+    let mut strip = std::process::Command::new("strip");
+    match strip.arg("-o").arg(&place).arg(FARLANE).status() {
+        Ok(status) if status.success() => place,
+        _ => FARLANE.into(),
+    }
+}
+
+#[test]
+fn an_ssd_of_the_machine_is_exported_and_given_back() {
+    let Some(kit) = skip::kit_or_skip("a machine's SSD through VFIO") else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let image = directory.path().join("ssd");
+    std::fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
+    let mut builder = Guest::builder(kit)
+        .unwrap()
+        .memory_mib(768)
+        .limit(Duration::from_secs(120))
+        .iommu()
+        .modules(["vfio-pci", "vfio_iommu_type1"])
+        .unwrap()
+        .device(Device::qemu_nvme(&image, "THIRDPARTY"));
+    builder.initramfs().program("usr/bin/farlane", &stripped(directory.path())).unwrap();
+    let outcome = builder.script(SCRIPT).run().unwrap().expect_success();
+    let output = &outcome.output;
+    for line in [
+        "there is no PCI function 0000:7f:1f.7",
+        "is not an NVMe controller: its class code is 06",
+        "belongs to the driver nvme, not to vfio-pci",
+        "driver_override",
+        "does not remap interrupts",
+        "another process has 0000:",
+        "exporting 1 namespace of SSD",
+        "what the kernel wrote is read",
+        "written and compared",
+        "bench verified",
+        "there after a kill",
+        "bench asleep",
+        "interrupts came",
+        "ended in order",
+        "the kernel reads what was written",
+        "all of it",
+        "nothing in the kernel's log",
+    ] {
+        assert!(output.contains(line), "{line:?} in {output}");
+    }
+}

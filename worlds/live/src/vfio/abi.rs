@@ -1,0 +1,190 @@
+//! The kernel's interface to VFIO (`linux/vfio.h`): structures, numbers, and the calls themselves.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+
+/// The version of the interface that is spoken.
+pub(super) const API_VERSION: libc::c_int = 0;
+/// The IOMMU model of all of today's hardware: `VFIO_TYPE1v2_IOMMU`.
+pub(super) const TYPE1_V2: libc::c_ulong = 3;
+/// `VFIO_GROUP_FLAGS_VIABLE`: all devices of the group are with VFIO, or with nobody.
+pub(super) const GROUP_VIABLE: u32 = 1 << 0;
+/// `VFIO_DEVICE_FLAGS_RESET`: the device can be reset.
+pub(super) const DEVICE_RESETS: u32 = 1 << 0;
+/// `VFIO_REGION_INFO_FLAG_MMAP`: the region can be mapped.
+pub(super) const REGION_MAPS: u32 = 1 << 2;
+/// `VFIO_PCI_BAR0_REGION_INDEX`.
+pub(super) const BAR0: u32 = 0;
+/// `VFIO_PCI_CONFIG_REGION_INDEX`.
+pub(super) const CONFIGURATION: u32 = 7;
+/// `VFIO_PCI_MSIX_IRQ_INDEX`.
+pub(super) const MSIX: u32 = 2;
+/// `VFIO_IRQ_SET_DATA_EVENTFD` and `VFIO_IRQ_SET_ACTION_TRIGGER`: interrupts are told by these descriptors.
+const TRIGGER_EVENTFD: u32 = 1 << 2 | 1 << 5;
+/// `VFIO_DMA_MAP_FLAG_READ` and `VFIO_DMA_MAP_FLAG_WRITE`, as the device sees it.
+const READ_WRITE: u32 = 1 << 0 | 1 << 1;
+/// The most vectors that one call of [`set_msix`] can name.
+pub(super) const VECTORS_MAX: usize = 2;
+
+/// `_IO(VFIO_TYPE, VFIO_BASE + number)`.
+const fn request(number: libc::Ioctl) -> libc::Ioctl {
+    (b';' as libc::Ioctl) << 8 | (100 + number)
+}
+
+const GET_API_VERSION: libc::Ioctl = request(0);
+const CHECK_EXTENSION: libc::Ioctl = request(1);
+const SET_IOMMU: libc::Ioctl = request(2);
+const GROUP_GET_STATUS: libc::Ioctl = request(3);
+const GROUP_SET_CONTAINER: libc::Ioctl = request(4);
+const GROUP_GET_DEVICE_FD: libc::Ioctl = request(6);
+const DEVICE_GET_INFO: libc::Ioctl = request(7);
+const DEVICE_GET_REGION_INFO: libc::Ioctl = request(8);
+const DEVICE_GET_IRQ_INFO: libc::Ioctl = request(9);
+const DEVICE_SET_IRQS: libc::Ioctl = request(10);
+const DEVICE_RESET: libc::Ioctl = request(11);
+const IOMMU_MAP_DMA: libc::Ioctl = request(13);
+
+/// A structure that begins with its own size, which the kernel fills in or reads.
+///
+/// # Safety
+/// `repr(C)`, the first field is `argsz: u32`, and every pattern of bits is valid.
+unsafe trait Sized32: Default {
+    fn set_size(&mut self, bytes: u32);
+}
+
+/// Defines the structures.
+macro_rules! structures {
+    ($($(#[$meta:meta])* $name:ident { $($field:ident: $type:ty,)* })*) => {
+        $(
+            $(#[$meta])*
+            #[derive(Clone, Copy, Debug, Default)]
+            #[repr(C)]
+            pub(super) struct $name {
+                argsz: u32,
+                $(pub(super) $field: $type,)*
+            }
+            // SAFETY: as the definition above says; all fields are integers.
+            unsafe impl Sized32 for $name {
+                fn set_size(&mut self, bytes: u32) {
+                    self.argsz = bytes;
+                }
+            }
+        )*
+    };
+}
+
+structures! {
+    /// `struct vfio_group_status`.
+    GroupStatus { flags: u32, }
+    /// `struct vfio_device_info`.
+    DeviceInfo { flags: u32, regions: u32, interrupts: u32, capabilities: u32, padding: u32, }
+    /// `struct vfio_region_info`.
+    RegionInfo { flags: u32, index: u32, capabilities: u32, size: u64, offset: u64, }
+    /// `struct vfio_irq_info`.
+    InterruptInfo { flags: u32, index: u32, count: u32, }
+    /// `struct vfio_irq_set` with room for eventfds.
+    InterruptSet { flags: u32, index: u32, start: u32, count: u32, eventfds: [i32; VECTORS_MAX], }
+    /// `struct vfio_iommu_type1_dma_map`.
+    DmaMap { flags: u32, virtual_address: u64, iova: u64, size: u64, }
+}
+
+fn answer(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+fn call_plain(file: &File, number: libc::Ioctl, argument: libc::c_ulong) -> io::Result<libc::c_int> {
+    // SAFETY: the calls that come here take an integer or nothing, and touch no memory of ours.
+    answer(unsafe { libc::ioctl(file.as_raw_fd(), number, argument) })
+}
+
+fn call<T: Sized32>(file: &File, number: libc::Ioctl, argument: &mut T) -> io::Result<()> {
+    argument.set_size(u32::try_from(size_of::<T>()).expect("the structures are small"));
+    // SAFETY: the call takes a pointer to this structure, reads its size first, and writes no more than that.
+    answer(unsafe { libc::ioctl(file.as_raw_fd(), number, std::ptr::from_mut(argument)) }).map(drop)
+}
+
+/// The version of the interface, and whether `container` knows the IOMMU model.
+pub(super) fn check(container: &File) -> io::Result<bool> {
+    let version = call_plain(container, GET_API_VERSION, 0)?;
+    Ok(version == API_VERSION && call_plain(container, CHECK_EXTENSION, TYPE1_V2)? == 1)
+}
+
+pub(super) fn set_iommu(container: &File) -> io::Result<()> {
+    call_plain(container, SET_IOMMU, TYPE1_V2).map(drop)
+}
+
+pub(super) fn group_status(group: &File) -> io::Result<GroupStatus> {
+    let mut status = GroupStatus::default();
+    call(group, GROUP_GET_STATUS, &mut status)?;
+    Ok(status)
+}
+
+pub(super) fn set_container(group: &File, container: &File) -> io::Result<()> {
+    let mut descriptor = container.as_raw_fd();
+    // SAFETY: the call reads one integer behind the pointer.
+    answer(unsafe { libc::ioctl(group.as_raw_fd(), GROUP_SET_CONTAINER, &raw mut descriptor) }).map(drop)
+}
+
+/// The descriptor of the device called `name` in `group`; the caller owns it.
+pub(super) fn device(group: &File, name: &std::ffi::CStr) -> io::Result<RawFd> {
+    // SAFETY: the call reads a string that ends with a zero byte.
+    answer(unsafe { libc::ioctl(group.as_raw_fd(), GROUP_GET_DEVICE_FD, name.as_ptr()) })
+}
+
+pub(super) fn device_info(device: &File) -> io::Result<DeviceInfo> {
+    let mut info = DeviceInfo::default();
+    call(device, DEVICE_GET_INFO, &mut info)?;
+    Ok(info)
+}
+
+pub(super) fn region_info(device: &File, index: u32) -> io::Result<RegionInfo> {
+    let mut info = RegionInfo { index, ..RegionInfo::default() };
+    call(device, DEVICE_GET_REGION_INFO, &mut info)?;
+    Ok(info)
+}
+
+/// How many MSI-X vectors there are.
+pub(super) fn msix_vectors(device: &File) -> io::Result<u32> {
+    let mut info = InterruptInfo { index: MSIX, ..InterruptInfo::default() };
+    call(device, DEVICE_GET_IRQ_INFO, &mut info)?;
+    Ok(info.count)
+}
+
+/// MSI-X vectors from 0 on are told by these descriptors, one each.
+pub(super) fn set_msix(device: &File, eventfds: [RawFd; VECTORS_MAX]) -> io::Result<()> {
+    let count = u32::try_from(VECTORS_MAX).expect("vectors are few");
+    let mut set = InterruptSet { argsz: 0, flags: TRIGGER_EVENTFD, index: MSIX, start: 0, count, eventfds };
+    call(device, DEVICE_SET_IRQS, &mut set)
+}
+
+pub(super) fn reset(device: &File) -> io::Result<()> {
+    call_plain(device, DEVICE_RESET, 0).map(drop)
+}
+
+/// Lets the devices of `container` reach `size` bytes at `address` of this process, as `iova`.
+///
+/// # Safety
+/// The memory is a mapping that nothing of this process but raw pointers refers to, and is not unmapped for another use
+/// while the devices may reach it.
+pub(super) unsafe fn map_dma(container: &File, address: *mut u8, iova: u64, size: u64) -> io::Result<()> {
+    let virtual_address = u64::try_from(address.expose_provenance()).expect("addresses have 64 bits at most");
+    let mut map = DmaMap { argsz: 0, flags: READ_WRITE, virtual_address, iova, size };
+    call(container, IOMMU_MAP_DMA, &mut map)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn structures_are_as_long_as_the_kernel_has_them() {
+        assert_eq!(size_of::<GroupStatus>(), 8);
+        assert_eq!(size_of::<DeviceInfo>(), 24);
+        assert_eq!(size_of::<RegionInfo>(), 32);
+        assert_eq!(size_of::<InterruptInfo>(), 16);
+        assert_eq!(size_of::<InterruptSet>(), 20 + 4 * VECTORS_MAX);
+        assert_eq!(size_of::<DmaMap>(), 32);
+        assert_eq!((GET_API_VERSION, DEVICE_RESET, IOMMU_MAP_DMA), (0x3b64, 0x3b6f, 0x3b71));
+    }
+}
