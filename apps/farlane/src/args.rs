@@ -8,9 +8,8 @@ use std::time::Duration;
 use clap::{ArgMatches, Args, Parser, Subcommand, ValueEnum};
 use live::vfio::PciAddress;
 
-use crate::error::Error;
-
 use crate::device_url::DeviceUrl;
+use crate::error::Error;
 
 /// NVMe and PCIe at the far end of a network, with every hop's latency accounted for.
 #[derive(Debug, Parser)]

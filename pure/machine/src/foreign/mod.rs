@@ -121,7 +121,7 @@ impl<D: 'static> Foreign<D> {
         }
     }
 
-    /// Whether the server's messages should stay where they are for now: the link does not take what they bring.
+    /// Whether the server's messages should be left unread: the link does not take what they bring.
     pub const fn is_throttled(&self) -> bool {
         self.throttled
     }
