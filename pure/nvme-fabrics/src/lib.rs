@@ -6,3 +6,7 @@
 extern crate alloc;
 #[cfg(test)]
 extern crate std;
+
+#[doc(hidden)]
+pub mod fuzz;
+pub mod wire;

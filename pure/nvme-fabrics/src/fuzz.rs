@@ -1,0 +1,25 @@
+//! What fuzz targets call: every input must come through without a panic.
+
+use nvme::wire::SubmissionQueueEntry;
+
+use crate::wire::{ConnectData, DiscoveryEntry, DiscoveryHeader, FabricsCommand};
+
+/// Commands, the data of Connect, the Discovery log; what is understood is understood again when it is emitted.
+pub fn structures(bytes: &[u8]) {
+    if let Some((entry, data)) = bytes.split_first_chunk::<64>() {
+        if let Ok(command) = FabricsCommand::parse(&SubmissionQueueEntry::parse(entry)) {
+            assert_eq!(FabricsCommand::parse(&command.emit()), Ok(command));
+        }
+        if let Ok(data) = ConnectData::parse(data) {
+            assert_eq!(ConnectData::parse(&data.emit()), Ok(data));
+        }
+    }
+    if let Some((page, _)) = bytes.split_first_chunk::<1024>() {
+        if let Ok(header) = DiscoveryHeader::parse(page) {
+            assert_eq!(DiscoveryHeader::parse(&header.emit()), Ok(header));
+        }
+        if let Ok(entry) = DiscoveryEntry::parse(page) {
+            assert_eq!(DiscoveryEntry::parse(&entry.emit()), Ok(entry));
+        }
+    }
+}
