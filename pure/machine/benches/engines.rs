@@ -38,7 +38,7 @@ impl Pair {
         let now = Instant::from_nanos(1_000);
         let rng = Rng::from_seed(1);
         let session = tunnel::session::Config::default();
-        let core = nvme::controller::Config::new("BENCH").with_namespace(MediumId(0), DISK_BYTES);
+        let core = nvme::subsystem::Config::new("BENCH").with_namespace(MediumId(0), DISK_BYTES);
         let function = function::Config::new(controller::Config::new(core));
         let mut pair = Self {
             near: Near::over_tunnels(near::Config::default(), [session.clone()].into(), &rng),

@@ -29,7 +29,7 @@ struct Pair {
 }
 
 fn function_config() -> function::Config {
-    let core = nvme::controller::Config::new("TEST").with_namespace(MediumId(0), DISK_BYTES);
+    let core = nvme::subsystem::Config::new("TEST").with_namespace(MediumId(0), DISK_BYTES);
     function::Config::new(controller::Config::new(core))
 }
 

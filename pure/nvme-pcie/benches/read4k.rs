@@ -98,7 +98,7 @@ fn host_config() -> host::Config {
 }
 
 fn controller_config(bytes: u64) -> controller::Config {
-    controller::Config::new(nvme::controller::Config::new("BENCH").with_namespace(MediumId(0), bytes))
+    controller::Config::new(nvme::subsystem::Config::new("BENCH").with_namespace(MediumId(0), bytes))
 }
 
 fn disk(bytes: u64) -> RamDisk {

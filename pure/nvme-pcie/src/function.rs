@@ -6,8 +6,8 @@ pub mod fuzz;
 mod tests;
 
 use engine::{Engine, Instant};
-use nvme::controller::Notification;
 use nvme::media;
+use nvme::subsystem::Notification;
 use pcie::config::{Bar, BarIndex, Identity, Link, ids};
 use pcie::device::{Dma, DmaResult};
 use pcie::endpoint::{self, Endpoint, EndpointConfig, MsixLayout};

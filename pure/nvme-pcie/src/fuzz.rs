@@ -32,7 +32,7 @@ impl Source<'_> {
 
 /// Register writes, host memory and media, all as `bytes` say: the first byte of a step chooses what happens.
 pub fn registers(bytes: &[u8]) {
-    let core = nvme::controller::Config::new("FUZZ").with_namespace(MediumId(0), 1 << 20);
+    let core = nvme::subsystem::Config::new("FUZZ").with_namespace(MediumId(0), 1 << 20);
     let core = core.with_pool(MediumId(1), 1 << 20);
     let config = Config { doorbell_buffers: true, memory_buffer_bytes: 4096, ..Config::new(core) };
     let mut controller = Controller::new(Instant::ZERO, config);

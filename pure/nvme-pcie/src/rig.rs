@@ -51,7 +51,7 @@ pub(crate) fn host_config() -> host::Config {
 }
 
 pub(crate) fn controller_config() -> controller::Config {
-    let core = nvme::controller::Config::new("TEST").with_namespace(MediumId(0), DISK_BYTES as u64);
+    let core = nvme::subsystem::Config::new("TEST").with_namespace(MediumId(0), DISK_BYTES as u64);
     controller::Config::new(core)
 }
 

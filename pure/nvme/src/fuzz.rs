@@ -4,9 +4,9 @@ use alloc::collections::VecDeque;
 
 use engine::{Buffer, Engine, Instant};
 
-use crate::controller::{CommandToken, Config, Controller, Input, Output};
 use crate::media::MediumId;
 use crate::media::ram::RamDisk;
+use crate::subsystem::{CommandToken, Config, ControllerConfig, ControllerKey, Input, Output, Subsystem};
 use crate::wire::identify::{
     IDENTIFY_LENGTH, IdentifyController, IdentifyNamespace, NamespaceDescriptor, namespace_list,
 };
@@ -67,7 +67,8 @@ pub fn structures(bytes: &[u8]) {
 }
 
 struct World {
-    controller: Controller,
+    subsystem: Subsystem,
+    controller: ControllerKey,
     disks: [RamDisk; 3],
     now: u64,
     /// What is in flight: the entry and its queue.
@@ -82,8 +83,11 @@ impl World {
             .with_namespace(MediumId(1), DISK_BYTES / 2)
             .with_pool(MediumId(2), DISK_BYTES);
         config.commands_max = TOKENS;
+        let mut subsystem = Subsystem::new(Instant::ZERO, config);
+        let controller = subsystem.add_controller(Instant::ZERO, ControllerConfig::pcie(1));
         Self {
-            controller: Controller::new(Instant::ZERO, config),
+            subsystem,
+            controller,
             disks: [DISK_BYTES, DISK_BYTES / 2, DISK_BYTES].map(RamDisk::new),
             now: 0,
             commands: [None; TOKENS as usize],
@@ -103,11 +107,15 @@ impl World {
         let queue = SubmissionQueueId(u16::from(control & 1));
         self.commands[index] = Some((queue, entry));
         let token = CommandToken(u32::try_from(index).unwrap_or_default());
-        self.input(Input::Command { token, queue, entry }, control);
+        self.input(Input::Command { controller: self.controller, token, queue, entry }, control);
         match control >> 1 & 7 {
             0 => self.reset(),
             1 => {
-                self.controller.abort_queue(Instant::from_nanos(self.now), SubmissionQueueId(1));
+                self.subsystem.abort_queue(
+                    Instant::from_nanos(self.now),
+                    self.controller,
+                    SubmissionQueueId(1),
+                );
                 self.drain(control);
             }
             // Leave the pulls for later, so that other commands come in between.
@@ -117,12 +125,12 @@ impl World {
     }
 
     fn input(&mut self, input: Input, control: u8) {
-        self.controller.handle_input(Instant::from_nanos(self.now), input);
+        self.subsystem.handle_input(Instant::from_nanos(self.now), input);
         self.drain(control);
     }
 
     fn drain(&mut self, control: u8) {
-        while let Some(output) = self.controller.poll_output() {
+        while let Some(output) = self.subsystem.poll_output() {
             match output {
                 Output::PullHostData { token, length } => self.pulls.push_back((token, length, control)),
                 Output::PushHostData { token, offset, length, data } => {
@@ -135,9 +143,9 @@ impl World {
                 }
                 Output::Media(request) => {
                     let disk = &mut self.disks[request.medium.0 as usize];
-                    let (controller, now) = (&mut self.controller, Instant::from_nanos(self.now));
+                    let (subsystem, now) = (&mut self.subsystem, Instant::from_nanos(self.now));
                     disk.submit(request, &mut |completion| {
-                        controller.handle_input(now, Input::Media(completion))
+                        subsystem.handle_input(now, Input::Media(completion))
                     });
                 }
                 Output::Notify(_) => (),
@@ -151,9 +159,9 @@ impl World {
 
     /// Lets the next deadline pass, if there is one.
     fn pass_time(&mut self) {
-        if let Some(at) = self.controller.poll_timeout() {
+        if let Some(at) = self.subsystem.poll_timeout() {
             self.now = self.now.max(at.as_nanos());
-            self.controller.handle_timeout(Instant::from_nanos(self.now));
+            self.subsystem.handle_timeout(Instant::from_nanos(self.now));
             self.drain(0);
         }
     }
@@ -172,7 +180,7 @@ impl World {
     }
 
     fn reset(&mut self) {
-        self.controller.reset(Instant::from_nanos(self.now));
+        self.subsystem.reset(Instant::from_nanos(self.now), self.controller);
         self.commands = [None; TOKENS as usize];
         self.pulls.clear();
     }
@@ -184,7 +192,7 @@ impl World {
             let first = entry.fused() == FusedOperation::First;
             assert!(if queue.is_admin() { event_request } else { first }, "never completed: {entry:?}");
         }
-        assert!(self.controller.media_outstanding() == 0, "a medium's answer was not counted");
+        assert!(self.subsystem.media_outstanding() == 0, "a medium's answer was not counted");
     }
 }
 

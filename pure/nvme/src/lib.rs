@@ -1,6 +1,6 @@
 //! NVM Express Base Specification 2.0 and NVM Command Set Specification 1.0, as pure engines.
 //!
-//! Start at [`controller::Controller`], the command core that every transport shares; the bytes are in
+//! Start at [`subsystem::Subsystem`], the command core that every transport shares; the bytes are in
 //! [`wire`], and what a namespace is kept on is in [`media`].
 
 #![no_std]
@@ -10,8 +10,8 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-pub mod controller;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod media;
+pub mod subsystem;
 pub mod wire;

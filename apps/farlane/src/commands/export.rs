@@ -15,8 +15,8 @@ use live::media::{Media, Options, nvme as controllers, open};
 use live::reactor::{Reactor, Several};
 use live::tcp::Listener;
 use machine::far::Far;
-use nvme::controller::{BlockSize, Config};
 use nvme::media::ram::RamDisk;
+use nvme::subsystem::{BlockSize, Config};
 use nvme_pcie::{controller, function};
 use tunnel::session::HandshakeError;
 

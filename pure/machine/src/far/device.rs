@@ -1,8 +1,8 @@
 //! What can be behind the far end's link.
 
 use engine::{Engine, Instant};
-use nvme::controller::Notification;
 use nvme::media;
+use nvme::subsystem::Notification;
 use nvme_pcie::function::{self, Function};
 use pcie::wire::Packet;
 

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use engine::Buffer;
-use nvme::controller::{
+use nvme::subsystem::{
     CommandToken, Direction as CoreDirection, Input as CoreInput, Transfer as CoreTransfer,
 };
 use nvme::wire::{DataTransfer, SubmissionQueueEntry, SubmissionQueueId};
@@ -173,7 +173,12 @@ impl Controller {
             return;
         }
         let token = CommandToken(u32::from(index));
-        self.tell_core(CoreInput::Command { token, queue: SubmissionQueueId(queue), entry });
+        self.tell_core(CoreInput::Command {
+            controller: self.key,
+            token,
+            queue: SubmissionQueueId(queue),
+            entry,
+        });
         if queue != 0 {
             self.walk_early(index, token);
         }

@@ -25,11 +25,11 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use engine::{Buffer, Engine, Instant, Pool};
-use nvme::controller::{
-    AsynchronousEvent, CommandToken, Controller as Core, Input as CoreInput, Notification,
-    Output as CoreOutput,
-};
 use nvme::media;
+use nvme::subsystem::{
+    AsynchronousEvent, CommandToken, ControllerConfig, ControllerKey, Input as CoreInput, Notification,
+    Output as CoreOutput, Subsystem as Core, Transport,
+};
 use nvme::wire::{AdminOpcode, Status, StatusCode, SubmissionQueueEntry, SubmissionQueueId};
 use pcie::device::{Dma, DmaResult};
 
@@ -53,6 +53,8 @@ use slots::{Ending, Slots, Transfer};
 pub const IO_QUEUES_MAX: u16 = 64;
 /// Entries of a queue at most (CAP.MQES).
 pub const QUEUE_ENTRIES_MAX: u32 = 4096;
+/// Controller ID (CNTLID): the only controller of its subsystem.
+const CONTROLLER_ID: u16 = 1;
 /// Bytes of buffers that are kept for use again, per size.
 const POOL_RETAIN: usize = 8 << 20;
 /// SGL Support (SGLS) in Identify Controller: data blocks without alignment rules, bit buckets, and
@@ -64,7 +66,7 @@ pub const SGL_SUPPORT: u32 = 1 | 1 << 16 | 1 << 18;
 pub struct Config {
     /// The command core: identity and namespaces. Its limits on commands, queues, vectors and SGLs are
     /// overwritten by what is here.
-    pub core: nvme::controller::Config,
+    pub core: nvme::subsystem::Config,
     /// I/O queue pairs, 1..=[`IO_QUEUES_MAX`].
     pub io_queues: u16,
     /// Entries of a queue, 2..=[`QUEUE_ENTRIES_MAX`].
@@ -87,7 +89,7 @@ pub struct Config {
 
 impl Config {
     /// The usual limits around `core`.
-    pub const fn new(core: nvme::controller::Config) -> Self {
+    pub const fn new(core: nvme::subsystem::Config) -> Self {
         Self {
             core,
             io_queues: IO_QUEUES_MAX,
@@ -164,6 +166,8 @@ pub struct Statistics {
 pub struct Controller {
     config: Config,
     core: Core,
+    /// This controller in the subsystem, which has no other.
+    key: ControllerKey,
     now: Instant,
     properties: Properties,
     memory: MemoryBuffer,
@@ -224,15 +228,12 @@ impl Controller {
             "a controller memory buffer of {MEMORY_BUFFER_BYTES_MIN}..={MEMORY_BUFFER_BYTES_MAX} bytes, a power of two"
         );
         config.core.commands_max = u32::from(config.commands_max);
-        config.core.io_queues_max = config.io_queues;
-        config.core.interrupt_vectors = config.interrupt_vectors;
-        config.core.sgl_support = SGL_SUPPORT;
-        if config.doorbell_buffers {
-            config.core.transport_commands.push(AdminOpcode::DoorbellBufferConfig);
-        }
+        let mut core = Core::new(now, config.core.clone());
+        let key = core.add_controller(now, controller_config(&config));
         let queues = usize::from(config.io_queues) + 1;
         Self {
-            core: Core::new(now, config.core.clone()),
+            core,
+            key,
             now,
             properties: Properties::default(),
             memory: MemoryBuffer::new(config.memory_buffer_bytes),
@@ -297,7 +298,7 @@ impl Controller {
         self.turn = 0;
         self.properties.status = 0;
         self.enabling = false;
-        self.core.reset(self.now);
+        self.core.reset(self.now, self.key);
         self.drain_core();
     }
 
@@ -320,13 +321,13 @@ impl Controller {
     fn fail(&mut self) {
         self.properties.set_fatal();
         self.forget_commands();
-        self.core.reset(self.now);
+        self.core.reset(self.now, self.key);
         self.drain_core();
     }
 
     fn begin_shutdown(&mut self) {
         self.properties.set_shutdown(status::SHUTDOWN_OCCURRING);
-        self.core.shut_down(self.now);
+        self.core.shut_down(self.now, self.key);
         self.drain_core();
     }
 
@@ -411,17 +412,17 @@ impl Controller {
 
     fn on_notification(&mut self, notification: Notification) {
         match notification {
-            Notification::Arbitration { burst, weights } => {
+            Notification::Arbitration { burst, weights, .. } => {
                 self.weights = weights;
                 self.burst = burst.map_or(FETCH_ENTRIES_MAX, |burst| u32::from(burst).max(1));
             }
-            Notification::InterruptCoalescing { threshold, time } => {
+            Notification::InterruptCoalescing { threshold, time, .. } => {
                 let outputs = &mut self.outputs;
                 self.interrupts.configure(Coalescing { threshold, time }, |vector| {
                     outputs.push_back(Output::Dma(Dma::Interrupt { vector }));
                 });
             }
-            Notification::InterruptVector { vector, coalescing_disabled } => {
+            Notification::InterruptVector { vector, coalescing_disabled, .. } => {
                 self.interrupts.configure_vector(vector, coalescing_disabled);
             }
             Notification::ShutDown { .. } => self.properties.set_shutdown(status::SHUTDOWN_COMPLETE),
@@ -433,7 +434,7 @@ impl Controller {
 
     /// Logs a failure that the core knows nothing of; the status to complete the command with.
     fn record(&mut self, queue: u16, entry: &SubmissionQueueEntry, status: Status) -> Status {
-        self.core.record_error(self.now, SubmissionQueueId(queue), entry, status)
+        self.core.record_error(self.now, self.key, SubmissionQueueId(queue), entry, status)
     }
 
     fn report_doorbell(&mut self, fault: DoorbellFault) {
@@ -441,7 +442,7 @@ impl Controller {
             DoorbellFault::Register => AsynchronousEvent::WriteToInvalidDoorbell,
             DoorbellFault::Value => AsynchronousEvent::InvalidDoorbellValue,
         };
-        self.core.raise_event(self.now, event);
+        self.core.raise_event(self.now, self.key, event);
         self.drain_core();
     }
 
@@ -459,6 +460,20 @@ impl Controller {
             Transfer::None | Transfer::Pushing | Transfer::Failed(_) => self.finish(index),
         }
     }
+}
+
+/// What the core is told of the controller.
+fn controller_config(config: &Config) -> ControllerConfig {
+    let mut core = ControllerConfig {
+        io_queues_max: config.io_queues,
+        sgl_support: SGL_SUPPORT,
+        ..ControllerConfig::pcie(CONTROLLER_ID)
+    };
+    if let Transport::Pcie { interrupt_vectors, commands } = &mut core.transport {
+        *interrupt_vectors = config.interrupt_vectors;
+        commands.extend(config.doorbell_buffers.then_some(AdminOpcode::DoorbellBufferConfig));
+    }
+    core
 }
 
 impl Engine for Controller {

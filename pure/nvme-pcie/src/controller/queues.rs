@@ -68,7 +68,7 @@ impl Controller {
         }
         let vector = INTERRUPTS_ENABLED.is_set(entry.cdw11).then_some(vector);
         self.completion_queues[id] = Some(CompletionQueue::new(entry.data_pointer[0], entries, vector));
-        self.core.set_io_queues_exist(true);
+        self.core.set_io_queues_exist(self.key, true);
         Ok(())
     }
 
@@ -97,7 +97,7 @@ impl Controller {
         if let Some(classes) = &mut self.classes {
             classes.insert(id, entry);
         }
-        self.core.set_io_queues_exist(true);
+        self.core.set_io_queues_exist(self.key, true);
         Ok(())
     }
 
@@ -133,7 +133,7 @@ impl Controller {
         }
         queue.deletion = Some(index);
         let completes_to = queue.completes_to;
-        self.core.abort_queue(self.now, SubmissionQueueId(id));
+        self.core.abort_queue(self.now, self.key, SubmissionQueueId(id));
         self.drain_core();
         self.drop_held_completions(id, completes_to);
         Ok(Deletion::Waits)

@@ -58,7 +58,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let core = nvme::controller::Config::new("FUZZ").with_namespace(MediumId(0), DISK_BYTES);
+        let core = nvme::subsystem::Config::new("FUZZ").with_namespace(MediumId(0), DISK_BYTES);
         let controller = controller::Config {
             doorbell_buffers: true,
             memory_buffer_bytes: 4096,

@@ -186,7 +186,7 @@ impl Machine {
 }
 
 fn config() -> Config {
-    let core = nvme::controller::Config::new("FUNCTION").with_namespace(MediumId(0), DISK);
+    let core = nvme::subsystem::Config::new("FUNCTION").with_namespace(MediumId(0), DISK);
     Config::new(controller::Config::new(core))
 }
 

@@ -17,7 +17,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use engine::{Engine, Instant, Pool, drain, fire, next_wake};
 use machine::far::{ConnectionId, Device, Far, Input, Output};
 use machine::foreign::{self, Foreign};
-use nvme::controller::Notification;
+use nvme::subsystem::Notification;
 use tunnel::downstream;
 
 use crate::clock::Clock;

@@ -6,8 +6,8 @@ mod stranger;
 
 use engine::{Instant, Nanos, Rng};
 use machine::near;
-use nvme::controller::BlockSize;
 use nvme::media::MediumId;
+use nvme::subsystem::BlockSize;
 use nvme_pcie::{controller, function};
 use pcie::requester::CompletionTimeout;
 use sim::faults::Plan;
@@ -159,7 +159,7 @@ impl Scene {
 
     fn device(&mut self, number: usize) -> NodeId {
         let bytes = BLOCKS * u64::from(self.block.bytes());
-        let mut core = nvme::controller::Config::new(&serial(number)).with_namespace(MediumId(0), bytes);
+        let mut core = nvme::subsystem::Config::new(&serial(number)).with_namespace(MediumId(0), bytes);
         core.namespaces[0].block = self.block;
         let function = function::Config::new(controller::Config::new(core));
         let session = self.session(&serial(number));

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use live::media::Media;
-use nvme::controller::Config;
 use nvme::media::ram::RamDisk;
+use nvme::subsystem::Config;
 use nvme_pcie::host::Namespace;
 use nvme_pcie::{controller, function};
 

@@ -7,9 +7,9 @@ use std::rc::Rc;
 use std::time;
 
 use engine::{Buffer, drain};
-use nvme::controller::{BlockSize, Config as Core};
 use nvme::media::MediumId;
 use nvme::media::ram::RamDisk;
+use nvme::subsystem::{BlockSize, Config as Core};
 use nvme_pcie::controller::{self, Controller};
 use nvme_pcie::host::Config;
 use pcie::device::{Dma, DmaResult};

@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 
 use super::slots::State;
-use super::{CommandToken, Controller, Handled};
+use super::{CommandToken, Handled, Subsystem};
 use crate::wire::{IoOpcode, SubmissionQueueEntry};
 
 /// What a command does once it is alone.
@@ -88,7 +88,7 @@ impl Care {
     }
 }
 
-impl Controller {
+impl Subsystem {
     /// Lets the command do `what` once no medium has anything to do; meanwhile other commands wait. It must have
     /// made sure that no other command is alone, or is coming to be.
     pub(super) fn alone(&mut self, token: CommandToken, what: Alone) -> Handled {

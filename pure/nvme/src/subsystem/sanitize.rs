@@ -7,7 +7,7 @@ use engine::Buffer;
 use super::errors::{Failure, Location};
 use super::self_test::{Outcome as SelfTestOutcome, PAUSE};
 use super::slots::{MediaFor, Own};
-use super::{AsynchronousEvent, CommandToken, Controller, Handled, Notification, Step};
+use super::{AsynchronousEvent, CommandToken, Handled, Notification, Step, Subsystem};
 use crate::media::{MediaError, MediumId, Operation};
 use crate::wire::log::{LogPage, SanitizeLog, sanitize_status};
 use crate::wire::{AdminOpcode, Bits, IoOpcode, StatusCode, SubmissionQueueEntry, low_u8, low_u16};
@@ -141,7 +141,7 @@ impl Sanitize {
     }
 }
 
-impl Controller {
+impl Subsystem {
     pub(super) fn on_sanitize(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let action = ACTION.of(entry.cdw10);
         let before = self.sanitize.record;
@@ -355,7 +355,7 @@ impl Controller {
         if status == SanitizeStatus::Failed {
             self.capture_telemetry("a sanitize operation has failed");
         }
-        self.raise_event(self.now, AsynchronousEvent::SanitizeCompleted);
+        self.raise(AsynchronousEvent::SanitizeCompleted);
     }
 
     fn set_sanitize(&mut self, record: SanitizeRecord) {

@@ -149,13 +149,19 @@ fn features_have_current_default_and_saved_values() {
     bench.succeeds(ADMIN, set(FeatureId::Arbitration, 3));
     bench.succeeds(ADMIN, save(set(FeatureId::InterruptCoalescing, 0x0205)));
     let time = Nanos::from_micros(200);
-    assert_eq!(bench.notified[0], Notification::Arbitration { burst: Some(8), weights: [1; 3] });
-    assert_eq!(*bench.notified.last().unwrap(), Notification::InterruptCoalescing { threshold: 6, time });
+    assert_eq!(
+        bench.notified[0],
+        Notification::Arbitration { controller: ControllerKey(0), burst: Some(8), weights: [1; 3] }
+    );
+    assert_eq!(
+        *bench.notified.last().unwrap(),
+        Notification::InterruptCoalescing { controller: ControllerKey(0), threshold: 6, time }
+    );
     assert_eq!(
         [0, 1, 2, 3].map(|select| bench.succeeds(ADMIN, get(FeatureId::Arbitration, select))),
         [3, 7, 7, 5]
     );
-    bench.controller.reset(bench.now);
+    bench.subsystem.reset(bench.now, bench.controller);
     bench.drain();
     assert_eq!(bench.succeeds(ADMIN, get(FeatureId::Arbitration, 0)), 7);
     assert_eq!(bench.succeeds(ADMIN, get(FeatureId::InterruptCoalescing, 0)), 0x0205);
@@ -180,10 +186,10 @@ fn features_have_current_default_and_saved_values() {
 fn features_with_data_and_the_number_of_queues() {
     let mut bench = Bench::new();
     assert_eq!(bench.succeeds(ADMIN, set(FeatureId::NumberOfQueues, 0x0003_ffee)), 0x0003_003f);
-    let queues = Notification::NumberOfQueues { submission: 64, completion: 4 };
+    let queues = Notification::NumberOfQueues { controller: ControllerKey(0), submission: 64, completion: 4 };
     assert_eq!(bench.notified, [queues]);
     bench.fails(ADMIN, set(FeatureId::NumberOfQueues, 0xffff), StatusCode::InvalidField);
-    bench.controller.set_io_queues_exist(true);
+    bench.subsystem.set_io_queues_exist(bench.controller, true);
     bench.fails(ADMIN, set(FeatureId::NumberOfQueues, 0), StatusCode::CommandSequenceError);
 
     bench.host_data = 1_700_000_000_000_u64.to_le_bytes().to_vec();
@@ -206,15 +212,15 @@ fn events_wait_for_requests_and_are_masked_until_their_log_is_read() {
     let request = admin(AdminOpcode::AsynchronousEventRequest);
     let first = bench.send(ADMIN, request);
     let second = bench.send(ADMIN, request);
-    bench.controller.resize_namespace(bench.now, NamespaceId(2), DISK / 4);
+    bench.subsystem.resize_namespace(bench.now, NamespaceId(2), DISK / 4);
     bench.drain();
     assert!(bench.completed.is_empty(), "notices are off by default");
     bench.succeeds(ADMIN, set(FeatureId::AsynchronousEventConfiguration, 0x1ff));
     assert_eq!(bench.succeeds(ADMIN, get(FeatureId::AsynchronousEventConfiguration, 0)), 0x11f);
-    bench.controller.resize_namespace(bench.now, NamespaceId(2), DISK / 2);
+    bench.subsystem.resize_namespace(bench.now, NamespaceId(2), DISK / 2);
     bench.drain();
     assert_eq!(bench.take(first).dw0, 0x0004_0002);
-    bench.controller.set_read_only(bench.now, NamespaceId(1), true);
+    bench.subsystem.set_read_only(bench.now, NamespaceId(1), true);
     bench.drain();
     assert!(bench.completed.is_empty(), "masked until the list is read");
     let retain = SubmissionQueueEntry {
@@ -226,7 +232,7 @@ fn events_wait_for_requests_and_are_masked_until_their_log_is_read() {
         namespace_list(&bench.log(LogPage::ChangedNamespaces, 4096)).eq([NamespaceId(1), NamespaceId(2)])
     );
     assert!(namespace_list(&bench.log(LogPage::ChangedNamespaces, 4096)).eq([]));
-    bench.controller.raise_event(bench.now, AsynchronousEvent::InvalidDoorbellValue);
+    bench.subsystem.raise_event(bench.now, bench.controller, AsynchronousEvent::InvalidDoorbellValue);
     bench.drain();
     assert_eq!(bench.take(second).dw0, 0x0001_0100);
 }
@@ -241,8 +247,8 @@ fn event_requests_have_a_limit_can_be_aborted_and_end_with_a_reset() {
     assert_eq!(bench.succeeds(ADMIN, abort), 0);
     assert_eq!(bench.take(tokens[1]).status.code(), StatusCode::CommandAbortRequested);
     assert_eq!(bench.succeeds(ADMIN, abort), 1, "it has ended already");
-    bench.controller.reset(bench.now);
-    bench.controller.raise_event(bench.now, AsynchronousEvent::InvalidDoorbellValue);
+    bench.subsystem.reset(bench.now, bench.controller);
+    bench.subsystem.raise_event(bench.now, bench.controller, AsynchronousEvent::InvalidDoorbellValue);
     bench.drain();
     assert!(bench.completed.is_empty());
 }
@@ -252,7 +258,7 @@ fn a_crossed_temperature_threshold_is_a_warning_and_one_event() {
     let mut bench = Bench::new();
     bench.succeeds(ADMIN, set(FeatureId::AsynchronousEventConfiguration, 0x02));
     let request = bench.send(ADMIN, admin(AdminOpcode::AsynchronousEventRequest));
-    bench.controller.set_temperature(bench.now, 342);
+    bench.subsystem.set_temperature(bench.now, 342);
     bench.succeeds(ADMIN, set(FeatureId::TemperatureThreshold, 342));
     assert_eq!(bench.take(request).dw0, 0x0002_0101);
     assert_eq!(bench.log(LogPage::Smart, 512)[0], 0b10);
@@ -295,7 +301,7 @@ fn format_changes_the_block_size_and_forgets() {
     bench.fails(ADMIN, format(1, u32::MAX), StatusCode::FormatInProgress);
     let id = bench.stuck.pop().unwrap().id;
     bench
-        .controller
+        .subsystem
         .handle_input(bench.now, Input::Media(Completion::Done { id, result: Err(MediaError::Write) }));
     bench.drain();
     assert_eq!(bench.take(pending).status.code(), StatusCode::WriteFault);

@@ -30,7 +30,7 @@ fn an_image_is_downloaded_stored_and_active_after_a_reset() {
     bench.succeeds(ADMIN, commit(2, 0));
     let log = bench.log(LogPage::FirmwareSlot, 512);
     assert_eq!((log[0], &log[8..13], &log[16..24], log[24]), (1, &own[..5], &b"R2      "[..], 0));
-    bench.controller.reset(bench.now);
+    bench.subsystem.reset(bench.now, bench.controller);
     bench.drain();
     assert_eq!(&bench.identify(0x01, 0)[64..69], &own[..5], "stored is not activated");
     bench.succeeds(ADMIN, commit(2, 2));
@@ -40,7 +40,7 @@ fn an_image_is_downloaded_stored_and_active_after_a_reset() {
         SubmissionQueueEntry { cdw10: 2, ..admin(AdminOpcode::Sanitize) },
         StatusCode::FirmwareActivationRequiresControllerLevelReset,
     );
-    bench.controller.reset(bench.now);
+    bench.subsystem.reset(bench.now, bench.controller);
     bench.drain();
     assert_eq!(&bench.identify(0x01, 0)[64..72], b"R2      ");
     assert!(bench.notified.contains(&Notification::FirmwareActivated { slot: 2 }));
@@ -49,7 +49,7 @@ fn an_image_is_downloaded_stored_and_active_after_a_reset() {
     bench.succeeds(ADMIN, commit(0, 1));
     assert_eq!(bench.log(LogPage::FirmwareSlot, 512)[0], 0x32);
     // A power cycle instead of a reset: what the world was told makes the same of it.
-    let mut config = bench.controller.config().clone();
+    let mut config = bench.subsystem.config().clone();
     for notification in &bench.notified {
         match notification {
             Notification::FirmwareStored { slot, image } => {
@@ -64,7 +64,7 @@ fn an_image_is_downloaded_stored_and_active_after_a_reset() {
     let log = again.log(LogPage::FirmwareSlot, 512);
     assert_eq!((log[0], &log[16..18], &log[24..26]), (3, &b"R2"[..], &b"R3"[..]));
     again.succeeds(ADMIN, commit(1, 2));
-    again.controller.reset(again.now);
+    again.subsystem.reset(again.now, again.controller);
     again.drain();
     assert_eq!(&again.identify(0x01, 0)[64..69], &own[..5]);
 }
@@ -100,7 +100,7 @@ fn what_is_no_image_or_slot_is_refused() {
     bench.succeeds(ADMIN, commit(2, 0));
     // A reset forgets what was downloaded; a gap makes no image.
     download(&mut bench, image.bytes());
-    bench.controller.reset(bench.now);
+    bench.subsystem.reset(bench.now, bench.controller);
     bench.drain();
     bench.fails(ADMIN, commit(2, 0), StatusCode::InvalidFirmwareImage);
     bench.host_data = image.bytes()[..4096].to_vec();

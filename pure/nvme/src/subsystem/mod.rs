@@ -1,13 +1,14 @@
-//! The command core of a controller: admin commands and the NVM command set, whatever the transport.
+//! The command core of an NVM subsystem and its controllers: admin commands and the NVM command set, whatever the transport.
 //!
 //! A transport owns registers, queues, PRPs or SGLs or capsules. It hands each command over with a token
 //! of its choice, moves data when asked ([`Output::PullHostData`], [`Output::PushHostData`]) and posts the
 //! completion ([`Output::Complete`]), after which the token is free again. It keeps to itself the commands
 //! that are about its queues (Create and Delete I/O Queue), and reports their failures with
-//! [`Controller::record_error`]. Media are asked by [`Output::Media`] and answer by [`Input::Media`].
+//! [`Subsystem::record_error`]. Media are asked by [`Output::Media`] and answer by [`Input::Media`].
 
 mod admin;
 mod config;
+mod controller;
 mod copy;
 mod errors;
 mod event_log;
@@ -37,6 +38,9 @@ pub use config::{
     BlockSize, COMMANDS_MAX, Config, NAMESPACE_ID_MAX, NamespaceConfig, NamespaceIdentity, PAGE_BYTES,
     POOL_NAMESPACES, PoolConfig, TRANSFER_BYTES_MAX,
 };
+pub use controller::{
+    CONTROLLERS_MAX, ControllerConfig, ControllerKey, FabricsConfig, HostIdentity, Transport,
+};
 pub use errors::ERROR_LOG_ENTRIES;
 pub use event_log::{EVENT_LOG_BYTES_MAX, PersistentEvent};
 pub use events::AsynchronousEvent;
@@ -55,6 +59,7 @@ use crate::media;
 use crate::wire::{
     FusedOperation, NamespaceId, Status, StatusCode, SubmissionQueueEntry, SubmissionQueueId, Text,
 };
+use controller::FIRST;
 use errors::{ErrorLog, Failure, Location};
 use event_log::EventLog;
 use events::Events;
@@ -85,8 +90,11 @@ type Handled = Result<Step, Failure>;
 
 /// The command core; see the module.
 #[derive(Debug)]
-pub struct Controller {
+pub struct Subsystem {
     config: Config,
+    /// The controller, once it was added.
+    controller: ControllerConfig,
+    has_controller: bool,
     slots: Slots,
     namespaces: Namespaces,
     /// The pool as it is now.
@@ -115,7 +123,7 @@ pub struct Controller {
     io_queues_exist: bool,
 }
 
-impl Engine for Controller {
+impl Engine for Subsystem {
     type Input<'a> = Input;
     type Output = Output;
 
@@ -123,7 +131,10 @@ impl Engine for Controller {
     fn handle_input(&mut self, now: Instant, input: Input) {
         self.now = now;
         match input {
-            Input::Command { token, queue, entry } => self.on_command(token, queue, entry),
+            Input::Command { controller, token, queue, entry } => {
+                self.check_key(controller);
+                self.on_command(token, queue, entry);
+            }
             Input::HostData { token, data } => self.on_host_data(token, data),
             Input::HostDataFailed { token, status } => self.on_host_data_failed(token, status),
             Input::Media(media::Completion::Data { id, offset, data }) => {
@@ -156,20 +167,21 @@ impl Engine for Controller {
     }
 }
 
-impl Controller {
-    /// A controller as it is after power-on at `now`.
+impl Subsystem {
+    /// A subsystem as it is after power-on at `now`, without controllers.
     ///
     /// # Panics
     /// When `config` exceeds a limit that its fields name.
     pub fn new(now: Instant, config: Config) -> Self {
         config.check();
-        let mut controller = Self {
+        let controller = ControllerConfig::pcie(1);
+        let mut subsystem = Self {
             slots: Slots::new(config.commands_max),
             namespaces: Namespaces::new(&config.namespaces, config.namespace_id_max()),
             pool_config: config.pool,
             care: Care::default(),
-            features: Features::new(now, &config),
-            events: Events::new(config.event_requests_max),
+            features: Features::new(now, &config, &controller),
+            events: Events::new(controller.event_requests_max),
             errors: ErrorLog::default(),
             smart: Smart::new(now, config.temperature, config.counters),
             sanitize: Sanitize::new(config.sanitize),
@@ -184,17 +196,43 @@ impl Controller {
             now,
             media_outstanding: 0,
             io_queues_exist: false,
+            controller,
+            has_controller: false,
             config,
         };
-        controller.record_reset(false);
-        controller.record_health();
-        controller.restore_unreadable_blocks();
-        controller.resume_sanitize();
-        if let Some(namespace) = controller.config.extended_self_test {
-            controller.start_self_test(true, namespace);
+        subsystem.record_reset(false);
+        subsystem.record_health();
+        subsystem.restore_unreadable_blocks();
+        subsystem.resume_sanitize();
+        if let Some(namespace) = subsystem.config.extended_self_test {
+            subsystem.start_self_test(true, namespace);
         }
-        controller.announce_saved_features();
-        controller
+        subsystem
+    }
+
+    /// Adds a controller, as it is after a reset. For now, a subsystem has one.
+    ///
+    /// # Panics
+    /// When `config` exceeds a limit that its fields name, or there is a controller already.
+    pub fn add_controller(&mut self, now: Instant, config: ControllerConfig) -> ControllerKey {
+        self.now = now;
+        config.check();
+        assert!(!core::mem::replace(&mut self.has_controller, true), "the subsystem has a controller");
+        self.features = Features::new(now, &self.config, &config);
+        self.events = Events::new(config.event_requests_max);
+        self.controller = config;
+        self.announce_saved_features();
+        FIRST
+    }
+
+    /// Removes a controller: its commands in flight are gone without completions.
+    pub fn remove_controller(&mut self, now: Instant, controller: ControllerKey) {
+        self.reset(now, controller);
+        self.has_controller = false;
+    }
+
+    fn check_key(&self, controller: ControllerKey) {
+        assert!(self.has_controller && controller == FIRST, "there is no {controller:?}");
     }
 
     /// What the controller was built from; Format NVM and the like do not change it.
@@ -205,8 +243,9 @@ impl Controller {
     /// A controller level reset: commands in flight are gone without completions, Asynchronous Event
     /// Requests too, outputs that were not polled are dropped, features return to their saved or default
     /// values. What media still answer to old requests is ignored; a transport that must not let them
-    /// overtake the reset waits until [`Controller::media_outstanding`] is 0.
-    pub fn reset(&mut self, now: Instant) {
+    /// overtake the reset waits until [`Subsystem::media_outstanding`] is 0.
+    pub fn reset(&mut self, now: Instant, controller: ControllerKey) {
+        self.check_key(controller);
         self.now = now;
         for token in 0..=self.slots.own(Own::Shutdown).0 {
             self.slots.retire(CommandToken(token));
@@ -246,7 +285,8 @@ impl Controller {
 
     /// Begins a shutdown: makes everything durable that was written, then says [`Notification::ShutDown`].
     /// Commands in flight are not waited for.
-    pub fn shut_down(&mut self, now: Instant) {
+    pub fn shut_down(&mut self, now: Instant, controller: ControllerKey) {
+        self.check_key(controller);
         self.now = now;
         self.record_health();
         let own = self.slots.own(Own::Shutdown);
@@ -257,7 +297,8 @@ impl Controller {
     }
 
     /// Tells whether the transport has I/O queues: once it has, Number of Queues can't be set.
-    pub const fn set_io_queues_exist(&mut self, exist: bool) {
+    pub fn set_io_queues_exist(&mut self, controller: ControllerKey, exist: bool) {
+        self.check_key(controller);
         self.io_queues_exist = exist;
     }
 
@@ -270,14 +311,21 @@ impl Controller {
     }
 
     /// Commands of `queue` that have not ended.
-    pub fn in_flight(&self, queue: SubmissionQueueId) -> usize {
+    pub fn in_flight(&self, controller: ControllerKey, queue: SubmissionQueueId) -> usize {
+        self.check_key(controller);
         let of_queue = |token: &CommandToken| self.slots.peek(*token).is_some_and(|slot| slot.queue == queue);
         self.slots.tokens().filter(of_queue).count()
     }
 
     /// Ends what commands of `queue` can be ended at once, as a deletion of the queue asks for. Returns how many
     /// remain in flight: writes that a medium has begun must be waited for.
-    pub fn abort_queue(&mut self, now: Instant, queue: SubmissionQueueId) -> usize {
+    pub fn abort_queue(
+        &mut self,
+        now: Instant,
+        controller: ControllerKey,
+        queue: SubmissionQueueId,
+    ) -> usize {
+        self.check_key(controller);
         self.now = now;
         for token in (0..self.config.commands_max).map(CommandToken) {
             let slot = self.slots.of(token);
@@ -288,7 +336,7 @@ impl Controller {
                 self.fail(token, Failure::new(StatusCode::AbortedSubmissionQueueDeletion));
             }
         }
-        self.in_flight(queue)
+        self.in_flight(controller, queue)
     }
 
     /// Logs a failure that the transport answered itself (queue commands, PRP errors found after the completion),
@@ -296,10 +344,12 @@ impl Controller {
     pub fn record_error(
         &mut self,
         now: Instant,
+        controller: ControllerKey,
         queue: SubmissionQueueId,
         entry: &SubmissionQueueEntry,
         status: Status,
     ) -> Status {
+        self.check_key(controller);
         self.now = now;
         let failure = Failure { status, location: Location::UNSPECIFIED, lba: 0, dw0: 0 };
         self.errors.record(queue, entry, &failure);
@@ -307,8 +357,13 @@ impl Controller {
     }
 
     /// Reports an asynchronous event, if the host enabled it and has asked for events.
-    pub fn raise_event(&mut self, now: Instant, event: AsynchronousEvent) {
+    pub fn raise_event(&mut self, now: Instant, controller: ControllerKey, event: AsynchronousEvent) {
+        self.check_key(controller);
         self.now = now;
+        self.raise(event);
+    }
+
+    fn raise(&mut self, event: AsynchronousEvent) {
         if self.features.event_is_enabled(event) {
             self.events.raise(event);
             self.report_events();

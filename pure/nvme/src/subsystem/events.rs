@@ -4,7 +4,7 @@ use alloc::collections::{BTreeSet, VecDeque};
 
 use super::errors::{Failure, Location};
 use super::slots::State;
-use super::{CommandToken, CompletionResult, Controller, Handled, Output, Step};
+use super::{CommandToken, CompletionResult, Handled, Output, Step, Subsystem};
 use crate::wire::log::{LogPage, critical_warning};
 use crate::wire::{NamespaceId, Status, StatusCode, SubmissionQueueEntry};
 
@@ -151,7 +151,7 @@ impl Events {
     }
 }
 
-impl Controller {
+impl Subsystem {
     pub(super) fn on_event_request(&mut self, token: CommandToken, _: &SubmissionQueueEntry) -> Handled {
         if self.events.requests.len() >= self.events.requests_max {
             let code = StatusCode::AsynchronousEventRequestLimitExceeded;
@@ -174,7 +174,7 @@ impl Controller {
 
     pub(super) fn on_namespace_changed(&mut self, namespace: NamespaceId) {
         self.events.changed.insert(namespace);
-        self.raise_event(self.now, AsynchronousEvent::NamespaceAttributeChanged);
+        self.raise(AsynchronousEvent::NamespaceAttributeChanged);
     }
 
     /// Critical Warning of the health log, now.
@@ -190,7 +190,7 @@ impl Controller {
         let crossed = beyond && !self.events.too_warm_or_cold;
         self.events.too_warm_or_cold = beyond;
         if crossed {
-            self.raise_event(self.now, AsynchronousEvent::TemperatureThreshold);
+            self.raise(AsynchronousEvent::TemperatureThreshold);
         }
     }
 

@@ -53,7 +53,7 @@ fn events_are_read_in_a_context() {
     bench.succeeds(ADMIN, events(0, 4096));
     let newest = list(&bench.pushed)[0].clone();
     assert_eq!((newest.0, newest.1.len(), newest.1[0]), (3, 16, 0));
-    bench.controller.reset(bench.now);
+    bench.subsystem.reset(bench.now, bench.controller);
     bench.drain();
     bench.fails(ADMIN, events(0, 512), StatusCode::CommandSequenceError);
     let reset = PersistentEventHeader::parse(bench.recorded.last().unwrap().bytes().first_chunk().unwrap());
@@ -89,8 +89,8 @@ fn everything_that_matters_is_an_event_and_outlives_a_power_cycle() {
     bench.host_data = FirmwareImage::new("R9", &[]).bytes().to_vec();
     bench.succeeds(ADMIN, SubmissionQueueEntry { cdw10: 7, ..admin(AdminOpcode::FirmwareImageDownload) });
     bench.succeeds(ADMIN, SubmissionQueueEntry { cdw10: 2 | 1 << 3, ..admin(AdminOpcode::FirmwareCommit) });
-    bench.controller.reset(bench.now);
-    bench.controller.shut_down(bench.now);
+    bench.subsystem.reset(bench.now, bench.controller);
+    bench.subsystem.shut_down(bench.now, bench.controller);
     bench.drain();
     bench.succeeds(ADMIN, events(1, 16 << 10));
     let found = list(&bench.pushed);
@@ -124,7 +124,7 @@ fn everything_that_matters_is_an_event_and_outlives_a_power_cycle() {
 fn the_event_log_is_bounded() {
     let mut bench = Bench::new();
     for _ in 0..2_000 {
-        bench.controller.reset(bench.now);
+        bench.subsystem.reset(bench.now, bench.controller);
     }
     bench.succeeds(ADMIN, events(3, 512));
     let (count, length) = (u32_at(&bench.pushed, 4), u64_at(&bench.pushed, 8));
@@ -182,7 +182,7 @@ fn a_fault_of_a_medium_leaves_telemetry_and_an_event() {
     bench.succeeds(ADMIN, retain);
     assert_eq!(bench.pushed[382..384], [1, 1], "one snapshot until it is read");
     assert!(bench.pushed[384..].starts_with(b"a medium has failed\0"));
-    bench.controller.reset(bench.now);
+    bench.subsystem.reset(bench.now, bench.controller);
     bench.drain();
     bench.log(LogPage::TelemetryController, 4096);
     assert_eq!(bench.log(LogPage::TelemetryController, 512)[382..384], [0, 1]);
@@ -197,7 +197,7 @@ fn a_reported_event_masks_its_type_until_its_own_log_is_read() {
     bench.media_error = Some(MediaError::Read);
     bench.fails(IO, io(IoOpcode::Read, 1, 9, 1), StatusCode::UnrecoveredReadError);
     assert_eq!(bench.take(first).dw0, 0x0008_0202);
-    bench.controller.set_read_only(bench.now, NamespaceId(1), true);
+    bench.subsystem.set_read_only(bench.now, NamespaceId(1), true);
     bench.drain();
     bench.log(LogPage::Smart, 512);
     assert!(!bench.completed.contains_key(&second.0), "notices are masked");

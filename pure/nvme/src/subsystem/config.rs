@@ -1,4 +1,4 @@
-//! What a controller is built from: identity, limits, namespaces.
+//! What a subsystem is built from: identity, limits, namespaces.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -11,8 +11,8 @@ use super::sanitize::SanitizeRecord;
 use super::smart::Counters;
 use super::uncorrectable::UnreadableBlocks;
 use crate::media::MediumId;
+use crate::wire::NamespaceId;
 use crate::wire::log::SelfTestResult;
-use crate::wire::{AdminOpcode, NamespaceId};
 
 /// The highest namespace identifier (NN) that a configuration may use.
 pub const NAMESPACE_ID_MAX: u32 = 1024;
@@ -137,7 +137,7 @@ pub struct PoolConfig {
     pub created: u64,
 }
 
-/// What a controller is.
+/// What a subsystem is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Serial Number (SN), at most 20 ASCII characters.
@@ -154,8 +154,6 @@ pub struct Config {
     pub subsystem_vendor: u16,
     /// IEEE OUI Identifier (IEEE), least significant byte first.
     pub ieee_oui: [u8; 3],
-    /// Controller ID (CNTLID).
-    pub controller_id: u16,
     /// The namespaces: each has a medium of its own or an extent of the pool.
     pub namespaces: Vec<NamespaceConfig>,
     /// Where Namespace Management finds space; without it, none is ever left.
@@ -164,17 +162,9 @@ pub struct Config {
     pub commands_max: u32,
     /// Maximum Data Transfer Size (MDTS) in bytes: a power of two, [`PAGE_BYTES`]..=[`TRANSFER_BYTES_MAX`].
     pub transfer_bytes_max: u32,
-    /// I/O queues of either kind that may be created.
-    pub io_queues_max: u16,
-    /// Interrupt vectors of the transport.
-    pub interrupt_vectors: u16,
-    /// Asynchronous Event Requests that may be outstanding, 1..=16.
-    pub event_requests_max: u8,
-    /// SGL Support (SGLS), as reported: what of SGLs the transport implements.
-    pub sgl_support: u32,
     /// Whether the media have a volatile write cache, so that Flush and FUA matter.
     pub volatile_write_cache: bool,
-    /// The composite temperature at the start, in kelvin; see [`Controller::set_temperature`](super::Controller::set_temperature).
+    /// The composite temperature at the start, in kelvin; see [`Subsystem::set_temperature`](super::Subsystem::set_temperature).
     pub temperature: u16,
     /// Warning Composite Temperature Threshold (WCTEMP), in kelvin.
     pub temperature_warning: u16,
@@ -182,8 +172,6 @@ pub struct Config {
     pub temperature_critical: u16,
     /// What the counters of the health log start from: the device's life so far.
     pub counters: Counters,
-    /// Admin commands that the transport carries out itself: the Commands Supported and Effects log names them.
-    pub transport_commands: Vec<AdminOpcode>,
     /// Blocks that Write Uncorrectable made unreadable and that were not written since, 65,536 of a namespace at most.
     pub unreadable_blocks: Vec<UnreadableBlocks>,
     /// The most recent sanitize operation; one that is in progress is carried out again from its beginning.
@@ -201,7 +189,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// A controller called `serial_number` with the usual limits and no namespaces.
+    /// A subsystem called `serial_number` with the usual limits and no namespaces.
     pub fn new(serial_number: &str) -> Self {
         Self {
             serial_number: serial_number.to_string(),
@@ -211,26 +199,15 @@ impl Config {
             vendor: 0,
             subsystem_vendor: 0,
             ieee_oui: [0; 3],
-            controller_id: 1,
             namespaces: Vec::new(),
             pool: None,
             commands_max: 1024,
             transfer_bytes_max: 128 << 10,
-            io_queues_max: 64,
-            interrupt_vectors: 65,
-            event_requests_max: 4,
-            sgl_support: 0,
             volatile_write_cache: true,
             temperature: 300,
             temperature_warning: 343,
             temperature_critical: 353,
             counters: Counters::default(),
-            transport_commands: Vec::from([
-                AdminOpcode::DeleteIoSubmissionQueue,
-                AdminOpcode::CreateIoSubmissionQueue,
-                AdminOpcode::DeleteIoCompletionQueue,
-                AdminOpcode::CreateIoCompletionQueue,
-            ]),
             unreadable_blocks: Vec::new(),
             sanitize: SanitizeRecord::default(),
             self_test_results: Vec::new(),
@@ -290,8 +267,6 @@ impl Config {
                 && (PAGE_BYTES..=TRANSFER_BYTES_MAX).contains(&self.transfer_bytes_max),
             "transfer_bytes_max is a power of two, {PAGE_BYTES}..={TRANSFER_BYTES_MAX}"
         );
-        assert!((1..=16).contains(&self.event_requests_max), "event_requests_max is 1..=16");
-        assert!(self.io_queues_max >= 1, "io_queues_max is at least 1");
         for (index, namespace) in self.namespaces.iter().enumerate() {
             let id = namespace.id.0;
             assert!((1..=NAMESPACE_ID_MAX).contains(&id), "namespace {id} is not in 1..={NAMESPACE_ID_MAX}");

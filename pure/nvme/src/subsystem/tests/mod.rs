@@ -27,7 +27,8 @@ const DISK: u64 = 1 << 20;
 
 /// A controller, its disks, and a host that answers pulls.
 struct Bench {
-    controller: Controller,
+    subsystem: Subsystem,
+    controller: ControllerKey,
     disks: Vec<RamDisk>,
     now: Instant,
     next: u32,
@@ -53,8 +54,11 @@ impl Bench {
         let mut media: Vec<_> = config.media().collect();
         media.sort_unstable();
         let disks = media.into_iter().map(|(_, bytes)| RamDisk::new(bytes)).collect();
+        let mut subsystem = Subsystem::new(Instant::ZERO, config);
+        let controller = subsystem.add_controller(Instant::ZERO, ControllerConfig::pcie(1));
         let mut bench = Self {
-            controller: Controller::new(Instant::ZERO, config),
+            subsystem,
+            controller,
             disks,
             now: Instant::ZERO,
             next: 0,
@@ -77,21 +81,22 @@ impl Bench {
         self.next += 1;
         entry.command_id = CommandId(u16::try_from(token.0).unwrap());
         self.pushed.clear();
-        self.controller.handle_input(self.now, Input::Command { token, queue, entry });
+        self.subsystem
+            .handle_input(self.now, Input::Command { controller: self.controller, token, queue, entry });
         self.drain();
         token
     }
 
     fn drain(&mut self) {
-        while let Some(output) = self.controller.poll_output() {
+        while let Some(output) = self.subsystem.poll_output() {
             match output {
                 Output::PullHostData { token, length } => {
-                    let transfer = self.controller.transfer(token);
+                    let transfer = self.subsystem.transfer(token);
                     assert_eq!(transfer, Some(Transfer { direction: Direction::FromHost, length }));
                     let mut data = self.host_data.clone();
                     data.resize(length as usize, 0);
                     let input = Input::HostData { token, data: Buffer::from(data) };
-                    self.controller.handle_input(self.now, input);
+                    self.subsystem.handle_input(self.now, input);
                 }
                 Output::PushHostData { offset, length, data, .. } => {
                     self.pushed.resize(length as usize, 0);
@@ -111,23 +116,23 @@ impl Bench {
     }
 
     fn on_media(&mut self, request: Request) {
-        let (controller, now) = (&mut self.controller, self.now);
+        let (subsystem, now) = (&mut self.subsystem, self.now);
         if self.media_stuck {
             self.stuck.push(request);
         } else if let Some(error) = self.media_error {
             let done = Completion::Done { id: request.id, result: Err(error) };
-            controller.handle_input(now, Input::Media(done));
+            subsystem.handle_input(now, Input::Media(done));
         } else {
             let disk = &mut self.disks[request.medium.0 as usize];
-            disk.submit(request, &mut |completion| controller.handle_input(now, Input::Media(completion)));
+            disk.submit(request, &mut |completion| subsystem.handle_input(now, Input::Media(completion)));
         }
     }
 
     /// Lets one deadline pass; false when there is none.
     fn step(&mut self) -> bool {
-        let Some(at) = self.controller.poll_timeout() else { return false };
+        let Some(at) = self.subsystem.poll_timeout() else { return false };
         self.now = at;
-        self.controller.handle_timeout(at);
+        self.subsystem.handle_timeout(at);
         self.drain();
         true
     }
@@ -149,12 +154,12 @@ impl Bench {
 
     #[track_caller]
     fn fails(&mut self, queue: SubmissionQueueId, entry: SubmissionQueueEntry, code: StatusCode) {
-        let before = self.controller.errors.count();
+        let before = self.subsystem.errors.count();
         let status = self.run(queue, entry).status;
         assert_eq!(status.code(), code);
         assert!(status.has_more());
-        assert_eq!(self.controller.errors.count(), before + 1);
-        let newest = self.controller.errors.iter().next().unwrap();
+        assert_eq!(self.subsystem.errors.count(), before + 1);
+        let newest = self.subsystem.errors.iter().next().unwrap();
         assert_eq!((newest.status >> 1, newest.error_count), (Status::from(code).raw(), before + 1));
     }
 

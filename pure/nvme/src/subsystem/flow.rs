@@ -2,14 +2,15 @@
 
 use engine::Buffer;
 
+use super::controller::FIRST;
 use super::errors::Failure;
 use super::exclusive::Alone;
 use super::slots::{HostDataFor, MediaFor, Own, State};
-use super::{CommandToken, CompletionResult, Controller, Handled, Location, Notification, Output, Step, io};
+use super::{CommandToken, CompletionResult, Handled, Location, Notification, Output, Step, Subsystem, io};
 use crate::media::{self, MediaError, Operation, Request};
 use crate::wire::{Status, StatusCode};
 
-impl Controller {
+impl Subsystem {
     #[inline]
     pub(super) fn finish(&mut self, token: CommandToken, handled: Handled) {
         match handled {
@@ -212,7 +213,7 @@ impl Controller {
     pub(super) fn on_own_end(&mut self, token: CommandToken, status: Status) {
         self.slots.retire(token);
         if token == self.slots.own(Own::Shutdown) {
-            self.notify(Notification::ShutDown { flushed: status.is_success() });
+            self.notify(Notification::ShutDown { controller: FIRST, flushed: status.is_success() });
         }
     }
 

@@ -6,7 +6,7 @@ use super::exclusive::Alone;
 use super::namespace::{Busy, Namespace};
 use super::self_test::Outcome;
 use super::slots::MediaFor;
-use super::{CommandToken, Controller, Handled, Notification, Step};
+use super::{CommandToken, Handled, Notification, Step, Subsystem};
 use crate::media::{MediaError, Operation};
 use crate::wire::{Bits, NamespaceId, Status, StatusCode, SubmissionQueueEntry};
 
@@ -23,7 +23,7 @@ const FORMAT_HIGH: Bits = Bits::new(13, 12);
 /// Secure Erase Settings: User Data Erase; above it is Cryptographic Erase, which needs keys.
 const USER_DATA_ERASE: u32 = 0b001;
 
-impl Controller {
+impl Subsystem {
     /// Forgets the contents whatever the Secure Erase Settings say: bytes of blocks of another size would mean
     /// nothing.
     pub(super) fn on_format(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {

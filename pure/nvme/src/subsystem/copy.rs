@@ -6,7 +6,7 @@ use super::errors::{Failure, Location};
 use super::io::extent_within;
 use super::slots::{HostDataFor, MediaFor};
 use super::uncorrectable::check_readable;
-use super::{CommandToken, Controller, Handled, Step};
+use super::{CommandToken, Handled, Step, Subsystem};
 use crate::media::Operation;
 use crate::wire::{Bits, CopyRange, StatusCode, SubmissionQueueEntry};
 
@@ -32,7 +32,7 @@ struct Piece {
     length: u32,
 }
 
-impl Controller {
+impl Subsystem {
     pub(super) fn on_copy(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         self.writable_namespace(entry)?;
         let length = CopyRange::length_of(FORMAT.of(entry.cdw12));

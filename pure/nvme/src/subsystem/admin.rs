@@ -1,7 +1,7 @@
 //! The admin commands: one table of who handles them and what they affect.
 
 use super::errors::{Failure, Location};
-use super::{CommandToken, Controller, Handled, Step};
+use super::{CommandToken, Handled, Step, Subsystem};
 use crate::wire::{
     AdminOpcode, Bits, CommandId, IoOpcode, StatusCode, SubmissionQueueEntry, SubmissionQueueId,
 };
@@ -43,7 +43,7 @@ impl Effects {
     }
 }
 
-type Handler = fn(&mut Controller, CommandToken, &SubmissionQueueEntry) -> Handled;
+type Handler = fn(&mut Subsystem, CommandToken, &SubmissionQueueEntry) -> Handled;
 
 /// An admin command: adding one is a line in [`ADMIN_COMMANDS`].
 pub(super) struct AdminCommand {
@@ -66,19 +66,19 @@ const MANAGEMENT: Effects = ATTACHMENT.and(Effects::CONTENT).and(Effects::NAMESP
 
 /// Every admin command of the core; those of the transport are in its configuration.
 pub(super) static ADMIN_COMMANDS: &[AdminCommand] = &[
-    command(AdminOpcode::GetLogPage, Controller::on_get_log_page, CONTROLLER),
-    command(AdminOpcode::Identify, Controller::on_identify, CONTROLLER),
-    command(AdminOpcode::Abort, Controller::on_abort, CONTROLLER),
-    command(AdminOpcode::SetFeatures, Controller::on_set_features, CONTROLLER),
-    command(AdminOpcode::GetFeatures, Controller::on_get_features, CONTROLLER),
-    command(AdminOpcode::AsynchronousEventRequest, Controller::on_event_request, CONTROLLER),
-    command(AdminOpcode::FirmwareCommit, Controller::on_firmware_commit, FIRMWARE),
-    command(AdminOpcode::FirmwareImageDownload, Controller::on_firmware_download, CONTROLLER),
-    command(AdminOpcode::DeviceSelfTest, Controller::on_self_test, CONTROLLER),
-    command(AdminOpcode::Sanitize, Controller::on_sanitize, SANITIZE),
-    command(AdminOpcode::NamespaceManagement, Controller::on_namespace_management, MANAGEMENT),
-    command(AdminOpcode::NamespaceAttachment, Controller::on_namespace_attachment, ATTACHMENT),
-    command(AdminOpcode::FormatNvm, Controller::on_format, FORMAT),
+    command(AdminOpcode::GetLogPage, Subsystem::on_get_log_page, CONTROLLER),
+    command(AdminOpcode::Identify, Subsystem::on_identify, CONTROLLER),
+    command(AdminOpcode::Abort, Subsystem::on_abort, CONTROLLER),
+    command(AdminOpcode::SetFeatures, Subsystem::on_set_features, CONTROLLER),
+    command(AdminOpcode::GetFeatures, Subsystem::on_get_features, CONTROLLER),
+    command(AdminOpcode::AsynchronousEventRequest, Subsystem::on_event_request, CONTROLLER),
+    command(AdminOpcode::FirmwareCommit, Subsystem::on_firmware_commit, FIRMWARE),
+    command(AdminOpcode::FirmwareImageDownload, Subsystem::on_firmware_download, CONTROLLER),
+    command(AdminOpcode::DeviceSelfTest, Subsystem::on_self_test, CONTROLLER),
+    command(AdminOpcode::Sanitize, Subsystem::on_sanitize, SANITIZE),
+    command(AdminOpcode::NamespaceManagement, Subsystem::on_namespace_management, MANAGEMENT),
+    command(AdminOpcode::NamespaceAttachment, Subsystem::on_namespace_attachment, ATTACHMENT),
+    command(AdminOpcode::FormatNvm, Subsystem::on_format, FORMAT),
 ];
 
 /// Without a scope, which would be their namespace: Linux calls an I/O command's effects unusual that have one.
@@ -105,7 +105,7 @@ const ABORT_COMMAND: Bits = Bits::new(31, 16);
 /// DW0 of Abort: the command was not aborted.
 const NOT_ABORTED: u32 = 1;
 
-impl Controller {
+impl Subsystem {
     pub(super) fn on_admin_command(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let opcode = AdminOpcode::from(entry.opcode);
         self.check_sanitize(entry)?;
@@ -138,7 +138,7 @@ impl Controller {
         for command in ADMIN_COMMANDS {
             set(usize::from(u8::from(command.opcode)), command.effects.word());
         }
-        for opcode in &self.config.transport_commands {
+        for opcode in self.controller.transport_commands() {
             let effects = Effects::NONE.and(Effects::CONTROLLER_SCOPE);
             set(usize::from(u8::from(*opcode)), effects.word());
         }

@@ -6,7 +6,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::errors::{Failure, Location};
-use super::{AsynchronousEvent, Controller};
+use super::{AsynchronousEvent, Subsystem};
 use crate::wire::log::{ErrorEntry, LogPage, SelfTestLog, SmartLog, TELEMETRY_BLOCK, TelemetryHeader};
 use crate::wire::{Bits, StatusCode, SubmissionQueueEntry, Text};
 
@@ -50,7 +50,7 @@ impl Snapshot {
     }
 }
 
-impl Controller {
+impl Subsystem {
     /// The Host-Initiated log: made anew where the command says so.
     pub(super) fn host_telemetry(&mut self, entry: &SubmissionQueueEntry) -> Vec<u8> {
         if CREATE.is_set(entry.cdw10) {
@@ -86,7 +86,7 @@ impl Controller {
         self.telemetry.controller = self.snapshot(reason);
         self.telemetry.controller_generation = self.telemetry.controller_generation.wrapping_add(1);
         self.telemetry.available = true;
-        self.raise_event(self.now, AsynchronousEvent::TelemetryLogChanged);
+        self.raise(AsynchronousEvent::TelemetryLogChanged);
     }
 
     /// The Controller-Initiated log was read, and its event is not to be retained.

@@ -10,7 +10,7 @@ use super::exclusive::Alone;
 use super::namespace::{Busy, Namespace};
 use super::self_test::Outcome;
 use super::slots::{HostDataFor, MediaFor};
-use super::{CommandToken, Controller, Handled, Notification, Step};
+use super::{CommandToken, Handled, Notification, Step, Subsystem};
 use crate::media::{MediaError, Operation};
 use crate::wire::identify::{CONTROLLER_LIST_LENGTH, IDENTIFY_LENGTH, IdentifyNamespace, controller_list};
 use crate::wire::{Bits, NamespaceId, StatusCode, SubmissionQueueEntry};
@@ -28,7 +28,7 @@ const FORMAT_LOW: Bits = Bits::new(3, 0);
 const EXTENDED_DATA: Bits = Bits::bit(4);
 const FORMAT_HIGH: Bits = Bits::new(6, 5);
 
-impl Controller {
+impl Subsystem {
     pub(super) fn on_namespace_management(
         &mut self,
         token: CommandToken,
@@ -191,7 +191,7 @@ impl Controller {
     /// The list of controllers to attach the namespace to, or to detach it from: this one.
     pub(super) fn on_controller_list(&mut self, entry: &SubmissionQueueEntry, data: &[u8]) -> Handled {
         let invalid = Failure::field(StatusCode::ControllerListInvalid, Location::DATA_POINTER);
-        if !controller_list(data).ok_or(invalid)?.eq([self.config.controller_id]) {
+        if !controller_list(data).ok_or(invalid)?.eq([self.controller.controller_id]) {
             return Err(invalid);
         }
         let attach = SELECT.of(entry.cdw10) == ATTACH;

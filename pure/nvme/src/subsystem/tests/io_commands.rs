@@ -40,7 +40,7 @@ fn media_errors_become_the_statuses_of_the_specification() {
         bench.media_error = Some(error);
         bench.fails(IO, io(opcode, 1, 9, 1), code);
     }
-    assert_eq!(bench.controller.counters().media_errors, 5);
+    assert_eq!(bench.subsystem.counters().media_errors, 5);
     bench.media_error = None;
     let newest = bench.log(LogPage::ErrorInformation, 64);
     let newest = ErrorEntry::parse(newest.first_chunk().unwrap());
@@ -95,9 +95,12 @@ fn what_media_answer_after_an_abort_or_a_reset_is_ignored() {
     assert_eq!(bench.succeeds(ADMIN, abort(read)), 0);
     assert_eq!(bench.succeeds(ADMIN, abort(write)), 1, "a write that has begun is not aborted");
     assert_eq!(bench.take(read).status.code(), StatusCode::CommandAbortRequested);
-    assert_eq!(bench.controller.abort_queue(bench.now, IO), 1);
-    bench.controller.reset(bench.now);
-    assert_eq!((bench.controller.media_outstanding(), bench.controller.in_flight(IO)), (2, 0));
+    assert_eq!(bench.subsystem.abort_queue(bench.now, bench.controller, IO), 1);
+    bench.subsystem.reset(bench.now, bench.controller);
+    assert_eq!(
+        (bench.subsystem.media_outstanding(), bench.subsystem.in_flight(bench.controller, IO)),
+        (2, 0)
+    );
     // The same tokens again, and only then the old answers.
     bench.next = 0;
     bench.media_stuck = false;
@@ -108,13 +111,13 @@ fn what_media_answer_after_an_abort_or_a_reset_is_ignored() {
     for request in stuck {
         let data = Buffer::zeroed(512);
         let piece = Completion::Data { id: request.id, offset: 0, data };
-        bench.controller.handle_input(bench.now, Input::Media(piece));
+        bench.subsystem.handle_input(bench.now, Input::Media(piece));
         let done = Completion::Done { id: request.id, result: Ok(()) };
-        bench.controller.handle_input(bench.now, Input::Media(done));
+        bench.subsystem.handle_input(bench.now, Input::Media(done));
     }
     bench.drain();
     assert!(bench.completed.is_empty(), "{waiting:?} and {again:?} still wait");
-    assert_eq!(bench.controller.media_outstanding(), 1);
+    assert_eq!(bench.subsystem.media_outstanding(), 1);
 }
 
 #[test]
@@ -131,13 +134,13 @@ fn writes_are_durable_when_they_must_be_and_a_shutdown_flushes() {
     bench.succeeds(ADMIN, set(FeatureId::VolatileWriteCache, 0));
     assert!(durable(&mut bench, write));
     bench.media_stuck = false;
-    bench.controller.shut_down(bench.now);
+    bench.subsystem.shut_down(bench.now, bench.controller);
     bench.drain();
-    assert_eq!(bench.notified, [Notification::ShutDown { flushed: true }]);
+    assert_eq!(bench.notified, [Notification::ShutDown { controller: ControllerKey(0), flushed: true }]);
     bench.media_error = Some(MediaError::Write);
-    bench.controller.shut_down(bench.now);
+    bench.subsystem.shut_down(bench.now, bench.controller);
     bench.drain();
-    assert_eq!(bench.notified[1], Notification::ShutDown { flushed: false });
+    assert_eq!(bench.notified[1], Notification::ShutDown { controller: ControllerKey(0), flushed: false });
     bench.fails(IO, io(IoOpcode::Flush, u32::MAX, 0, 1), StatusCode::WriteFault);
 }
 
@@ -146,11 +149,13 @@ fn host_data_that_never_comes_ends_the_command() {
     let mut bench = Bench::new();
     let entry = io(IoOpcode::Write, 1, 0, 1);
     let token = CommandToken(1000);
-    bench.controller.handle_input(bench.now, Input::Command { token, queue: IO, entry });
-    assert!(matches!(bench.controller.poll_output(), Some(Output::PullHostData { length: 512, .. })));
+    bench
+        .subsystem
+        .handle_input(bench.now, Input::Command { controller: bench.controller, token, queue: IO, entry });
+    assert!(matches!(bench.subsystem.poll_output(), Some(Output::PullHostData { length: 512, .. })));
     let status = StatusCode::DataTransferError.into();
-    bench.controller.handle_input(bench.now, Input::HostDataFailed { token, status });
-    bench.controller.handle_input(bench.now, Input::HostDataFailed { token, status });
+    bench.subsystem.handle_input(bench.now, Input::HostDataFailed { token, status });
+    bench.subsystem.handle_input(bench.now, Input::HostDataFailed { token, status });
     bench.drain();
     assert_eq!(bench.take(token).status, status.with_more());
 }
@@ -212,10 +217,10 @@ fn uncorrectable_blocks_fail_to_be_read_until_they_are_written() {
     bench.succeeds(IO, io(IoOpcode::WriteUncorrectable, 1, 4, 8));
     for opcode in [IoOpcode::Read, IoOpcode::Compare, IoOpcode::Verify] {
         bench.fails(IO, io(opcode, 1, 0, 16), StatusCode::UnrecoveredReadError);
-        assert_eq!(bench.controller.errors.iter().next().unwrap().lba, 4);
+        assert_eq!(bench.subsystem.errors.iter().next().unwrap().lba, 4);
         bench.succeeds(IO, io(opcode, 1, 12, 4));
     }
-    assert_eq!(bench.controller.counters().media_errors, 0, "the host asked for it");
+    assert_eq!(bench.subsystem.counters().media_errors, 0, "the host asked for it");
     bench.write(4, &[6; 512]);
     bench.succeeds(IO, io(IoOpcode::WriteZeroes, 1, 5, 1));
     bench.host_data = [&[0; 4][..], &1_u32.to_le_bytes(), &6_u64.to_le_bytes()].concat();
@@ -227,7 +232,7 @@ fn uncorrectable_blocks_fail_to_be_read_until_they_are_written() {
     bench.fails(IO, io(IoOpcode::Read, 1, 7, 1), StatusCode::UnrecoveredReadError);
     bench.fails(IO, io(IoOpcode::WriteUncorrectable, 1, 2048, 1), StatusCode::LbaOutOfRange);
     // They stay so through a reset and a power cycle.
-    bench.controller.reset(bench.now);
+    bench.subsystem.reset(bench.now, bench.controller);
     bench.drain();
     bench.fails(IO, io(IoOpcode::Read, 1, 11, 1), StatusCode::UnrecoveredReadError);
     let mut config = Config::new("S").with_namespace(MediumId(0), DISK);

@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 use engine::{Buffer, Nanos};
 
 use super::config::{BlockSize, NamespaceConfig};
+use super::controller::ControllerKey;
 use super::event_log::PersistentEvent;
 use super::features::SavedFeature;
 use super::firmware::FirmwareImage;
@@ -14,7 +15,8 @@ use crate::media;
 use crate::wire::log::SelfTestResult;
 use crate::wire::{NamespaceId, Status, SubmissionQueueEntry, SubmissionQueueId};
 
-/// Names a command between its arrival and its completion: 0..`commands_max`, chosen by the transport.
+/// Names a command of the subsystem between its arrival and its completion: 0..`commands_max`, chosen by the
+/// transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommandToken(pub u32);
 
@@ -23,7 +25,9 @@ pub struct CommandToken(pub u32);
 pub enum Input {
     /// A command was fetched; its token must not be in use.
     Command {
-        /// The command's name from now to its completion.
+        /// The controller that it is for.
+        controller: ControllerKey,
+        /// The command's name from now to its completion: no other command of the subsystem has it meanwhile.
         token: CommandToken,
         /// The queue it came from: which command set it is of, and how Abort finds it.
         queue: SubmissionQueueId,
@@ -100,6 +104,8 @@ pub enum Output {
 pub enum Notification {
     /// Number of Queues was set: so many I/O queues of each kind may be created.
     NumberOfQueues {
+        /// The controller.
+        controller: ControllerKey,
         /// I/O submission queues.
         submission: u16,
         /// I/O completion queues.
@@ -107,6 +113,8 @@ pub enum Notification {
     },
     /// Arbitration was set.
     Arbitration {
+        /// The controller.
+        controller: ControllerKey,
         /// Arbitration Burst: commands taken from one queue at a time; none for no limit.
         burst: Option<u8>,
         /// Commands a round of queues of high, medium and low priority, 1..=256 each; of meaning where the transport
@@ -115,6 +123,8 @@ pub enum Notification {
     },
     /// Interrupt Coalescing was set; both zero mean that it is off.
     InterruptCoalescing {
+        /// The controller.
+        controller: ControllerKey,
         /// Completions that raise the interrupt at once.
         threshold: u16,
         /// How long a completion may wait for others.
@@ -122,6 +132,8 @@ pub enum Notification {
     },
     /// Interrupt Vector Configuration was set.
     InterruptVector {
+        /// The controller.
+        controller: ControllerKey,
         /// The vector.
         vector: u16,
         /// Interrupt coalescing must not be applied to it.
@@ -191,9 +203,11 @@ pub enum Notification {
     },
     /// A feature's value was saved, to be given as [`Config::saved_features`](super::Config::saved_features) at the next start.
     FeatureSaved(SavedFeature),
-    /// What [`Controller::shut_down`](super::Controller::shut_down) began has ended: acknowledged writes are durable,
+    /// What [`Subsystem::shut_down`](super::Subsystem::shut_down) began has ended: acknowledged writes are durable,
     /// unless it says otherwise.
     ShutDown {
+        /// The controller.
+        controller: ControllerKey,
         /// Whether every medium was flushed.
         flushed: bool,
     },

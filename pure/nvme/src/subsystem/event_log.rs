@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use super::errors::{Failure, Location};
-use super::{Controller, Notification};
+use super::{Notification, Subsystem};
 use crate::wire::log::{LogPage, PersistentEventHeader, PersistentEventLogHeader, SmartLog};
 use crate::wire::{Bits, NamespaceId, Status, StatusCode, SubmissionQueueEntry, Text};
 
@@ -124,7 +124,7 @@ pub(super) struct NamespaceChange {
     pub(super) format: u8,
 }
 
-impl Controller {
+impl Subsystem {
     fn record_event(&mut self, kind: EventType, data: &[u8]) {
         let mut event = vec![0; PersistentEventHeader::LENGTH + data.len()];
         let header = PersistentEventHeader {
@@ -132,7 +132,7 @@ impl Controller {
             revision: EVENT_REVISION,
             header_length: HEADER_LENGTH,
             additional: NO_PORT,
-            controller: self.config.controller_id,
+            controller: self.controller.controller_id,
             timestamp: self.timestamp(),
             port: 0,
             vendor_length: 0,
@@ -155,7 +155,7 @@ impl Controller {
     pub(super) fn record_reset(&mut self, activated: bool) {
         let mut data = [0; 44];
         data[..8].copy_from_slice(self.firmware_revision().bytes());
-        data[8..10].copy_from_slice(&self.config.controller_id.to_le_bytes());
+        data[8..10].copy_from_slice(&self.controller.controller_id.to_le_bytes());
         data[10] = u8::from(activated);
         let counters = self.smart.counters(self.now);
         let cycles = u32::try_from(counters.power_cycles).unwrap_or(u32::MAX);

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::admin::Effects;
 use super::errors::{Failure, Location};
 use super::features::{capabilities, is_namespace_specific};
-use super::{CommandToken, Controller, Handled, Step};
+use super::{CommandToken, Handled, Step, Subsystem};
 use crate::wire::feature::FeatureId;
 use crate::wire::log::{
     CHANGED_NAMESPACES_MAX, ErrorEntry, FirmwareSlotLog, LogPage, SanitizeLog, SelfTestLog, SmartLog,
@@ -30,7 +30,7 @@ const SUPPORTED: u32 = 1;
 /// LID Specific Parameter of the Persistent Event log: its header can be read with the reporting context's establishment.
 const HEADER_ALONE: u32 = 1 << 16;
 
-impl Controller {
+impl Subsystem {
     pub(super) fn on_get_log_page(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let page = LogPage::from(low_u8(LID.of(entry.cdw10)));
         if let LogPage::Other(_) = page {

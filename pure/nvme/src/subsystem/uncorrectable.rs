@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 
 use super::errors::Failure;
 use super::namespace::Namespace;
-use super::{Controller, Handled, Notification, Step};
+use super::{Handled, Notification, Step, Subsystem};
 use crate::wire::{NamespaceId, StatusCode, SubmissionQueueEntry};
 
 /// A run of logical blocks that Write Uncorrectable made unreadable, or that can be read again.
@@ -91,7 +91,7 @@ impl Marks {
     }
 }
 
-impl Controller {
+impl Subsystem {
     pub(super) fn on_write_uncorrectable(&mut self, entry: &SubmissionQueueEntry) -> Handled {
         let (lba, blocks) = (entry.starting_lba(), super::io::blocks_of(entry));
         self.check_writable(entry)?;

@@ -3,13 +3,13 @@
 use super::errors::{Failure, Location};
 use super::exclusive::Alone;
 use super::slots::{HostDataFor, State};
-use super::{CommandToken, Controller, Handled, Step};
+use super::{CommandToken, Handled, Step, Subsystem};
 use crate::wire::{FusedOperation, IoOpcode, StatusCode, SubmissionQueueEntry, SubmissionQueueId};
 
 /// Fused Operation Support (FUSES): Compare and Write.
 pub(super) const COMPARE_AND_WRITE: u16 = 1 << 0;
 
-impl Controller {
+impl Subsystem {
     /// A command that says that it is part of a fused operation.
     #[cold]
     pub(super) fn on_fused_command(

@@ -7,7 +7,7 @@ use engine::Nanos;
 
 use super::errors::{Failure, Location};
 use super::slots::{MediaFor, Own};
-use super::{CommandToken, Controller, Handled, Notification, Step};
+use super::{CommandToken, Handled, Notification, Step, Subsystem};
 use crate::media::{MediaError, MediumId, Operation};
 use crate::wire::log::{SELF_TEST_RESULTS, SelfTestLog, SelfTestResult, critical_warning};
 use crate::wire::{Bits, NamespaceId, StatusCode, SubmissionQueueEntry, low_u8};
@@ -98,7 +98,7 @@ impl SelfTest {
     }
 }
 
-impl Controller {
+impl Subsystem {
     pub(super) fn on_self_test(&mut self, _: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let code = CODE.of(entry.cdw10);
         match code {

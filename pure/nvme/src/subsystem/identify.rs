@@ -4,7 +4,7 @@ use super::admin::{NVM_COMMAND_SET, command_set_of_identify};
 use super::config::{BlockSize, PAGE_BYTES};
 use super::errors::{Failure, Location};
 use super::namespace::Namespace;
-use super::{CommandToken, Controller, ERROR_LOG_ENTRIES, Handled, Step, copy, firmware, fused, sanitize};
+use super::{CommandToken, ERROR_LOG_ENTRIES, Handled, Step, Subsystem, copy, firmware, fused, sanitize};
 use crate::wire::feature::EVENT_NAMESPACE_ATTRIBUTE;
 use crate::wire::identify::{
     IDENTIFY_LENGTH, IdentifyController, IdentifyControllerNvm, IdentifyIndependentNamespace,
@@ -69,7 +69,7 @@ const SHUTDOWN_MICROSECONDS: u32 = 10_000_000;
 
 type Page = [u8; IDENTIFY_LENGTH];
 
-impl Controller {
+impl Subsystem {
     pub(super) fn on_identify(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let mut page = [0; IDENTIFY_LENGTH];
         self.identify(entry, &mut page)?;
@@ -168,7 +168,7 @@ impl Controller {
             firmware_revision: self.firmware_revision(),
             ieee_oui: config.ieee_oui,
             maximum_data_transfer_size: low_u8(pages.ilog2()),
-            controller_id: config.controller_id,
+            controller_id: self.controller.controller_id,
             version: VERSION,
             rtd3_entry_latency: SHUTDOWN_MICROSECONDS,
             optional_events: EVENT_NAMESPACE_ATTRIBUTE.put(1),
@@ -176,7 +176,7 @@ impl Controller {
             controller_type: IO_CONTROLLER,
             optional_admin_commands: self.optional_admin_commands(),
             abort_limit: ABORT_LIMIT,
-            event_request_limit: config.event_requests_max - 1,
+            event_request_limit: self.controller.event_requests_max - 1,
             firmware_updates: firmware::UPDATES,
             firmware_granularity: firmware::GRANULARITY,
             persistent_event_log_size: 1,
@@ -199,7 +199,7 @@ impl Controller {
             atomic_compare_and_write: low_u16(pages - 1),
             copy_descriptor_formats: copy::COPY_FORMATS,
             volatile_write_cache: FLUSH_OF_ALL | if config.volatile_write_cache { CACHE_PRESENT } else { 0 },
-            sgl_support: config.sgl_support,
+            sgl_support: self.controller.sgl_support,
             subsystem_name: Text::padded_with_nuls(&config.subsystem_name),
             ..IdentifyController::default()
         }
@@ -207,7 +207,8 @@ impl Controller {
 
     /// Optional Admin Command Support (OACS).
     fn optional_admin_commands(&self) -> u16 {
-        let doorbell_buffers = self.config.transport_commands.contains(&AdminOpcode::DoorbellBufferConfig);
+        let doorbell_buffers =
+            self.controller.transport_commands().contains(&AdminOpcode::DoorbellBufferConfig);
         FIRMWARE_SUPPORTED
             | FORMAT_SUPPORTED
             | NAMESPACE_MANAGEMENT_SUPPORTED
@@ -298,16 +299,16 @@ impl Controller {
 
     /// The list of controllers from the command's identifier on: this one or none.
     fn controllers_from(&self, entry: &SubmissionQueueEntry, page: &mut Page) {
-        if u32::from(self.config.controller_id) >= CONTROLLER_ID.of(entry.cdw10) {
+        if u32::from(self.controller.controller_id) >= CONTROLLER_ID.of(entry.cdw10) {
             page[0..2].copy_from_slice(&1_u16.to_le_bytes());
-            page[2..4].copy_from_slice(&self.config.controller_id.to_le_bytes());
+            page[2..4].copy_from_slice(&self.controller.controller_id.to_le_bytes());
         }
     }
 
     /// The combinations of I/O command sets: one, of the NVM command set alone.
     fn command_sets(&self, entry: &SubmissionQueueEntry, page: &mut Page) -> Result<(), Failure> {
         let controller = CONTROLLER_ID.of(entry.cdw10);
-        if controller != THIS_CONTROLLER && controller != u32::from(self.config.controller_id) {
+        if controller != THIS_CONTROLLER && controller != u32::from(self.controller.controller_id) {
             return Err(Failure::field(StatusCode::InvalidField, Location::at(42, 0)));
         }
         page[0] = 1 << NVM_COMMAND_SET;

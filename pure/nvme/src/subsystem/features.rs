@@ -5,9 +5,10 @@ use alloc::vec::Vec;
 use engine::{Instant, Nanos};
 
 use super::config::Config;
+use super::controller::{ControllerConfig, FIRST};
 use super::errors::{Failure, Location};
 use super::slots::HostDataFor;
-use super::{AsynchronousEvent, CommandToken, Controller, Handled, Notification, Step};
+use super::{AsynchronousEvent, CommandToken, Handled, Notification, Step, Subsystem};
 use crate::wire::feature::{self, FeatureId, capability};
 use crate::wire::{NamespaceId, StatusCode, SubmissionQueueEntry, low_u8, low_u16};
 
@@ -70,14 +71,14 @@ pub(super) struct Features {
 }
 
 impl Features {
-    pub(super) fn new(now: Instant, config: &Config) -> Self {
-        let mut settings: Vec<_> = defaults(config).collect();
+    pub(super) fn new(now: Instant, config: &Config, controller: &ControllerConfig) -> Self {
+        let mut settings: Vec<_> = defaults(config, controller).collect();
         for saved in &config.saved_features {
             if let Some(setting) = settings.iter_mut().find(|setting| setting.key == saved.key) {
                 setting.saved = Some(saved.value);
             }
         }
-        let queues = u32::from(config.io_queues_max) - 1;
+        let queues = u32::from(controller.io_queues_max) - 1;
         let queues = feature::SUBMISSION_QUEUES.put(queues) | feature::COMPLETION_QUEUES.put(queues);
         let mut features = Self {
             settings,
@@ -160,7 +161,7 @@ impl Features {
 }
 
 /// Every value of one double word with its default.
-fn defaults(config: &Config) -> impl Iterator<Item = Setting> {
+fn defaults(config: &Config, controller: &ControllerConfig) -> impl Iterator<Item = Setting> {
     let setting = |feature, namespace, index, default| Setting {
         key: FeatureKey { feature, namespace, index },
         default,
@@ -182,7 +183,7 @@ fn defaults(config: &Config) -> impl Iterator<Item = Setting> {
     .into_iter()
     .chain(cache.then(|| of_controller(FeatureId::VolatileWriteCache, 0, feature::WRITE_CACHE_ENABLE.put(1))))
     .chain(
-        (0..config.interrupt_vectors).map(move |vector| {
+        (0..controller.interrupt_vectors()).map(move |vector| {
             of_controller(FeatureId::InterruptVectorConfiguration, vector, u32::from(vector))
         }),
     )
@@ -218,7 +219,7 @@ const fn invalid(location: Location) -> Failure {
     Failure::field(StatusCode::InvalidField, location)
 }
 
-impl Controller {
+impl Subsystem {
     pub(super) fn on_get_features(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let id = self.feature_of(entry)?;
         let select = feature::SELECT.of(entry.cdw10);
@@ -339,7 +340,7 @@ impl Controller {
             FeatureId::PowerManagement => feature::POWER_STATE.is_set(cdw11),
             FeatureId::ErrorRecovery => feature::DEALLOCATED_ERROR_ENABLE.is_set(cdw11),
             FeatureId::InterruptVectorConfiguration => {
-                feature::INTERRUPT_VECTOR.of(cdw11) >= u32::from(self.config.interrupt_vectors)
+                feature::INTERRUPT_VECTOR.of(cdw11) >= u32::from(self.controller.interrupt_vectors())
             }
             _ => false,
         };
@@ -419,19 +420,19 @@ impl Controller {
         let burst = (burst != feature::ARBITRATION_UNLIMITED).then(|| 1 << burst);
         let weights = [feature::HIGH_WEIGHT, feature::MEDIUM_WEIGHT, feature::LOW_WEIGHT];
         let weights = weights.map(|weight| low_u16(weight.of(value)) + 1);
-        self.notify(Notification::Arbitration { burst, weights });
+        self.notify(Notification::Arbitration { controller: FIRST, burst, weights });
     }
 
     fn announce_coalescing(&mut self, value: u32) {
         let time = AGGREGATION_UNIT * u64::from(feature::AGGREGATION_TIME.of(value));
         let threshold = if value == 0 { 0 } else { low_u16(feature::AGGREGATION_THRESHOLD.of(value)) + 1 };
-        self.notify(Notification::InterruptCoalescing { threshold, time });
+        self.notify(Notification::InterruptCoalescing { controller: FIRST, threshold, time });
     }
 
     fn announce_vector(&mut self, value: u32) {
         let vector = low_u16(feature::INTERRUPT_VECTOR.of(value));
         let coalescing_disabled = feature::COALESCING_DISABLE.is_set(value);
-        self.notify(Notification::InterruptVector { vector, coalescing_disabled });
+        self.notify(Notification::InterruptVector { controller: FIRST, vector, coalescing_disabled });
     }
 
     /// Tells the transport of the values that differ from what it starts with.
@@ -456,11 +457,12 @@ impl Controller {
         if self.io_queues_exist {
             return Err(Failure::new(StatusCode::CommandSequenceError));
         }
-        let most = u32::from(self.config.io_queues_max) - 1;
+        let most = u32::from(self.controller.io_queues_max) - 1;
         let (submission, completion) = (submission.min(most), completion.min(most));
         let value = feature::SUBMISSION_QUEUES.put(submission) | feature::COMPLETION_QUEUES.put(completion);
         self.features.queues = value;
         self.notify(Notification::NumberOfQueues {
+            controller: FIRST,
             submission: low_u16(submission) + 1,
             completion: low_u16(completion) + 1,
         });

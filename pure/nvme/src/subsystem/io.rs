@@ -6,7 +6,7 @@ use super::errors::{Failure, Location};
 use super::namespace::{Busy, Namespace};
 use super::slots::{HostDataFor, MediaFor, State};
 use super::uncorrectable::check_readable;
-use super::{CommandToken, Controller, Handled, Step};
+use super::{CommandToken, Handled, Step, Subsystem};
 use crate::media::{MediaError, Operation};
 use crate::wire::{
     Bits, DatasetRange, FusedOperation, IoOpcode, NamespaceId, StatusCode, SubmissionQueueEntry,
@@ -32,7 +32,7 @@ pub(super) struct Extent {
     pub(super) length: u64,
 }
 
-impl Controller {
+impl Subsystem {
     #[inline]
     pub(super) fn on_io_command(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         match IoOpcode::from(entry.opcode) {

@@ -52,7 +52,7 @@ fn ranges_are_copied_in_both_formats_and_within_limits() {
     for (change, code) in [(2 << 8, StatusCode::InvalidField), (1 << 20, StatusCode::InvalidField)] {
         bench.fails(IO, SubmissionQueueEntry { cdw12: change, ..command }, code);
     }
-    bench.controller.set_read_only(bench.now, NamespaceId(1), true);
+    bench.subsystem.set_read_only(bench.now, NamespaceId(1), true);
     bench.fails(IO, command, StatusCode::NamespaceWriteProtected);
 }
 
@@ -127,7 +127,7 @@ fn compare_and_write_writes_where_the_comparison_holds() {
     let mut bench = Bench::new();
     bench.host_data = vec![0; 512];
     let compare = bench.send(IO, first(5, 1));
-    assert!(bench.completed.is_empty() && bench.controller.in_flight(IO) == 1);
+    assert!(bench.completed.is_empty() && bench.subsystem.in_flight(bench.controller, IO) == 1);
     // Both commands are given the same data: it was all zeroes, and is again.
     let write = bench.send(IO, second(5, 1));
     assert!(bench.take(compare).status.is_success() && bench.take(write).status.is_success());
@@ -158,8 +158,8 @@ fn nothing_comes_between_compare_and_write() {
         let request = bench.stuck.remove(0);
         bench.media_stuck = false;
         let disk = &mut bench.disks[request.medium.0 as usize];
-        let (controller, now) = (&mut bench.controller, bench.now);
-        disk.submit(request, &mut |completion| controller.handle_input(now, Input::Media(completion)));
+        let (subsystem, now) = (&mut bench.subsystem, bench.now);
+        disk.submit(request, &mut |completion| subsystem.handle_input(now, Input::Media(completion)));
         bench.media_stuck = true;
         // What comes between is not even pulled before the pair has ended.
         if bench.completed.len() == 2 {
@@ -207,12 +207,12 @@ fn halves_of_pairs_fail_as_the_specification_says() {
     bench.send(SubmissionQueueId(2), io(IoOpcode::Write, 1, 0, 1));
     let compare = bench.send(IO, first(5, 1));
     let write = bench.send(IO, second(5, 1));
-    assert_eq!(bench.controller.abort_queue(bench.now, IO), 0);
+    assert_eq!(bench.subsystem.abort_queue(bench.now, bench.controller, IO), 0);
     bench.drain();
     assert_eq!(bench.take(compare).status.code(), StatusCode::AbortedSubmissionQueueDeletion);
     assert_eq!(bench.take(write).status.code(), StatusCode::AbortedFailedFused);
     bench.send(IO, first(5, 1));
-    bench.controller.reset(bench.now);
+    bench.subsystem.reset(bench.now, bench.controller);
     bench.drain();
     bench.media_stuck = false;
     bench.fails(IO, second(5, 1), StatusCode::AbortedMissingFused);
@@ -224,24 +224,30 @@ fn a_pair_waits_for_data_that_others_have_asked_for() {
     // A write whose data is on its way: the pair can't be alone before it has been written.
     let entry = io(IoOpcode::Write, 1, 5, 1);
     let early = CommandToken(900);
-    bench.controller.handle_input(bench.now, Input::Command { token: early, queue: IO, entry });
-    assert!(matches!(bench.controller.poll_output(), Some(Output::PullHostData { .. })));
+    bench.subsystem.handle_input(
+        bench.now,
+        Input::Command { controller: bench.controller, token: early, queue: IO, entry },
+    );
+    assert!(matches!(bench.subsystem.poll_output(), Some(Output::PullHostData { .. })));
     let compare = bench.send(IO, first(5, 1));
     let write = bench.send(IO, second(5, 1));
     assert!(bench.completed.is_empty());
     let data = Buffer::copy_from_slice(&[0; 512]);
-    bench.controller.handle_input(bench.now, Input::HostData { token: early, data });
+    bench.subsystem.handle_input(bench.now, Input::HostData { token: early, data });
     bench.drain();
     for token in [early, compare, write] {
         assert!(bench.take(token).status.is_success());
     }
     // The same where the data never comes.
-    bench.controller.handle_input(bench.now, Input::Command { token: early, queue: IO, entry });
-    assert!(matches!(bench.controller.poll_output(), Some(Output::PullHostData { .. })));
+    bench.subsystem.handle_input(
+        bench.now,
+        Input::Command { controller: bench.controller, token: early, queue: IO, entry },
+    );
+    assert!(matches!(bench.subsystem.poll_output(), Some(Output::PullHostData { .. })));
     let compare = bench.send(IO, first(5, 1));
     let write = bench.send(IO, second(5, 1));
     let status = StatusCode::DataTransferError.into();
-    bench.controller.handle_input(bench.now, Input::HostDataFailed { token: early, status });
+    bench.subsystem.handle_input(bench.now, Input::HostDataFailed { token: early, status });
     bench.drain();
     assert!(bench.take(compare).status.is_success() && bench.take(write).status.is_success());
 }

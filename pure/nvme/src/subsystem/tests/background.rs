@@ -70,7 +70,7 @@ fn a_self_test_tells_the_block_that_failed() {
     assert_eq!((page[0], page[4], page[5], page[6]), (0, 0x27, 3, 0b1111));
     // POH, NSID, failing LBA after the first 256 KiB, SCT 2 and SC 81h.
     assert_eq!((u32_at(&page, 16), u64_at(&page, 20), &page[28..30]), (2, 512, &[2, 0x81][..]));
-    assert_eq!(bench.controller.counters().media_errors, 1);
+    assert_eq!(bench.subsystem.counters().media_errors, 1);
 }
 
 #[test]
@@ -105,19 +105,19 @@ fn self_tests_are_ended_by_what_ends_them() {
     bench.succeeds(ADMIN, self_test(1, 1));
     bench.media_stuck = true;
     bench.settle();
-    bench.controller.reset(bench.now);
+    bench.subsystem.reset(bench.now, bench.controller);
     bench.drain();
-    assert_eq!((bench.stuck.len(), bench.controller.media_outstanding()), (1, 0));
+    assert_eq!((bench.stuck.len(), bench.subsystem.media_outstanding()), (1, 0));
     let late = bench.stuck.remove(0);
     bench.media_stuck = false;
     bench.on_media(late);
     assert_eq!(newest(&mut bench), 0x12);
     bench.succeeds(ADMIN, self_test(2, 1));
     bench.step();
-    bench.controller.reset(bench.now);
+    bench.subsystem.reset(bench.now, bench.controller);
     bench.settle();
     assert_eq!(newest(&mut bench), 0x20);
-    let mut config = bench.controller.config().clone();
+    let mut config = bench.subsystem.config().clone();
     config.extended_self_test = Some(NamespaceId(1));
     config.self_test_results = vec![crate::wire::log::SelfTestResult { status: 0x11, ..Default::default() }];
     let mut bench = Bench::with(config);
@@ -202,7 +202,7 @@ fn most_commands_are_refused_while_media_are_sanitized() {
     let write = bench.send(IO, io(IoOpcode::Write, 1, 0, 1));
     bench.succeeds(ADMIN, sanitize(BLOCK_ERASE, 0));
     assert_eq!(bench.take(read).status.code(), StatusCode::SanitizeInProgress);
-    assert!(bench.controller.poll_timeout().is_none(), "a write is still under way");
+    assert!(bench.subsystem.poll_timeout().is_none(), "a write is still under way");
     assert_eq!(status(&mut bench).progress, 0);
     for opcode in [IoOpcode::Read, IoOpcode::Write, IoOpcode::Verify] {
         bench.fails(IO, io(opcode, 1, 0, 1), StatusCode::SanitizeInProgress);
@@ -216,24 +216,24 @@ fn most_commands_are_refused_while_media_are_sanitized() {
     bench.log(LogPage::Smart, 512);
     bench.succeeds(ADMIN, set(FeatureId::Arbitration, 7));
     // The write ends, but only after a reset: the operation goes on through it.
-    bench.controller.reset(bench.now);
+    bench.subsystem.reset(bench.now, bench.controller);
     bench.drain();
     bench.media_stuck = false;
-    assert_eq!(bench.controller.media_outstanding(), 2);
+    assert_eq!(bench.subsystem.media_outstanding(), 2);
     for request in core::mem::take(&mut bench.stuck) {
         bench.on_media(request);
     }
     bench.completed.remove(&write.0);
     bench.fails(IO, io(IoOpcode::Read, 1, 0, 1), StatusCode::SanitizeInProgress);
     bench.step();
-    bench.controller.reset(bench.now);
+    bench.subsystem.reset(bench.now, bench.controller);
     bench.settle();
     assert_eq!(status(&mut bench).status & 7, 1);
     bench.succeeds(IO, io(IoOpcode::Read, 1, 0, 1));
     for cdw10 in [0, 4, 5, 6, 7] {
         bench.fails(ADMIN, sanitize(cdw10, 0), StatusCode::InvalidField);
     }
-    bench.controller.set_read_only(bench.now, NamespaceId(1), true);
+    bench.subsystem.set_read_only(bench.now, NamespaceId(1), true);
     bench.fails(ADMIN, sanitize(BLOCK_ERASE, 0), StatusCode::NamespaceWriteProtected);
 }
 
@@ -253,7 +253,7 @@ fn a_failed_operation_must_be_repeated_or_left() {
     fail(&mut bench, BLOCK_ERASE);
     bench.fails(ADMIN, sanitize(1, 0), StatusCode::SanitizeFailed);
     bench.fails(ADMIN, sanitize(BLOCK_ERASE | 1 << 3, 0), StatusCode::SanitizeFailed);
-    bench.controller.reset(bench.now);
+    bench.subsystem.reset(bench.now, bench.controller);
     bench.fails(IO, io(IoOpcode::Read, 1, 0, 1), StatusCode::SanitizeFailed);
     bench.succeeds(ADMIN, sanitize(BLOCK_ERASE, 0));
     bench.settle();
@@ -271,7 +271,7 @@ fn an_operation_that_a_power_loss_interrupts_is_carried_out_again() {
     let mut bench = Bench::new();
     bench.succeeds(ADMIN, sanitize(OVERWRITE | 1 << 4 | 1 << 9, 0x7777_7777));
     bench.step();
-    let mut config = bench.controller.config().clone();
+    let mut config = bench.subsystem.config().clone();
     let Some(Notification::SanitizeChanged(record)) = bench.notified.last() else { panic!("not told") };
     config.sanitize = *record;
     let mut again = Bench::with(config);

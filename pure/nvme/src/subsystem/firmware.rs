@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use super::errors::{Failure, Location};
 use super::slots::HostDataFor;
-use super::{CommandToken, Controller, Handled, Notification, Step};
+use super::{CommandToken, Handled, Notification, Step, Subsystem};
 use crate::wire::log::FirmwareSlotLog;
 use crate::wire::{Bits, StatusCode, SubmissionQueueEntry, Text, low_u8};
 
@@ -241,7 +241,7 @@ impl Firmware {
     }
 }
 
-impl Controller {
+impl Subsystem {
     pub(super) fn on_firmware_download(
         &mut self,
         token: CommandToken,
