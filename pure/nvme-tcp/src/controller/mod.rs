@@ -1,0 +1,336 @@
+//! A controller's end of a connection: one queue.
+//!
+//! Bytes go in, commands come out; for each, [`Connection::pull`] fetches its data (from the capsule, or by R2T),
+//! [`Connection::push`] gives data to the host and [`Connection::complete`] ends it. What is to be sent gathers in
+//! [`Connection::outbox`].
+//!
+//! PDUs are understood one at a time, when an output is polled: no command is taken while the host leaves too much
+//! unread, so that what a connection holds is bounded.
+
+mod receive;
+mod slots;
+mod transmit;
+mod types;
+
+#[cfg(test)]
+mod tests;
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use engine::{Buffer, Engine, Instant};
+use nvme::wire::{CompletionQueueEntry, Status};
+
+pub use types::{Closed, Config, Input, Output, Parameters, Queue, Slot, Statistics};
+
+use crate::emit::Sender;
+use crate::inbound::Inbound;
+use crate::wire::{Agreement, Fault, Receiver, TerminateRequest};
+use crate::{ADMIN_CAPSULE_DATA_MAX, DataPointer, Outbox, QUEUE_SIZE_MAX, TRANSFER_BYTES_MAX};
+use receive::Arrival;
+use slots::Slots;
+use transmit::{Early, Held};
+
+/// Where a connection stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    AwaitingRequest {
+        deadline: Instant,
+    },
+    Ready,
+    /// To be told of, then over.
+    Closing(Closed),
+    Over,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Connection {
+    config: Config,
+    state: State,
+    inbound: Inbound,
+    /// Data of a PDU that is coming.
+    arrival: Option<Arrival>,
+    /// What was agreed for PDUs towards here.
+    agreement: Agreement,
+    sender: Sender,
+    queue: Queue,
+    /// R2Ts of one command outstanding at once.
+    ready_to_transfer_max: usize,
+    slots: Slots,
+    outbox: Outbox,
+    held: Option<Held>,
+    early: Vec<Early>,
+    /// Slots whose transfers wait for others to end, in order.
+    waiting: VecDeque<u16>,
+    /// Bytes that R2Ts have asked for and that have not come.
+    pulling: u64,
+    /// Bytes that commands in flight will give to the host.
+    reserved: u64,
+    statistics: Statistics,
+}
+
+impl Connection {
+    /// A connection that was just accepted. Until [`Connection::set_queue`], one command at a time is taken.
+    ///
+    /// # Panics
+    /// When `config` exceeds a limit that its fields name.
+    pub fn new(now: Instant, config: Config) -> Self {
+        config.check();
+        Self {
+            state: State::AwaitingRequest { deadline: now + config.initialise_timeout },
+            inbound: Inbound::default(),
+            arrival: None,
+            agreement: Agreement::NONE,
+            sender: Sender { agreement: Agreement::NONE, crc32c: config.crc32c },
+            queue: Queue { size: 1, capsule_data_max: ADMIN_CAPSULE_DATA_MAX, success_flag: false },
+            ready_to_transfer_max: 1,
+            slots: Slots::new(1),
+            outbox: Outbox::default(),
+            held: None,
+            early: Vec::new(),
+            waiting: VecDeque::new(),
+            pulling: 0,
+            reserved: 0,
+            statistics: Statistics::default(),
+            config,
+        }
+    }
+
+    /// Settles what the Connect command asked for; before it is completed.
+    ///
+    /// # Panics
+    /// When the size is 0 or more than [`QUEUE_SIZE_MAX`], or a capsule has more data than [`TRANSFER_BYTES_MAX`].
+    pub fn set_queue(&mut self, queue: Queue) {
+        assert!(queue.capsule_data_max <= TRANSFER_BYTES_MAX, "at most {TRANSFER_BYTES_MAX} B in a capsule");
+        assert!((1..=QUEUE_SIZE_MAX).contains(&queue.size), "1..={QUEUE_SIZE_MAX} commands");
+        self.slots.grow(queue.size);
+        self.queue = queue;
+    }
+
+    /// What is to be sent.
+    pub fn outbox(&mut self) -> &Outbox {
+        self.release_held();
+        &self.outbox
+    }
+
+    /// What is to be sent, for a world that takes it out as buffers.
+    pub fn outbox_mut(&mut self) -> &mut Outbox {
+        self.release_held();
+        &mut self.outbox
+    }
+
+    /// The first `count` bytes of the outbox were sent. Outputs may follow: commands that waited for the host to read.
+    ///
+    /// # Panics
+    /// When there are not so many.
+    pub fn sent(&mut self, count: usize) {
+        self.outbox.advance(count);
+    }
+
+    /// Whether bytes from the host are wanted now. What comes all the same is kept.
+    pub fn wants_input(&self) -> bool {
+        match self.state {
+            State::Closing(_) | State::Over => false,
+            State::AwaitingRequest { .. } | State::Ready => self.inbound.is_empty() || !self.is_stuffed(),
+        }
+    }
+
+    /// Where the next bytes from the host belong, when they are data that are put together: a driver may receive
+    /// straight into it, and what it receives beyond it, into a block. Tell it by [`Connection::landed`].
+    pub fn landing(&mut self) -> Option<&mut [u8]> {
+        if !self.inbound.is_empty() {
+            return None;
+        }
+        let arrival = self.arrival.as_mut()?;
+        receive::place_of(&mut self.slots, arrival)
+    }
+
+    /// The first `count` bytes of [`Connection::landing`] were received.
+    ///
+    /// # Panics
+    /// When there are not so many.
+    pub fn landed(&mut self, count: usize) {
+        if count == 0 {
+            return;
+        }
+        let arrival = self.arrival.as_mut().expect("bytes land only where a place was named");
+        arrival.advance(count);
+    }
+
+    /// Commands that were not completed.
+    pub const fn outstanding(&self) -> u16 {
+        self.slots.live()
+    }
+
+    /// What was counted so far.
+    pub const fn statistics(&self) -> Statistics {
+        self.statistics
+    }
+
+    /// The data that the command of `slot` sends: at once when they came in its capsule, else with
+    /// [`Output::HostData`] once the host has sent them. One pull a command.
+    ///
+    /// # Errors
+    /// How to complete the command when its SGL descriptor does not offer so many bytes.
+    ///
+    /// # Panics
+    /// When no command has that slot, or `length` is 0 or more than [`TRANSFER_BYTES_MAX`].
+    pub fn pull(&mut self, slot: Slot, length: u32) -> Result<Option<Buffer>, Status> {
+        assert!((1..=TRANSFER_BYTES_MAX).contains(&length), "a pull of 1..={TRANSFER_BYTES_MAX} B");
+        let over = self.is_over();
+        let command = self.slots.get(slot.0).expect("a pull is for a command in flight");
+        match command.pointer {
+            DataPointer::InCapsule { offset, length: offered } => {
+                let whole = core::mem::take(&mut command.capsule);
+                in_capsule(&whole, offset, offered, length).map(Some)
+            }
+            DataPointer::Transport { length: offered } if offered == length => {
+                if over {
+                    return Ok(None);
+                }
+                command.pull.length = length;
+                self.waiting.push_back(slot.0);
+                self.ask_waiting();
+                Ok(None)
+            }
+            pointer => Err(pointer.refusal()),
+        }
+    }
+
+    /// Gives the host `data`, which belong at `offset` of the `total` bytes that the command of `slot` moves. Pieces
+    /// may come in any order.
+    ///
+    /// # Errors
+    /// How to complete the command when its SGL descriptor has no room for `total` bytes.
+    ///
+    /// # Panics
+    /// When no command has that slot, or the piece does not lie within the whole.
+    pub fn push(&mut self, slot: Slot, offset: u32, total: u32, data: Buffer) -> Result<(), Status> {
+        if self.is_over() {
+            return Ok(());
+        }
+        let command = self.slots.get(slot.0).expect("a push is for a command in flight");
+        match command.pointer {
+            DataPointer::Transport { length } if length >= total => {}
+            pointer => return Err(pointer.refusal()),
+        }
+        if data.is_empty() {
+            return Ok(());
+        }
+        self.push_in_order(slot, offset, total, data);
+        Ok(())
+    }
+
+    /// Ends the command of `slot`; its identifier is filled in. The slot is free, unless the host is still sending data
+    /// for it: then it is once they are there, and no output names it any more.
+    ///
+    /// # Panics
+    /// When no command has that slot.
+    pub fn complete(&mut self, slot: Slot, entry: CompletionQueueEntry) {
+        let command = self.slots.get(slot.0).expect("a completion is for a command in flight");
+        let entry = CompletionQueueEntry { command_id: command.id, ..entry };
+        if command.pull.is_active() {
+            let coming = command.pull.asked > command.pull.arrived;
+            command.response = coming.then_some(entry);
+            // What was not asked for yet is not wanted any more.
+            self.waiting.retain(|waiting| *waiting != slot.0);
+            if coming {
+                return;
+            }
+        }
+        self.respond(slot, entry);
+    }
+
+    /// Ends the connection because of `fault`, about no PDU in particular.
+    pub fn terminate(&mut self, fault: Fault) {
+        self.fail(fault, 0);
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(self.state, State::Closing(_) | State::Over)
+    }
+
+    /// Whether the host leaves so much unread, or has so much coming, that it gets nothing more to do.
+    fn is_stuffed(&self) -> bool {
+        let backlog = self.outbox.len() as u64 + self.reserved;
+        backlog > self.config.backlog_bytes_max
+    }
+
+    /// Answers a broken PDU, of whose header `shown` bytes have come, and ends the connection.
+    fn fail(&mut self, fault: Fault, shown: usize) {
+        if self.is_over() {
+            return;
+        }
+        self.release_held();
+        let header = self.inbound.head(shown).unwrap_or_default();
+        let (bytes, length) = TerminateRequest { fault }.emit(Receiver::Host, header);
+        self.outbox.write(&bytes[..length]);
+        self.close(Closed::HostFault(fault));
+    }
+
+    fn close(&mut self, why: Closed) {
+        self.state = State::Closing(why);
+        self.inbound.clear();
+        self.arrival = None;
+    }
+}
+
+/// The data of a capsule that a command wants.
+fn in_capsule(whole: &Buffer, offset: u64, offered: u32, length: u32) -> Result<Buffer, Status> {
+    use nvme::wire::StatusCode::{DataSglLengthInvalid, SglOffsetInvalid};
+    let start = usize::try_from(offset).ok().filter(|start| *start <= whole.len());
+    let start = start.ok_or(SglOffsetInvalid)?;
+    let end = start + offered as usize;
+    if end > whole.len() || offered != length {
+        return Err(DataSglLengthInvalid.into());
+    }
+    Ok(whole.slice(start..end))
+}
+
+impl Engine for Connection {
+    type Input<'a> = Input;
+    type Output = Output;
+
+    #[inline]
+    fn handle_input(&mut self, _now: Instant, input: Input) {
+        let Input::Received(bytes) = input;
+        if !self.is_over() {
+            self.inbound.push(bytes);
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        if let State::AwaitingRequest { deadline } = self.state
+            && deadline <= now
+        {
+            self.close(Closed::InitialiseTimeout);
+        }
+    }
+
+    #[inline]
+    fn poll_output(&mut self) -> Option<Output> {
+        loop {
+            match self.state {
+                State::Closing(why) => {
+                    self.state = State::Over;
+                    return Some(Output::Closed(why));
+                }
+                State::Over => return None,
+                State::AwaitingRequest { .. } | State::Ready => {}
+            }
+            match self.receive() {
+                receive::Step::Output(output) => return Some(output),
+                receive::Step::Again => {}
+                receive::Step::Idle => return None,
+            }
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        match self.state {
+            State::AwaitingRequest { deadline } => Some(deadline),
+            _ => None,
+        }
+    }
+}

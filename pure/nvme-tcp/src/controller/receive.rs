@@ -1,0 +1,386 @@
+//! What a controller receives: one PDU at a time.
+
+use engine::{Buffer, BufferMut};
+use nvme::wire::{CompletionQueueEntry, Status, StatusCode, SubmissionQueueEntry};
+
+use super::slots::{Command, Pull, Slots};
+use super::{Closed, Connection, Output, Parameters, Slot, State};
+use crate::wire::{
+    Agreement, COMMAND_CAPSULE_LENGTH, CommandCapsule, CommonHeader, DATA_HEADER_LENGTH, DIGEST_LENGTH,
+    Fault, Flags, Framing, HostToControllerData, INITIALISE_LENGTH, InitializeRequest, InitializeResponse,
+    PduKind, Receiver, TerminateRequest, u32_at,
+};
+use crate::{ADMIN_CAPSULE_DATA_MAX, DataPointer, R2TS_PER_COMMAND_MAX};
+
+/// What a look at the received bytes came to.
+pub(super) enum Step {
+    Output(Output),
+    /// Look again.
+    Again,
+    /// More bytes are needed.
+    Idle,
+}
+
+/// Where data belong that are coming.
+#[derive(Debug)]
+pub(super) enum Target {
+    /// In the capsule of this command, which is told of when they are there.
+    Capsule { entry: SubmissionQueueEntry, place: BufferMut },
+    /// In the transfer of this slot; the window of its R2T.
+    Transfer { slot: u16, window: usize },
+}
+
+/// Data of a PDU that are coming.
+#[derive(Debug)]
+pub(super) struct Arrival {
+    target: Target,
+    /// Where the first of them belongs.
+    start: usize,
+    /// Where the next one belongs.
+    at: usize,
+    /// Where they end.
+    end: usize,
+    digest: bool,
+}
+
+impl Arrival {
+    pub(super) fn advance(&mut self, count: usize) {
+        assert!(count <= self.end - self.at, "{count} B landed where {} had room", self.end - self.at);
+        self.at += count;
+    }
+}
+
+/// Where the bytes of `arrival` that have not come are put.
+pub(super) fn place_of<'a>(slots: &'a mut Slots, arrival: &'a mut Arrival) -> Option<&'a mut [u8]> {
+    let range = arrival.at..arrival.end;
+    let place = match &mut arrival.target {
+        Target::Capsule { place, .. } => &mut place[range],
+        Target::Transfer { slot, .. } => slots.get(*slot)?.pull.place.as_mut()?.get_mut(range)?,
+    };
+    (!place.is_empty()).then_some(place)
+}
+
+impl Connection {
+    /// Understands what comes next.
+    #[inline]
+    pub(super) fn receive(&mut self) -> Step {
+        if self.arrival.is_some() {
+            return self.receive_data();
+        }
+        let Some(bytes) = self.inbound.head(CommonHeader::LENGTH) else { return Step::Idle };
+        let bytes = bytes.first_chunk().expect("as many as were asked for");
+        let checked = CommonHeader::parse(bytes)
+            .and_then(|header| Ok((header, Framing::check(&header, Receiver::Controller, self.agreement)?)));
+        let (header, framing) = match checked {
+            Ok(checked) => checked,
+            Err(fault) => return self.refuse(fault, CommonHeader::LENGTH),
+        };
+        let is_request = header.kind == PduKind::InitializeRequest;
+        let is_terminate = header.kind == PduKind::HostTerminate;
+        if is_request != matches!(self.state, State::AwaitingRequest { .. }) && !is_terminate {
+            return self.refuse(Fault::SEQUENCE, CommonHeader::LENGTH);
+        }
+        // Before its data: what the host does not read keeps it from having us do more.
+        if header.kind == PduKind::CommandCapsule && self.is_stuffed() {
+            return Step::Idle;
+        }
+        if self.inbound.head(framing.head()).is_none() {
+            return Step::Idle;
+        }
+        let shown = usize::from(framing.header_length);
+        if framing.header_digest
+            && let Err(fault) = self.check_header_digest(framing)
+        {
+            return self.refuse(fault, shown);
+        }
+        let step = match header.kind {
+            PduKind::CommandCapsule => self.on_command(framing),
+            PduKind::HostData => self.on_host_data(header, framing),
+            PduKind::InitializeRequest => self.on_initialize(),
+            // Framing lets none but a host's PDUs through.
+            _ => self.on_terminate(framing),
+        };
+        step.unwrap_or_else(|fault| self.refuse(fault, shown))
+    }
+
+    #[cold]
+    fn refuse(&mut self, fault: Fault, shown: usize) -> Step {
+        self.fail(fault, shown);
+        Step::Again
+    }
+
+    fn check_header_digest(&mut self, framing: Framing) -> Result<(), Fault> {
+        let crc32c = self.config.crc32c;
+        let length = usize::from(framing.header_length);
+        let bytes = self.inbound.head(framing.head()).unwrap_or_default();
+        let digest = u32_at(bytes, length);
+        if crc32c(0, &bytes[..length]) == digest { Ok(()) } else { Err(Fault::header_digest(digest)) }
+    }
+
+    fn on_initialize(&mut self) -> Result<Step, Fault> {
+        let bytes = self.inbound.head(INITIALISE_LENGTH).and_then(<[u8]>::first_chunk);
+        let request = InitializeRequest::parse(bytes.expect("a head has come whole"))?;
+        self.inbound.consume(INITIALISE_LENGTH);
+        let parameters = Parameters {
+            header_digest: request.header_digest && self.config.header_digest,
+            data_digest: request.data_digest && self.config.data_digest,
+            host_alignment: request.alignment,
+            controller_alignment: self.config.alignment,
+            ready_to_transfer_max: request.ready_to_transfer_max,
+        };
+        let response = InitializeResponse {
+            alignment: self.config.alignment,
+            header_digest: parameters.header_digest,
+            data_digest: parameters.data_digest,
+            host_data_max: self.config.host_data_max,
+        };
+        self.outbox.write(&response.emit());
+        let Parameters { header_digest, data_digest, .. } = parameters;
+        self.agreement = Agreement { header_digest, data_digest, alignment: self.config.alignment };
+        self.sender.agreement = Agreement { header_digest, data_digest, alignment: request.alignment };
+        self.ready_to_transfer_max = usize::try_from(request.ready_to_transfer_max)
+            .unwrap_or(R2TS_PER_COMMAND_MAX)
+            .clamp(1, R2TS_PER_COMMAND_MAX);
+        self.state = State::Ready;
+        Ok(Step::Output(Output::Initialized(parameters)))
+    }
+
+    fn on_terminate(&mut self, framing: Framing) -> Result<Step, Fault> {
+        let bytes = self.inbound.head(framing.head()).and_then(<[u8]>::first_chunk);
+        let request: TerminateRequest = TerminateRequest::parse(bytes.expect("a head has come whole"));
+        self.release_held();
+        self.close(Closed::Terminated(request.fault));
+        Ok(Step::Again)
+    }
+
+    #[inline]
+    fn on_command(&mut self, framing: Framing) -> Result<Step, Fault> {
+        let limit = self.queue.capsule_data_max.max(ADMIN_CAPSULE_DATA_MAX);
+        if framing.data_length > limit {
+            return Err(Fault::LIMIT);
+        }
+        let bytes: Option<&[u8; COMMAND_CAPSULE_LENGTH]> =
+            self.inbound.head(framing.head()).and_then(<[u8]>::first_chunk);
+        let entry = CommandCapsule::parse(bytes.expect("a head has come whole")).entry;
+        self.inbound.consume(framing.head());
+        self.statistics.commands += 1;
+        if framing.data_length == 0 {
+            return Ok(self.begin(entry, Buffer::EMPTY));
+        }
+        let length = framing.data_length as usize;
+        if let Some(whole) = self.inbound.take(length + framing.tail()) {
+            let intact = !framing.data_digest || self.is_intact(&whole[..length], u32_at(&whole, length));
+            let step =
+                if intact { self.begin(entry, whole.slice(0..length)) } else { self.begin_broken(entry) };
+            return Ok(step);
+        }
+        let place = self.config.pool.borrow_mut().take(length);
+        let target = Target::Capsule { entry, place };
+        self.arrival = Some(Arrival { target, start: 0, at: 0, end: length, digest: framing.data_digest });
+        Ok(Step::Again)
+    }
+
+    /// A command has come whole.
+    #[inline]
+    fn begin(&mut self, entry: SubmissionQueueEntry, capsule: Buffer) -> Step {
+        let pointer = DataPointer::of(&entry);
+        let reserved = if is_to_host(entry.opcode) { pointer.length() } else { 0 };
+        let command = Command {
+            id: entry.command_id,
+            pointer,
+            capsule,
+            pull: Pull::default(),
+            pushed: 0,
+            reserved,
+            response: None,
+        };
+        match self.slots.issue(command) {
+            Ok(slot) => {
+                self.reserved += u64::from(reserved);
+                Step::Output(Output::Command { slot: Slot(slot), entry })
+            }
+            Err(Some(code)) => {
+                self.statistics.last_conflict = Some(entry.command_id);
+                self.refuse_command(entry, code.into());
+                Step::Again
+            }
+            // More commands than the queue has entries. The header is gone already.
+            Err(None) => self.refuse(Fault::SEQUENCE, 0),
+        }
+    }
+
+    /// A command whose data digest does not match.
+    fn begin_broken(&mut self, entry: SubmissionQueueEntry) -> Step {
+        self.refuse_command(entry, StatusCode::TransientTransportError.into());
+        Step::Again
+    }
+
+    fn refuse_command(&mut self, entry: SubmissionQueueEntry, status: Status) {
+        self.statistics.refused += 1;
+        self.release_held();
+        let completion = CompletionQueueEntry { command_id: entry.command_id, ..Default::default() };
+        self.send_response(completion.with_status(status, false));
+    }
+
+    fn is_intact(&mut self, data: &[u8], digest: u32) -> bool {
+        let intact = (self.config.crc32c)(0, data) == digest;
+        self.statistics.data_digest_errors += u64::from(!intact);
+        intact
+    }
+
+    fn on_host_data(&mut self, header: CommonHeader, framing: Framing) -> Result<Step, Fault> {
+        let bytes: Option<&[u8; DATA_HEADER_LENGTH]> =
+            self.inbound.head(framing.head()).and_then(<[u8]>::first_chunk);
+        let pdu = HostToControllerData::parse(bytes.expect("a head has come whole"));
+        let (slot, window) = self.check_host_data(header, framing, &pdu)?;
+        self.inbound.consume(framing.head());
+        let length = pdu.length as usize;
+        let Some(command) = self.slots.get(slot) else { return Err(Fault::field(10)) };
+        let pull = &mut command.pull;
+        if pull.length == pdu.length
+            && let Some(whole) = self.inbound.take(length + framing.tail())
+        {
+            // The usual case: all of it in one PDU, and that in one block.
+            let intact = !framing.data_digest || self.is_intact(&whole[..length], u32_at(&whole, length));
+            return Ok(self.on_arrived(slot, window, length, intact, Some(whole.slice(0..length))));
+        }
+        if pull.place.is_none() {
+            pull.place = Some(self.config.pool.borrow_mut().take(pull.length as usize));
+        }
+        let (start, end) = (pdu.offset as usize, pdu.offset as usize + length);
+        let target = Target::Transfer { slot, window };
+        self.arrival = Some(Arrival { target, start, at: start, end, digest: framing.data_digest });
+        Ok(Step::Again)
+    }
+
+    /// The slot and window that data belong to.
+    fn check_host_data(
+        &mut self,
+        header: CommonHeader,
+        framing: Framing,
+        pdu: &HostToControllerData,
+    ) -> Result<(u16, usize), Fault> {
+        let (slot, window) = Self::untag(pdu.tag);
+        let known = self.slots.get(slot).filter(|command| command.pull.is_active());
+        let windows = known.map(|command| (command.id, command.pull.windows));
+        let opened = windows.and_then(|(id, windows)| Some((id, *windows.get(window)?)));
+        let open = opened.filter(|(_, window)| window.is_open());
+        // The lowest field that is wrong is the one to name: the command's identifier before the tag.
+        let Some((id, open)) = open else { return Err(Fault::field(10)) };
+        if id != pdu.command {
+            return Err(Fault::field(8));
+        }
+        if pdu.length == 0 || pdu.length != framing.data_length {
+            return Err(Fault::field(16));
+        }
+        if pdu.length > self.config.host_data_max {
+            return Err(Fault::LIMIT);
+        }
+        let end = pdu.offset.checked_add(pdu.length).ok_or(Fault::OUT_OF_RANGE)?;
+        let first = open.end - self.window_length(slot, window);
+        if pdu.offset < first || end > open.end {
+            return Err(Fault::OUT_OF_RANGE);
+        }
+        if pdu.offset != open.next || header.flags.has(Flags::LAST_PDU) != (end == open.end) {
+            return Err(Fault::SEQUENCE);
+        }
+        Ok((slot, window))
+    }
+
+    /// Bytes that the R2T of a window asked for.
+    fn window_length(&mut self, slot: u16, window: usize) -> u32 {
+        let limit = self.config.ready_to_transfer_bytes_max;
+        let Some(command) = self.slots.get(slot) else { return 0 };
+        let end = command.pull.windows[window].end;
+        // R2Ts divide a transfer from its start.
+        match end % limit {
+            0 => limit,
+            rest => rest,
+        }
+    }
+
+    /// Takes data of a PDU whose header was understood.
+    fn receive_data(&mut self) -> Step {
+        let Some(arrival) = &mut self.arrival else { return Step::Again };
+        if let Some(place) = place_of(&mut self.slots, arrival) {
+            let count = self.inbound.fill(place);
+            arrival.at += count;
+        }
+        if arrival.at < arrival.end {
+            return Step::Idle;
+        }
+        let mut digest = None;
+        if arrival.digest {
+            let Some(bytes) = self.inbound.head(DIGEST_LENGTH) else { return Step::Idle };
+            digest = Some(u32_at(bytes, 0));
+            self.inbound.consume(DIGEST_LENGTH);
+        }
+        let Some(Arrival { target, start, end, .. }) = self.arrival.take() else { return Step::Again };
+        match target {
+            Target::Capsule { entry, place } => {
+                let intact = digest.is_none_or(|digest| self.is_intact(&place, digest));
+                if !intact {
+                    return self.begin_broken(entry);
+                }
+                let capsule = self.config.pool.borrow_mut().seal(place);
+                self.begin(entry, capsule)
+            }
+            Target::Transfer { slot, window } => {
+                let place = self.slots.get(slot).and_then(|command| command.pull.place.take());
+                let Some(place) = place else { return Step::Again };
+                let intact = digest.is_none_or(|digest| self.is_intact(&place[start..end], digest));
+                if let Some(command) = self.slots.get(slot) {
+                    command.pull.place = Some(place);
+                }
+                self.on_arrived(slot, window, end - start, intact, None)
+            }
+        }
+    }
+
+    /// Data of a transfer have come; `whole` when they are all of it and stand elsewhere than in its place.
+    fn on_arrived(
+        &mut self,
+        slot: u16,
+        window: usize,
+        length: usize,
+        intact: bool,
+        whole: Option<Buffer>,
+    ) -> Step {
+        let count = u32::try_from(length).expect("DATAL has 32 bits");
+        self.pulling -= u64::from(count);
+        let Some(command) = self.slots.get(slot) else { return Step::Again };
+        let pull = &mut command.pull;
+        pull.windows[window].next += count;
+        pull.arrived += count;
+        pull.broken |= !intact;
+        let done = pull.arrived == pull.length;
+        let given_up = command.response.is_some() && pull.arrived == pull.asked;
+        if given_up && let Some(entry) = command.response.take() {
+            self.respond(Slot(slot), entry);
+            self.ask_waiting();
+            return Step::Again;
+        }
+        if !done {
+            self.ask_waiting();
+            return Step::Again;
+        }
+        let Pull { place, broken, .. } = core::mem::take(pull);
+        self.ask_waiting();
+        let slot = Slot(slot);
+        if broken {
+            let status = StatusCode::TransientTransportError.into();
+            return Step::Output(Output::HostDataFailed { slot, status });
+        }
+        let data = match (whole, place) {
+            (Some(whole), _) => whole,
+            (None, Some(place)) => self.config.pool.borrow_mut().seal(place),
+            (None, None) => Buffer::EMPTY,
+        };
+        Step::Output(Output::HostData { slot, data })
+    }
+}
+
+/// Whether a command of `opcode` moves data to the host: the two lowest bits say so.
+const fn is_to_host(opcode: u8) -> bool {
+    opcode & 0b11 == 0b10
+}

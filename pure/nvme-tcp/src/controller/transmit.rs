@@ -1,0 +1,167 @@
+//! What a controller sends: R2Ts, data, responses.
+
+use engine::Buffer;
+use nvme::wire::{CommandId, CompletionQueueEntry};
+
+use super::slots::Window;
+use super::{Connection, Slot};
+use crate::QUEUE_SIZE_MAX;
+use crate::wire::{ControllerToHostData, Flags, PduKind, ReadyToTransfer, ResponseCapsule};
+
+/// The last data of a command, which wait for its completion: it may go with them (the SUCCESS flag).
+#[derive(Debug)]
+pub(super) struct Held {
+    slot: u16,
+    command: CommandId,
+    offset: u32,
+    data: Buffer,
+}
+
+/// Data that came before those in front of them: hosts take them in order only.
+#[derive(Debug)]
+pub(super) struct Early {
+    slot: u16,
+    offset: u32,
+    total: u32,
+    data: Buffer,
+}
+
+impl Connection {
+    /// The tag of an R2T: the command's slot, and which of its windows.
+    pub(super) fn tag(slot: u16, window: usize) -> u16 {
+        slot + QUEUE_SIZE_MAX * u16::try_from(window).expect("R2Ts of a command are few")
+    }
+
+    /// What [`Self::tag`] made a tag of.
+    pub(super) fn untag(tag: u16) -> (u16, usize) {
+        (tag % QUEUE_SIZE_MAX, usize::from(tag / QUEUE_SIZE_MAX))
+    }
+
+    /// Sends R2Ts for transfers that wait, as far as the limits go.
+    pub(super) fn ask_waiting(&mut self) {
+        for _ in 0..self.waiting.len() {
+            let full = self.pulling >= u64::from(self.config.pull_bytes_max);
+            if full && self.pulling > 0 {
+                return;
+            }
+            let Some(slot) = self.waiting.pop_front() else { return };
+            if !self.ask(slot) {
+                // Its windows are all open: the next data make room, and ask again.
+                self.waiting.push_back(slot);
+            }
+        }
+    }
+
+    /// Sends R2Ts for the transfer of `slot`; whether it is all asked for.
+    fn ask(&mut self, slot: u16) -> bool {
+        let limit = self.config.ready_to_transfer_bytes_max;
+        let windows_max = self.ready_to_transfer_max;
+        let Some(command) = self.slots.get(slot) else { return true };
+        let (id, pull) = (command.id, &mut command.pull);
+        while pull.asked < pull.length {
+            let open = pull.windows[..windows_max].iter().position(|window| !window.is_open());
+            let Some(window) = open else { return false };
+            let length = limit.min(pull.length - pull.asked);
+            let offset = pull.asked;
+            pull.windows[window] = Window { next: offset, end: offset + length };
+            pull.asked += length;
+            self.pulling += u64::from(length);
+            let tag = Self::tag(slot, window);
+            let pdu = ReadyToTransfer { command: id, tag, offset, length };
+            self.sender.send(
+                &mut self.outbox,
+                PduKind::ReadyToTransfer,
+                Flags::NONE,
+                Buffer::EMPTY,
+                |common| pdu.emit(common),
+            );
+        }
+        true
+    }
+
+    pub(super) fn push_in_order(&mut self, slot: Slot, offset: u32, total: u32, data: Buffer) {
+        let length = u32::try_from(data.len()).expect("a buffer is smaller than 4 GiB");
+        let end = offset.checked_add(length);
+        assert!(end.is_some_and(|end| end <= total), "a piece lies within its transfer");
+        let Some(command) = self.slots.get(slot.0) else { return };
+        if command.pushed != offset {
+            assert!(offset > command.pushed, "a piece is pushed once");
+            self.early.push(Early { slot: slot.0, offset, total, data });
+            return;
+        }
+        self.push_next(slot.0, offset, total, data);
+        if !self.early.is_empty() {
+            self.push_early(slot.0);
+        }
+    }
+
+    fn push_early(&mut self, slot: u16) {
+        while let Some(command) = self.slots.get(slot) {
+            let pushed = command.pushed;
+            let next = self.early.iter().position(|early| early.slot == slot && early.offset == pushed);
+            let Some(index) = next else { return };
+            let Early { offset, total, data, .. } = self.early.swap_remove(index);
+            self.push_next(slot, offset, total, data);
+        }
+    }
+
+    fn push_next(&mut self, slot: u16, offset: u32, total: u32, data: Buffer) {
+        let length = u32::try_from(data.len()).expect("a buffer is smaller than 4 GiB");
+        let Some(command) = self.slots.get(slot) else { return };
+        command.pushed += length;
+        let id = command.id;
+        if command.pushed < total {
+            return self.send_data(id, offset, data, Flags::NONE);
+        }
+        self.release_held();
+        self.held = Some(Held { slot, command: id, offset, data });
+    }
+
+    /// Sends the held data without their completion.
+    #[inline]
+    pub(super) fn release_held(&mut self) {
+        if let Some(Held { command, offset, data, .. }) = self.held.take() {
+            self.send_data(command, offset, data, Flags::LAST_PDU);
+        }
+    }
+
+    fn send_data(&mut self, command: CommandId, offset: u32, data: Buffer, flags: Flags) {
+        let length = u32::try_from(data.len()).expect("a buffer is smaller than 4 GiB");
+        let pdu = ControllerToHostData { command, offset, length };
+        self.sender.send(&mut self.outbox, PduKind::ControllerData, flags, data, |common| pdu.emit(common));
+    }
+
+    /// Frees the slot and sends the completion of its command.
+    pub(super) fn respond(&mut self, slot: Slot, entry: CompletionQueueEntry) {
+        let Some(command) = self.slots.retire(slot.0) else { return };
+        self.reserved -= u64::from(command.reserved);
+        if self.is_over() {
+            return;
+        }
+        if !self.early.is_empty() {
+            self.early.retain(|early| early.slot != slot.0);
+        }
+        let silent = self.queue.success_flag
+            && entry.dw0 == 0
+            && entry.dw1 == 0
+            && entry.status() == nvme::wire::Status::SUCCESS;
+        match self.held.take_if(|held| held.slot == slot.0) {
+            Some(Held { command, offset, data, .. }) if silent => {
+                let flags = Flags::LAST_PDU.with(Flags::SUCCESS, true);
+                return self.send_data(command, offset, data, flags);
+            }
+            Some(Held { command, offset, data, .. }) => {
+                self.send_data(command, offset, data, Flags::LAST_PDU);
+            }
+            None => {}
+        }
+        self.send_response(entry);
+    }
+
+    pub(super) fn send_response(&mut self, entry: CompletionQueueEntry) {
+        let pdu = ResponseCapsule { entry };
+        self.sender.send(&mut self.outbox, PduKind::ResponseCapsule, Flags::NONE, Buffer::EMPTY, |common| {
+            pdu.emit(common)
+        });
+    }
+}

@@ -1,0 +1,45 @@
+//! Putting PDUs into an outbox: header, digest, padding, data, digest.
+
+use engine::Buffer;
+
+use crate::Outbox;
+use crate::wire::{Agreement, CommonHeader, Crc32c, Flags, PduKind};
+
+/// How one end sends: what was agreed for that direction, and how digests are computed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sender {
+    pub(crate) agreement: Agreement,
+    pub(crate) crc32c: Crc32c,
+}
+
+impl Sender {
+    /// Sends a PDU of `kind`, whose header `header` makes of the common one.
+    #[inline]
+    pub(crate) fn send<const N: usize>(
+        &self,
+        outbox: &mut Outbox,
+        kind: PduKind,
+        flags: Flags,
+        data: Buffer,
+        header: impl FnOnce(&CommonHeader) -> [u8; N],
+    ) {
+        let length = u32::try_from(data.len()).expect("a buffer is smaller than 4 GiB");
+        let (common, framing) = self.agreement.frame(kind, length, flags);
+        let header = header(&common);
+        outbox.write(&header);
+        let mut written = N;
+        if framing.header_digest {
+            outbox.write(&(self.crc32c)(0, &header).to_le_bytes());
+            written += 4;
+        }
+        if length == 0 {
+            return;
+        }
+        outbox.pad(framing.head() - written);
+        let digest = framing.data_digest.then(|| (self.crc32c)(0, &data));
+        outbox.gather(data);
+        if let Some(digest) = digest {
+            outbox.write(&digest.to_le_bytes());
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! A host's end of a connection: one queue.
+//!
+//! [`Connection::submit`] sends a command, and its data when they fit into the capsule; what is larger goes when the
+//! controller asks for it. What is to be sent gathers in [`Connection::outbox`]. Data that are read come as a slice of
+//! the block they were received in, or are put together when they did not come in one.
+
+mod receive;
+mod slots;
+mod types;
+
+#[cfg(test)]
+mod tests;
+
+use engine::{Buffer, Engine, Instant};
+use nvme::wire::{CommandId, SubmissionQueueEntry};
+
+pub use types::{Closed, Completed, Config, Data, Input, Output, Parameters, Statistics, SubmitError};
+
+use crate::emit::Sender;
+use crate::inbound::Inbound;
+use crate::wire::{
+    Agreement, CommandCapsule, Fault, Flags, InitializeRequest, PduKind, Receiver, TerminateRequest,
+};
+use crate::{DataPointer, Outbox, R2TS_PER_COMMAND_MAX, TRANSFER_BYTES_MAX};
+use receive::Arrival;
+use slots::{Command, Incoming, Moving, Slots};
+
+/// Where a connection stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    AwaitingResponse {
+        deadline: Instant,
+    },
+    Ready,
+    /// To be told of, then over.
+    Closing(Closed),
+    Over,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Connection {
+    config: Config,
+    state: State,
+    inbound: Inbound,
+    /// Data of a PDU that are coming.
+    arrival: Option<Arrival>,
+    /// What was agreed for PDUs towards here.
+    agreement: Agreement,
+    sender: Sender,
+    /// The most data in one H2CData PDU.
+    host_data_max: u32,
+    slots: Slots,
+    outbox: Outbox,
+    statistics: Statistics,
+}
+
+impl Connection {
+    /// A connection that was just made; its ICReq is in the outbox.
+    ///
+    /// # Panics
+    /// When `config` exceeds a limit that its fields name.
+    pub fn new(now: Instant, config: Config) -> Self {
+        config.check();
+        let request = InitializeRequest {
+            alignment: config.alignment,
+            header_digest: config.header_digest,
+            data_digest: config.data_digest,
+            ready_to_transfer_max: config.ready_to_transfer_max.into(),
+        };
+        let mut outbox = Outbox::default();
+        outbox.write(&request.emit());
+        Self {
+            state: State::AwaitingResponse { deadline: now + config.initialise_timeout },
+            inbound: Inbound::default(),
+            arrival: None,
+            agreement: Agreement::NONE,
+            sender: Sender { agreement: Agreement::NONE, crc32c: config.crc32c },
+            host_data_max: 0,
+            slots: Slots::new(config.queue_size),
+            outbox,
+            statistics: Statistics::default(),
+            config,
+        }
+    }
+
+    /// Sends a command; its identifier and data pointer are filled in. It ends with [`Output::Completed`].
+    ///
+    /// # Errors
+    /// When it can't be taken; it then was not sent.
+    ///
+    /// # Panics
+    /// When it moves more than [`TRANSFER_BYTES_MAX`] bytes.
+    #[inline]
+    pub fn submit(
+        &mut self,
+        cookie: u64,
+        entry: SubmissionQueueEntry,
+        data: Data,
+    ) -> Result<CommandId, SubmitError> {
+        if self.state != State::Ready {
+            return Err(SubmitError::NotReady);
+        }
+        assert!(data.len() <= TRANSFER_BYTES_MAX as usize, "a command moves {TRANSFER_BYTES_MAX} B at most");
+        let (pointer, moving, capsule) = self.place(data);
+        let command_id = self.slots.issue(Command { cookie, moving }).ok_or(SubmitError::Busy)?;
+        let pdu = CommandCapsule { entry: pointer.put(SubmissionQueueEntry { command_id, ..entry }) };
+        self.statistics.submitted += 1;
+        self.sender
+            .send(&mut self.outbox, PduKind::CommandCapsule, Flags::NONE, capsule, |common| pdu.emit(common));
+        Ok(command_id)
+    }
+
+    /// Where a command's data are to be, and what of them goes with the capsule.
+    #[inline]
+    fn place(&self, data: Data) -> (DataPointer, Moving, Buffer) {
+        match data {
+            Data::None => (DataPointer::Transport { length: 0 }, Moving::Nothing, Buffer::EMPTY),
+            Data::Read(length) => {
+                let (place, whole) = (None, Buffer::EMPTY);
+                let incoming = Incoming { length, arrived: 0, ended: false, broken: false, whole, place };
+                (DataPointer::Transport { length }, Moving::In(incoming), Buffer::EMPTY)
+            }
+            Data::Write(data) => {
+                let length = u32::try_from(data.len()).expect("a buffer is smaller than 4 GiB");
+                if length > 0 && length <= self.config.capsule_data_max {
+                    return (DataPointer::InCapsule { offset: 0, length }, Moving::Nothing, data);
+                }
+                let moving = Moving::Out { data, asked: 0, ends: [0; R2TS_PER_COMMAND_MAX] };
+                (DataPointer::Transport { length }, moving, Buffer::EMPTY)
+            }
+        }
+    }
+
+    /// What is to be sent.
+    pub const fn outbox(&self) -> &Outbox {
+        &self.outbox
+    }
+
+    /// What is to be sent, for a world that takes it out as buffers.
+    pub const fn outbox_mut(&mut self) -> &mut Outbox {
+        &mut self.outbox
+    }
+
+    /// The first `count` bytes of the outbox were sent.
+    ///
+    /// # Panics
+    /// When there are not so many.
+    pub fn sent(&mut self, count: usize) {
+        self.outbox.advance(count);
+    }
+
+    /// Where the next bytes from the controller belong, when they are data that are put together: a driver may receive
+    /// straight into it, and what it receives beyond it, into a block. Tell it by [`Connection::landed`].
+    pub fn landing(&mut self) -> Option<&mut [u8]> {
+        if !self.inbound.is_empty() {
+            return None;
+        }
+        let arrival = self.arrival.as_ref()?;
+        receive::place_of(&mut self.slots, arrival)
+    }
+
+    /// The first `count` bytes of [`Connection::landing`] were received.
+    ///
+    /// # Panics
+    /// When there are not so many.
+    pub fn landed(&mut self, count: usize) {
+        if count == 0 {
+            return;
+        }
+        self.arrival.as_mut().expect("bytes land only where a place was named").advance(count);
+    }
+
+    /// Whether commands can be submitted.
+    pub fn is_ready(&self) -> bool {
+        self.state == State::Ready
+    }
+
+    /// Whether one more command can be submitted.
+    pub fn has_room(&self) -> bool {
+        self.is_ready() && self.slots.has_room()
+    }
+
+    /// Commands that have not ended.
+    pub const fn outstanding(&self) -> u16 {
+        self.slots.live()
+    }
+
+    /// What was counted so far.
+    pub const fn statistics(&self) -> Statistics {
+        self.statistics
+    }
+
+    /// Ends the connection because of `fault`, about no PDU in particular.
+    pub fn terminate(&mut self, fault: Fault) {
+        self.fail(fault, 0);
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(self.state, State::Closing(_) | State::Over)
+    }
+
+    /// Answers a broken PDU, of whose header `shown` bytes have come, and ends the connection.
+    fn fail(&mut self, fault: Fault, shown: usize) {
+        if self.is_over() {
+            return;
+        }
+        let header = self.inbound.head(shown).unwrap_or_default();
+        let (bytes, length) = TerminateRequest { fault }.emit(Receiver::Controller, header);
+        self.outbox.write(&bytes[..length]);
+        self.close(Closed::ControllerFault(fault));
+    }
+
+    fn close(&mut self, why: Closed) {
+        self.state = State::Closing(why);
+        self.inbound.clear();
+        self.arrival = None;
+    }
+}
+
+impl Engine for Connection {
+    type Input<'a> = Input;
+    type Output = Output;
+
+    #[inline]
+    fn handle_input(&mut self, _now: Instant, input: Input) {
+        let Input::Received(bytes) = input;
+        if !self.is_over() {
+            self.inbound.push(bytes);
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        if let State::AwaitingResponse { deadline } = self.state
+            && deadline <= now
+        {
+            self.close(Closed::InitialiseTimeout);
+        }
+    }
+
+    #[inline]
+    fn poll_output(&mut self) -> Option<Output> {
+        loop {
+            match self.state {
+                State::Closing(why) => {
+                    self.state = State::Over;
+                    return Some(Output::Closed(why));
+                }
+                State::Over => return None,
+                State::AwaitingResponse { .. } | State::Ready => {}
+            }
+            match self.receive() {
+                receive::Step::Output(output) => return Some(output),
+                receive::Step::Again => {}
+                receive::Step::Idle => return None,
+            }
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        match self.state {
+            State::AwaitingResponse { deadline } => Some(deadline),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! What passes between a host's end of a connection and its world.
+
+use core::fmt;
+
+use engine::{Buffer, Nanos};
+use nvme::wire::{CommandId, CompletionQueueEntry};
+
+use crate::wire::{ALIGNMENT_MAX, Crc32c, Fault, crc32c};
+use crate::{ADMIN_CAPSULE_DATA_MAX, QUEUE_SIZE_MAX, R2TS_PER_COMMAND_MAX, SharedPool};
+
+/// What a host's end of a connection is.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where blocks for data that do not stand in one received block are taken from.
+    pub pool: SharedPool,
+    /// Computes digests.
+    pub crc32c: Crc32c,
+    /// Header digests are asked for.
+    pub header_digest: bool,
+    /// Data digests are asked for.
+    pub data_digest: bool,
+    /// Data towards the host are to start at a multiple of so many bytes (HPDA): 4..=128, a multiple of 4.
+    pub alignment: u8,
+    /// R2Ts of one command taken at once (MAXR2T): 1..=[`R2TS_PER_COMMAND_MAX`].
+    pub ready_to_transfer_max: u8,
+    /// Commands outstanding at once: 1..=[`QUEUE_SIZE_MAX`].
+    pub queue_size: u16,
+    /// The most data in a capsule, bytes: IOCCSZ less the entry on an I/O queue, 8192 on the Admin Queue.
+    pub capsule_data_max: u32,
+    /// How long the controller may take to answer the ICReq.
+    pub initialise_timeout: Nanos,
+}
+
+impl Config {
+    /// The usual limits, for an Admin Queue of 32 entries.
+    pub fn new(pool: SharedPool) -> Self {
+        Self {
+            pool,
+            crc32c,
+            header_digest: false,
+            data_digest: false,
+            alignment: 4,
+            ready_to_transfer_max: 1,
+            queue_size: 32,
+            capsule_data_max: ADMIN_CAPSULE_DATA_MAX,
+            initialise_timeout: Nanos::from_secs(10),
+        }
+    }
+
+    pub(super) fn check(&self) {
+        let aligned = self.alignment.is_multiple_of(4) && (4..=ALIGNMENT_MAX).contains(&self.alignment);
+        assert!(aligned, "an alignment of 4 to 128 bytes, in double words");
+        let r2ts = usize::from(self.ready_to_transfer_max);
+        assert!((1..=R2TS_PER_COMMAND_MAX).contains(&r2ts), "1..={R2TS_PER_COMMAND_MAX} R2Ts of a command");
+        assert!((1..=QUEUE_SIZE_MAX).contains(&self.queue_size), "1..={QUEUE_SIZE_MAX} commands");
+    }
+}
+
+/// The data of a command.
+#[derive(Clone, Debug)]
+pub enum Data {
+    /// It moves none.
+    None,
+    /// These go to the controller.
+    Write(Buffer),
+    /// So many bytes come from the controller.
+    Read(u32),
+}
+
+impl Data {
+    /// Bytes that it moves.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Write(data) => data.len(),
+            Self::Read(length) => *length as usize,
+        }
+    }
+
+    /// Whether it moves nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What the world tells the connection.
+#[derive(Debug)]
+pub enum Input {
+    /// Bytes from the controller, in order. The block is held as long as data in it are.
+    Received(Buffer),
+}
+
+/// What the connection tells its owner.
+#[derive(Debug)]
+pub enum Output {
+    /// The connection is initialised: commands can be submitted.
+    Initialized(Parameters),
+    /// A command has ended.
+    Completed(Completed),
+    /// The connection is over: send what the outbox holds, then close. Nothing follows; what was outstanding has no end
+    /// that is known here.
+    Closed(Closed),
+}
+
+/// How a command ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Completed {
+    /// The caller's name for it.
+    pub cookie: u64,
+    /// The completion. Data that came broken make it Transient Transport Error.
+    pub entry: CompletionQueueEntry,
+    /// What was read, from the start: fewer bytes than asked for where the controller gave fewer.
+    pub data: Buffer,
+}
+
+/// What was agreed upon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameters {
+    /// Headers are followed by digests.
+    pub header_digest: bool,
+    /// Data are followed by digests.
+    pub data_digest: bool,
+    /// Alignment of data towards the host (HPDA), bytes.
+    pub host_alignment: u8,
+    /// Alignment of data towards the controller (CPDA), bytes.
+    pub controller_alignment: u8,
+    /// The most data in one H2CData PDU (MAXH2CDATA), bytes.
+    pub host_data_max: u32,
+}
+
+/// Why a connection is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// The controller broke the protocol and is told so by an H2CTermReq.
+    ControllerFault(Fault),
+    /// The controller says that we broke the protocol (C2HTermReq).
+    Terminated(Fault),
+    /// The controller sent no ICResp in time.
+    InitialiseTimeout,
+}
+
+impl fmt::Display for Closed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ControllerFault(fault) => write!(f, "the controller broke the protocol: {fault}"),
+            Self::Terminated(fault) => write!(f, "the controller ended it: {fault}"),
+            Self::InitialiseTimeout => f.write_str("the controller sent no ICResp in time"),
+        }
+    }
+}
+
+/// Why a command was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SubmitError {
+    /// The queue is full.
+    Busy,
+    /// The connection is not initialised, or over.
+    NotReady,
+}
+
+impl fmt::Display for SubmitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Busy => "the queue is full",
+            Self::NotReady => "the connection is not ready",
+        })
+    }
+}
+
+impl core::error::Error for SubmitError {}
+
+/// Counters since the beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Commands sent.
+    pub submitted: u64,
+    /// Commands that ended.
+    pub completed: u64,
+    /// Data digests that did not match.
+    pub data_digest_errors: u64,
+    /// The last identifier that was completed.
+    pub last_completed: Option<CommandId>,
+}

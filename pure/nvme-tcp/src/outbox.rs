@@ -1,0 +1,203 @@
+//! Bytes to be sent.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use engine::{Buffer, Pool};
+
+/// Payloads shorter than this are copied behind their header: cheaper than a piece of their own.
+const GATHER_MIN: usize = 512;
+/// Bytes already sent that are tolerated at the front before those behind them move up.
+const SENT_MAX: usize = 64 << 10;
+
+#[derive(Debug)]
+enum Piece {
+    /// So many of the bytes that were written here.
+    Written(usize),
+    Payload(Buffer),
+}
+
+impl Piece {
+    fn len(&self) -> usize {
+        match self {
+            Self::Written(length) => *length,
+            Self::Payload(payload) => payload.len(),
+        }
+    }
+}
+
+/// What a connection has to say, in order: headers written into one place, payloads where they are. A driver gives
+/// [`Outbox::slices`] to one gathering system call and tells with `sent` of the connection how much was taken.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    written: Vec<u8>,
+    /// Bytes of `written` that are sent.
+    start: usize,
+    pieces: VecDeque<Piece>,
+    /// Bytes of the first piece that are sent.
+    offset: usize,
+    length: usize,
+    sent: u64,
+}
+
+impl Outbox {
+    /// Bytes to be sent.
+    pub const fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether everything is sent.
+    pub const fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// What is to be sent, in pieces.
+    pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
+        let mut at = self.start;
+        let mut offset = self.offset;
+        self.pieces.iter().map(move |piece| {
+            let skip = core::mem::take(&mut offset);
+            match piece {
+                Piece::Written(length) => {
+                    // The front of `written` already lacks what is sent of the first piece.
+                    let bytes = &self.written[at..at + length - skip];
+                    at += length - skip;
+                    bytes
+                }
+                Piece::Payload(payload) => &payload[skip..],
+            }
+        })
+    }
+
+    /// Takes everything out as buffers, for a world that has no gathering system call.
+    pub fn take_all(&mut self, pool: &mut Pool, mut each: impl FnMut(Buffer)) {
+        let mut at = self.start;
+        let mut offset = core::mem::take(&mut self.offset);
+        while let Some(piece) = self.pieces.pop_front() {
+            let skip = core::mem::take(&mut offset);
+            match piece {
+                Piece::Written(length) => {
+                    let end = at + length - skip;
+                    for chunk in self.written[at..end].chunks(Pool::LENGTH_MAX) {
+                        each(pool.copy(chunk));
+                    }
+                    at = end;
+                }
+                Piece::Payload(payload) => each(payload.slice(skip..payload.len())),
+            }
+        }
+        self.sent += self.length as u64;
+        self.length = 0;
+        self.written.clear();
+        self.start = 0;
+    }
+
+    /// Bytes that will have been sent when everything that is here now is.
+    pub(crate) const fn end(&self) -> u64 {
+        self.sent + self.length as u64
+    }
+
+    /// Bytes sent since the beginning.
+    pub(crate) const fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Adds bytes by copying them.
+    #[inline]
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
+        self.written.extend_from_slice(bytes);
+        self.length += bytes.len();
+        match self.pieces.back_mut() {
+            Some(Piece::Written(length)) => *length += bytes.len(),
+            _ => self.pieces.push_back(Piece::Written(bytes.len())),
+        }
+    }
+
+    /// Adds so many zeroes.
+    #[inline]
+    pub(crate) fn pad(&mut self, count: usize) {
+        const ZEROES: [u8; 128] = [0; 128];
+        if count > 0 {
+            self.write(&ZEROES[..count]);
+        }
+    }
+
+    /// Adds a payload.
+    #[inline]
+    pub(crate) fn gather(&mut self, payload: Buffer) {
+        if payload.len() < GATHER_MIN {
+            if !payload.is_empty() {
+                self.write(&payload);
+            }
+            return;
+        }
+        self.length += payload.len();
+        self.pieces.push_back(Piece::Payload(payload));
+    }
+
+    /// The first `count` bytes were sent.
+    ///
+    /// # Panics
+    /// When there are not so many.
+    pub(crate) fn advance(&mut self, count: usize) {
+        assert!(count <= self.length, "{count} B sent of {}", self.length);
+        self.length -= count;
+        self.sent += count as u64;
+        let mut left = count;
+        while let Some(piece) = self.pieces.front() {
+            let rest = piece.len() - self.offset;
+            let taken = rest.min(left);
+            if matches!(piece, Piece::Written(_)) {
+                self.start += taken;
+            }
+            left -= taken;
+            if taken < rest {
+                self.offset += taken;
+                break;
+            }
+            self.offset = 0;
+            self.pieces.pop_front();
+        }
+        if self.start == self.written.len() {
+            self.written.clear();
+            self.start = 0;
+        } else if self.start > SENT_MAX && self.start > self.written.len() / 2 {
+            self.written.drain(..self.start);
+            self.start = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// However much is taken at a time, every byte goes once and in order.
+        #[test]
+        fn every_byte_goes_once(pieces in prop::collection::vec((any::<bool>(), 0_usize..2000), 1..40),
+                                takes in prop::collection::vec(1_usize..3000, 1..60)) {
+            let (mut outbox, mut expected, mut seen) = (Outbox::default(), Vec::new(), Vec::new());
+            let mut takes = takes.into_iter().cycle();
+            for (number, (gather, length)) in (0_u8..).zip(pieces) {
+                let bytes = std::vec![number; length];
+                expected.extend_from_slice(&bytes);
+                if gather {
+                    outbox.gather(Buffer::copy_from_slice(&bytes));
+                } else {
+                    outbox.write(&bytes);
+                }
+                let all: Vec<u8> = outbox.slices().flatten().copied().collect();
+                prop_assert_eq!(all.len(), outbox.len());
+                let count = takes.next().unwrap().min(all.len());
+                seen.extend_from_slice(&all[..count]);
+                outbox.advance(count);
+            }
+            prop_assert_eq!(outbox.sent(), seen.len() as u64);
+            outbox.take_all(&mut Pool::default(), |buffer| seen.extend_from_slice(&buffer));
+            prop_assert!(outbox.is_empty() && outbox.end() == expected.len() as u64);
+            prop_assert_eq!(seen, expected);
+        }
+    }
+}

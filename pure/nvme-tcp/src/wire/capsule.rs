@@ -1,0 +1,62 @@
+//! Capsules: a command or a completion in a PDU (CapsuleCmd, CapsuleResp).
+
+use nvme::wire::{CompletionQueueEntry, SubmissionQueueEntry};
+
+use super::CommonHeader;
+
+/// Bytes of the header of a CapsuleCmd.
+pub const COMMAND_CAPSULE_LENGTH: usize = CommonHeader::LENGTH + SubmissionQueueEntry::LENGTH;
+/// Bytes of the header of a CapsuleResp.
+pub const RESPONSE_CAPSULE_LENGTH: usize = CommonHeader::LENGTH + CompletionQueueEntry::LENGTH;
+
+/// A command (CapsuleCmd); its data may follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommandCapsule {
+    /// The command (SQE).
+    pub entry: SubmissionQueueEntry,
+}
+
+impl CommandCapsule {
+    /// Decodes the header of a CapsuleCmd whose framing was checked.
+    #[inline]
+    pub fn parse(bytes: &[u8; COMMAND_CAPSULE_LENGTH]) -> Self {
+        let mut entry = [0; SubmissionQueueEntry::LENGTH];
+        entry.copy_from_slice(&bytes[CommonHeader::LENGTH..]);
+        Self { entry: SubmissionQueueEntry::parse(&entry) }
+    }
+
+    /// The header, with `common` at its front.
+    #[inline]
+    pub fn emit(&self, common: &CommonHeader) -> [u8; COMMAND_CAPSULE_LENGTH] {
+        let mut bytes = [0; COMMAND_CAPSULE_LENGTH];
+        bytes[..CommonHeader::LENGTH].copy_from_slice(&common.emit());
+        bytes[CommonHeader::LENGTH..].copy_from_slice(&self.entry.emit());
+        bytes
+    }
+}
+
+/// A completion (CapsuleResp).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResponseCapsule {
+    /// The completion (CQE).
+    pub entry: CompletionQueueEntry,
+}
+
+impl ResponseCapsule {
+    /// Decodes the header of a CapsuleResp whose framing was checked.
+    #[inline]
+    pub fn parse(bytes: &[u8; RESPONSE_CAPSULE_LENGTH]) -> Self {
+        let mut entry = [0; CompletionQueueEntry::LENGTH];
+        entry.copy_from_slice(&bytes[CommonHeader::LENGTH..]);
+        Self { entry: CompletionQueueEntry::parse(&entry) }
+    }
+
+    /// The header, with `common` at its front.
+    #[inline]
+    pub fn emit(&self, common: &CommonHeader) -> [u8; RESPONSE_CAPSULE_LENGTH] {
+        let mut bytes = [0; RESPONSE_CAPSULE_LENGTH];
+        bytes[..CommonHeader::LENGTH].copy_from_slice(&common.emit());
+        bytes[CommonHeader::LENGTH..].copy_from_slice(&self.entry.emit());
+        bytes
+    }
+}
