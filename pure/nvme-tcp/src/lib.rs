@@ -13,6 +13,8 @@ extern crate std;
 pub mod controller;
 mod data_pointer;
 mod emit;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod host;
 mod inbound;
 mod outbox;

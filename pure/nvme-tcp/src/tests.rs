@@ -49,7 +49,7 @@ impl Pair {
             pool: Pool::default(),
             work: VecDeque::new(),
             done: Vec::new(),
-            landings: seed % 2 == 0,
+            landings: seed.is_multiple_of(2),
         };
         pair.controller.set_queue(Queue { size, capsule_data_max, success_flag });
         while !pair.host.is_ready() {
@@ -368,7 +368,7 @@ fn a_broken_data_digest_fails_its_command_only() {
         panic!("nothing came");
     };
     // Let the command across whole first.
-    while pair.host.outbox().len() > 0 {
+    while !pair.host.outbox().is_empty() {
         let bytes: Vec<u8> = pair.host.outbox().slices().flatten().copied().collect();
         pair.host.sent(bytes.len());
         pair.controller.handle_input(NOW, controller::Input::Received(Buffer::from(bytes)));

@@ -93,17 +93,26 @@ impl Slots {
         slots
     }
 
-    /// Makes room for `size` commands.
+    /// Makes room for `size` commands; the new slots are taken after those that are free.
     pub(super) fn grow(&mut self, size: u16) {
         let have = u16::try_from(self.entries.len()).expect("a queue is limited");
-        self.entries.reserve_exact(usize::from(size.saturating_sub(have)));
-        for index in (have..size).rev() {
-            let next = core::mem::replace(&mut self.free, index);
-            // Pushed in ascending order of index below; the links are made here.
-            self.entries.push(Entry::Free { next });
+        if size <= have {
+            return;
         }
-        // The list was built from the highest index down, the table from the lowest up: turn the new part around.
-        self.entries[usize::from(have)..].reverse();
+        let mut last = self.free;
+        while let Some(Entry::Free { next }) = self.entries.get(usize::from(last)) {
+            match *next {
+                NONE => break,
+                next => last = next,
+            }
+        }
+        match self.entries.get_mut(usize::from(last)) {
+            Some(Entry::Free { next }) => *next = have,
+            _ => self.free = have,
+        }
+        self.entries.reserve_exact(usize::from(size - have));
+        let next_of = |index: u16| if index + 1 < size { index + 1 } else { NONE };
+        self.entries.extend((have..size).map(|index| Entry::Free { next: next_of(index) }));
     }
 
     pub(super) const fn live(&self) -> u16 {

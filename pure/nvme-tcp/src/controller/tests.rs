@@ -1,1 +1,317 @@
+//! Hosts that break the protocol.
 
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+
+use engine::{Buffer, Engine, Instant, Nanos, Pool};
+use nvme::wire::{CommandId, CompletionQueueEntry, StatusCode, SubmissionQueueEntry};
+
+use super::*;
+use crate::wire::{
+    CommonHeader, FatalErrorStatus, Flags, HostToControllerData, InitializeRequest, PduKind, ResponseCapsule,
+    crc32c,
+};
+
+const NOW: Instant = Instant::ZERO;
+
+struct Rig {
+    connection: Connection,
+    outputs: Vec<Output>,
+}
+
+impl Rig {
+    /// A connection with a queue of four commands, initialised.
+    fn new(header_digest: bool, data_digest: bool) -> Self {
+        let mut config = Config::new(Rc::new(RefCell::new(Pool::default())));
+        config.host_data_max = 4096;
+        config.ready_to_transfer_bytes_max = 8192;
+        let mut rig = Self { connection: Connection::new(NOW, config), outputs: Vec::new() };
+        let request =
+            InitializeRequest { alignment: 4, header_digest, data_digest, ready_to_transfer_max: 2 };
+        rig.receive(&request.emit());
+        assert!(matches!(rig.outputs.pop(), Some(Output::Initialized(_))));
+        rig.connection.set_queue(Queue { size: 4, capsule_data_max: 8192, success_flag: true });
+        assert_eq!(rig.sent().len(), 128);
+        rig
+    }
+
+    fn receive(&mut self, bytes: &[u8]) {
+        self.connection.handle_input(NOW, Input::Received(Buffer::copy_from_slice(bytes)));
+        while let Some(output) = self.connection.poll_output() {
+            self.outputs.push(output);
+        }
+    }
+
+    fn sent(&mut self) -> Vec<u8> {
+        let bytes: Vec<u8> = self.connection.outbox().slices().flatten().copied().collect();
+        self.connection.sent(bytes.len());
+        bytes
+    }
+
+    /// The connection is over, and the host is told why.
+    fn expect(&mut self, fault: Fault) {
+        let closed = self.outputs.pop();
+        assert!(matches!(closed, Some(Output::Closed(Closed::HostFault(why))) if why == fault), "{closed:?}");
+        let bytes = self.sent();
+        assert_eq!(bytes[0], PduKind::ControllerTerminate.raw());
+        assert_eq!(TerminateRequest::parse(bytes.first_chunk().unwrap()).fault, fault);
+        // Deaf from now on.
+        self.outputs.clear();
+        self.receive(&bytes);
+        assert!(self.outputs.is_empty() && self.sent().is_empty() && !self.connection.wants_input());
+    }
+
+    /// A write of 12 KiB whose first 8 KiB and last 4 KiB were asked for.
+    fn writing() -> Self {
+        let mut rig = Self::new(false, false);
+        let entry = SubmissionQueueEntry { opcode: 1, command_id: CommandId(9), ..Default::default() };
+        rig.receive(&capsule(DataPointer::Transport { length: 12288 }.put(entry), &[]));
+        assert!(matches!(rig.outputs.pop(), Some(Output::Command { slot: Slot(0), .. })));
+        assert_eq!(rig.connection.pull(Slot(0), 12288), Ok(None));
+        assert_eq!(rig.sent().len(), 48);
+        rig
+    }
+}
+
+fn capsule(entry: SubmissionQueueEntry, data: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(data.len()).unwrap();
+    let (common, _) = Agreement::NONE.frame(PduKind::CommandCapsule, length, Flags::NONE);
+    let mut bytes = common.emit().to_vec();
+    bytes.extend(entry.emit());
+    bytes.extend(data);
+    bytes
+}
+
+fn host_data(pdu: HostToControllerData, last: bool) -> Vec<u8> {
+    let flags = Flags::NONE.with(Flags::LAST_PDU, last);
+    let (common, framing) = Agreement::NONE.frame(PduKind::HostData, pdu.length.min(1 << 20), flags);
+    let mut bytes = pdu.emit(&common).to_vec();
+    bytes.resize(framing.length() as usize, 0x5a);
+    bytes
+}
+
+const fn part(offset: u32, length: u32) -> HostToControllerData {
+    HostToControllerData { command: CommandId(9), tag: 0, offset, length }
+}
+
+#[test]
+fn data_that_do_not_fit_their_leave_end_the_connection() {
+    let second = |offset, length| HostToControllerData { tag: 1024, ..part(offset, length) };
+    let cases = [
+        (HostToControllerData { command: CommandId(8), ..part(0, 4096) }, false, Fault::field(8)),
+        (HostToControllerData { tag: 1, ..part(0, 4096) }, false, Fault::field(10)),
+        (HostToControllerData { tag: 2048, ..part(0, 4096) }, false, Fault::field(10)),
+        (HostToControllerData { tag: u16::MAX, ..part(0, 4096) }, false, Fault::field(10)),
+        // More than MAXH2CDATA.
+        (part(0, 8192), true, Fault::LIMIT),
+        // Outside of what was asked for, before, behind and across.
+        (part(8192, 4096), true, Fault::OUT_OF_RANGE),
+        (part(6144, 4096), true, Fault::OUT_OF_RANGE),
+        (part(u32::MAX - 3, 4096), true, Fault::OUT_OF_RANGE),
+        (second(4096, 4096), true, Fault::OUT_OF_RANGE),
+        // Out of order, and an end that is none.
+        (part(4096, 4096), true, Fault::SEQUENCE),
+        (part(0, 4096), true, Fault::SEQUENCE),
+        (second(8192, 4096), false, Fault::SEQUENCE),
+    ];
+    for (pdu, last, fault) in cases {
+        let mut rig = Rig::writing();
+        rig.receive(&host_data(pdu, last));
+        rig.expect(fault);
+    }
+    // DATAL and PLEN that disagree; no data at all.
+    for length in [0, 2048, 8192] {
+        let mut rig = Rig::writing();
+        let mut bytes = host_data(part(0, 4096), false);
+        bytes[16..20].copy_from_slice(&u32::to_le_bytes(length));
+        rig.receive(&bytes);
+        rig.expect(Fault::field(16));
+    }
+    let mut rig = Rig::writing();
+    rig.receive(&host_data(part(0, 0), false));
+    rig.expect(Fault::field(16));
+    // Twice the same; and for a command that has ended.
+    let mut rig = Rig::writing();
+    rig.receive(&host_data(part(0, 4096), false));
+    rig.receive(&host_data(part(0, 4096), false));
+    rig.expect(Fault::SEQUENCE);
+    let mut rig = Rig::writing();
+    for (pdu, last) in [(second(8192, 4096), true), (part(0, 4096), false), (part(4096, 4096), true)] {
+        rig.receive(&host_data(pdu, last));
+    }
+    let data = rig.outputs.pop();
+    assert!(matches!(data, Some(Output::HostData { slot: Slot(0), data }) if data.len() == 12288));
+    rig.receive(&host_data(part(4096, 4096), true));
+    rig.expect(Fault::field(10));
+}
+
+#[test]
+fn pdus_at_the_wrong_time_end_the_connection() {
+    let request = InitializeRequest {
+        alignment: 4,
+        header_digest: false,
+        data_digest: false,
+        ready_to_transfer_max: 1,
+    };
+    let mut rig = Rig::new(false, false);
+    rig.receive(&request.emit());
+    rig.expect(Fault::SEQUENCE);
+    let config = Config::new(Rc::new(RefCell::new(Pool::default())));
+    let mut early = Rig { connection: Connection::new(NOW, config), outputs: Vec::new() };
+    early.receive(&capsule(SubmissionQueueEntry::default(), &[]));
+    early.expect(Fault::SEQUENCE);
+    // More commands than the queue has entries.
+    let mut rig = Rig::new(false, false);
+    for id in 0..5 {
+        let entry = SubmissionQueueEntry { command_id: CommandId(id), ..Default::default() };
+        rig.receive(&capsule(DataPointer::Transport { length: 0 }.put(entry), &[]));
+    }
+    rig.expect(Fault::SEQUENCE);
+    // A controller's PDU, and one that is none.
+    for (kind, length) in [(1, 128), (3, 24), (5, 24), (7, 24), (9, 24), (8, 24), (10, 24), (255, 24)] {
+        let mut rig = Rig::new(false, false);
+        let mut bytes = std::vec![0; length];
+        bytes[..8].copy_from_slice(&[kind, 0, u8::try_from(length).unwrap(), 0, 24, 0, 0, 0]);
+        rig.receive(&bytes);
+        rig.expect(Fault::field(0));
+    }
+}
+
+#[test]
+fn a_capsule_larger_than_agreed_ends_the_connection() {
+    let mut rig = Rig::new(false, false);
+    rig.receive(&capsule(SubmissionQueueEntry::default(), &[0; 8192]));
+    assert!(matches!(rig.outputs.pop(), Some(Output::Command { .. })));
+    rig.receive(&capsule(
+        SubmissionQueueEntry { command_id: CommandId(2), ..Default::default() },
+        &[0; 8196],
+    ));
+    rig.expect(Fault::LIMIT);
+    // One that only says so: nothing is kept for it.
+    let mut rig = Rig::new(false, false);
+    let mut bytes = capsule(SubmissionQueueEntry::default(), &[0; 16]);
+    bytes[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
+    rig.receive(&bytes[..72]);
+    rig.expect(Fault::LIMIT);
+}
+
+#[test]
+fn a_header_digest_that_does_not_match_ends_the_connection() {
+    let mut rig = Rig::new(true, false);
+    let entry = DataPointer::Transport { length: 0 }.put(SubmissionQueueEntry::default());
+    let mut bytes = capsule(entry, &[]);
+    bytes[1] = Flags::HEADER_DIGEST.0;
+    bytes[4] = 76;
+    let digest = crc32c(0, &bytes);
+    bytes.extend(digest.to_le_bytes());
+    rig.receive(&bytes);
+    assert!(matches!(rig.outputs.pop(), Some(Output::Command { .. })));
+    for bit in [8 * 8, 8 * 75] {
+        let mut rig = Rig::new(true, false);
+        let mut broken = bytes.clone();
+        broken[bit / 8] ^= 1;
+        rig.receive(&broken);
+        let received = u32::from_le_bytes(*broken.last_chunk().unwrap());
+        rig.expect(Fault::header_digest(received));
+    }
+}
+
+#[test]
+fn what_a_host_says_at_the_end_is_told() {
+    let mut rig = Rig::new(false, false);
+    let fault = Fault { status: FatalErrorStatus::LimitExceeded, information: 7 };
+    let (bytes, length) = TerminateRequest { fault }.emit(Receiver::Controller, &[1; 24]);
+    rig.receive(&bytes[..length]);
+    let closed = rig.outputs.pop();
+    assert!(matches!(closed, Some(Output::Closed(Closed::Terminated(why))) if why == fault));
+    assert!(rig.sent().is_empty());
+}
+
+#[test]
+fn a_host_that_says_nothing_is_let_go() {
+    let config = Config::new(Rc::new(RefCell::new(Pool::default())));
+    let timeout = config.initialise_timeout;
+    let mut connection = Connection::new(NOW, config);
+    assert_eq!(connection.poll_timeout(), Some(NOW + timeout));
+    connection.handle_timeout(NOW + Nanos::new(1));
+    assert!(connection.poll_output().is_none());
+    connection.handle_timeout(NOW + timeout);
+    assert!(matches!(connection.poll_output(), Some(Output::Closed(Closed::InitialiseTimeout))));
+    assert_eq!(connection.poll_timeout(), None);
+}
+
+fn status_of(bytes: &[u8]) -> (CommandId, StatusCode) {
+    let header = CommonHeader::parse(bytes.first_chunk().unwrap()).unwrap();
+    assert_eq!(header.kind, PduKind::ResponseCapsule);
+    let entry = ResponseCapsule::parse(bytes.first_chunk().unwrap()).entry;
+    (entry.command_id, entry.status().code())
+}
+
+#[test]
+fn an_identifier_in_use_is_a_conflict_of_the_second() {
+    let mut rig = Rig::new(false, false);
+    let entry = DataPointer::Transport { length: 0 }.put(SubmissionQueueEntry::default());
+    rig.receive(&capsule(entry, &[]));
+    rig.receive(&capsule(entry, &[]));
+    assert_eq!(rig.outputs.len(), 1);
+    assert_eq!(status_of(&rig.sent()), (CommandId(0), StatusCode::CommandIdConflict));
+    rig.connection.complete(Slot(0), CompletionQueueEntry::default());
+    assert_eq!(status_of(&rig.sent()), (CommandId(0), StatusCode::SuccessfulCompletion));
+    rig.receive(&capsule(entry, &[]));
+    assert_eq!(rig.outputs.len(), 2);
+}
+
+#[test]
+fn descriptors_that_do_not_do_are_refused() {
+    let refused = |pointer: DataPointer, capsule_data: &[u8], length: u32| {
+        let mut rig = Rig::new(false, false);
+        let mut entry = SubmissionQueueEntry { opcode: 1, ..Default::default() };
+        entry = pointer.put(entry);
+        rig.receive(&capsule(entry, capsule_data));
+        rig.connection.pull(Slot(0), length).map_err(nvme::wire::Status::code)
+    };
+    let inside = |offset, length| DataPointer::InCapsule { offset, length };
+    let data = [7; 512];
+    assert_eq!(refused(inside(0, 512), &data, 512).unwrap().unwrap().len(), 512);
+    assert_eq!(refused(inside(256, 256), &data, 256).unwrap().unwrap().len(), 256);
+    assert_eq!(refused(inside(0, 513), &data, 513), Err(StatusCode::DataSglLengthInvalid));
+    assert_eq!(refused(inside(0, 512), &data, 1024), Err(StatusCode::DataSglLengthInvalid));
+    assert_eq!(refused(inside(0, 256), &data, 512), Err(StatusCode::DataSglLengthInvalid));
+    assert_eq!(refused(inside(513, 0), &data, 512), Err(StatusCode::SglOffsetInvalid));
+    assert_eq!(refused(inside(u64::MAX, 512), &data, 512), Err(StatusCode::SglOffsetInvalid));
+    let outside = DataPointer::Transport { length: 512 };
+    assert_eq!(refused(outside, &[], 1024), Err(StatusCode::DataSglLengthInvalid));
+    let none = DataPointer::Invalid(StatusCode::InvalidField);
+    assert_eq!(refused(none, &[], 512), Err(StatusCode::InvalidField));
+    // Towards the host: no room in a capsule, and too little room.
+    let mut rig = Rig::new(false, false);
+    let entry = SubmissionQueueEntry { opcode: 2, ..Default::default() };
+    for (id, pointer, code) in [
+        (0, inside(0, 512), StatusCode::SglDescriptorTypeInvalid),
+        (1, DataPointer::Transport { length: 256 }, StatusCode::DataSglLengthInvalid),
+    ] {
+        rig.receive(&capsule(pointer.put(SubmissionQueueEntry { command_id: CommandId(id), ..entry }), &[]));
+        let pushed = rig.connection.push(Slot(id), 0, 512, Buffer::zeroed(512));
+        assert_eq!(pushed.map_err(nvme::wire::Status::code), Err(code));
+    }
+}
+
+#[test]
+fn a_success_goes_with_the_last_data_only_where_nothing_else_is_to_be_said() {
+    for (success_flag, dw0, spared) in [(true, 0, true), (true, 1, false), (false, 0, false)] {
+        let mut rig = Rig::new(false, false);
+        rig.connection.set_queue(Queue { size: 4, capsule_data_max: 0, success_flag });
+        let entry = SubmissionQueueEntry { opcode: 2, ..Default::default() };
+        rig.receive(&capsule(DataPointer::Transport { length: 1024 }.put(entry), &[]));
+        for offset in [0, 512] {
+            rig.connection.push(Slot(0), offset, 1024, Buffer::zeroed(512)).unwrap();
+        }
+        rig.connection.complete(Slot(0), CompletionQueueEntry { dw0, ..Default::default() });
+        let bytes = rig.sent();
+        assert_eq!((bytes[0], bytes[1]), (7, 0));
+        let flags = if spared { 0b1100 } else { 0b0100 };
+        assert_eq!((bytes[536], bytes[537]), (7, flags));
+        assert_eq!(bytes.len(), 2 * 536 + if spared { 0 } else { 24 });
+    }
+}
