@@ -27,8 +27,8 @@ use alloc::vec::Vec;
 use engine::{Buffer, Engine, Instant, Pool};
 use nvme::media;
 use nvme::subsystem::{
-    AsynchronousEvent, CommandToken, ControllerConfig, ControllerKey, Input as CoreInput, Notification,
-    Output as CoreOutput, Subsystem as Core, Transport,
+    AsynchronousEvent, CommandToken, ControllerConfig, ControllerKey, Counters, Input as CoreInput,
+    Notification, Output as CoreOutput, Subsystem as Core, Transport,
 };
 use nvme::wire::{AdminOpcode, Status, StatusCode, SubmissionQueueEntry, SubmissionQueueId};
 use pcie::device::{Dma, DmaResult};
@@ -279,6 +279,11 @@ impl Controller {
     /// What was counted so far.
     pub const fn statistics(&self) -> Statistics {
         self.statistics
+    }
+
+    /// What the health log counts; see [`Core::counters`].
+    pub fn counters(&self) -> Counters {
+        self.core.counters()
     }
 
     /// The command core, for what the world tells it (temperature, a namespace's growth).

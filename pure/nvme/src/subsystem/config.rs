@@ -158,6 +158,10 @@ pub struct Config {
     pub namespaces: Vec<NamespaceConfig>,
     /// Where Namespace Management finds space; without it, none is ever left.
     pub pool: Option<PoolConfig>,
+    /// The medium that what is worth remembering is kept on, where there is one. It is only ever flushed: what was said
+    /// before ([`Notification`](super::Notification)) is durable when that has ended, and a command that changed something
+    /// of it waits for that before it completes.
+    pub state: Option<MediumId>,
     /// Commands in flight at once, at most [`COMMANDS_MAX`]; tokens are 0..this.
     pub commands_max: u32,
     /// Maximum Data Transfer Size (MDTS) in bytes: a power of two, [`PAGE_BYTES`]..=[`TRANSFER_BYTES_MAX`].
@@ -201,6 +205,7 @@ impl Config {
             ieee_oui: [0; 3],
             namespaces: Vec::new(),
             pool: None,
+            state: None,
             commands_max: 1024,
             transfer_bytes_max: 128 << 10,
             volatile_write_cache: true,

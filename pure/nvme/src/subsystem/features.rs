@@ -396,6 +396,7 @@ impl Subsystem {
                     setting.saved = Some(value);
                     let saved = SavedFeature { key: setting.key, value };
                     self.outputs.push_back(super::Output::Notify(Notification::FeatureSaved(saved)));
+                    self.unsaved = self.config.state.is_some();
                 }
             }
         }

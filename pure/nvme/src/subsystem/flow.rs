@@ -13,8 +13,12 @@ use crate::wire::{Status, StatusCode};
 impl Subsystem {
     #[inline]
     pub(super) fn finish(&mut self, token: CommandToken, handled: Handled) {
+        if self.unsaved {
+            self.remember_to_save(token);
+        }
         match handled {
             Ok(Step::Waiting) => (),
+            Ok(Step::Done(dw0)) if self.slots.of(token).unsaved => self.save(token, dw0),
             Ok(Step::Done(dw0)) => self.complete(token, dw0, Status::SUCCESS),
             Err(failure) => self.fail(token, failure),
         }
@@ -77,11 +81,16 @@ impl Subsystem {
 
     #[inline]
     pub(super) fn on_media_done(&mut self, id: media::IoId, result: Result<(), MediaError>) {
-        if !self.slots.is_background(id) {
+        let background = self.slots.is_background(id);
+        if !background {
             self.media_outstanding = self.media_outstanding.saturating_sub(1);
         }
         if let Some((token, purpose)) = self.slots.awaiting(id) {
             self.on_awaited_media(token, purpose, result);
+        }
+        if background {
+            // Nobody waits for what was said without a command.
+            self.unsaved = false;
         }
         if self.care.is_needed() {
             self.check_quiet();
@@ -107,6 +116,7 @@ impl Subsystem {
             }
             (MediaFor::Sanitize, _) => return self.on_sanitized(result),
             (MediaFor::SelfTest, _) => return self.on_self_tested(result),
+            (MediaFor::Save(dw0), _) => return self.on_saved(token, &entry, dw0, result),
             (MediaFor::CopyRead(_), Ok(())) => self.on_copy_read(token, &entry),
             (MediaFor::CopyWrite(_), Ok(())) => self.on_copy_written(token, &entry),
             (MediaFor::CreateNamespace(namespace), _) => self.on_namespace_created(token, namespace, result),
@@ -239,6 +249,7 @@ impl Subsystem {
     }
 
     pub(super) fn notify(&mut self, notification: Notification) {
+        self.unsaved |= self.config.state.is_some() && notification.must_last();
         self.outputs.push_back(Output::Notify(notification));
     }
 }

@@ -273,6 +273,7 @@ impl Subsystem {
             _ => 0,
         };
         let code = match error {
+            _ if matches!(purpose, MediaFor::Save(_)) => StatusCode::InternalError,
             MediaError::Read | MediaError::Write => {
                 self.smart.count_media_error();
                 self.capture_telemetry("a medium has failed");
@@ -292,6 +293,7 @@ impl Subsystem {
                 | MediaFor::DeleteNamespace(_)
                 | MediaFor::Sanitize
                 | MediaFor::SelfTest
+                | MediaFor::Save(_)
         );
         let lba = if names_lba { entry.starting_lba() } else { 0 };
         Failure { dw0, ..Failure::at_lba(code, lba) }

@@ -13,7 +13,7 @@ use super::slots::{HostDataFor, MediaFor};
 use super::{CommandToken, Handled, Notification, Step, Subsystem};
 use crate::media::{MediaError, Operation};
 use crate::wire::identify::{CONTROLLER_LIST_LENGTH, IDENTIFY_LENGTH, IdentifyNamespace, controller_list};
-use crate::wire::{Bits, NamespaceId, StatusCode, SubmissionQueueEntry};
+use crate::wire::{AdminOpcode, Bits, NamespaceId, StatusCode, SubmissionQueueEntry};
 
 /// Select (SEL), in CDW10 of both commands.
 const SELECT: Bits = Bits::new(3, 0);
@@ -95,7 +95,8 @@ impl Subsystem {
             pool.created
         });
         if let Some(namespace) = self.namespaces.find_mut(id) {
-            namespace.set_busy(None);
+            // Before it is remembered it does not exist either.
+            namespace.set_busy(self.config.state.map(|_| Busy::Creating));
             let config = namespace.config();
             self.features.add_namespace(id);
             let (cdw10, blocks, format) = (CREATE, namespace.blocks, namespace.block.format());
@@ -103,6 +104,27 @@ impl Subsystem {
             self.record_namespace(&NamespaceChange { cdw10, namespace: id, blocks, format });
         }
         Ok(Step::Done(id.0))
+    }
+
+    /// The namespace that was created is remembered, or could not be: then it never was.
+    pub(super) fn on_namespace_saved(&mut self, id: NamespaceId, result: Result<(), MediaError>) {
+        match (result, self.namespaces.find_mut(id)) {
+            (Ok(()), Some(namespace)) => namespace.set_busy(None),
+            _ => self.revoke_namespace(id),
+        }
+    }
+
+    /// Takes back a namespace that is being created.
+    pub(super) fn revoke_namespace(&mut self, id: NamespaceId) {
+        self.namespaces.remove(id);
+        self.features.remove_namespace(id);
+        self.notify(Notification::NamespaceDeleted(id));
+    }
+
+    /// Whether the command creates a namespace.
+    pub(super) fn creates_namespace(&self, entry: &SubmissionQueueEntry) -> bool {
+        AdminOpcode::from(entry.opcode) == AdminOpcode::NamespaceManagement
+            && SELECT.of(entry.cdw10) == CREATE
     }
 
     fn on_delete_namespaces(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {

@@ -25,6 +25,7 @@ mod log_page;
 mod management;
 mod namespace;
 mod sanitize;
+mod save;
 mod self_test;
 mod slots;
 mod smart;
@@ -121,6 +122,8 @@ pub struct Subsystem {
     media_outstanding: usize,
     /// Whether the transport has I/O queues, after which their number can't be set.
     io_queues_exist: bool,
+    /// What is being carried out has said something that must be durable before its command completes.
+    unsaved: bool,
 }
 
 impl Engine for Subsystem {
@@ -153,6 +156,8 @@ impl Engine for Subsystem {
                 Own::Shutdown => (),
             }
         }
+        // Nobody waits for what was said without a command.
+        self.unsaved = false;
     }
 
     #[inline]
@@ -198,6 +203,7 @@ impl Subsystem {
             io_queues_exist: false,
             controller,
             has_controller: false,
+            unsaved: false,
             config,
         };
         subsystem.record_reset(false);
@@ -207,6 +213,7 @@ impl Subsystem {
         if let Some(namespace) = subsystem.config.extended_self_test {
             subsystem.start_self_test(true, namespace);
         }
+        subsystem.unsaved = false;
         subsystem
     }
 
@@ -250,6 +257,9 @@ impl Subsystem {
         for token in 0..=self.slots.own(Own::Shutdown).0 {
             self.slots.retire(CommandToken(token));
         }
+        while let Some(id) = self.namespaces.being_created() {
+            self.revoke_namespace(id);
+        }
         self.namespaces.reset();
         self.care.reset();
         // Requests that no medium has seen will never be answered. What is said to the world stays said, and
@@ -275,6 +285,7 @@ impl Subsystem {
         self.reset_self_test();
         self.check_quiet();
         self.announce_saved_features();
+        self.unsaved = false;
     }
 
     /// Requests to media that have not ended, those of commands that are long gone included; but not those of what
@@ -283,7 +294,8 @@ impl Subsystem {
         self.media_outstanding
     }
 
-    /// Begins a shutdown: makes everything durable that was written, then says [`Notification::ShutDown`].
+    /// Begins a shutdown: makes everything durable that was written, and what was said to be worth remembering, then says
+    /// [`Notification::ShutDown`].
     /// Commands in flight are not waited for.
     pub fn shut_down(&mut self, now: Instant, controller: ControllerKey) {
         self.check_key(controller);
@@ -291,7 +303,8 @@ impl Subsystem {
         self.record_health();
         let own = self.slots.own(Own::Shutdown);
         self.slots.retire(own);
-        self.slots.of(own).failure = None;
+        let slot = self.slots.of(own);
+        (slot.failure, slot.unsaved) = (None, self.config.state.is_some());
         let step = self.flush_after(own, NamespaceId::NONE);
         self.finish(own, Ok(step));
     }

@@ -204,13 +204,14 @@ impl Namespaces {
         Some(NamespaceId(u32::try_from(index + 1).expect("identifiers are small")))
     }
 
-    /// Ends what a reset ends: formats are over, what was being created never was.
+    /// A namespace that does not exist yet.
+    pub(super) fn being_created(&self) -> Option<NamespaceId> {
+        let mut creating = self.0.iter().flatten().filter(|one| one.busy == Some(Busy::Creating));
+        creating.next().map(|one| one.id)
+    }
+
+    /// Ends what a reset ends: formats are over.
     pub(super) fn reset(&mut self) {
-        for place in &mut self.0 {
-            if place.as_ref().is_some_and(|namespace| namespace.busy == Some(Busy::Creating)) {
-                *place = None;
-            }
-        }
         self.iter_mut().for_each(|namespace| namespace.set_busy(None));
     }
 

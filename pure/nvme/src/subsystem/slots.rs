@@ -55,6 +55,8 @@ pub(super) enum MediaFor {
     Sanitize,
     /// A step of a self-test.
     SelfTest,
+    /// What the command changed is to be remembered; then it completes with this DW0.
+    Save(u32),
 }
 
 /// What a slot's command waits for.
@@ -98,6 +100,8 @@ pub(super) struct Slot {
     pub(super) gathered: Option<BufferMut>,
     /// The second command of the fused pair that this is the first of.
     pub(super) partner: Option<CommandToken>,
+    /// What the command changed is worth remembering: it must be durable before the command completes.
+    pub(super) unsaved: bool,
     /// The first failure among the steps.
     pub(super) failure: Option<MediaError>,
 }
@@ -116,6 +120,7 @@ impl Slot {
             data: Buffer::EMPTY,
             gathered: None,
             partner: None,
+            unsaved: false,
             failure: None,
         }
     }
@@ -208,6 +213,7 @@ impl Slots {
         slot.entry = entry;
         slot.length = 0;
         slot.cursor = 0;
+        slot.unsaved = false;
         slot.failure = None;
     }
 

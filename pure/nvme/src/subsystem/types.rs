@@ -10,6 +10,7 @@ use super::event_log::PersistentEvent;
 use super::features::SavedFeature;
 use super::firmware::FirmwareImage;
 use super::sanitize::SanitizeRecord;
+use super::smart::Counters;
 use super::uncorrectable::UnreadableBlocks;
 use crate::media;
 use crate::wire::log::SelfTestResult;
@@ -203,6 +204,10 @@ pub enum Notification {
     },
     /// A feature's value was saved, to be given as [`Config::saved_features`](super::Config::saved_features) at the next start.
     FeatureSaved(SavedFeature),
+    /// A shutdown has flushed every medium: until one is used again, a loss of power is no unsafe shutdown. This is what
+    /// the health log counts ([`Config::counters`](super::Config::counters)). Said where state is kept
+    /// ([`Config::state`](super::Config::state)), which is then flushed too.
+    ReadyForPowerLoss(Box<Counters>),
     /// What [`Subsystem::shut_down`](super::Subsystem::shut_down) began has ended: acknowledged writes are durable,
     /// unless it says otherwise.
     ShutDown {

@@ -7,6 +7,7 @@ mod firmware;
 mod io_commands;
 mod life;
 mod namespaces;
+mod saving;
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -53,7 +54,8 @@ impl Bench {
     fn with(config: Config) -> Self {
         let mut media: Vec<_> = config.media().collect();
         media.sort_unstable();
-        let disks = media.into_iter().map(|(_, bytes)| RamDisk::new(bytes)).collect();
+        let state = config.state.map(|state| (state, 0));
+        let disks = media.into_iter().chain(state).map(|(_, bytes)| RamDisk::new(bytes)).collect();
         let mut subsystem = Subsystem::new(Instant::ZERO, config);
         let controller = subsystem.add_controller(Instant::ZERO, ControllerConfig::pcie(1));
         let mut bench = Self {

@@ -1,0 +1,90 @@
+//! What is worth remembering is durable before the command that changed it completes.
+
+use alloc::boxed::Box;
+
+use super::slots::MediaFor;
+use super::{CommandToken, Notification, Subsystem};
+use crate::media::{MediaError, Operation};
+use crate::wire::{Status, SubmissionQueueEntry, SubmissionQueueId};
+
+impl Notification {
+    /// Whether a command that says so must not complete before it is durable. Events and what is only about this start
+    /// are kept without haste.
+    pub(super) const fn must_last(&self) -> bool {
+        match self {
+            Self::NumberOfQueues { .. }
+            | Self::Arbitration { .. }
+            | Self::InterruptCoalescing { .. }
+            | Self::InterruptVector { .. }
+            | Self::EventRecorded(_)
+            | Self::FirmwareActivated { .. }
+            | Self::ReadyForPowerLoss(_)
+            | Self::ShutDown { .. } => false,
+            Self::SelfTestStarted { extended, .. } => *extended,
+            Self::NamespaceFormatted { .. }
+            | Self::NamespaceCreated { .. }
+            | Self::NamespaceDeleted(_)
+            | Self::NamespaceAttached { .. }
+            | Self::BlocksUnreadable(_)
+            | Self::BlocksReadable(_)
+            | Self::SanitizeChanged(_)
+            | Self::SelfTestEnded(_)
+            | Self::FirmwareStored { .. }
+            | Self::FirmwareSelected { .. }
+            | Self::FeatureSaved(_) => true,
+        }
+    }
+}
+
+impl Subsystem {
+    /// What was said last is of the command called `token`.
+    #[cold]
+    pub(super) fn remember_to_save(&mut self, token: CommandToken) {
+        self.unsaved = false;
+        self.slots.of(token).unsaved = true;
+    }
+
+    /// Has everything that was said so far made durable, for the sake of a command that has succeeded otherwise.
+    #[cold]
+    pub(super) fn save(&mut self, token: CommandToken, dw0: u32) {
+        self.slots.of(token).unsaved = false;
+        match self.config.state {
+            Some(state) => {
+                if !self.slots.is_command(token) {
+                    let counters = Box::new(self.counters());
+                    self.notify(Notification::ReadyForPowerLoss(counters));
+                }
+                self.ask_medium(token, MediaFor::Save(dw0), state, 0, Operation::Flush);
+            }
+            None => self.complete(token, dw0, Status::SUCCESS),
+        }
+    }
+
+    /// What the command changed is durable, or could not be made so. In that case it fails, although the change has been
+    /// made and lasts as long as this process, or until it can be saved. A namespace that was to be created is not there.
+    #[cold]
+    pub(super) fn on_saved(
+        &mut self,
+        token: CommandToken,
+        entry: &SubmissionQueueEntry,
+        dw0: u32,
+        result: Result<(), MediaError>,
+    ) {
+        let slot_is_command = self.slots.is_command(token);
+        if slot_is_command
+            && self.slots.of(token).queue == SubmissionQueueId::ADMIN
+            && self.creates_namespace(entry)
+        {
+            self.on_namespace_saved(crate::wire::NamespaceId(dw0), result);
+        }
+        // What was taken back just now is not waited for.
+        self.unsaved = false;
+        match result {
+            Ok(()) => self.complete(token, dw0, Status::SUCCESS),
+            Err(error) => {
+                let failure = self.media_failure(entry, MediaFor::Save(dw0), error);
+                self.fail(token, failure);
+            }
+        }
+    }
+}
