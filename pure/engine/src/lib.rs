@@ -11,6 +11,8 @@ extern crate alloc;
 
 mod buffer;
 mod deadlines;
+#[doc(hidden)]
+pub mod fuzz;
 mod machine;
 mod rng;
 mod script;

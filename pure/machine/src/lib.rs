@@ -15,6 +15,8 @@ extern crate std;
 
 pub mod far;
 pub mod foreign;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod guest;
 pub mod near;
 pub mod user;

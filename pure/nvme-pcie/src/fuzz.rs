@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use engine::fuzz::Source;
 use engine::{Buffer, Engine, Instant, Nanos};
 use nvme::media::{Completion, MediaError, MediumId, Operation, Request};
 use nvme::wire::NamespaceId;
@@ -16,30 +17,16 @@ const STEPS_MAX: usize = 512;
 /// Outputs handled after one step at most; a controller that has more is left waiting.
 const OUTPUTS_MAX: usize = 4096;
 
-/// Bytes that never end: zeroes after the last.
-struct Source<'a>(&'a [u8]);
-
-impl Source<'_> {
-    fn byte(&mut self) -> u8 {
-        let Some((first, rest)) = self.0.split_first() else { return 0 };
-        self.0 = rest;
-        *first
-    }
-    fn word(&mut self) -> u32 {
-        u32::from_le_bytes([self.byte(), self.byte(), self.byte(), self.byte()])
-    }
-}
-
 /// Register writes, host memory and media, all as `bytes` say: the first byte of a step chooses what happens.
 pub fn registers(bytes: &[u8]) {
     let core = nvme::subsystem::Config::new("FUZZ").with_namespace(MediumId(0), 1 << 20);
     let core = core.with_pool(MediumId(1), 1 << 20);
     let config = Config { doorbell_buffers: true, memory_buffer_bytes: 4096, ..Config::new(core) };
     let mut controller = Controller::new(Instant::ZERO, config);
-    let mut source = Source(bytes);
+    let mut source = Source::new(bytes);
     let mut held = Vec::new();
     for step in 0..STEPS_MAX {
-        if source.0.is_empty() {
+        if source.is_empty() {
             return;
         }
         let now = Instant::from_nanos(step as u64 * 100_000);
@@ -128,12 +115,12 @@ pub fn host(bytes: &[u8]) {
     let mut memory = Ram::new(0, 0x2_0000);
     let config = host::Config { queue_entries: 8, ..host::Config::new(0, 0x2_0000) };
     let Ok(mut host) = Host::new(config) else { return };
-    let mut source = Source(bytes);
+    let mut source = Source::new(bytes);
     let mut now = Instant::ZERO;
     host.start(now);
     let mut asked = None;
     for step in 0..STEPS_MAX {
-        if source.0.is_empty() {
+        if source.is_empty() {
             return;
         }
         match source.byte() {
@@ -172,7 +159,7 @@ pub fn host(bytes: &[u8]) {
 }
 
 /// Half of the time what a controller would say, so that the driver goes on.
-fn register_value(offset: u32, source: &mut Source<'_>) -> u64 {
+pub fn register_value(offset: u32, source: &mut Source<'_>) -> u64 {
     let plain = match offset {
         0 => 1 << 37 | 1 << 24 | 0x3f,
         0x1c => u64::from(source.byte() & 1),
@@ -181,7 +168,8 @@ fn register_value(offset: u32, source: &mut Source<'_>) -> u64 {
     if source.byte() & 1 == 0 { plain } else { u64::from(source.word()) << 16 | u64::from(source.word()) }
 }
 
-fn scribble(memory: &mut Ram, source: &mut Source<'_>) {
+/// Writes an entry into the rings of a driver whose arena begins at 0, or somewhere near.
+pub fn scribble(memory: &mut impl Memory, source: &mut Source<'_>) {
     let index = u64::from(source.byte() % 32);
     let queue = if source.byte() & 7 == 0 { 0x5000 } else { 0x1000 };
     let cid = u16::from(source.byte() & 7) << 12 | u16::from(source.byte() & 3);

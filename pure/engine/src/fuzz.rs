@@ -1,0 +1,46 @@
+//! What fuzz entries make of their bytes.
+
+/// The bytes of an input, taken off its front; zeroes behind the last.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a>(&'a [u8]);
+
+impl<'a> Source<'a> {
+    /// All of `bytes`.
+    pub const fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+    /// Whether there is nothing but zeroes any more.
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+    /// The next byte.
+    pub const fn byte(&mut self) -> u8 {
+        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        *first
+    }
+    /// The next 2 bytes.
+    pub const fn half(&mut self) -> u16 {
+        u16::from_le_bytes([self.byte(), self.byte()])
+    }
+    /// The next 4 bytes.
+    pub const fn word(&mut self) -> u32 {
+        u32::from_le_bytes([self.byte(), self.byte(), self.byte(), self.byte()])
+    }
+    /// The next 8 bytes.
+    pub const fn long(&mut self) -> u64 {
+        (self.word() as u64) | (self.word() as u64) << 32
+    }
+    /// The next `length` bytes, or those that there are.
+    pub fn bytes(&mut self, length: usize) -> &'a [u8] {
+        let (bytes, rest) = self.0.split_at(length.min(self.0.len()));
+        self.0 = rest;
+        bytes
+    }
+    /// Puts the next bytes into `bytes`, up to 64 of them, and zeroes behind these: answers may be long.
+    pub fn fill(&mut self, bytes: &mut [u8]) {
+        let ours = self.bytes(bytes.len().min(64));
+        bytes.fill(0);
+        bytes[..ours.len()].copy_from_slice(ours);
+    }
+}
