@@ -6,7 +6,9 @@ use engine::{Buffer, Engine, Instant};
 
 use crate::media::MediumId;
 use crate::media::ram::RamDisk;
-use crate::subsystem::{CommandToken, Config, ControllerConfig, ControllerKey, Input, Output, Subsystem};
+use crate::subsystem::{
+    CommandToken, Config, ControllerConfig, ControllerKey, HostIdentity, Input, Output, Subsystem,
+};
 use crate::wire::identify::{
     IDENTIFY_LENGTH, IdentifyController, IdentifyNamespace, NamespaceDescriptor, namespace_list,
 };
@@ -20,7 +22,7 @@ const TOKENS: u32 = 8;
 /// Bytes of the first disk and of the pool; the second disk has half as many.
 const DISK_BYTES: u64 = 64 << 10;
 
-/// Feeds a controller over three RAM disks, one of them a pool, with the commands in `bytes` (each one byte of control and a
+/// Feeds two controllers over three RAM disks, one of them a pool, with the commands in `bytes` (each one byte of control and a
 /// submission queue entry) and checks that each is completed exactly once, Asynchronous Event Requests and first
 /// commands of fused pairs aside.
 ///
@@ -66,13 +68,17 @@ pub fn structures(bytes: &[u8]) {
     }
 }
 
+/// A command in flight.
+type Command = (ControllerKey, SubmissionQueueId, SubmissionQueueEntry);
+
 struct World {
     subsystem: Subsystem,
-    controller: ControllerKey,
+    /// On PCIe and over fabrics.
+    controllers: [ControllerKey; 2],
     disks: [RamDisk; 3],
     now: u64,
-    /// What is in flight: the entry and its queue.
-    commands: [Option<(SubmissionQueueId, SubmissionQueueEntry)>; TOKENS as usize],
+    /// What is in flight: the controller, the queue and the entry.
+    commands: [Option<Command>; TOKENS as usize],
     pulls: VecDeque<(CommandToken, u32, u8)>,
 }
 
@@ -84,10 +90,12 @@ impl World {
             .with_pool(MediumId(2), DISK_BYTES);
         config.commands_max = TOKENS;
         let mut subsystem = Subsystem::new(Instant::ZERO, config);
-        let controller = subsystem.add_controller(Instant::ZERO, ControllerConfig::pcie(1));
+        let fabrics = ControllerConfig::fabrics(2, HostIdentity::default());
+        let controllers = [ControllerConfig::pcie(1), fabrics]
+            .map(|config| subsystem.add_controller(Instant::ZERO, config));
         Self {
             subsystem,
-            controller,
+            controllers,
             disks: [DISK_BYTES, DISK_BYTES / 2, DISK_BYTES].map(RamDisk::new),
             now: 0,
             commands: [None; TOKENS as usize],
@@ -100,22 +108,19 @@ impl World {
             // Only Asynchronous Event Requests and unanswered pulls stay: answer, else start again.
             self.answer_pulls();
             if self.commands.iter().all(Option::is_some) {
-                self.reset();
+                self.controllers.into_iter().for_each(|controller| self.reset(controller));
             }
             return;
         };
         let queue = SubmissionQueueId(u16::from(control & 1));
-        self.commands[index] = Some((queue, entry));
+        let controller = self.controllers[usize::from(control >> 7)];
+        self.commands[index] = Some((controller, queue, entry));
         let token = CommandToken(u32::try_from(index).unwrap_or_default());
-        self.input(Input::Command { controller: self.controller, token, queue, entry }, control);
+        self.input(Input::Command { controller, token, queue, entry }, control);
         match control >> 1 & 7 {
-            0 => self.reset(),
+            0 => self.reset(controller),
             1 => {
-                self.subsystem.abort_queue(
-                    Instant::from_nanos(self.now),
-                    self.controller,
-                    SubmissionQueueId(1),
-                );
+                self.subsystem.abort_queue(Instant::from_nanos(self.now), controller, SubmissionQueueId(1));
                 self.drain(control);
             }
             // Leave the pulls for later, so that other commands come in between.
@@ -153,7 +158,7 @@ impl World {
         }
     }
 
-    fn slot(&mut self, token: CommandToken) -> &mut Option<(SubmissionQueueId, SubmissionQueueEntry)> {
+    fn slot(&mut self, token: CommandToken) -> &mut Option<Command> {
         &mut self.commands[token.0 as usize]
     }
 
@@ -179,20 +184,24 @@ impl World {
         }
     }
 
-    fn reset(&mut self) {
-        self.subsystem.reset(Instant::from_nanos(self.now), self.controller);
-        self.commands = [None; TOKENS as usize];
-        self.pulls.clear();
+    fn reset(&mut self, controller: ControllerKey) {
+        self.subsystem.reset(Instant::from_nanos(self.now), controller);
+        for command in &mut self.commands {
+            command.take_if(|(of, ..)| *of == controller);
+        }
+        let commands = &self.commands;
+        self.pulls.retain(|(token, ..)| commands[token.0 as usize].is_some());
+        self.drain(0);
     }
 
     fn finish(&mut self) {
         self.answer_pulls();
-        for (queue, entry) in self.commands.iter().flatten() {
+        for (_, queue, entry) in self.commands.iter().flatten() {
             let event_request = AdminOpcode::from(entry.opcode) == AdminOpcode::AsynchronousEventRequest;
             let first = entry.fused() == FusedOperation::First;
             assert!(if queue.is_admin() { event_request } else { first }, "never completed: {entry:?}");
         }
-        assert!(self.subsystem.media_outstanding() == 0, "a medium's answer was not counted");
+        assert!(self.subsystem.all_media_outstanding() == 0, "a medium's answer was not counted");
     }
 }
 

@@ -160,7 +160,7 @@ impl Controller {
 
     /// CC.EN from 0 to 1: ready at once, or a fatal error where the configuration can't be.
     pub(super) fn enable(&mut self) {
-        self.enabling = self.core.media_outstanding() > 0;
+        self.enabling = self.core.media_outstanding(self.key) > 0;
         if self.enabling {
             return;
         }

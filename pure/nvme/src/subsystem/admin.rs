@@ -1,5 +1,6 @@
 //! The admin commands: one table of who handles them and what they affect.
 
+use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
 use super::{CommandToken, Handled, Step, Subsystem};
 use crate::wire::{
@@ -78,6 +79,7 @@ pub(super) static ADMIN_COMMANDS: &[AdminCommand] = &[
     command(AdminOpcode::Sanitize, Subsystem::on_sanitize, SANITIZE),
     command(AdminOpcode::NamespaceManagement, Subsystem::on_namespace_management, MANAGEMENT),
     command(AdminOpcode::NamespaceAttachment, Subsystem::on_namespace_attachment, ATTACHMENT),
+    command(AdminOpcode::KeepAlive, Subsystem::on_keep_alive, CONTROLLER),
     command(AdminOpcode::FormatNvm, Subsystem::on_format, FORMAT),
 ];
 
@@ -109,10 +111,22 @@ impl Subsystem {
     pub(super) fn on_admin_command(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let opcode = AdminOpcode::from(entry.opcode);
         self.check_sanitize(entry)?;
+        let controller = self.slots.of(token).controller;
         match ADMIN_COMMANDS.iter().find(|command| command.opcode == opcode) {
-            Some(command) => (command.handler)(self, token, entry),
-            None => Err(Failure::field(StatusCode::InvalidCommandOpcode, Location::OPCODE)),
+            Some(command) if self.offers(controller, opcode) => (command.handler)(self, token, entry),
+            _ => Err(Failure::field(StatusCode::InvalidCommandOpcode, Location::OPCODE)),
         }
+    }
+
+    /// Whether the controller has the command: Keep Alive is of those with a timer.
+    fn offers(&self, controller: ControllerKey, opcode: AdminOpcode) -> bool {
+        let fabrics = self.controllers.of(controller).config.of_fabrics();
+        opcode != AdminOpcode::KeepAlive || fabrics.is_some_and(|one| one.keep_alive_granularity > 0)
+    }
+
+    /// The transport has seen it come: that is all it is for.
+    const fn on_keep_alive(&mut self, _: CommandToken, _: &SubmissionQueueEntry) -> Handled {
+        Ok(Step::Done(0))
     }
 
     /// Ends the command at once if its effect would not be in doubt; else it runs on and Abort says so. Since
@@ -120,10 +134,14 @@ impl Subsystem {
     fn on_abort(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let queue = SubmissionQueueId(low_u16(ABORT_QUEUE.of(entry.cdw10)));
         let command = CommandId(low_u16(ABORT_COMMAND.of(entry.cdw10)));
+        let controller = self.slots.of(token).controller;
         let found = self.slots.tokens().find(|other| {
             *other != token
                 && self.slots.peek(*other).is_some_and(|slot| {
-                    slot.queue == queue && slot.entry.command_id == command && slot.state.can_abort()
+                    slot.controller == controller
+                        && slot.queue == queue
+                        && slot.entry.command_id == command
+                        && slot.state.can_abort()
                 })
         });
         let Some(found) = found else {
@@ -134,11 +152,11 @@ impl Subsystem {
     }
 
     /// The 256 double words of the admin commands and those of the I/O commands.
-    pub(super) fn command_effects(&self, mut set: impl FnMut(usize, u32)) {
-        for command in ADMIN_COMMANDS {
+    pub(super) fn command_effects(&self, controller: ControllerKey, mut set: impl FnMut(usize, u32)) {
+        for command in ADMIN_COMMANDS.iter().filter(|one| self.offers(controller, one.opcode)) {
             set(usize::from(u8::from(command.opcode)), command.effects.word());
         }
-        for opcode in self.controller.transport_commands() {
+        for opcode in self.controllers.of(controller).config.transport_commands() {
             let effects = Effects::NONE.and(Effects::CONTROLLER_SCOPE);
             set(usize::from(u8::from(*opcode)), effects.word());
         }

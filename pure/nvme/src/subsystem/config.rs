@@ -117,7 +117,7 @@ pub struct NamespaceConfig {
     pub block: BlockSize,
     /// Whether it is write protected.
     pub read_only: bool,
-    /// Whether it is attached to the controller: active rather than only allocated.
+    /// Whether it is attached to controllers when they are added: active rather than only allocated.
     pub attached: bool,
     /// Its lasting names.
     pub identity: NamespaceIdentity,
@@ -162,7 +162,10 @@ pub struct Config {
     /// before ([`Notification`](super::Notification)) is durable when that has ended, and a command that changed something
     /// of it waits for that before it completes.
     pub state: Option<MediumId>,
-    /// Commands in flight at once, at most [`COMMANDS_MAX`]; tokens are 0..this.
+    /// The highest identifier that [`Subsystem::add_namespace`](super::Subsystem::add_namespace) may use, unless namespaces
+    /// have higher ones; at most [`NAMESPACE_ID_MAX`].
+    pub namespaces_max: u32,
+    /// Commands in flight at once, over all controllers, at most [`COMMANDS_MAX`]; tokens are 0..this.
     pub commands_max: u32,
     /// Maximum Data Transfer Size (MDTS) in bytes: a power of two, [`PAGE_BYTES`]..=[`TRANSFER_BYTES_MAX`].
     pub transfer_bytes_max: u32,
@@ -206,6 +209,7 @@ impl Config {
             namespaces: Vec::new(),
             pool: None,
             state: None,
+            namespaces_max: 0,
             commands_max: 1024,
             transfer_bytes_max: 128 << 10,
             volatile_write_cache: true,
@@ -246,7 +250,8 @@ impl Config {
     /// The highest valid namespace identifier (NN).
     pub(super) fn namespace_id_max(&self) -> u32 {
         let configured = self.namespaces.iter().map(|namespace| namespace.id.0).max().unwrap_or(0);
-        self.pool.map_or(configured, |pool| configured.max(pool.namespaces_max))
+        let pool = self.pool.map_or(0, |pool| pool.namespaces_max);
+        configured.max(pool).max(self.namespaces_max)
     }
 
     /// Whether the namespace's bytes are an extent of the pool.
@@ -255,6 +260,7 @@ impl Config {
     }
 
     /// The media whole, each once: the pool and those that namespaces have to themselves, with their lengths.
+    #[cfg(test)]
     pub(super) fn media(&self) -> impl Iterator<Item = (MediumId, u64)> {
         let own = self.namespaces.iter().filter(|namespace| !self.is_in_pool(namespace.medium));
         let pool = self.pool.iter().map(|pool| (pool.medium, pool.bytes));
@@ -272,6 +278,7 @@ impl Config {
                 && (PAGE_BYTES..=TRANSFER_BYTES_MAX).contains(&self.transfer_bytes_max),
             "transfer_bytes_max is a power of two, {PAGE_BYTES}..={TRANSFER_BYTES_MAX}"
         );
+        assert!(self.namespaces_max <= NAMESPACE_ID_MAX, "namespaces_max is 0..={NAMESPACE_ID_MAX}");
         for (index, namespace) in self.namespaces.iter().enumerate() {
             let id = namespace.id.0;
             assert!((1..=NAMESPACE_ID_MAX).contains(&id), "namespace {id} is not in 1..={NAMESPACE_ID_MAX}");

@@ -1,19 +1,28 @@
 //! A controller of the subsystem: what a host sees as one, through one transport.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use engine::Instant;
+
+use super::config::Config;
+use super::errors::ErrorLog;
+use super::events::Events;
+use super::features::{Features, SavedFeature};
 use crate::wire::AdminOpcode;
 
 /// Controllers that a subsystem may have at once.
 pub const CONTROLLERS_MAX: u16 = 4096;
 
+/// What Keep Alive Support (KAS) counts in.
+const KEEP_ALIVE_UNIT_MILLISECONDS: u32 = 100;
+/// SGL Support (SGLS) over fabrics: SGLs without alignment rules, offsets into the capsule, transport data blocks.
+const SGL_SUPPORT_FABRICS: u32 = 1 | 1 << 20 | 1 << 21;
+
 /// Names a controller of a subsystem while it exists: a small index, chosen by the subsystem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ControllerKey(pub u16);
-
-/// The key of the first controller.
-pub(super) const FIRST: ControllerKey = ControllerKey(0);
 
 /// The host that a controller over fabrics is for, as its Connect command said.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -105,7 +114,7 @@ impl ControllerConfig {
             controller_id,
             io_queues_max: 64,
             event_requests_max: 4,
-            sgl_support: 0,
+            sgl_support: SGL_SUPPORT_FABRICS,
             transport: Transport::Fabrics(FabricsConfig {
                 host,
                 command_capsule_bytes: 64 + (8 << 10),
@@ -129,6 +138,26 @@ impl ControllerConfig {
         }
     }
 
+    /// What the host has said over fabrics when it connected; for PCIe, nothing.
+    pub(super) const fn of_fabrics(&self) -> Option<&FabricsConfig> {
+        match &self.transport {
+            Transport::Pcie { .. } => None,
+            Transport::Fabrics(fabrics) => Some(fabrics),
+        }
+    }
+
+    /// Keep Alive Timeout as the controller starts with it, in milliseconds.
+    pub(super) fn keep_alive_default(&self) -> u32 {
+        self.of_fabrics().map_or(0, |fabrics| self.keep_alive_rounded(fabrics.keep_alive_milliseconds))
+    }
+
+    /// A time-out in milliseconds, up to the next multiple of the timer's granularity.
+    pub(super) fn keep_alive_rounded(&self, milliseconds: u32) -> u32 {
+        let granularity = self.of_fabrics().map_or(0, |fabrics| fabrics.keep_alive_granularity);
+        let unit = u32::from(granularity) * KEEP_ALIVE_UNIT_MILLISECONDS;
+        milliseconds.checked_next_multiple_of(unit.max(1)).unwrap_or(u32::MAX / unit.max(1) * unit)
+    }
+
     pub(super) fn transport_commands(&self) -> &[AdminOpcode] {
         match &self.transport {
             Transport::Pcie { commands, .. } => commands,
@@ -143,5 +172,100 @@ impl ControllerConfig {
     pub(super) fn check(&self) {
         assert!((1..=16).contains(&self.event_requests_max), "event_requests_max is 1..=16");
         assert!(self.io_queues_max >= 1, "io_queues_max is at least 1");
+    }
+}
+
+/// A controller at work.
+#[derive(Debug)]
+pub(super) struct Controller {
+    pub(super) config: ControllerConfig,
+    pub(super) features: Features,
+    pub(super) events: Events,
+    pub(super) errors: ErrorLog,
+    /// The Persistent Event log as it was when the reporting context was established.
+    pub(super) event_context: Option<Vec<u8>>,
+    /// The latest controller level reset, or when it was added.
+    pub(super) last_reset: Instant,
+    /// Whether the transport has I/O queues, after which their number can't be set.
+    pub(super) io_queues_exist: bool,
+}
+
+impl Controller {
+    pub(super) fn new(
+        now: Instant,
+        subsystem: &Config,
+        config: ControllerConfig,
+        saved: &[SavedFeature],
+    ) -> Self {
+        Self {
+            features: Features::new(now, subsystem, &config, saved),
+            events: Events::new(config.event_requests_max),
+            errors: ErrorLog::default(),
+            event_context: None,
+            last_reset: now,
+            io_queues_exist: false,
+            config,
+        }
+    }
+}
+
+/// The controllers by key.
+#[derive(Debug, Default)]
+pub(super) struct Controllers(Vec<Option<Box<Controller>>>);
+
+impl Controllers {
+    /// Gives a controller the lowest key that is free; none when there are [`CONTROLLERS_MAX`].
+    pub(super) fn insert(&mut self, controller: Controller) -> Option<ControllerKey> {
+        let index = self.0.iter().position(Option::is_none).unwrap_or(self.0.len());
+        let key = u16::try_from(index).ok().filter(|key| *key < CONTROLLERS_MAX)?;
+        if index == self.0.len() {
+            self.0.push(None);
+        }
+        self.0[index] = Some(Box::new(controller));
+        Some(ControllerKey(key))
+    }
+
+    pub(super) fn remove(&mut self, key: ControllerKey) {
+        if let Some(place) = self.0.get_mut(usize::from(key.0)) {
+            *place = None;
+        }
+    }
+
+    pub(super) fn find(&self, key: ControllerKey) -> Option<&Controller> {
+        self.0.get(usize::from(key.0))?.as_deref()
+    }
+
+    /// The controller of a command, or one that the transport names.
+    #[track_caller]
+    pub(super) fn of(&self, key: ControllerKey) -> &Controller {
+        self.find(key).expect("the controller was added and not removed")
+    }
+
+    #[track_caller]
+    pub(super) fn of_mut(&mut self, key: ControllerKey) -> &mut Controller {
+        let found = self.0.get_mut(usize::from(key.0)).and_then(Option::as_deref_mut);
+        found.expect("the controller was added and not removed")
+    }
+
+    /// Every controller with its key.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (ControllerKey, &Controller)> {
+        (0..).map(ControllerKey).zip(&self.0).filter_map(|(key, place)| Some((key, place.as_deref()?)))
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (ControllerKey, &mut Controller)> {
+        (0..)
+            .map(ControllerKey)
+            .zip(&mut self.0)
+            .filter_map(|(key, place)| Some((key, place.as_deref_mut()?)))
+    }
+
+    /// The first key from this one on that is of a controller.
+    pub(super) fn from(&self, key: u16) -> Option<ControllerKey> {
+        let mut keys = (key..CONTROLLERS_MAX).take_while(|key| usize::from(*key) < self.0.len());
+        keys.find(|key| self.find(ControllerKey(*key)).is_some()).map(ControllerKey)
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.iter().count()
     }
 }

@@ -34,7 +34,7 @@ struct Piece {
 
 impl Subsystem {
     pub(super) fn on_copy(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
-        self.writable_namespace(entry)?;
+        self.writable_namespace(token, entry)?;
         let length = CopyRange::length_of(FORMAT.of(entry.cdw12));
         let length = length.ok_or(Failure::field(StatusCode::InvalidField, Location::at(49, 0)))?;
         if DIRECTIVE_TYPE.is_set(entry.cdw12) {
@@ -54,7 +54,7 @@ impl Subsystem {
         entry: &SubmissionQueueEntry,
         data: Buffer,
     ) -> Handled {
-        let namespace = self.writable_namespace(entry)?;
+        let namespace = self.writable_namespace(token, entry)?;
         let most = COPY_BYTES_MAX >> namespace.block.shift();
         let mut total = 0;
         for (index, range) in (0..).zip(CopyRange::list(FORMAT.of(entry.cdw12), &data)) {
@@ -76,7 +76,7 @@ impl Subsystem {
         let Some(piece) = self.piece_after(token, entry, copied)? else {
             return Ok(Step::Done(0));
         };
-        let medium = self.writable_namespace(entry)?.medium;
+        let medium = self.writable_namespace(token, entry)?.medium;
         let buffer = self.pool.take(piece.length as usize);
         let slot = self.slots.of(token);
         slot.cursor = copied;
@@ -93,7 +93,7 @@ impl Subsystem {
         let (Some(piece), Some(gathered)) = (piece, gathered) else {
             return Err(Failure::new(StatusCode::InternalError));
         };
-        let medium = self.writable_namespace(entry)?.medium;
+        let medium = self.writable_namespace(token, entry)?.medium;
         let data = self.pool.seal(gathered);
         let durable = self.must_be_durable(entry);
         let operation = Operation::Write { offset: piece.destination, data, durable };
@@ -107,7 +107,7 @@ impl Subsystem {
             return Err(Failure::new(StatusCode::InternalError));
         };
         self.smart.count_copied(piece.length);
-        let shift = self.writable_namespace(entry)?.block.shift();
+        let shift = self.writable_namespace(token, entry)?.block.shift();
         let (lba, blocks) = (entry.starting_lba() + (copied >> shift), u64::from(piece.length) >> shift);
         self.unmark(entry.namespace, lba, blocks);
         self.copy_from(token, entry, copied + u64::from(piece.length))
@@ -120,7 +120,7 @@ impl Subsystem {
         entry: &SubmissionQueueEntry,
         copied: u64,
     ) -> Result<Option<Piece>, Failure> {
-        let namespace = self.writable_namespace(entry)?;
+        let namespace = self.writable_namespace(token, entry)?;
         let shift = namespace.block.shift();
         let Some(slot) = self.slots.peek(token) else { return Ok(None) };
         let mut before = 0;

@@ -88,6 +88,7 @@ impl ErrorLog {
     }
 
     /// Errors since power-on: Number of Error Information Log Entries.
+    #[cfg(test)]
     pub(super) const fn count(&self) -> u64 {
         self.count
     }

@@ -5,6 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
+use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
 use super::{Notification, Subsystem};
 use crate::wire::log::{LogPage, PersistentEventHeader, PersistentEventLogHeader, SmartLog};
@@ -24,6 +25,9 @@ const EVENT_REVISION: u8 = 1;
 const NO_PORT: u8 = 0b11;
 /// Reporting Context Information: a reporting context exists.
 const CONTEXT_EXISTS: u32 = 1 << 18;
+
+/// Controller Identifier of an event that no controller was there for.
+const NO_CONTROLLER: u16 = 0xffff;
 
 /// Event types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,8 +92,6 @@ pub(super) struct EventLog {
     events: VecDeque<PersistentEvent>,
     /// Bytes of all events.
     bytes: usize,
-    /// The log as it was when the reporting context was established.
-    context: Option<Vec<u8>>,
     generation: u16,
 }
 
@@ -109,11 +111,6 @@ impl EventLog {
             self.bytes -= oldest.0.len();
         }
     }
-
-    /// A controller level reset: the reporting context is gone.
-    pub(super) fn reset(&mut self) {
-        self.context = None;
-    }
 }
 
 /// What happened to a namespace.
@@ -125,15 +122,17 @@ pub(super) struct NamespaceChange {
 }
 
 impl Subsystem {
-    fn record_event(&mut self, kind: EventType, data: &[u8]) {
+    /// Of no controller: what the subsystem does by itself, which the first one is named for.
+    fn record_event(&mut self, controller: Option<ControllerKey>, kind: EventType, data: &[u8]) {
+        let controller = controller.or_else(|| self.controllers.from(0));
         let mut event = vec![0; PersistentEventHeader::LENGTH + data.len()];
         let header = PersistentEventHeader {
             kind: kind as u8,
             revision: EVENT_REVISION,
             header_length: HEADER_LENGTH,
             additional: NO_PORT,
-            controller: self.controller.controller_id,
-            timestamp: self.timestamp(),
+            controller: controller.map_or(NO_CONTROLLER, |key| self.controllers.of(key).config.controller_id),
+            timestamp: controller.map_or(0, |key| self.timestamp(key)),
             port: 0,
             vendor_length: 0,
             length: u16::try_from(data.len()).expect("events are short"),
@@ -147,101 +146,130 @@ impl Subsystem {
     }
 
     /// The Timestamp feature's data structure as a number.
-    pub(super) fn timestamp(&self) -> u64 {
-        u64::from_le_bytes(self.features.timestamp(self.now))
+    pub(super) fn timestamp(&self, controller: ControllerKey) -> u64 {
+        u64::from_le_bytes(self.controllers.of(controller).features.timestamp(self.now))
     }
 
     /// Power-on, or a controller level reset; with it, `activated` firmware.
-    pub(super) fn record_reset(&mut self, activated: bool) {
+    pub(super) fn record_reset(&mut self, controller: ControllerKey, activated: bool) {
         let mut data = [0; 44];
         data[..8].copy_from_slice(self.firmware_revision().bytes());
-        data[8..10].copy_from_slice(&self.controller.controller_id.to_le_bytes());
+        let id = self.controllers.of(controller).config.controller_id;
+        data[8..10].copy_from_slice(&id.to_le_bytes());
         data[10] = u8::from(activated);
         let counters = self.smart.counters(self.now);
         let cycles = u32::try_from(counters.power_cycles).unwrap_or(u32::MAX);
         data[24..28].copy_from_slice(&cycles.to_le_bytes());
         let milliseconds = counters.power_on.get() / 1_000_000;
         data[28..36].copy_from_slice(&milliseconds.to_le_bytes());
-        data[36..44].copy_from_slice(&self.timestamp().to_le_bytes());
-        self.record_event(EventType::PowerOnOrReset, &data);
+        data[36..44].copy_from_slice(&self.timestamp(controller).to_le_bytes());
+        self.record_event(Some(controller), EventType::PowerOnOrReset, &data);
     }
 
     /// The health log as it is now.
-    pub(super) fn record_health(&mut self) {
+    pub(super) fn record_health(&mut self, controller: ControllerKey) {
         let mut data = [0; SmartLog::LENGTH];
-        self.smart_log().emit(&mut data);
-        self.record_event(EventType::SmartSnapshot, &data);
+        self.smart_log(Some(controller)).emit(&mut data);
+        self.record_event(Some(controller), EventType::SmartSnapshot, &data);
     }
 
     /// The host has said what time it is; before, it was `previous`.
-    pub(super) fn record_timestamp(&mut self, previous: u64) {
-        let since = (self.now - self.last_reset).get() / 1_000_000;
+    pub(super) fn record_timestamp(&mut self, controller: ControllerKey, previous: u64) {
+        let since = (self.now - self.controllers.of(controller).last_reset).get() / 1_000_000;
         let data = [previous.to_le_bytes(), since.to_le_bytes()];
-        self.record_event(EventType::TimestampChange, data.as_flattened());
+        self.record_event(Some(controller), EventType::TimestampChange, data.as_flattened());
     }
 
-    pub(super) fn record_namespace(&mut self, change: &NamespaceChange) {
+    pub(super) fn record_namespace(&mut self, controller: ControllerKey, change: &NamespaceChange) {
         let mut data = [0; 48];
         data[0..4].copy_from_slice(&change.cdw10.to_le_bytes());
         data[8..16].copy_from_slice(&change.blocks.to_le_bytes());
         data[24..32].copy_from_slice(&change.blocks.to_le_bytes());
         data[32] = change.format;
         data[44..48].copy_from_slice(&change.namespace.0.to_le_bytes());
-        self.record_event(EventType::ChangeNamespace, &data);
+        self.record_event(Some(controller), EventType::ChangeNamespace, &data);
     }
 
-    pub(super) fn record_format_start(&mut self, entry: &SubmissionQueueEntry) {
+    pub(super) fn record_format_start(&mut self, controller: ControllerKey, entry: &SubmissionQueueEntry) {
         let words = [entry.namespace.0, super::identify::FORMAT_ATTRIBUTES.into(), entry.cdw10];
-        self.record_event(EventType::FormatStart, words.map(u32::to_le_bytes).as_flattened());
+        self.record_event(
+            Some(controller),
+            EventType::FormatStart,
+            words.map(u32::to_le_bytes).as_flattened(),
+        );
     }
 
-    pub(super) fn record_format_end(&mut self, entry: &SubmissionQueueEntry, status: Status) {
+    pub(super) fn record_format_end(
+        &mut self,
+        controller: ControllerKey,
+        entry: &SubmissionQueueEntry,
+        status: Status,
+    ) {
         // Format NVM Status: 0 where nothing is to be said beyond the Status Field.
         let words = [entry.namespace.0, 0, status.raw().into()];
-        self.record_event(EventType::FormatCompletion, words.map(u32::to_le_bytes).as_flattened());
+        self.record_event(
+            Some(controller),
+            EventType::FormatCompletion,
+            words.map(u32::to_le_bytes).as_flattened(),
+        );
     }
 
-    pub(super) fn record_sanitize_start(&mut self, cdw10: u32, cdw11: u32) {
+    pub(super) fn record_sanitize_start(&mut self, controller: ControllerKey, cdw10: u32, cdw11: u32) {
         let words = [super::sanitize::CAPABILITIES, cdw10, cdw11];
-        self.record_event(EventType::SanitizeStart, words.map(u32::to_le_bytes).as_flattened());
+        self.record_event(
+            Some(controller),
+            EventType::SanitizeStart,
+            words.map(u32::to_le_bytes).as_flattened(),
+        );
     }
 
     pub(super) fn record_sanitize_end(&mut self) {
         let log = self.sanitize_log();
         let halves = [log.progress, log.status, 0, 0];
-        self.record_event(EventType::SanitizeCompletion, halves.map(u16::to_le_bytes).as_flattened());
+        self.record_event(None, EventType::SanitizeCompletion, halves.map(u16::to_le_bytes).as_flattened());
     }
 
     /// A Firmware Commit that succeeded: revisions before and after, the action and the slot.
-    pub(super) fn record_firmware(&mut self, before: Text<8>, after: Text<8>, action: u8, slot: u8) {
+    pub(super) fn record_firmware(
+        &mut self,
+        controller: ControllerKey,
+        before: Text<8>,
+        after: Text<8>,
+        action: u8,
+        slot: u8,
+    ) {
         let mut data = [0; 22];
         data[0..8].copy_from_slice(before.bytes());
         data[8..16].copy_from_slice(after.bytes());
         data[16..18].copy_from_slice(&[action, slot]);
-        self.record_event(EventType::FirmwareCommit, &data);
+        self.record_event(Some(controller), EventType::FirmwareCommit, &data);
     }
 
     /// The log page as the command's action wants it.
-    pub(super) fn persistent_event_log(&mut self, entry: &SubmissionQueueEntry) -> Result<Vec<u8>, Failure> {
+    pub(super) fn persistent_event_log(
+        &mut self,
+        controller: ControllerKey,
+        entry: &SubmissionQueueEntry,
+    ) -> Result<Vec<u8>, Failure> {
         let sequence_error = Err(Failure::field(StatusCode::CommandSequenceError, Location::at(41, 0)));
-        match (ACTION.of(entry.cdw10), &self.event_log.context) {
+        match (ACTION.of(entry.cdw10), &self.controllers.of(controller).event_context) {
             (READ, None) | (ESTABLISH, Some(_)) => sequence_error,
             (READ, Some(context)) => Ok(context.clone()),
-            (ESTABLISH, None) => Ok(self.establish_context()),
+            (ESTABLISH, None) => Ok(self.establish_context(controller)),
             (RELEASE, _) => {
-                self.event_log.context = None;
+                self.controllers.of_mut(controller).event_context = None;
                 Ok(Vec::new())
             }
             // Establish a context if there is none, and read the header.
             (_, context) => {
-                let mut log = context.clone().unwrap_or_else(|| self.establish_context());
+                let mut log = context.clone().unwrap_or_else(|| self.establish_context(controller));
                 log.truncate(PersistentEventLogHeader::LENGTH);
                 Ok(log)
             }
         }
     }
 
-    fn establish_context(&mut self) -> Vec<u8> {
+    fn establish_context(&mut self, controller: ControllerKey) -> Vec<u8> {
         self.event_log.generation = self.event_log.generation.wrapping_add(1);
         let counters = self.smart.counters(self.now);
         let mut supported = [0; 32];
@@ -258,7 +286,7 @@ impl Subsystem {
             length: length as u64,
             revision: LOG_REVISION,
             header_length: 492,
-            timestamp: self.timestamp(),
+            timestamp: self.timestamp(controller),
             power_on_hours: self.smart.power_on_hours(self.now).into(),
             power_cycles: counters.power_cycles,
             vendor: config.vendor,
@@ -274,7 +302,7 @@ impl Subsystem {
         header.emit(page.first_chunk_mut().expect("as long as the header"));
         log.events.iter().for_each(|event| page.extend_from_slice(&event.0));
         page.resize(length, 0);
-        self.event_log.context = Some(page.clone());
+        self.controllers.of_mut(controller).event_context = Some(page.clone());
         page
     }
 }

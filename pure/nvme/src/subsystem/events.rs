@@ -2,6 +2,7 @@
 
 use alloc::collections::{BTreeSet, VecDeque};
 
+use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
 use super::slots::State;
 use super::{CommandToken, CompletionResult, Handled, Output, Step, Subsystem};
@@ -153,18 +154,20 @@ impl Events {
 
 impl Subsystem {
     pub(super) fn on_event_request(&mut self, token: CommandToken, _: &SubmissionQueueEntry) -> Handled {
-        if self.events.requests.len() >= self.events.requests_max {
+        let controller = self.slots.of(token).controller;
+        let events = &mut self.controllers.of_mut(controller).events;
+        if events.requests.len() >= events.requests_max {
             let code = StatusCode::AsynchronousEventRequestLimitExceeded;
             return Err(Failure::field(code, Location::OPCODE));
         }
+        events.requests.push_back(token);
         self.slots.of(token).state = State::AwaitingEvent;
-        self.events.requests.push_back(token);
-        self.report_events();
+        self.report_events(controller);
         Ok(Step::Waiting)
     }
 
-    pub(super) fn report_events(&mut self) {
-        while let Some((token, event)) = self.events.report() {
+    pub(super) fn report_events(&mut self, controller: ControllerKey) {
+        while let Some((token, event)) = self.controllers.of_mut(controller).events.report() {
             self.slots.retire(token);
             let completion =
                 CompletionResult { dw0: event.completion_dw0(), dw1: 0, status: Status::SUCCESS };
@@ -172,31 +175,62 @@ impl Subsystem {
         }
     }
 
-    pub(super) fn on_namespace_changed(&mut self, namespace: NamespaceId) {
-        self.events.changed.insert(namespace);
-        self.raise(AsynchronousEvent::NamespaceAttributeChanged);
+    /// Reports an event to one controller, if its host enabled it.
+    pub(super) fn raise_to(&mut self, controller: ControllerKey, event: AsynchronousEvent) {
+        let found = self.controllers.of_mut(controller);
+        if found.features.event_is_enabled(event) {
+            found.events.raise(event);
+            self.report_events(controller);
+        }
     }
 
-    /// Critical Warning of the health log, now.
-    pub(super) fn critical_warning(&self) -> u8 {
+    /// Reports an event to every controller whose host enabled it.
+    pub(super) fn raise(&mut self, event: AsynchronousEvent) {
+        let mut next = self.controllers.from(0);
+        while let Some(key) = next {
+            self.raise_to(key, event);
+            next = self.controllers.from(key.0 + 1);
+        }
+    }
+
+    /// Something of a namespace has changed: the controllers hear of it that have the namespace.
+    pub(super) fn on_namespace_changed(&mut self, namespace: NamespaceId) {
+        let mut next = self.controllers.from(0);
+        while let Some(key) = next {
+            if self.namespaces.find(namespace).is_some_and(|one| one.is_attached_to(key)) {
+                self.on_namespace_changed_for(key, namespace);
+            }
+            next = self.controllers.from(key.0 + 1);
+        }
+    }
+
+    /// Something of a namespace has changed that concerns one controller: that it has it, for one.
+    pub(super) fn on_namespace_changed_for(&mut self, controller: ControllerKey, namespace: NamespaceId) {
+        self.controllers.of_mut(controller).events.changed.insert(namespace);
+        self.raise_to(controller, AsynchronousEvent::NamespaceAttributeChanged);
+    }
+
+    /// Critical Warning of the health log of one controller, now.
+    pub(super) fn critical_warning(&self, controller: ControllerKey) -> u8 {
         let temperature = u32::from(self.smart.temperature());
-        let (over, under) = self.features.temperature_thresholds();
+        let (over, under) = self.controllers.of(controller).features.temperature_thresholds();
         if temperature >= over || temperature <= under { critical_warning::TEMPERATURE } else { 0 }
     }
 
     /// Raises the event when the temperature has come to be beyond a threshold.
-    pub(super) fn check_temperature(&mut self) {
-        let beyond = self.critical_warning() & critical_warning::TEMPERATURE != 0;
-        let crossed = beyond && !self.events.too_warm_or_cold;
-        self.events.too_warm_or_cold = beyond;
+    pub(super) fn check_temperature(&mut self, controller: ControllerKey) {
+        let beyond = self.critical_warning(controller) & critical_warning::TEMPERATURE != 0;
+        let events = &mut self.controllers.of_mut(controller).events;
+        let crossed = beyond && !events.too_warm_or_cold;
+        events.too_warm_or_cold = beyond;
         if crossed {
-            self.raise(AsynchronousEvent::TemperatureThreshold);
+            self.raise_to(controller, AsynchronousEvent::TemperatureThreshold);
         }
     }
 
     /// Looks again at what the host has only now enabled.
-    pub(super) fn recheck_conditions(&mut self) {
-        self.events.too_warm_or_cold = false;
-        self.check_temperature();
+    pub(super) fn recheck_conditions(&mut self, controller: ControllerKey) {
+        self.controllers.of_mut(controller).events.too_warm_or_cold = false;
+        self.check_temperature(controller);
     }
 }

@@ -2,7 +2,9 @@
 
 use alloc::collections::VecDeque;
 
-use super::slots::State;
+use engine::Buffer;
+
+use super::slots::{HostDataFor, State};
 use super::{CommandToken, Handled, Subsystem};
 use crate::wire::{IoOpcode, SubmissionQueueEntry};
 
@@ -27,6 +29,8 @@ pub(super) struct Care {
     erased: bool,
     /// First commands of fused pairs whose second ones have not come yet, one a queue at most.
     firsts: VecDeque<CommandToken>,
+    /// The command that was alone is gone with a reset, and a medium may still have something of it to do.
+    draining: bool,
     /// Any of these.
     any: bool,
     /// Those that waited are being let go.
@@ -41,7 +45,8 @@ impl Care {
     }
 
     pub(super) fn remember(&mut self) {
-        self.any = self.owner.is_some() || self.sanitize || self.erased || !self.firsts.is_empty();
+        self.any =
+            self.owner.is_some() || self.draining || self.sanitize || self.erased || !self.firsts.is_empty();
     }
 
     pub(super) fn set_sanitize(&mut self, sanitize: bool, erased: bool) {
@@ -68,15 +73,29 @@ impl Care {
         self.owner = Some(to);
     }
 
+    /// Whether other commands must wait.
+    #[inline]
     pub(super) const fn is_owned(&self) -> bool {
-        self.owner.is_some()
+        self.owner.is_some() || self.draining
     }
 
-    /// A reset: no command waits for another any longer.
-    pub(super) fn reset(&mut self) {
-        self.owner = None;
-        self.waiting.clear();
-        self.firsts.clear();
+    /// Whether the command is the one that is alone.
+    pub(super) fn is_owner(&self, token: CommandToken) -> bool {
+        self.owner == Some(token)
+    }
+
+    /// A reset: the command is gone. Whether it was alone, so that what it did to others must be undone.
+    pub(super) fn forget(&mut self, token: CommandToken) -> bool {
+        self.withdraw(token);
+        let alone = self.owner.take_if(|owner| *owner == token).is_some();
+        self.draining |= alone;
+        self.remember();
+        alone
+    }
+
+    /// Until media are quiet, others wait as they would for a command that is alone.
+    pub(super) fn drain(&mut self) {
+        self.draining = true;
         self.remember();
     }
 
@@ -99,14 +118,10 @@ impl Subsystem {
         if self.is_quiet() { self.go_alone(token, what) } else { Ok(super::Step::Waiting) }
     }
 
-    /// Whether no medium has anything to do and no I/O command waits for data that it would then give to one.
-    fn is_quiet(&self) -> bool {
-        let pulls = |token: CommandToken| {
-            self.slots.peek(token).is_some_and(|slot| {
-                matches!(slot.state, State::AwaitingHostData(_)) && !slot.queue.is_admin()
-            })
-        };
-        self.media_outstanding == 0 && !self.slots.tokens().any(pulls)
+    /// Whether no medium has anything to do. I/O commands may wait for data, as long as their hosts like: what
+    /// comes is kept until it may go on.
+    const fn is_quiet(&self) -> bool {
+        self.media_outstanding == 0
     }
 
     fn go_alone(&mut self, token: CommandToken, what: Alone) -> Handled {
@@ -126,6 +141,11 @@ impl Subsystem {
             return;
         }
         self.sanitize_when_quiet();
+        if core::mem::take(&mut self.care.draining) {
+            self.care.remember();
+            self.release_waiting();
+            return;
+        }
         let Some(token) = self.care.owner else { return };
         if let State::AwaitingQuiet(what) = self.slots.of(token).state
             && self.is_quiet()
@@ -142,6 +162,15 @@ impl Subsystem {
         Ok(super::Step::Waiting)
     }
 
+    /// What the command has pulled waits until the one that is alone has ended.
+    #[cold]
+    pub(super) fn defer_data(&mut self, token: CommandToken, purpose: HostDataFor, data: Buffer) {
+        let slot = self.slots.of(token);
+        slot.state = State::DeferredData(purpose);
+        slot.data = data;
+        self.care.waiting.push_back(token);
+    }
+
     /// A command has ended: if it was alone, the others go on.
     #[cold]
     pub(super) fn release(&mut self, token: CommandToken) {
@@ -151,27 +180,44 @@ impl Subsystem {
         }
         self.care.owner = None;
         self.care.remember();
+        self.release_waiting();
+    }
+
+    /// Nobody is alone any longer.
+    pub(super) fn release_waiting(&mut self) {
         if core::mem::replace(&mut self.care.releasing, true) {
             return; // One of those that were let go has ended; the others follow it.
         }
         // One of them may want to be alone in turn; those behind it wait again, in their order.
-        while self.care.owner.is_none()
+        while !self.care.is_owned()
             && let Some(next) = self.care.waiting.pop_front()
         {
-            let slot = self.slots.of(next);
-            if slot.state != State::Deferred {
-                continue;
-            }
-            let (queue, entry) = (slot.queue, slot.entry);
-            slot.state = State::Started;
-            let handled = if queue.is_admin() {
-                self.on_admin_command(next, &entry)
-            } else {
-                self.on_io_command_with_care(next, &entry)
-            };
-            self.finish(next, handled);
+            self.resume(next);
         }
         self.care.releasing = false;
+    }
+
+    /// A command goes on that has waited for one that was alone.
+    fn resume(&mut self, token: CommandToken) {
+        let slot = self.slots.of(token);
+        let (queue, entry, state) = (slot.queue, slot.entry, slot.state);
+        match state {
+            State::Deferred => {
+                slot.state = State::Started;
+                let handled = if queue.is_admin() {
+                    self.on_admin_command(token, &entry)
+                } else {
+                    self.on_io_command_with_care(token, &entry)
+                };
+                self.finish(token, handled);
+            }
+            State::DeferredData(purpose) => {
+                slot.state = State::Started;
+                let data = core::mem::take(&mut slot.data);
+                self.on_pulled(token, purpose, data);
+            }
+            _ => (),
+        }
     }
 
     /// An I/O command when there is reason to look twice at it.
@@ -187,7 +233,7 @@ impl Subsystem {
         }
         // A namespace that is being formatted or deleted says so at once; for others' sake a command can wait.
         let refused = self.namespaces.find(entry.namespace).is_none_or(|one| one.busy().is_some());
-        if self.care.owner.is_some() && !refused {
+        if self.care.is_owned() && !refused {
             return self.defer(token);
         }
         if self.care.erased && changes_data(opcode) {

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use engine::{Instant, Nanos};
 
 use super::config::Config;
-use super::controller::{ControllerConfig, FIRST};
+use super::controller::{ControllerConfig, ControllerKey, Transport};
 use super::errors::{Failure, Location};
 use super::slots::HostDataFor;
 use super::{AsynchronousEvent, CommandToken, Handled, Notification, Step, Subsystem};
@@ -66,17 +66,18 @@ pub(super) struct Features {
     host_identifier: [u8; 16],
     /// What the host said the time was (milliseconds of the Unix epoch), when it said it, and whether it did.
     timestamp: (u64, Instant, bool),
-    /// The Volatile Write Cache feature's current value, which every write asks for.
-    write_cache: bool,
 }
 
 impl Features {
-    pub(super) fn new(now: Instant, config: &Config, controller: &ControllerConfig) -> Self {
+    pub(super) fn new(
+        now: Instant,
+        config: &Config,
+        controller: &ControllerConfig,
+        saved: &[SavedFeature],
+    ) -> Self {
         let mut settings: Vec<_> = defaults(config, controller).collect();
-        for saved in &config.saved_features {
-            if let Some(setting) = settings.iter_mut().find(|setting| setting.key == saved.key) {
-                setting.saved = Some(saved.value);
-            }
+        if matches!(controller.transport, Transport::Pcie { .. }) {
+            restore(&mut settings, saved);
         }
         let queues = u32::from(controller.io_queues_max) - 1;
         let queues = feature::SUBMISSION_QUEUES.put(queues) | feature::COMPLETION_QUEUES.put(queues);
@@ -86,7 +87,6 @@ impl Features {
             queues_max: queues,
             host_identifier: [0; 16],
             timestamp: (0, now, false),
-            write_cache: true,
         };
         features.reset(now);
         features
@@ -100,27 +100,11 @@ impl Features {
         self.queues = self.queues_max;
         self.host_identifier = [0; 16];
         self.timestamp = (0, now, false);
-        self.remember_write_cache();
     }
 
-    /// A new namespace has default values of its own.
-    pub(super) fn add_namespace(&mut self, namespace: NamespaceId) {
-        let key = FeatureKey { feature: FeatureId::ErrorRecovery, namespace, index: 0 };
-        self.settings.push(Setting { key, default: 0, current: 0, saved: None });
-    }
-
-    /// Forgets the values of a namespace that is gone.
-    pub(super) fn remove_namespace(&mut self, namespace: NamespaceId) {
-        self.settings.retain(|setting| setting.key.namespace != namespace);
-    }
-
-    fn remember_write_cache(&mut self) {
-        self.write_cache = feature::WRITE_CACHE_ENABLE.is_set(self.value(FeatureId::VolatileWriteCache, 0));
-    }
-
-    #[inline]
-    pub(super) const fn write_cache_is_enabled(&self) -> bool {
-        self.write_cache
+    /// The Volatile Write Cache feature's current value.
+    pub(super) fn write_cache_is_enabled(&self) -> bool {
+        feature::WRITE_CACHE_ENABLE.is_set(self.value(FeatureId::VolatileWriteCache, 0))
     }
 
     /// The current value of a feature of the controller; 0 if it is absent.
@@ -171,6 +155,7 @@ fn defaults(config: &Config, controller: &ControllerConfig) -> impl Iterator<Ite
     let of_controller = move |feature, index, default| setting(feature, NamespaceId::NONE, index, default);
     let burst = feature::ARBITRATION_BURST.put(feature::ARBITRATION_UNLIMITED);
     let cache = config.volatile_write_cache;
+    let fabrics = matches!(controller.transport, Transport::Fabrics(_));
     [
         of_controller(FeatureId::Arbitration, 0, burst),
         of_controller(FeatureId::PowerManagement, 0, 0),
@@ -181,19 +166,74 @@ fn defaults(config: &Config, controller: &ControllerConfig) -> impl Iterator<Ite
         of_controller(FeatureId::AsynchronousEventConfiguration, 0, 0),
     ]
     .into_iter()
+    .chain(fabrics.then(|| of_controller(FeatureId::KeepAliveTimer, 0, controller.keep_alive_default())))
     .chain(cache.then(|| of_controller(FeatureId::VolatileWriteCache, 0, feature::WRITE_CACHE_ENABLE.put(1))))
     .chain(
         (0..controller.interrupt_vectors()).map(move |vector| {
             of_controller(FeatureId::InterruptVectorConfiguration, vector, u32::from(vector))
         }),
     )
-    .chain(
-        config.namespaces.iter().map(move |namespace| setting(FeatureId::ErrorRecovery, namespace.id, 0, 0)),
-    )
+}
+
+/// Gives settings the values that were saved.
+fn restore(settings: &mut [Setting], saved: &[SavedFeature]) {
+    for saved in saved {
+        if let Some(setting) = settings.iter_mut().find(|setting| setting.key == saved.key) {
+            setting.saved = Some(saved.value);
+        }
+    }
+}
+
+/// Values of namespaces, which every controller sees and sets.
+#[derive(Debug)]
+pub(super) struct SharedFeatures(Vec<Setting>);
+
+impl SharedFeatures {
+    pub(super) fn new(config: &Config) -> Self {
+        let mut shared = Self(Vec::new());
+        config.namespaces.iter().for_each(|namespace| shared.add_namespace(namespace.id));
+        restore(&mut shared.0, &config.saved_features);
+        shared.reset();
+        shared
+    }
+
+    /// Back to the saved values, else the defaults.
+    pub(super) fn reset(&mut self) {
+        for setting in &mut self.0 {
+            setting.current = setting.saved.unwrap_or(setting.default);
+        }
+    }
+
+    /// A new namespace has default values of its own.
+    pub(super) fn add_namespace(&mut self, namespace: NamespaceId) {
+        let key = FeatureKey { feature: FeatureId::ErrorRecovery, namespace, index: 0 };
+        self.0.push(Setting { key, default: 0, current: 0, saved: None });
+    }
+
+    /// Forgets the values of a namespace that is gone.
+    pub(super) fn remove_namespace(&mut self, namespace: NamespaceId) {
+        self.0.retain(|setting| setting.key.namespace != namespace);
+    }
 }
 
 /// What Get Features answers for Select = supported capabilities; 0 for a feature that is absent.
-pub(super) fn capabilities(config: &Config, id: FeatureId) -> u32 {
+pub(super) fn capabilities(config: &Config, controller: &ControllerConfig, id: FeatureId) -> u32 {
+    let supported = capabilities_anywhere(config, id);
+    match (&controller.transport, id) {
+        (Transport::Pcie { .. }, FeatureId::KeepAliveTimer) => 0,
+        (Transport::Fabrics(fabrics), FeatureId::KeepAliveTimer) if fabrics.keep_alive_granularity == 0 => 0,
+        (Transport::Fabrics(_), FeatureId::InterruptCoalescing | FeatureId::InterruptVectorConfiguration) => {
+            0
+        }
+        // A controller that comes with its connect and goes with it has nothing to remember.
+        (Transport::Fabrics(_), _) if supported & capability::NAMESPACE_SPECIFIC == 0 => {
+            supported & !capability::SAVEABLE
+        }
+        _ => supported,
+    }
+}
+
+fn capabilities_anywhere(config: &Config, id: FeatureId) -> u32 {
     match id {
         FeatureId::Arbitration
         | FeatureId::TemperatureThreshold
@@ -210,6 +250,7 @@ pub(super) fn capabilities(config: &Config, id: FeatureId) -> u32 {
         | FeatureId::NumberOfQueues
         | FeatureId::InterruptVectorConfiguration
         | FeatureId::Timestamp
+        | FeatureId::KeepAliveTimer
         | FeatureId::HostIdentifier => capability::CHANGEABLE,
         FeatureId::VolatileWriteCache | FeatureId::Other(_) => 0,
     }
@@ -221,33 +262,37 @@ const fn invalid(location: Location) -> Failure {
 
 impl Subsystem {
     pub(super) fn on_get_features(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
-        let id = self.feature_of(entry)?;
+        let controller = self.slots.of(token).controller;
+        let id = self.feature_of(controller, entry)?;
         let select = feature::SELECT.of(entry.cdw10);
         match select {
             0..=2 => (),
-            3 => return Ok(Step::Done(capabilities(&self.config, id))),
+            3 => return Ok(Step::Done(self.capabilities(controller, id))),
             _ => return Err(invalid(Location::at(41, 0))),
         }
         match id {
             FeatureId::NumberOfQueues => {
-                Ok(Step::Done(if select == 0 { self.features.queues } else { self.features.queues_max }))
+                let features = &self.controllers.of(controller).features;
+                Ok(Step::Done(if select == 0 { features.queues } else { features.queues_max }))
             }
             FeatureId::Timestamp => {
-                let timestamp = if select == 0 { self.features.timestamp(self.now) } else { [0; 8] };
+                let features = &self.controllers.of(controller).features;
+                let timestamp = if select == 0 { features.timestamp(self.now) } else { [0; 8] };
                 let data = self.pool.copy(&timestamp);
                 self.push_all(token, data);
                 Ok(Step::Done(0))
             }
             FeatureId::HostIdentifier => {
-                let identifier = if select == 0 { self.features.host_identifier } else { [0; 16] };
+                let host = self.controllers.of(controller).features.host_identifier;
+                let identifier = if select == 0 { host } else { [0; 16] };
                 let length = host_identifier_length(entry);
                 let data = self.pool.copy(&identifier[..length]);
                 self.push_all(token, data);
                 Ok(Step::Done(0))
             }
             _ => {
-                let key = self.key_of(id, entry)?;
-                let found = self.features.settings.iter().find(|setting| setting.key == key);
+                let key = self.key_of(controller, id, entry)?;
+                let found = self.settings(controller, id).iter().find(|setting| setting.key == key);
                 let setting = found.ok_or(invalid(Location::CDW11))?;
                 Ok(Step::Done(match select {
                     0 => setting.current,
@@ -259,9 +304,10 @@ impl Subsystem {
     }
 
     pub(super) fn on_set_features(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
-        let id = self.feature_of(entry)?;
+        let controller = self.slots.of(token).controller;
+        let id = self.feature_of(controller, entry)?;
         let save = feature::SAVE.is_set(entry.cdw10);
-        let supported = capabilities(&self.config, id);
+        let supported = self.capabilities(controller, id);
         if save && supported & capability::SAVEABLE == 0 {
             return Err(Failure::field(StatusCode::FeatureNotSaveable, Location::at(43, 7)));
         }
@@ -275,44 +321,73 @@ impl Subsystem {
                 let length = if host_identifier_length(entry) == 16 { 16 } else { 8 };
                 Ok(self.pull(token, length, HostDataFor::SetFeatures))
             }
-            FeatureId::NumberOfQueues => self.set_number_of_queues(entry.cdw11),
+            FeatureId::NumberOfQueues => self.set_number_of_queues(controller, entry.cdw11),
             _ => {
-                let value = self.valid_value(id, entry.cdw11)?;
-                self.set_values(id, entry, value, save)?;
-                self.on_value_set(id, value);
+                let value = self.valid_value(controller, id, entry.cdw11)?;
+                self.set_values(controller, id, entry, value, save)?;
+                self.on_value_set(controller, id, value);
                 Ok(Step::Done(0))
             }
         }
     }
 
     /// The data of a Set Features command whose value is more than a double word.
-    pub(super) fn on_feature_data(&mut self, entry: &SubmissionQueueEntry, data: &[u8]) -> Handled {
-        if self.feature_of(entry)? == FeatureId::Timestamp {
+    pub(super) fn on_feature_data(
+        &mut self,
+        controller: ControllerKey,
+        entry: &SubmissionQueueEntry,
+        data: &[u8],
+    ) -> Handled {
+        if self.feature_of(controller, entry)? == FeatureId::Timestamp {
             let mut raw = [0; 8];
             raw[..6].copy_from_slice(&data[..6]);
-            let previous = self.timestamp();
-            self.features.timestamp = (u64::from_le_bytes(raw), self.now, true);
-            self.record_timestamp(previous);
+            let previous = self.timestamp(controller);
+            self.controllers.of_mut(controller).features.timestamp =
+                (u64::from_le_bytes(raw), self.now, true);
+            self.record_timestamp(controller, previous);
             return Ok(Step::Done(0));
         }
         let mut identifier = [0; 16];
         identifier[..data.len()].copy_from_slice(data);
-        let present = self.features.host_identifier;
+        let features = &mut self.controllers.of_mut(controller).features;
+        let present = features.host_identifier;
         if present != [0; 16] && present != identifier {
             // A host that is known can't become another without a reset.
             return Err(Failure::new(StatusCode::CommandSequenceError));
         }
-        self.features.host_identifier = identifier;
+        features.host_identifier = identifier;
         Ok(Step::Done(0))
     }
 
-    fn feature_of(&self, entry: &SubmissionQueueEntry) -> Result<FeatureId, Failure> {
+    fn capabilities(&self, controller: ControllerKey, id: FeatureId) -> u32 {
+        capabilities(&self.config, &self.controllers.of(controller).config, id)
+    }
+
+    /// The values of the feature that the controller's host sees.
+    fn settings(&self, controller: ControllerKey, id: FeatureId) -> &[Setting] {
+        if is_namespace_specific(id) {
+            &self.shared_features.0
+        } else {
+            &self.controllers.of(controller).features.settings
+        }
+    }
+
+    fn feature_of(
+        &self,
+        controller: ControllerKey,
+        entry: &SubmissionQueueEntry,
+    ) -> Result<FeatureId, Failure> {
         let id = FeatureId::from(low_u8(feature::FID.of(entry.cdw10)));
-        if capabilities(&self.config, id) == 0 { Err(invalid(Location::CDW10)) } else { Ok(id) }
+        if self.capabilities(controller, id) == 0 { Err(invalid(Location::CDW10)) } else { Ok(id) }
     }
 
     /// Which value of the feature CDW11 and NSID speak of.
-    fn key_of(&self, id: FeatureId, entry: &SubmissionQueueEntry) -> Result<FeatureKey, Failure> {
+    fn key_of(
+        &self,
+        controller: ControllerKey,
+        id: FeatureId,
+        entry: &SubmissionQueueEntry,
+    ) -> Result<FeatureKey, Failure> {
         let mut key = FeatureKey { feature: id, namespace: NamespaceId::NONE, index: 0 };
         match id {
             FeatureId::InterruptVectorConfiguration => {
@@ -326,7 +401,7 @@ impl Subsystem {
                 key.index = low_u16(kind);
             }
             FeatureId::ErrorRecovery => {
-                let found = self.namespaces.active(entry.namespace);
+                let found = self.namespaces.active(controller, entry.namespace);
                 key.namespace = found.ok_or_else(|| self.missing_namespace(entry))?.id;
             }
             _ => (),
@@ -335,12 +410,13 @@ impl Subsystem {
     }
 
     /// The value that CDW11 asks for, if the feature can have it.
-    fn valid_value(&self, id: FeatureId, cdw11: u32) -> Result<u32, Failure> {
+    fn valid_value(&self, controller: ControllerKey, id: FeatureId, cdw11: u32) -> Result<u32, Failure> {
         let refused = match id {
             FeatureId::PowerManagement => feature::POWER_STATE.is_set(cdw11),
             FeatureId::ErrorRecovery => feature::DEALLOCATED_ERROR_ENABLE.is_set(cdw11),
             FeatureId::InterruptVectorConfiguration => {
-                feature::INTERRUPT_VECTOR.of(cdw11) >= u32::from(self.controller.interrupt_vectors())
+                feature::INTERRUPT_VECTOR.of(cdw11)
+                    >= u32::from(self.controllers.of(controller).config.interrupt_vectors())
             }
             _ => false,
         };
@@ -363,6 +439,7 @@ impl Subsystem {
                 cdw11 & (feature::INTERRUPT_VECTOR.put(u32::MAX) | feature::COALESCING_DISABLE.put(u32::MAX))
             }
             FeatureId::AsynchronousEventConfiguration => cdw11 & EVENTS_SUPPORTED,
+            FeatureId::KeepAliveTimer => self.controllers.of(controller).config.keep_alive_rounded(cdw11),
             _ => cdw11,
         })
     }
@@ -370,6 +447,7 @@ impl Subsystem {
     /// Sets the value that the command names, or those of all namespaces or sensors.
     fn set_values(
         &mut self,
+        controller: ControllerKey,
         id: FeatureId,
         entry: &SubmissionQueueEntry,
         value: u32,
@@ -383,18 +461,25 @@ impl Subsystem {
         } else if all_sensors {
             // There is one: the composite.
             let cdw11 = feature::TEMPERATURE_SELECT.replace(entry.cdw11, 0);
-            Some(self.key_of(id, &SubmissionQueueEntry { cdw11, ..*entry })?)
+            Some(self.key_of(controller, id, &SubmissionQueueEntry { cdw11, ..*entry })?)
         } else {
-            Some(self.key_of(id, entry)?)
+            Some(self.key_of(controller, id, entry)?)
         };
         let mut set = 0_usize;
-        for setting in &mut self.features.settings {
+        let settings = if is_namespace_specific(id) {
+            &mut self.shared_features.0
+        } else {
+            &mut self.controllers.of_mut(controller).features.settings
+        };
+        for setting in settings {
             if setting.key.feature == id && key.is_none_or(|key| setting.key == key) {
                 setting.current = value;
                 set += 1;
                 if save {
                     setting.saved = Some(value);
                     let saved = SavedFeature { key: setting.key, value };
+                    self.saved_features.retain(|other| other.key != saved.key);
+                    self.saved_features.push(saved);
                     self.outputs.push_back(super::Output::Notify(Notification::FeatureSaved(saved)));
                     self.unsaved = self.config.state.is_some();
                 }
@@ -404,66 +489,81 @@ impl Subsystem {
     }
 
     /// What a new value brings about.
-    fn on_value_set(&mut self, id: FeatureId, value: u32) {
+    fn on_value_set(&mut self, controller: ControllerKey, id: FeatureId, value: u32) {
         match id {
-            FeatureId::Arbitration => self.announce_arbitration(value),
-            FeatureId::InterruptCoalescing => self.announce_coalescing(value),
-            FeatureId::InterruptVectorConfiguration => self.announce_vector(value),
-            FeatureId::VolatileWriteCache => self.features.remember_write_cache(),
-            FeatureId::TemperatureThreshold => self.check_temperature(),
-            FeatureId::AsynchronousEventConfiguration => self.recheck_conditions(),
+            FeatureId::Arbitration => self.announce_arbitration(controller, value),
+            FeatureId::InterruptCoalescing => self.announce_coalescing(controller, value),
+            FeatureId::InterruptVectorConfiguration => self.announce_vector(controller, value),
+            FeatureId::VolatileWriteCache => self.remember_write_cache(),
+            FeatureId::TemperatureThreshold => self.check_temperature(controller),
+            FeatureId::AsynchronousEventConfiguration => self.recheck_conditions(controller),
+            FeatureId::KeepAliveTimer => {
+                self.notify(Notification::KeepAliveTimeout { controller, milliseconds: value });
+            }
             _ => (),
         }
     }
 
-    fn announce_arbitration(&mut self, value: u32) {
+    fn announce_arbitration(&mut self, controller: ControllerKey, value: u32) {
         let burst = feature::ARBITRATION_BURST.of(value);
         let burst = (burst != feature::ARBITRATION_UNLIMITED).then(|| 1 << burst);
         let weights = [feature::HIGH_WEIGHT, feature::MEDIUM_WEIGHT, feature::LOW_WEIGHT];
         let weights = weights.map(|weight| low_u16(weight.of(value)) + 1);
-        self.notify(Notification::Arbitration { controller: FIRST, burst, weights });
+        self.notify(Notification::Arbitration { controller, burst, weights });
     }
 
-    fn announce_coalescing(&mut self, value: u32) {
+    fn announce_coalescing(&mut self, controller: ControllerKey, value: u32) {
         let time = AGGREGATION_UNIT * u64::from(feature::AGGREGATION_TIME.of(value));
         let threshold = if value == 0 { 0 } else { low_u16(feature::AGGREGATION_THRESHOLD.of(value)) + 1 };
-        self.notify(Notification::InterruptCoalescing { controller: FIRST, threshold, time });
+        self.notify(Notification::InterruptCoalescing { controller, threshold, time });
     }
 
-    fn announce_vector(&mut self, value: u32) {
+    fn announce_vector(&mut self, controller: ControllerKey, value: u32) {
         let vector = low_u16(feature::INTERRUPT_VECTOR.of(value));
         let coalescing_disabled = feature::COALESCING_DISABLE.is_set(value);
-        self.notify(Notification::InterruptVector { controller: FIRST, vector, coalescing_disabled });
+        self.notify(Notification::InterruptVector { controller, vector, coalescing_disabled });
+    }
+
+    /// Writes are durable while any host wants no write cache.
+    pub(super) fn remember_write_cache(&mut self) {
+        self.write_cache = self.controllers.iter().all(|(_, one)| one.features.write_cache_is_enabled());
+    }
+
+    /// Keep Alive Timeout (KATO) of the controller, in milliseconds; 0 for none. The transport runs the timer.
+    pub fn keep_alive_milliseconds(&self, controller: ControllerKey) -> u32 {
+        self.controllers.of(controller).features.value(FeatureId::KeepAliveTimer, 0)
     }
 
     /// Tells the transport of the values that differ from what it starts with.
-    pub(super) fn announce_saved_features(&mut self) {
-        let arbitration = self.features.value(FeatureId::Arbitration, 0);
+    pub(super) fn announce_saved_features(&mut self, controller: ControllerKey) {
+        let features = &self.controllers.of(controller).features;
+        let arbitration = features.value(FeatureId::Arbitration, 0);
+        let coalescing = features.value(FeatureId::InterruptCoalescing, 0);
         if arbitration != feature::ARBITRATION_BURST.put(feature::ARBITRATION_UNLIMITED) {
-            self.announce_arbitration(arbitration);
+            self.announce_arbitration(controller, arbitration);
         }
-        let coalescing = self.features.value(FeatureId::InterruptCoalescing, 0);
         if coalescing != 0 {
-            self.announce_coalescing(coalescing);
+            self.announce_coalescing(controller, coalescing);
         }
     }
 
-    fn set_number_of_queues(&mut self, cdw11: u32) -> Handled {
+    fn set_number_of_queues(&mut self, controller: ControllerKey, cdw11: u32) -> Handled {
         let submission = feature::SUBMISSION_QUEUES.of(cdw11);
         let completion = feature::COMPLETION_QUEUES.of(cdw11);
         // 65,536 queues cannot be asked for: queue 0 is the admin queue.
         if submission == 0xffff || completion == 0xffff {
             return Err(invalid(Location::CDW11));
         }
-        if self.io_queues_exist {
+        let found = self.controllers.of_mut(controller);
+        if found.io_queues_exist {
             return Err(Failure::new(StatusCode::CommandSequenceError));
         }
-        let most = u32::from(self.controller.io_queues_max) - 1;
+        let most = u32::from(found.config.io_queues_max) - 1;
         let (submission, completion) = (submission.min(most), completion.min(most));
         let value = feature::SUBMISSION_QUEUES.put(submission) | feature::COMPLETION_QUEUES.put(completion);
-        self.features.queues = value;
+        found.features.queues = value;
         self.notify(Notification::NumberOfQueues {
-            controller: FIRST,
+            controller,
             submission: low_u16(submission) + 1,
             completion: low_u16(completion) + 1,
         });
@@ -477,6 +577,6 @@ const fn host_identifier_length(entry: &SubmissionQueueEntry) -> usize {
 }
 
 /// Whether values of the feature belong to namespaces rather than to the controller.
-pub(super) fn is_namespace_specific(config: &Config, id: FeatureId) -> bool {
-    capabilities(config, id) & capability::NAMESPACE_SPECIFIC != 0
+pub(super) const fn is_namespace_specific(id: FeatureId) -> bool {
+    matches!(id, FeatureId::ErrorRecovery)
 }

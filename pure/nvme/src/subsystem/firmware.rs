@@ -6,6 +6,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
 use super::slots::HostDataFor;
 use super::{CommandToken, Handled, Notification, Step, Subsystem};
@@ -134,6 +135,8 @@ pub(super) struct Firmware {
     next: Option<u8>,
     /// What was downloaded and not committed.
     download: Vec<u8>,
+    /// Whose host has downloaded it.
+    downloader: Option<ControllerKey>,
     /// Which parts of it, in order, not touching.
     pieces: Vec<(usize, usize)>,
 }
@@ -148,6 +151,7 @@ impl Firmware {
             revision: own,
             next: None,
             download: Vec::new(),
+            downloader: None,
             pieces: Vec::new(),
         };
         if let Some(revision) = firmware.revision_of(config.active) {
@@ -174,9 +178,11 @@ impl Firmware {
         }
     }
 
-    /// A reset: what was downloaded is gone. The slot that was activated, if one was to be.
-    pub(super) fn reset(&mut self) -> Option<u8> {
-        self.discard();
+    /// A reset: what that controller's host has downloaded is gone. The slot that was activated, if one was to be.
+    pub(super) fn reset(&mut self, controller: ControllerKey) -> Option<u8> {
+        if self.downloader == Some(controller) {
+            self.discard();
+        }
         let slot = self.next.take()?;
         (self.active, self.revision) = (slot, self.revision_of(slot)?);
         Some(slot)
@@ -258,15 +264,25 @@ impl Subsystem {
         Ok(self.pull(token, length, HostDataFor::FirmwareImage))
     }
 
-    pub(super) fn on_firmware_piece(&mut self, entry: &SubmissionQueueEntry, data: &[u8]) -> Handled {
+    pub(super) fn on_firmware_piece(
+        &mut self,
+        controller: ControllerKey,
+        entry: &SubmissionQueueEntry,
+        data: &[u8],
+    ) -> Handled {
         let offset = usize::try_from(u64::from(entry.cdw11) * 4).unwrap_or(usize::MAX);
+        self.firmware.downloader = Some(controller);
         match self.firmware.put(offset, data) {
             Ok(()) => Ok(Step::Done(0)),
             Err(code) => Err(Failure::field(code, Location::CDW11)),
         }
     }
 
-    pub(super) fn on_firmware_commit(&mut self, _: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
+    pub(super) fn on_firmware_commit(
+        &mut self,
+        token: CommandToken,
+        entry: &SubmissionQueueEntry,
+    ) -> Handled {
         let action = ACTION.of(entry.cdw10);
         let asked = low_u8(SLOT.of(entry.cdw10));
         let no_slot = Failure::field(StatusCode::InvalidFirmwareSlot, Location::CDW10);
@@ -282,7 +298,8 @@ impl Subsystem {
         }
         let before = self.firmware.revision();
         let after = self.firmware.revision_of(slot).unwrap_or(before);
-        self.record_firmware(before, after, low_u8(action), slot);
+        let controller = self.slots.of(token).controller;
+        self.record_firmware(controller, before, after, low_u8(action), slot);
         Ok(Step::Done(0))
     }
 

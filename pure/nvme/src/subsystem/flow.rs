@@ -2,7 +2,6 @@
 
 use engine::Buffer;
 
-use super::controller::FIRST;
 use super::errors::Failure;
 use super::exclusive::Alone;
 use super::slots::{HostDataFor, MediaFor, Own, State};
@@ -31,15 +30,30 @@ impl Subsystem {
         };
         let wanted = usize::try_from(slot.length).unwrap_or(usize::MAX);
         assert!(data.len() == wanted, "{token:?} pulled {wanted} B and was given {} B", data.len());
-        let entry = slot.entry;
+        if self.care.is_needed()
+            && self.care.is_owned()
+            && !slot.queue.is_admin()
+            && !self.care.is_owner(token)
+        {
+            self.defer_data(token, purpose, data);
+            return;
+        }
+        self.on_pulled(token, purpose, data);
+    }
+
+    /// The command goes on with its data.
+    #[inline]
+    pub(super) fn on_pulled(&mut self, token: CommandToken, purpose: HostDataFor, data: Buffer) {
+        let slot = self.slots.of(token);
+        let (controller, entry) = (slot.controller, slot.entry);
         let handled = match purpose {
             HostDataFor::Write => self.on_write_data(token, &entry, data),
             HostDataFor::Compare => self.on_compare_data(token, &entry, data),
             HostDataFor::DatasetManagement => self.on_dataset_ranges(token, &entry, data),
-            HostDataFor::SetFeatures => self.on_feature_data(&entry, &data),
+            HostDataFor::SetFeatures => self.on_feature_data(controller, &entry, &data),
             HostDataFor::Copy => self.on_copy_ranges(token, &entry, data),
             HostDataFor::CreateNamespace => self.on_create_namespace(token, &data),
-            HostDataFor::FirmwareImage => self.on_firmware_piece(&entry, &data),
+            HostDataFor::FirmwareImage => self.on_firmware_piece(controller, &entry, &data),
             HostDataFor::NamespaceAttachment => self.on_controller_list(&entry, &data),
         };
         self.finish(token, handled);
@@ -85,8 +99,9 @@ impl Subsystem {
         if !background {
             self.media_outstanding = self.media_outstanding.saturating_sub(1);
         }
-        if let Some((token, purpose)) = self.slots.awaiting(id) {
-            self.on_awaited_media(token, purpose, result);
+        match self.slots.awaiting(id) {
+            Some((token, purpose)) => self.on_awaited_media(token, purpose, result),
+            None => self.forget_orphan(id),
         }
         if background {
             // Nobody waits for what was said without a command.
@@ -223,7 +238,7 @@ impl Subsystem {
     pub(super) fn on_own_end(&mut self, token: CommandToken, status: Status) {
         self.slots.retire(token);
         if token == self.slots.own(Own::Shutdown) {
-            self.notify(Notification::ShutDown { controller: FIRST, flushed: status.is_success() });
+            self.on_shutdown_flushed(status.is_success());
         }
     }
 
@@ -231,16 +246,17 @@ impl Subsystem {
     #[cold]
     pub(super) fn fail(&mut self, token: CommandToken, failure: Failure) {
         let slot = self.slots.of(token);
-        let (queue, entry, was, second) = (slot.queue, slot.entry, slot.state, slot.partner.take());
+        let (controller, queue, entry) = (slot.controller, slot.queue, slot.entry);
+        let (was, second) = (slot.state, slot.partner.take());
         match was {
-            State::AwaitingEvent => self.events.withdraw(token),
-            State::AwaitingQuiet(Alone::Format) => self.set_formatting(&entry, false),
+            State::AwaitingEvent => self.controllers.of_mut(controller).events.withdraw(token),
+            State::AwaitingQuiet(Alone::Format) => self.set_formatting(controller, &entry, false),
             State::AwaitingQuiet(Alone::DeleteNamespaces) => self.spare_namespaces(),
-            State::Deferred | State::AwaitingSecond => self.care.withdraw(token),
+            State::Deferred | State::DeferredData(_) | State::AwaitingSecond => self.care.withdraw(token),
             _ => (),
         }
         if self.slots.is_command(token) {
-            self.errors.record(queue, &entry, &failure);
+            self.record_failure(controller, queue, &entry, &failure);
         }
         self.complete(token, failure.dw0, failure.status.with_more());
         if let Some(second) = second {

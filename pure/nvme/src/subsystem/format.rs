@@ -1,6 +1,7 @@
 //! Format NVM.
 
 use super::config::BlockSize;
+use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
 use super::exclusive::Alone;
 use super::namespace::{Busy, Namespace};
@@ -37,10 +38,13 @@ impl Subsystem {
             return Err(Failure::field(StatusCode::InvalidField, Location::at(41, 1)));
         }
         let all = entry.namespace == NamespaceId::ALL;
-        if !all && self.namespaces.active(entry.namespace).is_none() {
+        let controller = self.slots.of(token).controller;
+        if !all && self.namespaces.active(controller, entry.namespace).is_none() {
             return Err(self.missing_namespace(entry));
         }
-        let chosen = || self.namespaces.iter_active().filter(|one| all || one.id == entry.namespace);
+        let of_command =
+            |one: &&Namespace| one.is_attached_to(controller) && (all || one.id == entry.namespace);
+        let chosen = || self.namespaces.iter().filter(of_command);
         if chosen().any(|namespace| namespace.read_only) {
             return Err(Failure::new(StatusCode::NamespaceWriteProtected));
         }
@@ -50,7 +54,7 @@ impl Subsystem {
         if self.care.is_owned() {
             return self.defer(token);
         }
-        self.set_formatting(entry, true);
+        self.set_formatting(controller, entry, true);
         self.alone(token, Alone::Format)
     }
 
@@ -58,15 +62,17 @@ impl Subsystem {
     pub(super) fn format_alone(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let format = FORMAT_HIGH.of(entry.cdw10) << 4 | FORMAT_LOW.of(entry.cdw10);
         let block = BlockSize::from_format(format).expect("checked before");
-        self.record_format_start(entry);
+        let controller = self.slots.of(token).controller;
+        self.record_format_start(controller, entry);
         self.format_next(token, block)
     }
 
     /// Formats the first namespace that is to be; when there is none, all are formatted.
     fn format_next(&mut self, token: CommandToken, block: BlockSize) -> Handled {
         let Some(next) = self.namespaces.iter().find(|one| one.busy() == Some(Busy::Formatting)) else {
-            let entry = self.slots.of(token).entry;
-            self.record_format_end(&entry, Status::SUCCESS);
+            let slot = self.slots.of(token);
+            let (controller, entry) = (slot.controller, slot.entry);
+            self.record_format_end(controller, &entry, Status::SUCCESS);
             return Ok(Step::Done(0));
         };
         let (id, medium, offset, length) = (next.id, next.medium, next.offset, next.bytes);
@@ -84,9 +90,10 @@ impl Subsystem {
         result: Result<(), MediaError>,
     ) -> Handled {
         if let Err(error) = result {
-            self.set_formatting(entry, false);
+            let controller = self.slots.of(token).controller;
+            self.set_formatting(controller, entry, false);
             let failure = self.media_failure(entry, MediaFor::Format(id, block), error);
-            self.record_format_end(entry, failure.status);
+            self.record_format_end(controller, entry, failure.status);
             return Err(failure);
         }
         if let Some(namespace) = self.namespaces.find_mut(id) {
@@ -99,9 +106,15 @@ impl Subsystem {
     }
 
     /// Marks the namespaces that the command is for.
-    pub(super) fn set_formatting(&mut self, entry: &SubmissionQueueEntry, formatting: bool) {
+    pub(super) fn set_formatting(
+        &mut self,
+        controller: ControllerKey,
+        entry: &SubmissionQueueEntry,
+        formatting: bool,
+    ) {
         let all = entry.namespace == NamespaceId::ALL;
-        let of_command = |one: &&mut Namespace| all && one.is_attached() || one.id == entry.namespace;
+        let of_command =
+            |one: &&mut Namespace| all && one.is_attached_to(controller) || one.id == entry.namespace;
         for namespace in self.namespaces.iter_mut().filter(of_command) {
             match namespace.busy() {
                 None if formatting => namespace.set_busy(Some(Busy::Formatting)),

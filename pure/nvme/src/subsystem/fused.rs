@@ -24,13 +24,13 @@ impl Subsystem {
         }
         match entry.fused() {
             FusedOperation::Second => {
-                let Some(first) = self.take_first(queue) else {
+                let Some(first) = self.take_first(token, queue) else {
                     return Err(Failure::field(StatusCode::AbortedMissingFused, Location::FUSED_OPERATION));
                 };
                 self.pair(first, token, entry)
             }
             FusedOperation::First => {
-                self.abandon_first(queue);
+                self.abandon_first(token, queue);
                 self.slots.of(token).state = State::AwaitingSecond;
                 self.care.hold_first(token);
                 Ok(Step::Waiting)
@@ -40,15 +40,19 @@ impl Subsystem {
     }
 
     /// The queue's next command is not the second of the pair that its last one was the first of.
-    pub(super) fn abandon_first(&mut self, queue: SubmissionQueueId) {
-        if let Some(first) = self.take_first(queue) {
+    pub(super) fn abandon_first(&mut self, next: CommandToken, queue: SubmissionQueueId) {
+        if let Some(first) = self.take_first(next, queue) {
             self.fail(first, Failure::field(StatusCode::AbortedMissingFused, Location::FUSED_OPERATION));
         }
     }
 
-    /// The first command of a pair on this queue whose second one has not come.
-    fn take_first(&mut self, queue: SubmissionQueueId) -> Option<CommandToken> {
-        let of_queue = |first: &CommandToken| self.slots.peek(*first).is_some_and(|slot| slot.queue == queue);
+    /// The first command of a pair on the queue of the `next` one whose second one has not come.
+    fn take_first(&mut self, next: CommandToken, queue: SubmissionQueueId) -> Option<CommandToken> {
+        let controller = self.slots.of(next).controller;
+        let of_queue = |first: &CommandToken| {
+            let slot = self.slots.peek(*first);
+            slot.is_some_and(|slot| slot.controller == controller && slot.queue == queue)
+        };
         let first = self.care.firsts().find(|first| of_queue(first))?;
         self.care.withdraw(first);
         Some(first)
@@ -77,7 +81,7 @@ impl Subsystem {
 
     /// The Compare of a pair: alone, so that nothing is written between it and the Write.
     pub(super) fn on_fused_compare(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
-        self.check_writable(entry)?;
+        self.check_writable(token, entry)?;
         if self.care.is_owned() {
             return self.defer(token);
         }
@@ -85,7 +89,7 @@ impl Subsystem {
     }
 
     pub(super) fn compare_alone(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
-        let length = self.compare_length(entry)?;
+        let length = self.compare_length(token, entry)?;
         Ok(self.pull(token, length, HostDataFor::Compare))
     }
 

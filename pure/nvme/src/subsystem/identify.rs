@@ -1,7 +1,10 @@
 //! Identify.
 
+use alloc::vec::Vec;
+
 use super::admin::{NVM_COMMAND_SET, command_set_of_identify};
 use super::config::{BlockSize, PAGE_BYTES};
+use super::controller::{ControllerConfig, ControllerKey, FabricsConfig};
 use super::errors::{Failure, Location};
 use super::namespace::Namespace;
 use super::{CommandToken, ERROR_LOG_ENTRIES, Handled, Step, Subsystem, copy, firmware, fused, sanitize};
@@ -23,6 +26,18 @@ const THIS_CONTROLLER: u32 = 0xffff;
 const VERSION: u32 = 0x0002_0000;
 /// Controller Attributes: Host Identifiers of 128 bits.
 const LONG_HOST_IDENTIFIERS: u32 = 1 << 0;
+/// Controller Attributes: Traffic Based Keep Alive.
+const TRAFFIC_KEEP_ALIVE: u32 = 1 << 6;
+/// Controller Multi-Path I/O and Namespace Sharing: several ports, several controllers.
+const MULTI_PATH: u8 = 1 << 0 | 1 << 1;
+/// Namespace Multi-path I/O and Namespace Sharing: several controllers may have the namespace at once.
+const SHARED: u8 = 1 << 0;
+/// What capsules' sizes count in.
+const CAPSULE_UNIT: u32 = 16;
+/// Fabrics Controller Attributes: the static controller model.
+const STATIC_CONTROLLERS: u8 = 1 << 0;
+/// Optional Fabric Commands Support: Disconnect.
+const DISCONNECT_SUPPORTED: u16 = 1 << 0;
 /// Controller Type: an I/O controller.
 const IO_CONTROLLER: u8 = 1;
 /// Optional Admin Command Support: Format NVM; Firmware Commit and Image Download; Namespace Management and Attachment; Device Self-test.
@@ -72,31 +87,37 @@ type Page = [u8; IDENTIFY_LENGTH];
 impl Subsystem {
     pub(super) fn on_identify(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let mut page = [0; IDENTIFY_LENGTH];
-        self.identify(entry, &mut page)?;
+        let controller = self.slots.of(token).controller;
+        self.identify(controller, entry, &mut page)?;
         let data = self.pool.copy(&page);
         self.push_all(token, data);
         Ok(Step::Done(0))
     }
 
     /// Fills `page`, which is all zeroes, with what the command asks for.
-    fn identify(&self, entry: &SubmissionQueueEntry, page: &mut Page) -> Result<(), Failure> {
+    fn identify(
+        &self,
+        key: ControllerKey,
+        entry: &SubmissionQueueEntry,
+        page: &mut Page,
+    ) -> Result<(), Failure> {
         match CNS.of(entry.cdw10) {
             // What holds for every namespace that may be created.
-            cns::NAMESPACE if entry.namespace == NamespaceId::ALL => self.common_structure().emit(page),
+            cns::NAMESPACE if entry.namespace == NamespaceId::ALL => self.common_structure(key).emit(page),
             cns::NAMESPACE => {
-                if let Some(namespace) = self.valid_namespace(entry)?.filter(|one| one.is_attached()) {
-                    self.namespace_structure(namespace).emit(page);
+                if let Some(namespace) = self.valid_namespace(entry)?.filter(|one| one.is_attached_to(key)) {
+                    self.namespace_structure(key, namespace).emit(page);
                 }
             }
             cns::ALLOCATED_NAMESPACE => {
                 if let Some(namespace) = self.valid_namespace(entry)? {
-                    self.namespace_structure(namespace).emit(page);
+                    self.namespace_structure(key, namespace).emit(page);
                 }
             }
-            cns::CONTROLLER => self.controller_structure().emit(page),
-            cns::ACTIVE_NAMESPACES => self.namespaces_after(entry, page, true)?,
-            cns::ALLOCATED_NAMESPACES => self.namespaces_after(entry, page, false)?,
-            cns::NAMESPACE_DESCRIPTORS => self.descriptors(self.active_namespace(entry)?, page),
+            cns::CONTROLLER => self.controller_structure(key).emit(page),
+            cns::ACTIVE_NAMESPACES => self.namespaces_after(entry, page, Some(key))?,
+            cns::ALLOCATED_NAMESPACES => self.namespaces_after(entry, page, None)?,
+            cns::NAMESPACE_DESCRIPTORS => self.descriptors(self.active_namespace(key, entry)?, page),
             cns::COMMAND_SET_NAMESPACE => {
                 // Without metadata there is nothing to say: storage tags and extended formats are all of protection.
                 self.check_command_set(entry)?;
@@ -110,25 +131,24 @@ impl Subsystem {
             }
             cns::COMMAND_SET_ACTIVE_NAMESPACES => {
                 self.check_command_set(entry)?;
-                self.namespaces_after(entry, page, true)?;
+                self.namespaces_after(entry, page, Some(key))?;
             }
             cns::COMMAND_SET_ALLOCATED_NAMESPACES => {
                 self.check_command_set(entry)?;
-                self.namespaces_after(entry, page, false)?;
+                self.namespaces_after(entry, page, None)?;
             }
             cns::INDEPENDENT_NAMESPACE => {
-                if let Some(namespace) = self.valid_namespace(entry)?.filter(|one| one.is_attached()) {
-                    independent_structure(namespace).emit(page);
+                if let Some(namespace) = self.valid_namespace(entry)?.filter(|one| one.is_attached_to(key)) {
+                    self.independent_structure(key, namespace).emit(page);
                 }
             }
             cns::ATTACHED_CONTROLLERS => {
                 let missing = Failure::field(StatusCode::InvalidNamespaceOrFormat, Location::NAMESPACE);
-                if self.namespaces.allocated(entry.namespace).ok_or(missing)?.is_attached() {
-                    self.controllers_from(entry, page);
-                }
+                let namespace = self.namespaces.allocated(entry.namespace).ok_or(missing)?;
+                self.controllers_from(entry, page, |key| namespace.is_attached_to(key));
             }
-            cns::CONTROLLERS => self.controllers_from(entry, page),
-            cns::COMMAND_SETS => self.command_sets(entry, page)?,
+            cns::CONTROLLERS => self.controllers_from(entry, page, |_| true),
+            cns::COMMAND_SETS => self.command_sets(key, entry, page)?,
             _ => return Err(Failure::field(StatusCode::InvalidField, Location::CDW10)),
         }
         Ok(())
@@ -143,9 +163,13 @@ impl Subsystem {
         }
     }
 
-    fn active_namespace(&self, entry: &SubmissionQueueEntry) -> Result<&Namespace, Failure> {
+    fn active_namespace(
+        &self,
+        key: ControllerKey,
+        entry: &SubmissionQueueEntry,
+    ) -> Result<&Namespace, Failure> {
         let missing = Failure::field(StatusCode::InvalidNamespaceOrFormat, Location::NAMESPACE);
-        self.namespaces.active(entry.namespace).ok_or(missing)
+        self.namespaces.active(key, entry.namespace).ok_or(missing)
     }
 
     fn check_command_set(&self, entry: &SubmissionQueueEntry) -> Result<(), Failure> {
@@ -156,8 +180,10 @@ impl Subsystem {
         }
     }
 
-    fn controller_structure(&self) -> IdentifyController {
+    fn controller_structure(&self, key: ControllerKey) -> IdentifyController {
         let config = &self.config;
+        let controller = &self.controllers.of(key).config;
+        let fabrics = controller.of_fabrics();
         let pages = config.transfer_bytes_max / PAGE_BYTES;
         let unallocated = self.pool_config.map_or(0, |pool| self.namespaces.unallocated(&pool));
         IdentifyController {
@@ -168,15 +194,18 @@ impl Subsystem {
             firmware_revision: self.firmware_revision(),
             ieee_oui: config.ieee_oui,
             maximum_data_transfer_size: low_u8(pages.ilog2()),
-            controller_id: self.controller.controller_id,
+            controller_id: controller.controller_id,
             version: VERSION,
             rtd3_entry_latency: SHUTDOWN_MICROSECONDS,
             optional_events: EVENT_NAMESPACE_ATTRIBUTE.put(1),
-            attributes: LONG_HOST_IDENTIFIERS,
+            attributes: LONG_HOST_IDENTIFIERS
+                | if fabrics.is_some_and(|one| one.traffic_keep_alive) { TRAFFIC_KEEP_ALIVE } else { 0 },
+            multi_path: if fabrics.is_some() { MULTI_PATH } else { 0 },
+            keep_alive: fabrics.map_or(0, |fabrics| fabrics.keep_alive_granularity),
             controller_type: IO_CONTROLLER,
-            optional_admin_commands: self.optional_admin_commands(),
+            optional_admin_commands: optional_admin_commands(controller),
             abort_limit: ABORT_LIMIT,
-            event_request_limit: self.controller.event_requests_max - 1,
+            event_request_limit: controller.event_requests_max - 1,
             firmware_updates: firmware::UPDATES,
             firmware_granularity: firmware::GRANULARITY,
             persistent_event_log_size: 1,
@@ -184,14 +213,14 @@ impl Subsystem {
             error_log_entries: u8::try_from(ERROR_LOG_ENTRIES - 1).expect("at most 256"),
             warning_temperature: config.temperature_warning,
             critical_temperature: config.temperature_critical,
-            total_capacity: config.media().map(|(_, bytes)| u128::from(bytes)).sum(),
+            total_capacity: self.media().iter().map(|(_, bytes)| u128::from(*bytes)).sum(),
             unallocated_capacity: unallocated.into(),
             self_test_time: self.self_test_minutes(),
             self_test_options: ONE_SELF_TEST,
             sanitize: sanitize::CAPABILITIES,
             submission_entry_size: SUBMISSION_ENTRY_SIZE,
             completion_entry_size: COMPLETION_ENTRY_SIZE,
-            maximum_commands: low_u16(config.commands_max),
+            maximum_commands: fabrics.map_or(low_u16(config.commands_max), |fabrics| fabrics.commands_max),
             namespaces: self.namespaces.highest(),
             optional_nvm_commands: OPTIONAL_NVM_COMMANDS,
             fused_operations: fused::COMPARE_AND_WRITE,
@@ -199,21 +228,10 @@ impl Subsystem {
             atomic_compare_and_write: low_u16(pages - 1),
             copy_descriptor_formats: copy::COPY_FORMATS,
             volatile_write_cache: FLUSH_OF_ALL | if config.volatile_write_cache { CACHE_PRESENT } else { 0 },
-            sgl_support: self.controller.sgl_support,
+            sgl_support: controller.sgl_support,
             subsystem_name: Text::padded_with_nuls(&config.subsystem_name),
-            ..IdentifyController::default()
+            ..fabrics.map_or_else(IdentifyController::default, fabrics_fields)
         }
-    }
-
-    /// Optional Admin Command Support (OACS).
-    fn optional_admin_commands(&self) -> u16 {
-        let doorbell_buffers =
-            self.controller.transport_commands().contains(&AdminOpcode::DoorbellBufferConfig);
-        FIRMWARE_SUPPORTED
-            | FORMAT_SUPPORTED
-            | NAMESPACE_MANAGEMENT_SUPPORTED
-            | SELF_TEST_SUPPORTED
-            | if doorbell_buffers { DOORBELL_BUFFERS_SUPPORTED } else { 0 }
     }
 
     /// Extended Device Self-test Time (EDSTT).
@@ -223,7 +241,7 @@ impl Subsystem {
     }
 
     /// What every namespace has in common: formats and capabilities, as one that is to be created will have them.
-    fn common_structure(&self) -> IdentifyNamespace {
+    fn common_structure(&self, key: ControllerKey) -> IdentifyNamespace {
         let formats = BlockSize::ALL.map(|block| LbaFormat {
             metadata_size: 0,
             data_size: block.shift(),
@@ -234,13 +252,14 @@ impl Subsystem {
         IdentifyNamespace {
             features: PREFERENCES_VALID,
             lba_format_count: u8::try_from(formats.len() - 1).expect("at most 64"),
+            sharing: self.sharing(key),
             deallocate_features: READS_ZEROES | WRITE_ZEROES_DEALLOCATES,
             lba_formats,
             ..IdentifyNamespace::default()
         }
     }
 
-    fn namespace_structure(&self, namespace: &Namespace) -> IdentifyNamespace {
+    fn namespace_structure(&self, key: ControllerKey, namespace: &Namespace) -> IdentifyNamespace {
         // Media keep pages of 4 KiB: what is aligned to them needs no read before the write.
         let page = low_u16(PAGE_BYTES / namespace.block.bytes()) - 1;
         let copy_blocks = u32::try_from(copy::COPY_BYTES_MAX >> namespace.block.shift()).unwrap_or(u32::MAX);
@@ -261,7 +280,7 @@ impl Subsystem {
             attributes: if namespace.read_only { WRITE_PROTECTED } else { 0 },
             nguid: namespace.identity.nguid,
             eui64: namespace.identity.eui64,
-            ..self.common_structure()
+            ..self.common_structure(key)
         }
     }
 
@@ -270,12 +289,14 @@ impl Subsystem {
         &self,
         entry: &SubmissionQueueEntry,
         page: &mut Page,
-        active: bool,
+        active_for: Option<ControllerKey>,
     ) -> Result<(), Failure> {
         if entry.namespace.0 >= NamespaceId::ALL.0 - 1 {
             return Err(Failure::field(StatusCode::InvalidNamespaceOrFormat, Location::NAMESPACE));
         }
-        let listed = |one: &&Namespace| one.id > entry.namespace && (one.is_attached() || !active);
+        let listed = |one: &&Namespace| {
+            one.id > entry.namespace && active_for.is_none_or(|key| one.is_attached_to(key))
+        };
         let above = self.namespaces.iter().filter(listed);
         for (place, namespace) in page.as_chunks_mut::<4>().0.iter_mut().zip(above) {
             *place = namespace.id.0.to_le_bytes();
@@ -297,18 +318,54 @@ impl Subsystem {
         }
     }
 
-    /// The list of controllers from the command's identifier on: this one or none.
-    fn controllers_from(&self, entry: &SubmissionQueueEntry, page: &mut Page) {
-        if u32::from(self.controller.controller_id) >= CONTROLLER_ID.of(entry.cdw10) {
-            page[0..2].copy_from_slice(&1_u16.to_le_bytes());
-            page[2..4].copy_from_slice(&self.controller.controller_id.to_le_bytes());
+    fn independent_structure(
+        &self,
+        key: ControllerKey,
+        namespace: &Namespace,
+    ) -> IdentifyIndependentNamespace {
+        IdentifyIndependentNamespace {
+            sharing: self.sharing(key),
+            attributes: if namespace.read_only { WRITE_PROTECTED } else { 0 },
+            status: READY,
+            ..IdentifyIndependentNamespace::default()
         }
     }
 
+    /// Namespace Multi-path I/O and Namespace Sharing Capabilities (NMIC): over fabrics, hosts share.
+    fn sharing(&self, key: ControllerKey) -> u8 {
+        if self.controllers.of(key).config.of_fabrics().is_some() { SHARED } else { 0 }
+    }
+
+    /// The list of controllers from the command's identifier on, ascending: those of which it is true.
+    fn controllers_from(
+        &self,
+        entry: &SubmissionQueueEntry,
+        page: &mut Page,
+        listed: impl Fn(ControllerKey) -> bool,
+    ) {
+        let mut ids: Vec<u16> = self
+            .controllers
+            .iter()
+            .filter(|(key, _)| listed(*key))
+            .map(|(_, controller)| controller.config.controller_id)
+            .filter(|id| u32::from(*id) >= CONTROLLER_ID.of(entry.cdw10))
+            .collect();
+        ids.sort_unstable();
+        let (count, places) = page.as_chunks_mut::<2>().0.split_at_mut(1);
+        let listed = places.iter_mut().zip(&ids).map(|(place, id)| *place = id.to_le_bytes()).count();
+        count[0] = u16::try_from(listed).expect("a page holds 2,047").to_le_bytes();
+    }
+
     /// The combinations of I/O command sets: one, of the NVM command set alone.
-    fn command_sets(&self, entry: &SubmissionQueueEntry, page: &mut Page) -> Result<(), Failure> {
+    fn command_sets(
+        &self,
+        key: ControllerKey,
+        entry: &SubmissionQueueEntry,
+        page: &mut Page,
+    ) -> Result<(), Failure> {
         let controller = CONTROLLER_ID.of(entry.cdw10);
-        if controller != THIS_CONTROLLER && controller != u32::from(self.controller.controller_id) {
+        let this = u32::from(self.controllers.of(key).config.controller_id);
+        if controller != THIS_CONTROLLER && controller != this {
             return Err(Failure::field(StatusCode::InvalidField, Location::at(42, 0)));
         }
         page[0] = 1 << NVM_COMMAND_SET;
@@ -316,10 +373,25 @@ impl Subsystem {
     }
 }
 
-fn independent_structure(namespace: &Namespace) -> IdentifyIndependentNamespace {
-    IdentifyIndependentNamespace {
-        attributes: if namespace.read_only { WRITE_PROTECTED } else { 0 },
-        status: READY,
-        ..IdentifyIndependentNamespace::default()
+/// Optional Admin Command Support (OACS).
+fn optional_admin_commands(controller: &ControllerConfig) -> u16 {
+    let doorbell_buffers = controller.transport_commands().contains(&AdminOpcode::DoorbellBufferConfig);
+    FIRMWARE_SUPPORTED
+        | FORMAT_SUPPORTED
+        | NAMESPACE_MANAGEMENT_SUPPORTED
+        | SELF_TEST_SUPPORTED
+        | if doorbell_buffers { DOORBELL_BUFFERS_SUPPORTED } else { 0 }
+}
+
+/// What Identify Controller says of fabrics.
+fn fabrics_fields(fabrics: &FabricsConfig) -> IdentifyController {
+    IdentifyController {
+        command_capsule_size: fabrics.command_capsule_bytes / CAPSULE_UNIT,
+        response_capsule_size: fabrics.response_capsule_bytes / CAPSULE_UNIT,
+        capsule_data_offset: fabrics.capsule_data_offset,
+        fabrics_attributes: if fabrics.dynamic { 0 } else { STATIC_CONTROLLERS },
+        data_descriptors_max: fabrics.data_descriptors_max,
+        optional_fabrics_commands: if fabrics.disconnect { DISCONNECT_SUPPORTED } else { 0 },
+        ..IdentifyController::default()
     }
 }

@@ -44,14 +44,14 @@ impl Subsystem {
             IoOpcode::DatasetManagement => self.on_dataset_management(token, entry),
             IoOpcode::Verify => self.on_verify(token, entry),
             IoOpcode::Copy => self.on_copy(token, entry),
-            IoOpcode::WriteUncorrectable => self.on_write_uncorrectable(entry),
+            IoOpcode::WriteUncorrectable => self.on_write_uncorrectable(token, entry),
             _ => Err(Failure::field(StatusCode::InvalidCommandOpcode, Location::OPCODE)),
         }
     }
 
     #[inline]
     fn on_read(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
-        let namespace = self.ready_namespace(entry)?;
+        let namespace = self.ready_namespace(token, entry)?;
         let extent = extent_of(namespace, entry)?;
         if !namespace.is_plain() {
             check_readable(namespace, entry.starting_lba(), blocks_of(entry))?;
@@ -65,7 +65,7 @@ impl Subsystem {
 
     #[inline]
     fn on_write(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
-        let extent = extent_of(self.writable_namespace(entry)?, entry)?;
+        let extent = extent_of(self.writable_namespace(token, entry)?, entry)?;
         if DIRECTIVE_TYPE.is_set(entry.cdw12) {
             return Err(Failure::field(StatusCode::InvalidField, Location::at(50, 4)));
         }
@@ -81,7 +81,7 @@ impl Subsystem {
         entry: &SubmissionQueueEntry,
         data: Buffer,
     ) -> Handled {
-        let namespace = self.writable_namespace(entry)?;
+        let namespace = self.writable_namespace(token, entry)?;
         let extent = extent_of(namespace, entry)?;
         let medium = namespace.medium;
         let purpose = if namespace.is_plain() { MediaFor::Write } else { MediaFor::WriteMarked };
@@ -92,15 +92,19 @@ impl Subsystem {
     }
 
     fn on_compare(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
-        let length = self.compare_length(entry)?;
+        let length = self.compare_length(token, entry)?;
         if entry.fused() == FusedOperation::First {
             return self.on_fused_compare(token, entry);
         }
         Ok(self.pull(token, length, HostDataFor::Compare))
     }
 
-    pub(super) fn compare_length(&self, entry: &SubmissionQueueEntry) -> Result<u32, Failure> {
-        let extent = extent_of(self.ready_namespace(entry)?, entry)?;
+    pub(super) fn compare_length(
+        &self,
+        token: CommandToken,
+        entry: &SubmissionQueueEntry,
+    ) -> Result<u32, Failure> {
+        let extent = extent_of(self.ready_namespace(token, entry)?, entry)?;
         self.transfer_length(extent)
     }
 
@@ -110,7 +114,7 @@ impl Subsystem {
         entry: &SubmissionQueueEntry,
         data: Buffer,
     ) -> Handled {
-        let namespace = self.ready_namespace(entry)?;
+        let namespace = self.ready_namespace(token, entry)?;
         let extent = extent_of(namespace, entry)?;
         let medium = namespace.medium;
         if !namespace.is_plain() {
@@ -125,7 +129,7 @@ impl Subsystem {
     }
 
     fn on_write_zeroes(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
-        let namespace = self.writable_namespace(entry)?;
+        let namespace = self.writable_namespace(token, entry)?;
         let Extent { offset, length } = extent_of(namespace, entry)?;
         let medium = namespace.medium;
         let deallocate = DEALLOCATE.is_set(entry.cdw12);
@@ -135,7 +139,7 @@ impl Subsystem {
     }
 
     fn on_verify(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
-        let namespace = self.ready_namespace(entry)?;
+        let namespace = self.ready_namespace(token, entry)?;
         extent_of(namespace, entry)?;
         check_readable(namespace, entry.starting_lba(), blocks_of(entry))?;
         self.verify_from(token, entry, 0)
@@ -150,7 +154,7 @@ impl Subsystem {
 
     /// Reads the next piece, no longer than a transfer: up to 65,536 blocks would be too much to hold at once.
     fn verify_from(&mut self, token: CommandToken, entry: &SubmissionQueueEntry, verified: u64) -> Handled {
-        let namespace = self.ready_namespace(entry)?;
+        let namespace = self.ready_namespace(token, entry)?;
         let extent = extent_of(namespace, entry)?;
         let medium = namespace.medium;
         let left = extent.length.saturating_sub(verified);
@@ -164,7 +168,7 @@ impl Subsystem {
     }
 
     fn on_dataset_management(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
-        self.ready_namespace(entry)?;
+        self.ready_namespace(token, entry)?;
         let ranges = RANGES.of(entry.cdw10) + 1;
         let length = ranges * u32::try_from(DatasetRange::LENGTH).unwrap_or(u32::MAX);
         Ok(self.pull(token, length, HostDataFor::DatasetManagement))
@@ -178,8 +182,11 @@ impl Subsystem {
         data: Buffer,
     ) -> Handled {
         let deallocate = ATTRIBUTE_DEALLOCATE.is_set(entry.cdw11);
-        let namespace =
-            if deallocate { self.writable_namespace(entry)? } else { self.ready_namespace(entry)? };
+        let namespace = if deallocate {
+            self.writable_namespace(token, entry)?
+        } else {
+            self.ready_namespace(token, entry)?
+        };
         for range in DatasetRange::list(&data) {
             extent_within(namespace, range.starting_lba, u64::from(range.blocks))?;
         }
@@ -197,7 +204,7 @@ impl Subsystem {
         entry: &SubmissionQueueEntry,
         index: u16,
     ) -> Handled {
-        let namespace = self.writable_namespace(entry)?;
+        let namespace = self.writable_namespace(token, entry)?;
         let medium = namespace.medium;
         let data = self.slots.peek(token).map(|slot| slot.data.clone()).unwrap_or_default();
         let ranges = DatasetRange::list(&data).skip(usize::from(index));
@@ -228,7 +235,7 @@ impl Subsystem {
         if entry.namespace == NamespaceId::ALL {
             return Ok(self.flush_after(token, NamespaceId::NONE));
         }
-        let medium = self.ready_namespace(entry)?.medium;
+        let medium = self.ready_namespace(token, entry)?.medium;
         Ok(self.ask_medium(token, MediaFor::Flush, medium, 0, Operation::Flush))
     }
 
@@ -301,18 +308,27 @@ impl Subsystem {
 
     /// The namespace that an I/O command is for.
     #[inline]
-    fn ready_namespace(&self, entry: &SubmissionQueueEntry) -> Result<&Namespace, Failure> {
+    fn ready_namespace(
+        &self,
+        token: CommandToken,
+        entry: &SubmissionQueueEntry,
+    ) -> Result<&Namespace, Failure> {
         match self.namespaces.find(entry.namespace) {
             Some(namespace) if namespace.is_plain() => Ok(namespace),
-            _ => self.namespace_with_care(entry),
+            _ => self.namespace_with_care(token, entry),
         }
     }
 
     /// The namespace of an I/O command when it is absent or something is the matter with it.
     #[cold]
-    fn namespace_with_care(&self, entry: &SubmissionQueueEntry) -> Result<&Namespace, Failure> {
+    fn namespace_with_care(
+        &self,
+        token: CommandToken,
+        entry: &SubmissionQueueEntry,
+    ) -> Result<&Namespace, Failure> {
         let missing = || self.missing_namespace(entry);
-        let namespace = self.namespaces.active(entry.namespace).ok_or_else(missing)?;
+        let controller = self.slots.peek(token).ok_or_else(missing)?.controller;
+        let namespace = self.namespaces.active(controller, entry.namespace).ok_or_else(missing)?;
         match namespace.busy() {
             None => Ok(namespace),
             Some(Busy::Formatting) => Err(Failure::new(StatusCode::FormatInProgress)),
@@ -321,8 +337,12 @@ impl Subsystem {
     }
 
     #[inline]
-    pub(super) fn writable_namespace(&self, entry: &SubmissionQueueEntry) -> Result<&Namespace, Failure> {
-        let namespace = self.ready_namespace(entry)?;
+    pub(super) fn writable_namespace(
+        &self,
+        token: CommandToken,
+        entry: &SubmissionQueueEntry,
+    ) -> Result<&Namespace, Failure> {
+        let namespace = self.ready_namespace(token, entry)?;
         if namespace.read_only {
             return Err(Failure::new(StatusCode::NamespaceWriteProtected));
         }
@@ -330,8 +350,12 @@ impl Subsystem {
     }
 
     /// Whether the command may write its blocks.
-    pub(super) fn check_writable(&self, entry: &SubmissionQueueEntry) -> Result<(), Failure> {
-        extent_of(self.writable_namespace(entry)?, entry).map(|_| ())
+    pub(super) fn check_writable(
+        &self,
+        token: CommandToken,
+        entry: &SubmissionQueueEntry,
+    ) -> Result<(), Failure> {
+        extent_of(self.writable_namespace(token, entry)?, entry).map(|_| ())
     }
 
     /// The length of a command's transfer, if it is within the Maximum Data Transfer Size.
@@ -355,9 +379,7 @@ impl Subsystem {
 
     #[inline]
     pub(super) fn must_be_durable(&self, entry: &SubmissionQueueEntry) -> bool {
-        FORCE_UNIT_ACCESS.is_set(entry.cdw12)
-            || !self.config.volatile_write_cache
-            || !self.features.write_cache_is_enabled()
+        FORCE_UNIT_ACCESS.is_set(entry.cdw12) || !self.config.volatile_write_cache || !self.write_cache
     }
 }
 
@@ -393,7 +415,8 @@ impl State {
             | Self::AwaitingHostData(_)
             | Self::AwaitingQuiet(_)
             | Self::AwaitingSecond
-            | Self::Deferred => true,
+            | Self::Deferred
+            | Self::DeferredData(_) => true,
             Self::AwaitingMedia(purpose) => {
                 matches!(purpose, MediaFor::Read | MediaFor::Compare { .. } | MediaFor::Verify)
             }

@@ -4,6 +4,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::admin::Effects;
+use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
 use super::features::{capabilities, is_namespace_specific};
 use super::{CommandToken, Handled, Step, Subsystem};
@@ -50,7 +51,8 @@ impl Subsystem {
         if matches!(page, LogPage::TelemetryHost | LogPage::TelemetryController) {
             Self::check_telemetry_blocks(offset, length)?;
         }
-        let contents = self.log_page(page, entry)?;
+        let controller = self.slots.of(token).controller;
+        let contents = self.log_page(controller, page, entry)?;
         let start = usize::try_from(offset).ok().filter(|start| *start <= contents.len());
         let start = start.ok_or(Failure::field(StatusCode::InvalidField, Location::CDW12))?;
         self.push_padded(token, &contents[start..], length);
@@ -58,8 +60,8 @@ impl Subsystem {
             if page == LogPage::TelemetryController {
                 self.release_telemetry();
             }
-            self.events.clear(page);
-            self.report_events();
+            self.controllers.of_mut(controller).events.clear(page);
+            self.report_events(controller);
         }
         Ok(Step::Done(0))
     }
@@ -75,7 +77,12 @@ impl Subsystem {
         self.push_all(token, data);
     }
 
-    fn log_page(&mut self, page: LogPage, entry: &SubmissionQueueEntry) -> Result<Vec<u8>, Failure> {
+    fn log_page(
+        &mut self,
+        controller: ControllerKey,
+        page: LogPage,
+        entry: &SubmissionQueueEntry,
+    ) -> Result<Vec<u8>, Failure> {
         Ok(match page {
             LogPage::SupportedLogPages => dwords(256, |set| {
                 for page in LogPage::ALL {
@@ -83,19 +90,19 @@ impl Subsystem {
                     set(usize::from(u8::from(page)), SUPPORTED | specific);
                 }
             }),
-            LogPage::ErrorInformation => self.error_log(),
-            LogPage::Smart => self.smart_log_page(entry)?,
+            LogPage::ErrorInformation => self.error_log(controller),
+            LogPage::Smart => self.smart_log_page(controller, entry)?,
             LogPage::TelemetryHost => self.host_telemetry(entry),
             LogPage::TelemetryController => self.controller_telemetry(),
-            LogPage::PersistentEvent => self.persistent_event_log(entry)?,
+            LogPage::PersistentEvent => self.persistent_event_log(controller, entry)?,
             LogPage::FirmwareSlot => self.firmware_slot_log(),
-            LogPage::ChangedNamespaces => self.changed_namespaces_log(),
+            LogPage::ChangedNamespaces => self.changed_namespaces_log(controller),
             LogPage::CommandEffects => {
                 if COMMAND_SET.is_set(entry.cdw14) {
                     return Err(Failure::field(StatusCode::InvalidField, Location::CDW14));
                 }
                 // 256 admin commands, 256 I/O commands, 2 KiB reserved.
-                dwords(1024, |set| self.command_effects(set))
+                dwords(1024, |set| self.command_effects(controller, set))
             }
             LogPage::DeviceSelfTest => {
                 let mut bytes = [0; SelfTestLog::LENGTH];
@@ -107,34 +114,44 @@ impl Subsystem {
                 self.sanitize_log().emit(&mut bytes);
                 bytes.to_vec()
             }
-            LogPage::FeatureEffects => dwords(256, |set| self.feature_effects(set)),
+            LogPage::FeatureEffects => dwords(256, |set| self.feature_effects(controller, set)),
             LogPage::ManagementEffects => dwords(1024, |_| ()),
             LogPage::Other(_) => return Err(Failure::field(StatusCode::InvalidLogPage, Location::CDW10)),
         })
     }
 
-    fn error_log(&self) -> Vec<u8> {
+    fn error_log(&self, controller: ControllerKey) -> Vec<u8> {
         let mut log = vec![0; super::ERROR_LOG_ENTRIES * ErrorEntry::LENGTH];
         let (places, _) = log.as_chunks_mut::<{ ErrorEntry::LENGTH }>();
-        for (place, entry) in places.iter_mut().zip(self.errors.iter()) {
+        for (place, entry) in places.iter_mut().zip(self.controllers.of(controller).errors.iter()) {
             entry.emit(place);
         }
         log
     }
 
     /// The log is of the controller; there is none per namespace, as Log Page Attributes say.
-    fn smart_log_page(&mut self, entry: &SubmissionQueueEntry) -> Result<Vec<u8>, Failure> {
+    fn smart_log_page(
+        &mut self,
+        controller: ControllerKey,
+        entry: &SubmissionQueueEntry,
+    ) -> Result<Vec<u8>, Failure> {
         if entry.namespace != NamespaceId::NONE && entry.namespace != NamespaceId::ALL {
             return Err(Failure::field(StatusCode::InvalidField, Location::NAMESPACE));
         }
         let mut bytes = [0; SmartLog::LENGTH];
-        self.smart_log().emit(&mut bytes);
+        self.smart_log(Some(controller)).emit(&mut bytes);
         Ok(bytes.to_vec())
     }
 
-    pub(super) fn smart_log(&mut self) -> SmartLog {
-        let warning = self.critical_warning();
-        self.smart.log(self.now, &self.config, warning, self.errors.count())
+    /// The health log as one controller sees it, or none in particular.
+    pub(super) fn smart_log(&mut self, controller: Option<ControllerKey>) -> SmartLog {
+        let warning = controller.map_or_else(|| self.warnings(), |key| self.critical_warning(key));
+        self.smart.log(self.now, &self.config, warning, self.errors_recorded)
+    }
+
+    /// The critical warnings of all controllers.
+    pub(super) fn warnings(&self) -> u8 {
+        self.controllers.iter().fold(0, |warnings, (key, _)| warnings | self.critical_warning(key))
     }
 
     fn firmware_slot_log(&self) -> Vec<u8> {
@@ -143,18 +160,19 @@ impl Subsystem {
         bytes.to_vec()
     }
 
-    fn changed_namespaces_log(&self) -> Vec<u8> {
+    fn changed_namespaces_log(&self, controller: ControllerKey) -> Vec<u8> {
         dwords(CHANGED_NAMESPACES_MAX, |set| {
-            for (index, id) in self.events.changed_namespaces().enumerate() {
+            for (index, id) in self.controllers.of(controller).events.changed_namespaces().enumerate() {
                 set(index, id.0);
             }
         })
     }
 
-    fn feature_effects(&self, set: &mut dyn FnMut(usize, u32)) {
+    fn feature_effects(&self, controller: ControllerKey, set: &mut dyn FnMut(usize, u32)) {
+        let config = &self.controllers.of(controller).config;
         for id in FeatureId::ALL {
-            if capabilities(&self.config, id) != 0 {
-                let of_namespace = is_namespace_specific(&self.config, id);
+            if capabilities(&self.config, config, id) != 0 {
+                let of_namespace = is_namespace_specific(id);
                 let scope = if of_namespace { Effects::NAMESPACE_SCOPE } else { Effects::CONTROLLER_SCOPE };
                 set(usize::from(u8::from(id)), SUPPORTED | scope.word());
             }

@@ -2,8 +2,10 @@
 
 use alloc::boxed::Box;
 use alloc::format;
+use alloc::vec::Vec;
 
 use super::config::{BlockSize, NamespaceConfig, NamespaceIdentity, PAGE_BYTES};
+use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
 use super::event_log::NamespaceChange;
 use super::exclusive::Alone;
@@ -55,8 +57,10 @@ impl Subsystem {
         let block = BlockSize::from_format(FORMAT_HIGH.of(flbas) << 4 | FORMAT_LOW.of(flbas));
         let block = block.filter(|_| !EXTENDED_DATA.is_set(flbas) && wanted.protection_settings == 0);
         let block = block.ok_or(Failure::field(StatusCode::InvalidFormat, Location::DATA_POINTER))?;
-        // There is one controller, one NVM Set and no ANA group to name.
-        if wanted.sharing != 0 || wanted.size == 0 {
+        // Over fabrics every namespace is shared. There is one NVM Set and no ANA group to name.
+        let controller = self.slots.of(token).controller;
+        let fabrics = self.controllers.of(controller).config.of_fabrics().is_some();
+        if wanted.sharing > u8::from(fabrics) || wanted.size == 0 {
             return Err(invalid);
         }
         if wanted.capacity != wanted.size {
@@ -98,10 +102,11 @@ impl Subsystem {
             // Before it is remembered it does not exist either.
             namespace.set_busy(self.config.state.map(|_| Busy::Creating));
             let config = namespace.config();
-            self.features.add_namespace(id);
+            self.shared_features.add_namespace(id);
             let (cdw10, blocks, format) = (CREATE, namespace.blocks, namespace.block.format());
             self.notify(Notification::NamespaceCreated { namespace: Box::new(config), created });
-            self.record_namespace(&NamespaceChange { cdw10, namespace: id, blocks, format });
+            let controller = self.slots.of(token).controller;
+            self.record_namespace(controller, &NamespaceChange { cdw10, namespace: id, blocks, format });
         }
         Ok(Step::Done(id.0))
     }
@@ -117,7 +122,7 @@ impl Subsystem {
     /// Takes back a namespace that is being created.
     pub(super) fn revoke_namespace(&mut self, id: NamespaceId) {
         self.namespaces.remove(id);
-        self.features.remove_namespace(id);
+        self.shared_features.remove_namespace(id);
         self.notify(Notification::NamespaceDeleted(id));
     }
 
@@ -179,14 +184,12 @@ impl Subsystem {
             return Err(self.media_failure(entry, MediaFor::DeleteNamespace(id), error));
         }
         self.end_self_test_of(id, Outcome::NamespaceRemoved);
-        if let Some(namespace) = self.namespaces.remove(id) {
-            self.features.remove_namespace(id);
+        if let Some(namespace) = self.take_namespace(id) {
+            self.shared_features.remove_namespace(id);
             let (cdw10, blocks, format) = (DELETE, namespace.blocks, namespace.block.format());
             self.notify(Notification::NamespaceDeleted(id));
-            self.record_namespace(&NamespaceChange { cdw10, namespace: id, blocks, format });
-            if namespace.is_attached() {
-                self.on_namespace_changed(id);
-            }
+            let controller = self.slots.of(token).controller;
+            self.record_namespace(controller, &NamespaceChange { cdw10, namespace: id, blocks, format });
         }
         self.delete_alone(token, entry)
     }
@@ -210,32 +213,59 @@ impl Subsystem {
         Ok(self.pull(token, length, HostDataFor::NamespaceAttachment))
     }
 
-    /// The list of controllers to attach the namespace to, or to detach it from: this one.
-    pub(super) fn on_controller_list(&mut self, entry: &SubmissionQueueEntry, data: &[u8]) -> Handled {
-        let invalid = Failure::field(StatusCode::ControllerListInvalid, Location::DATA_POINTER);
-        if !controller_list(data).ok_or(invalid)?.eq([self.controller.controller_id]) {
-            return Err(invalid);
+    /// The namespace is no more; the controllers that had it hear of it.
+    pub(super) fn take_namespace(&mut self, id: NamespaceId) -> Option<Namespace> {
+        let namespace = self.namespaces.remove(id)?;
+        let mut next = self.controllers.from(0);
+        while let Some(key) = next {
+            if namespace.is_attached_to(key) {
+                self.on_namespace_changed_for(key, id);
+            }
+            next = self.controllers.from(key.0 + 1);
         }
+        Some(namespace)
+    }
+
+    /// The list of controllers to attach the namespace to, or to detach it from.
+    pub(super) fn on_controller_list(&mut self, entry: &SubmissionQueueEntry, data: &[u8]) -> Handled {
+        let keys = self.listed_controllers(data)?;
         let attach = SELECT.of(entry.cdw10) == ATTACH;
         let namespace = self.allocated_namespace(entry)?;
         if namespace.busy().is_some() {
             return Err(Failure::new(StatusCode::FormatInProgress));
         }
-        match (attach, namespace.is_attached()) {
-            (true, true) => return Err(Failure::new(StatusCode::NamespaceAlreadyAttached)),
-            (false, false) => return Err(Failure::new(StatusCode::NamespaceNotAttached)),
-            _ => (),
+        if keys.iter().any(|key| namespace.is_attached_to(*key) == attach) {
+            let code =
+                if attach { StatusCode::NamespaceAlreadyAttached } else { StatusCode::NamespaceNotAttached };
+            return Err(Failure::new(code));
         }
         let id = entry.namespace;
         if !attach {
             self.end_self_test_of(id, Outcome::NamespaceRemoved);
         }
-        if let Some(namespace) = self.namespaces.find_mut(id) {
-            namespace.set_attached(attach);
+        let controllers = self.controllers.count();
+        for key in keys {
+            let namespace = self.namespaces.find_mut(id);
+            if namespace.is_some_and(|one| one.set_attached(key, attach, controllers)) {
+                self.notify(Notification::NamespaceAttached { namespace: id, attached: attach });
+            }
+            self.on_namespace_changed_for(key, id);
         }
-        self.notify(Notification::NamespaceAttached { namespace: id, attached: attach });
-        self.on_namespace_changed(id);
         Ok(Step::Done(0))
+    }
+
+    /// The controllers of a list: ascending identifiers of controllers that there are, one at least.
+    fn listed_controllers(&self, data: &[u8]) -> Result<Vec<ControllerKey>, Failure> {
+        let invalid = Failure::field(StatusCode::ControllerListInvalid, Location::DATA_POINTER);
+        let mut keys = Vec::new();
+        let mut last = None;
+        for id in controller_list(data).ok_or(invalid)? {
+            if last.replace(id).is_some_and(|last| last >= id) {
+                return Err(invalid);
+            }
+            keys.push(self.controller_called(id).ok_or(invalid)?);
+        }
+        if keys.is_empty() { Err(invalid) } else { Ok(keys) }
     }
 
     /// The namespace of a command that is about namespaces whether they are attached or not.

@@ -1,8 +1,10 @@
 //! Namespaces as the controller keeps them.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use super::config::{BlockSize, NamespaceConfig, NamespaceIdentity, PAGE_BYTES, PoolConfig};
+use super::controller::ControllerKey;
 use super::uncorrectable::Marks;
 use crate::media::MediumId;
 use crate::wire::NamespaceId;
@@ -31,11 +33,14 @@ pub(super) struct Namespace {
     pub(super) blocks: u64,
     pub(super) read_only: bool,
     pub(super) identity: NamespaceIdentity,
+    /// Whether controllers have it that nothing else is known of.
     attached: bool,
+    /// Controllers of which the opposite is true.
+    except: BTreeSet<ControllerKey>,
     busy: Option<Busy>,
     /// Blocks that Write Uncorrectable made unreadable.
     marks: Marks,
-    /// Active, not busy, no block marked: what the hot path asks for.
+    /// Active for every controller, not busy, no block marked: what the hot path asks for.
     plain: bool,
 }
 
@@ -51,6 +56,7 @@ impl Namespace {
             read_only: config.read_only,
             identity: config.identity,
             attached: config.attached,
+            except: BTreeSet::new(),
             busy,
             marks: Marks::default(),
             plain: false,
@@ -74,7 +80,7 @@ impl Namespace {
     }
 
     fn remember_plain(&mut self) {
-        self.plain = self.attached && self.busy.is_none() && self.marks.is_empty();
+        self.plain = self.attached && self.except.is_empty() && self.busy.is_none() && self.marks.is_empty();
     }
 
     /// Whether nothing about the namespace needs a second look.
@@ -83,12 +89,41 @@ impl Namespace {
         self.plain
     }
 
-    pub(super) const fn is_attached(&self) -> bool {
-        self.attached
+    /// Whether it is active for the controller.
+    pub(super) fn is_attached_to(&self, controller: ControllerKey) -> bool {
+        self.attached != self.except.contains(&controller)
     }
 
-    pub(super) fn set_attached(&mut self, attached: bool) {
-        self.attached = attached;
+    /// Whether some controller has it, or would have it.
+    pub(super) fn is_attached(&self) -> bool {
+        self.attached || !self.except.is_empty()
+    }
+
+    /// Attaches it to a controller, or detaches it, of so many. True if that is now so for all of them, and for
+    /// those to come.
+    pub(super) fn set_attached(
+        &mut self,
+        controller: ControllerKey,
+        attached: bool,
+        controllers: usize,
+    ) -> bool {
+        if attached == self.attached {
+            self.except.remove(&controller);
+        } else {
+            self.except.insert(controller);
+        }
+        let for_all = self.except.len() >= controllers;
+        if for_all {
+            self.attached = attached;
+            self.except.clear();
+        }
+        self.remember_plain();
+        for_all
+    }
+
+    /// The controller is no more.
+    pub(super) fn forget_controller(&mut self, controller: ControllerKey) {
+        self.except.remove(&controller);
         self.remember_plain();
     }
 
@@ -161,9 +196,9 @@ impl Namespaces {
         self.find(id).filter(|namespace| namespace.busy != Some(Busy::Creating))
     }
 
-    /// The namespace called `id`, if it is active.
-    pub(super) fn active(&self, id: NamespaceId) -> Option<&Namespace> {
-        self.allocated(id).filter(|namespace| namespace.attached)
+    /// The namespace called `id`, if it is active for the controller.
+    pub(super) fn active(&self, controller: ControllerKey, id: NamespaceId) -> Option<&Namespace> {
+        self.allocated(id).filter(|namespace| namespace.is_attached_to(controller))
     }
 
     /// The allocated namespaces in the order of their identifiers.
@@ -171,9 +206,9 @@ impl Namespaces {
         self.0.iter().flatten().filter(|namespace| namespace.busy != Some(Busy::Creating))
     }
 
-    /// The active namespaces in the order of their identifiers.
-    pub(super) fn iter_active(&self) -> impl Iterator<Item = &Namespace> {
-        self.iter().filter(|namespace| namespace.attached)
+    /// The namespaces that are active for some controller in the order of their identifiers.
+    pub(super) fn iter_attached(&self) -> impl Iterator<Item = &Namespace> {
+        self.iter().filter(|namespace| namespace.is_attached())
     }
 
     /// The first allocated namespace after `id`.
@@ -204,15 +239,11 @@ impl Namespaces {
         Some(NamespaceId(u32::try_from(index + 1).expect("identifiers are small")))
     }
 
-    /// A namespace that does not exist yet.
-    pub(super) fn being_created(&self) -> Option<NamespaceId> {
-        let mut creating = self.0.iter().flatten().filter(|one| one.busy == Some(Busy::Creating));
-        creating.next().map(|one| one.id)
-    }
-
-    /// Ends what a reset ends: formats are over.
-    pub(super) fn reset(&mut self) {
-        self.iter_mut().for_each(|namespace| namespace.set_busy(None));
+    /// The command that was alone is no more: formats and deletions are over.
+    pub(super) fn set_at_rest(&mut self) {
+        for namespace in self.iter_mut().filter(|one| one.busy != Some(Busy::Creating)) {
+            namespace.set_busy(None);
+        }
     }
 
     /// The extents of `pool` that are taken, those of namespaces in the making included, in order.

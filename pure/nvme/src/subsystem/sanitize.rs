@@ -171,7 +171,9 @@ impl Subsystem {
             return self.defer(token);
         }
         self.end_self_test(SelfTestOutcome::AbortedBySanitize);
-        self.events.clear(LogPage::SanitizeStatus);
+        for (_, controller) in self.controllers.iter_mut() {
+            controller.events.clear(LogPage::SanitizeStatus);
+        }
         self.set_sanitize(SanitizeRecord {
             status: SanitizeStatus::InProgress,
             cdw10: entry.cdw10,
@@ -179,7 +181,8 @@ impl Subsystem {
             passes: 0,
             data_erased: false,
         });
-        self.record_sanitize_start(entry.cdw10, entry.cdw11);
+        let controller = self.slots.of(token).controller;
+        self.record_sanitize_start(controller, entry.cdw10, entry.cdw11);
         self.end_io_for_sanitize();
         self.sanitize.awaiting_quiet = true;
         self.sanitize_when_quiet();
@@ -198,7 +201,8 @@ impl Subsystem {
 
     /// Ends I/O commands whose effect is in no doubt; writes under way are waited for.
     fn end_io_for_sanitize(&mut self) {
-        for token in (0..self.config.commands_max).map(CommandToken) {
+        let tokens: Vec<_> = self.slots.tokens().collect();
+        for token in tokens {
             let slot = self.slots.of(token);
             if slot.state.can_abort() && !slot.queue.is_admin() {
                 self.fail(token, Failure::new(StatusCode::SanitizeInProgress));
@@ -240,7 +244,7 @@ impl Subsystem {
     }
 
     /// Every medium with what of its length is in blocks: the pool, and those that namespaces have to themselves.
-    fn media(&self) -> Vec<(MediumId, u64)> {
+    pub(super) fn media(&self) -> Vec<(MediumId, u64)> {
         let pool = self.pool_config.iter().map(|pool| (pool.medium, pool.bytes));
         let own = self.namespaces.iter().filter(|one| !self.config.is_in_pool(one.medium));
         pool.chain(own.map(|one| (one.medium, one.bytes)))
@@ -377,6 +381,7 @@ impl Subsystem {
             | AdminOpcode::AsynchronousEventRequest
             | AdminOpcode::GetFeatures
             | AdminOpcode::SetFeatures
+            | AdminOpcode::KeepAlive
             | AdminOpcode::Identify => true,
             AdminOpcode::Sanitize => code == StatusCode::SanitizeFailed,
             AdminOpcode::GetLogPage => matches!(

@@ -16,6 +16,7 @@ impl Notification {
             | Self::Arbitration { .. }
             | Self::InterruptCoalescing { .. }
             | Self::InterruptVector { .. }
+            | Self::KeepAliveTimeout { .. }
             | Self::EventRecorded(_)
             | Self::FirmwareActivated { .. }
             | Self::ReadyForPowerLoss(_)

@@ -5,6 +5,7 @@ use alloc::collections::VecDeque;
 
 use engine::Nanos;
 
+use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
 use super::slots::{MediaFor, Own};
 use super::{CommandToken, Handled, Notification, Step, Subsystem};
@@ -56,6 +57,8 @@ enum Segment {
 #[derive(Clone, Copy, Debug)]
 struct Running {
     extended: bool,
+    /// The controller whose host asked for it; none for one that a power loss has interrupted.
+    controller: Option<ControllerKey>,
     /// The NSID of the command: none, one, or all active namespaces.
     scope: NamespaceId,
     segment: Segment,
@@ -99,7 +102,7 @@ impl SelfTest {
 }
 
 impl Subsystem {
-    pub(super) fn on_self_test(&mut self, _: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
+    pub(super) fn on_self_test(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let code = CODE.of(entry.cdw10);
         match code {
             SHORT | EXTENDED => (),
@@ -111,19 +114,26 @@ impl Subsystem {
         }
         let scope = entry.namespace;
         let any = scope == NamespaceId::NONE || scope == NamespaceId::ALL;
-        if !any && self.namespaces.active(scope).is_none() {
+        let controller = self.slots.of(token).controller;
+        if !any && self.namespaces.active(controller, scope).is_none() {
             return Err(self.missing_namespace(entry));
         }
         if self.self_test.running.is_some() {
             return Err(Failure::new(StatusCode::DeviceSelfTestInProgress));
         }
-        self.start_self_test(code == EXTENDED, scope);
+        self.start_self_test(code == EXTENDED, scope, Some(controller));
         Ok(Step::Done(0))
     }
 
-    pub(super) fn start_self_test(&mut self, extended: bool, scope: NamespaceId) {
+    pub(super) fn start_self_test(
+        &mut self,
+        extended: bool,
+        scope: NamespaceId,
+        controller: Option<ControllerKey>,
+    ) {
         let mut running = Running {
             extended,
+            controller,
             scope,
             segment: Segment::Memory,
             namespace: NamespaceId::NONE,
@@ -136,7 +146,7 @@ impl Subsystem {
         };
         running.total = self
             .namespaces
-            .iter_active()
+            .iter_attached()
             .filter(|one| running.covers(one.id))
             .map(|one| of_each(one.bytes))
             .sum();
@@ -151,7 +161,7 @@ impl Subsystem {
         match running.segment {
             Segment::Memory if !self.memory_holds() => self.fail_self_test(Segment::Memory, None),
             Segment::Memory => self.next_segment(Segment::Health),
-            Segment::Health if self.critical_warning() & FAILURES != 0 => {
+            Segment::Health if self.warnings() & FAILURES != 0 => {
                 self.fail_self_test(Segment::Health, None);
             }
             Segment::Health => self.next_segment(Segment::Media),
@@ -189,7 +199,7 @@ impl Subsystem {
     /// Where to read next: the medium, and the bytes of it.
     fn next_piece(&self, running: &mut Running) -> Option<(MediumId, u64, u32)> {
         loop {
-            let present = self.namespaces.active(running.namespace);
+            let present = self.namespaces.allocated(running.namespace).filter(|one| one.is_attached());
             if let Some(namespace) = present.filter(|one| running.offset < one.bytes) {
                 let left = namespace.blocks << namespace.block.shift();
                 let left = left.saturating_sub(running.offset);
@@ -201,7 +211,7 @@ impl Subsystem {
             }
             let next = self
                 .namespaces
-                .iter_active()
+                .iter_attached()
                 .find(|one| one.id > running.namespace && running.covers(one.id) && one.busy().is_none())?;
             (running.namespace, running.offset) = (next.id, 0);
         }
@@ -211,7 +221,7 @@ impl Subsystem {
         let slot = self.slots.of(self.slots.own(Own::SelfTest));
         let read = u64::from(slot.expected);
         let Some(mut running) = self.self_test.running else { return };
-        let namespace = self.namespaces.active(running.namespace);
+        let namespace = self.namespaces.allocated(running.namespace).filter(|one| one.is_attached());
         let (bytes, shift) = namespace.map_or((0, 0), |one| (one.bytes, one.block.shift()));
         if result.is_err() {
             self.smart.count_media_error();
@@ -238,9 +248,9 @@ impl Subsystem {
         }
     }
 
-    /// A controller level reset: a short self-test ends with it, an extended one goes on.
-    pub(super) fn reset_self_test(&mut self) {
-        if self.self_test.running.is_some_and(|running| !running.extended) {
+    /// A controller level reset: a short self-test ends with that of its controller, an extended one goes on.
+    pub(super) fn reset_self_test(&mut self, controller: ControllerKey) {
+        if self.self_test.running.is_some_and(|one| !one.extended && one.controller == Some(controller)) {
             self.end_self_test(Outcome::AbortedByReset);
         }
     }

@@ -6,6 +6,7 @@ use engine::{Buffer, BufferMut};
 
 use super::CommandToken;
 use super::config::{BlockSize, COMMANDS_MAX};
+use super::controller::ControllerKey;
 use super::exclusive::Alone;
 use crate::media::{IoId, MediaError};
 use crate::wire::{NamespaceId, SubmissionQueueEntry, SubmissionQueueId};
@@ -76,6 +77,8 @@ pub(super) enum State {
     AwaitingFirst,
     /// Another command is alone with the media.
     Deferred,
+    /// Another command is alone with the media; what was pulled is kept in the slot.
+    DeferredData(HostDataFor),
 }
 
 /// A command in flight.
@@ -84,6 +87,8 @@ pub(super) struct Slot {
     pub(super) state: State,
     /// Distinguishes this slot's requests to media from those of its earlier commands.
     pub(super) generation: u16,
+    /// The controller that the command is for, or that the slot's last one was for.
+    pub(super) controller: ControllerKey,
     pub(super) queue: SubmissionQueueId,
     pub(super) entry: SubmissionQueueEntry,
     /// Bytes that the command moves between host and controller.
@@ -111,6 +116,7 @@ impl Slot {
         Self {
             state: State::Free,
             generation: 0,
+            controller: ControllerKey(0),
             queue: SubmissionQueueId::ADMIN,
             entry: EMPTY_ENTRY,
             length: 0,
@@ -123,6 +129,27 @@ impl Slot {
             unsaved: false,
             failure: None,
         }
+    }
+}
+
+impl Slot {
+    /// The request to a medium that the command awaits, if it awaits one.
+    pub(super) const fn request(&self, token: CommandToken) -> Option<IoId> {
+        match self.state {
+            State::AwaitingMedia(_) => Some(request_of(token, self.generation)),
+            _ => None,
+        }
+    }
+}
+
+const fn request_of(token: CommandToken, generation: u16) -> IoId {
+    IoId((generation as u32) << 16 | token.0)
+}
+
+impl IoId {
+    /// The token of the command that the request is for.
+    pub(super) const fn token(self) -> CommandToken {
+        CommandToken(self.0 & 0xffff)
     }
 }
 
@@ -151,64 +178,88 @@ pub(super) enum Own {
     SelfTest,
 }
 
-/// All slots: one per token, and those of [`Own`].
+/// All slots: one per token that was ever used, and those of [`Own`].
 #[derive(Debug)]
 pub(super) struct Slots {
     slots: Vec<Slot>,
+    own: [Slot; OWN as usize],
     /// The tokens of commands are below this.
     commands: u32,
 }
 
 /// Slots of [`Own`].
 const OWN: u32 = 3;
+/// Slots for which room is made at first.
+const SLOTS_MIN: u32 = 64;
 
 const _: () = assert!(COMMANDS_MAX + OWN < 1 << 16, "an IoId has 16 bits for the slot");
 
 impl Slots {
     pub(super) fn new(commands_max: u32) -> Self {
-        Self { slots: (0..commands_max + OWN).map(|_| Slot::new()).collect(), commands: commands_max }
+        Self { slots: Vec::new(), own: [const { Slot::new() }; OWN as usize], commands: commands_max }
     }
 
     /// The token of one of the controller's own slots.
     pub(super) const fn own(&self, own: Own) -> CommandToken {
-        CommandToken(self.commands + own as u32)
+        CommandToken(COMMANDS_MAX + own as u32)
     }
 
     /// Whether the token is of a command rather than of the controller.
     #[inline]
     pub(super) const fn is_command(&self, token: CommandToken) -> bool {
-        token.0 < self.commands
+        token.0 < COMMANDS_MAX
     }
 
     /// Whether the request is of a slot that outlives resets: nobody waits for it before the controller is ready.
     #[inline]
     pub(super) const fn is_background(&self, id: IoId) -> bool {
-        id.0 & 0xffff > self.commands
+        id.0 & 0xffff > COMMANDS_MAX
     }
 
     /// The slot of a token that was given to a command.
     #[inline]
     pub(super) fn of(&mut self, token: CommandToken) -> &mut Slot {
-        let index = usize::try_from(token.0).unwrap_or(usize::MAX);
-        self.slots.get_mut(index).expect("tokens are 0..commands_max")
+        match self.slots.get_mut(usize::try_from(token.0).unwrap_or(usize::MAX)) {
+            Some(slot) => slot,
+            None => own_slot(&mut self.own, token),
+        }
     }
 
     pub(super) fn peek(&self, token: CommandToken) -> Option<&Slot> {
-        self.slots.get(usize::try_from(token.0).ok()?)
+        let slot = self.slots.get(usize::try_from(token.0).ok()?);
+        slot.or_else(|| self.own.get(usize::try_from(token.0.checked_sub(COMMANDS_MAX)?).ok()?))
+    }
+
+    /// Makes room for a token that was never used.
+    #[cold]
+    fn grow(&mut self, token: CommandToken) {
+        assert!(token.0 < self.commands, "tokens are 0..commands_max");
+        let count = (token.0 + 1).next_power_of_two().clamp(SLOTS_MIN, COMMANDS_MAX).min(self.commands);
+        self.slots.resize_with(usize::try_from(count).unwrap_or(usize::MAX), Slot::new);
+    }
+
+    /// The commands in flight of a controller, whether media work for them, and on which queue they are.
+    pub(super) fn of_controller(&self, key: ControllerKey) -> impl Iterator<Item = (CommandToken, &Slot)> {
+        let slots = (0..).map(CommandToken).zip(&self.slots);
+        slots.filter(move |(_, slot)| slot.state != State::Free && slot.controller == key)
     }
 
     /// Starts a command in the slot of `token`.
     #[inline]
     pub(super) fn start(
         &mut self,
+        controller: ControllerKey,
         token: CommandToken,
         queue: SubmissionQueueId,
         entry: SubmissionQueueEntry,
     ) {
-        assert!(self.is_command(token), "tokens are 0..commands_max");
+        if usize::try_from(token.0).is_ok_and(|index| index >= self.slots.len()) {
+            self.grow(token);
+        }
         let slot = self.of(token);
         assert!(slot.state == State::Free, "{token:?} is already in use");
         slot.state = State::Started;
+        slot.controller = controller;
         slot.queue = queue;
         slot.entry = entry;
         slot.length = 0;
@@ -235,13 +286,13 @@ impl Slots {
         slot.generation = slot.generation.wrapping_add(1);
         slot.received = 0;
         slot.expected = expected;
-        IoId(u32::from(slot.generation) << 16 | token.0)
+        request_of(token, slot.generation)
     }
 
     /// The token that awaits the medium's answer called `id`, and what for.
     #[inline]
     pub(super) fn awaiting(&self, id: IoId) -> Option<(CommandToken, MediaFor)> {
-        let token = CommandToken(id.0 & 0xffff);
+        let token = id.token();
         let slot = self.peek(token)?;
         match slot.state {
             State::AwaitingMedia(purpose) if u32::from(slot.generation) == id.0 >> 16 => {
@@ -253,8 +304,14 @@ impl Slots {
 
     /// The tokens of commands in flight.
     pub(super) fn tokens(&self) -> impl Iterator<Item = CommandToken> {
-        (0..self.commands)
-            .map(CommandToken)
-            .filter(|token| self.peek(*token).is_some_and(|slot| slot.state != State::Free))
+        let slots = (0..).map(CommandToken).zip(&self.slots);
+        slots.filter(|(_, slot)| slot.state != State::Free).map(|(token, _)| token)
     }
+}
+
+/// The slot of what the controller does of its own accord.
+#[cold]
+fn own_slot(own: &mut [Slot; OWN as usize], token: CommandToken) -> &mut Slot {
+    let index = token.0.checked_sub(COMMANDS_MAX).and_then(|index| usize::try_from(index).ok());
+    index.and_then(|index| own.get_mut(index)).expect("tokens are those of commands that have arrived")
 }

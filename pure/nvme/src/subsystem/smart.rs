@@ -72,13 +72,6 @@ impl Smart {
         }
     }
 
-    pub(super) fn on_reset(&mut self, now: Instant) {
-        if self.in_flight > 0 {
-            self.in_flight = 0;
-            self.counters.busy += now - self.busy_since;
-        }
-    }
-
     #[inline]
     pub(super) fn count_read(&mut self, bytes: u32) {
         self.counters.host_reads += 1;

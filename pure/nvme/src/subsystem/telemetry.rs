@@ -116,13 +116,13 @@ impl Subsystem {
         let mut snapshot = Snapshot { reason: Text::padded_with_nuls(reason), ..Snapshot::default() };
         snapshot.push(0, self.telemetry_text().as_bytes());
         let mut health = [0; SmartLog::LENGTH];
-        self.smart_log().emit(&mut health);
+        self.smart_log(None).emit(&mut health);
         snapshot.push(1, &health);
         let mut tests = [0; SelfTestLog::LENGTH];
         self.self_test.log().emit(&mut tests);
         snapshot.push(1, &tests);
         let mut errors = Vec::new();
-        for entry in self.errors.iter() {
+        for entry in self.controllers.iter().flat_map(|(_, controller)| controller.errors.iter()) {
             let mut bytes = [0; ErrorEntry::LENGTH];
             entry.emit(&mut bytes);
             errors.extend_from_slice(&bytes);
@@ -147,10 +147,10 @@ impl Subsystem {
             ("power cycles", counters.power_cycles),
             ("unsafe shutdowns", counters.unsafe_shutdowns),
             ("media errors", counters.media_errors),
-            ("errors since power-on", self.errors.count()),
+            ("errors since power-on", self.errors_recorded),
             ("temperature in K", self.smart.temperature().into()),
             ("namespaces allocated", self.namespaces.iter().count() as u64),
-            ("namespaces attached", self.namespaces.iter_active().count() as u64),
+            ("namespaces attached", self.namespaces.iter_attached().count() as u64),
         ];
         let mut text = format!(
             "{} {}, firmware {}\n",

@@ -112,6 +112,13 @@ pub enum Notification {
         /// I/O completion queues.
         completion: u16,
     },
+    /// Keep Alive Timer was set: the transport loses patience with the host after this.
+    KeepAliveTimeout {
+        /// The controller.
+        controller: ControllerKey,
+        /// Keep Alive Timeout (KATO); 0 for none.
+        milliseconds: u32,
+    },
     /// Arbitration was set.
     Arbitration {
         /// The controller.
@@ -157,7 +164,8 @@ pub enum Notification {
     },
     /// A namespace was deleted; its extent of the pool is free and reads as zeroes.
     NamespaceDeleted(NamespaceId),
-    /// A namespace was attached or detached: its [`NamespaceConfig::attached`].
+    /// A namespace was attached to every controller there is, or detached from all: its [`NamespaceConfig::attached`],
+    /// which controllers to come start with. What is so for some of several controllers only ends with them.
     NamespaceAttached {
         /// The namespace.
         namespace: NamespaceId,

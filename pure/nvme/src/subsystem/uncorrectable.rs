@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 
 use super::errors::Failure;
 use super::namespace::Namespace;
-use super::{Handled, Notification, Step, Subsystem};
+use super::{CommandToken, Handled, Notification, Step, Subsystem};
 use crate::wire::{NamespaceId, StatusCode, SubmissionQueueEntry};
 
 /// A run of logical blocks that Write Uncorrectable made unreadable, or that can be read again.
@@ -92,9 +92,13 @@ impl Marks {
 }
 
 impl Subsystem {
-    pub(super) fn on_write_uncorrectable(&mut self, entry: &SubmissionQueueEntry) -> Handled {
+    pub(super) fn on_write_uncorrectable(
+        &mut self,
+        token: CommandToken,
+        entry: &SubmissionQueueEntry,
+    ) -> Handled {
         let (lba, blocks) = (entry.starting_lba(), super::io::blocks_of(entry));
-        self.check_writable(entry)?;
+        self.check_writable(token, entry)?;
         let namespace = self.namespaces.find_mut(entry.namespace);
         let namespace = namespace.expect("a namespace that can be written is there");
         if !namespace.mark(|marks| marks.add(lba, lba + blocks)) {

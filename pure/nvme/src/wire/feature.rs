@@ -27,6 +27,8 @@ pub enum FeatureId {
     AsynchronousEventConfiguration,
     /// Timestamp (0Eh).
     Timestamp,
+    /// Keep Alive Timer (0Fh).
+    KeepAliveTimer,
     /// Host Identifier (81h).
     HostIdentifier,
     /// A feature without a name here.
@@ -35,7 +37,7 @@ pub enum FeatureId {
 
 impl FeatureId {
     /// Every feature that has a name.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Arbitration,
         Self::PowerManagement,
         Self::TemperatureThreshold,
@@ -47,6 +49,7 @@ impl FeatureId {
         Self::WriteAtomicity,
         Self::AsynchronousEventConfiguration,
         Self::Timestamp,
+        Self::KeepAliveTimer,
         Self::HostIdentifier,
     ];
 }
@@ -65,6 +68,7 @@ impl From<FeatureId> for u8 {
             FeatureId::WriteAtomicity => 0x0a,
             FeatureId::AsynchronousEventConfiguration => 0x0b,
             FeatureId::Timestamp => 0x0e,
+            FeatureId::KeepAliveTimer => 0x0f,
             FeatureId::HostIdentifier => 0x81,
             FeatureId::Other(identifier) => identifier,
         }

@@ -147,6 +147,14 @@ layout! {
         322 thermal_management: u16,
         /// Sanitize Capabilities (SANICAP).
         328 sanitize: u32,
+        /// ANA Transition Time (ANATT) in seconds.
+        342 ana_transition_time: u8,
+        /// Asymmetric Namespace Access Capabilities (ANACAP).
+        343 ana_capabilities: u8,
+        /// ANA Group Identifier Maximum (ANAGRPMAX).
+        344 ana_group_max: u32,
+        /// Number of ANA Group Identifiers (NANAGRPID).
+        348 ana_groups: u32,
         /// Maximum Endurance Group Identifier (ENDGIDMAX).
         340 endurance_groups: u16,
         /// Persistent Event Log Size (PELS) in 64 KiB.
@@ -185,6 +193,18 @@ layout! {
         540 maximum_namespaces: u32,
         /// NVM Subsystem NVMe Qualified Name (SUBNQN).
         768 subsystem_name: Text<256>,
+        /// I/O Queue Command Capsule Supported Size (IOCCSZ) in 16 bytes.
+        1792 command_capsule_size: u32,
+        /// I/O Queue Response Capsule Supported Size (IORCSZ) in 16 bytes.
+        1796 response_capsule_size: u32,
+        /// In Capsule Data Offset (ICDOFF) in 16 bytes.
+        1800 capsule_data_offset: u16,
+        /// Fabrics Controller Attributes (FCATT).
+        1802 fabrics_attributes: u8,
+        /// Maximum SGL Data Block Descriptors (MSDBD).
+        1803 data_descriptors_max: u8,
+        /// Optional Fabric Commands Support (OFCS).
+        1804 optional_fabrics_commands: u16,
         /// Power State 0 Descriptor (PSD0), and those after it.
         2048 power_state_descriptors: [PowerState; 32],
     }
@@ -255,6 +275,8 @@ layout! {
         76 copy_blocks_max: u32,
         /// Maximum Source Range Count (MSRC) of Copy, 0's based.
         80 copy_ranges_max: u8,
+        /// ANA Group Identifier (ANAGRPID).
+        92 ana_group: u32,
         /// Namespace Attributes (NSATTR).
         99 attributes: u8,
         /// NVM Set Identifier (NVMSETID).

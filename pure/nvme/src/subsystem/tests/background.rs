@@ -107,7 +107,7 @@ fn self_tests_are_ended_by_what_ends_them() {
     bench.settle();
     bench.subsystem.reset(bench.now, bench.controller);
     bench.drain();
-    assert_eq!((bench.stuck.len(), bench.subsystem.media_outstanding()), (1, 0));
+    assert_eq!((bench.stuck.len(), bench.subsystem.all_media_outstanding()), (1, 0));
     let late = bench.stuck.remove(0);
     bench.media_stuck = false;
     bench.on_media(late);
@@ -219,7 +219,7 @@ fn most_commands_are_refused_while_media_are_sanitized() {
     bench.subsystem.reset(bench.now, bench.controller);
     bench.drain();
     bench.media_stuck = false;
-    assert_eq!(bench.subsystem.media_outstanding(), 2);
+    assert_eq!(bench.subsystem.all_media_outstanding(), 2);
     for request in core::mem::take(&mut bench.stuck) {
         bench.on_media(request);
     }

@@ -98,7 +98,7 @@ fn what_media_answer_after_an_abort_or_a_reset_is_ignored() {
     assert_eq!(bench.subsystem.abort_queue(bench.now, bench.controller, IO), 1);
     bench.subsystem.reset(bench.now, bench.controller);
     assert_eq!(
-        (bench.subsystem.media_outstanding(), bench.subsystem.in_flight(bench.controller, IO)),
+        (bench.subsystem.all_media_outstanding(), bench.subsystem.in_flight(bench.controller, IO)),
         (2, 0)
     );
     // The same tokens again, and only then the old answers.
@@ -117,7 +117,7 @@ fn what_media_answer_after_an_abort_or_a_reset_is_ignored() {
     }
     bench.drain();
     assert!(bench.completed.is_empty(), "{waiting:?} and {again:?} still wait");
-    assert_eq!(bench.subsystem.media_outstanding(), 1);
+    assert_eq!(bench.subsystem.all_media_outstanding(), 1);
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn uncorrectable_blocks_fail_to_be_read_until_they_are_written() {
     bench.succeeds(IO, io(IoOpcode::WriteUncorrectable, 1, 4, 8));
     for opcode in [IoOpcode::Read, IoOpcode::Compare, IoOpcode::Verify] {
         bench.fails(IO, io(opcode, 1, 0, 16), StatusCode::UnrecoveredReadError);
-        assert_eq!(bench.subsystem.errors.iter().next().unwrap().lba, 4);
+        assert_eq!(bench.subsystem.controllers.of(bench.controller).errors.iter().next().unwrap().lba, 4);
         bench.succeeds(IO, io(opcode, 1, 12, 4));
     }
     assert_eq!(bench.subsystem.counters().media_errors, 0, "the host asked for it");

@@ -2,6 +2,7 @@
 
 mod admin_commands;
 mod background;
+mod controllers;
 mod copy;
 mod firmware;
 mod io_commands;
@@ -10,6 +11,7 @@ mod namespaces;
 mod saving;
 
 use alloc::collections::BTreeMap;
+use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -20,7 +22,7 @@ use crate::media::ram::RamDisk;
 use crate::media::{Completion, MediaError, MediumId, Operation, Request};
 use crate::wire::feature::FeatureId;
 use crate::wire::log::LogPage;
-use crate::wire::{AdminOpcode, CommandId, IoOpcode};
+use crate::wire::{AdminOpcode, CommandId, IoOpcode, NamespaceId};
 
 const ADMIN: SubmissionQueueId = SubmissionQueueId::ADMIN;
 const IO: SubmissionQueueId = SubmissionQueueId(1);
@@ -89,6 +91,27 @@ impl Bench {
         token
     }
 
+    /// Adds a controller over fabrics; commands are for it from now on.
+    fn connect(&mut self, id: u16) -> ControllerKey {
+        let host = HostIdentity {
+            name: format!("nqn.2014-08.org.nvmexpress:host{id}"),
+            identifier: [id.to_le_bytes()[0]; 16],
+        };
+        self.connect_with(ControllerConfig::fabrics(id, host))
+    }
+
+    fn connect_with(&mut self, config: ControllerConfig) -> ControllerKey {
+        self.controller = self.subsystem.add_controller(self.now, config);
+        self.drain();
+        self.controller
+    }
+
+    /// The bench as the host of another controller.
+    fn of(&mut self, controller: ControllerKey) -> &mut Self {
+        self.controller = controller;
+        self
+    }
+
     fn drain(&mut self) {
         while let Some(output) = self.subsystem.poll_output() {
             match output {
@@ -130,6 +153,15 @@ impl Bench {
         }
     }
 
+    /// Media carry out what they have kept, and from now on what they are asked.
+    fn release_media(&mut self) {
+        self.media_stuck = false;
+        for request in core::mem::take(&mut self.stuck) {
+            self.on_media(request);
+        }
+        self.drain();
+    }
+
     /// Lets one deadline pass; false when there is none.
     fn step(&mut self) -> bool {
         let Some(at) = self.subsystem.poll_timeout() else { return false };
@@ -156,12 +188,12 @@ impl Bench {
 
     #[track_caller]
     fn fails(&mut self, queue: SubmissionQueueId, entry: SubmissionQueueEntry, code: StatusCode) {
-        let before = self.subsystem.errors.count();
+        let before = self.subsystem.controllers.of(self.controller).errors.count();
         let status = self.run(queue, entry).status;
         assert_eq!(status.code(), code);
         assert!(status.has_more());
-        assert_eq!(self.subsystem.errors.count(), before + 1);
-        let newest = self.subsystem.errors.iter().next().unwrap();
+        assert_eq!(self.subsystem.controllers.of(self.controller).errors.count(), before + 1);
+        let newest = self.subsystem.controllers.of(self.controller).errors.iter().next().unwrap();
         assert_eq!((newest.status >> 1, newest.error_count), (Status::from(code).raw(), before + 1));
     }
 

@@ -233,7 +233,7 @@ fn an_aborted_failed_or_reset_deletion_deletes_nothing() {
     assert_eq!(bench.stuck.len(), 2, "{waiting:?} goes on");
     bench.send(ADMIN, delete(2));
     bench.subsystem.reset(bench.now, bench.controller);
-    assert_eq!(bench.subsystem.media_outstanding(), 2);
+    assert_eq!(bench.subsystem.all_media_outstanding(), 2);
     for request in core::mem::take(&mut bench.stuck) {
         let done = Completion::Done { id: request.id, result: Ok(()) };
         bench.subsystem.handle_input(bench.now, Input::Media(done));

@@ -135,5 +135,8 @@ fn a_shutdown_ends_when_everything_is_remembered() {
     is_saving(&bench);
     assert!(matches!(bench.notified.last(), Some(Notification::ReadyForPowerLoss(_))));
     answer(&mut bench, Ok(()));
-    assert_eq!(bench.notified.last(), Some(&Notification::ShutDown { controller: bench.controller, flushed: true }));
+    assert_eq!(
+        bench.notified.last(),
+        Some(&Notification::ShutDown { controller: bench.controller, flushed: true })
+    );
 }

@@ -1,0 +1,103 @@
+//! What the world changes of namespaces while hosts use them.
+
+use core::fmt;
+
+use engine::Instant;
+
+use super::Subsystem;
+use super::config::NamespaceConfig;
+use super::namespace::{Busy, Namespace};
+use super::self_test::Outcome;
+use crate::wire::NamespaceId;
+
+/// Why a namespace can't be added or removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamespaceError {
+    /// The identifier is not in 1..=this, the Number of Namespaces (NN).
+    Identifier(u32),
+    /// There is a namespace with this identifier, or it is being created or deleted.
+    Exists,
+    /// There is none.
+    Missing,
+    /// Its medium is the pool, of which only hosts carve namespaces.
+    Pool,
+}
+
+impl fmt::Display for NamespaceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Identifier(most) => write!(f, "a namespace identifier is 1..={most} here"),
+            Self::Exists => f.write_str("there is a namespace with this identifier"),
+            Self::Missing => f.write_str("there is no namespace with this identifier"),
+            Self::Pool => f.write_str("hosts alone create and delete namespaces of the pool"),
+        }
+    }
+}
+
+impl core::error::Error for NamespaceError {}
+
+impl Subsystem {
+    /// Adds a namespace with a medium of its own, attached to every controller if its configuration says so: their
+    /// hosts hear of it.
+    ///
+    /// # Errors
+    /// When its identifier is taken or beyond [`Config::namespaces_max`](super::Config::namespaces_max) and the highest
+    /// that was configured, or its medium is the pool.
+    pub fn add_namespace(&mut self, now: Instant, config: &NamespaceConfig) -> Result<(), NamespaceError> {
+        self.now = now;
+        if !self.namespaces.is_valid(config.id) {
+            return Err(NamespaceError::Identifier(self.namespaces.highest()));
+        }
+        if self.namespaces.find(config.id).is_some() {
+            return Err(NamespaceError::Exists);
+        }
+        if self.config.is_in_pool(config.medium) || config.offset != 0 {
+            return Err(NamespaceError::Pool);
+        }
+        self.namespaces.insert(Namespace::new(config, None));
+        self.shared_features.add_namespace(config.id);
+        self.on_namespace_changed(config.id);
+        Ok(())
+    }
+
+    /// Removes a namespace with a medium of its own. Commands that its medium works for end as it answers; the
+    /// medium must answer them, if only with a failure.
+    ///
+    /// # Errors
+    /// When there is none, or its medium is the pool.
+    pub fn remove_namespace(&mut self, now: Instant, id: NamespaceId) -> Result<(), NamespaceError> {
+        self.now = now;
+        let found = self.namespaces.allocated(id).ok_or(NamespaceError::Missing)?;
+        if self.config.is_in_pool(found.medium) {
+            return Err(NamespaceError::Pool);
+        }
+        self.end_self_test_of(id, Outcome::NamespaceRemoved);
+        self.take_namespace(id);
+        self.shared_features.remove_namespace(id);
+        Ok(())
+    }
+
+    /// Tells that the medium of `namespace` is now `bytes` long: hosts hear of a changed namespace.
+    pub fn resize_namespace(&mut self, now: Instant, namespace: NamespaceId, bytes: u64) {
+        self.now = now;
+        if let Some(found) = self.namespaces.find_mut(namespace) {
+            found.resize(bytes);
+            self.on_namespace_changed(namespace);
+        }
+    }
+
+    /// Sets or lifts the write protection of `namespace`: hosts hear of a changed namespace.
+    pub fn set_read_only(&mut self, now: Instant, namespace: NamespaceId, read_only: bool) {
+        self.now = now;
+        if let Some(found) = self.namespaces.find_mut(namespace) {
+            found.read_only = read_only;
+            self.on_namespace_changed(namespace);
+        }
+    }
+
+    /// The namespaces as they are now, as they would be configured, in the order of their identifiers.
+    pub fn namespaces(&self) -> impl Iterator<Item = NamespaceConfig> {
+        let settled = self.namespaces.iter().filter(|one| one.busy() != Some(Busy::Deleting));
+        settled.map(Namespace::config)
+    }
+}
