@@ -13,9 +13,11 @@ mod errno;
 #[doc(hidden)]
 pub mod fuzz;
 mod index;
+mod input;
 mod interrupt;
 mod limits;
 mod message;
+mod peer;
 mod pending;
 pub mod server;
 mod stream;
@@ -29,6 +31,7 @@ pub mod wire;
 pub use client::Client;
 pub use errno::Errno;
 pub use index::{Area, INTERRUPTS, InterruptIndex, REGIONS, RegionIndex};
+pub use input::Input;
 pub use interrupt::{InterruptAction, InterruptData};
 pub use limits::{
     AREAS_MAX, DATA_MAX, DESCRIPTORS_MAX, DMA_MAX, DMA_WINDOW, MAPS_MAX, MESSAGE_MAX, REQUESTS_MAX,

@@ -2,6 +2,8 @@
 
 use engine::{Buffer, Pool};
 
+use crate::errno::Errno;
+use crate::pending::Asked;
 use crate::wire::{HEADER_LENGTH, Header};
 
 /// `header` and what follows it, in one buffer.
@@ -26,4 +28,16 @@ pub(crate) fn build(pool: &mut Pool, header: &Header, parts: [&[u8]; 2]) -> Buff
     let mut buffer = pool.take(length);
     fill(&mut buffer);
     pool.seal(buffer)
+}
+
+/// The reply to a request, if one is wanted.
+pub(crate) fn reply(pool: &mut Pool, asked: Asked, parts: [&[u8]; 2]) -> Option<Buffer> {
+    let header = || Header::reply(asked.id, asked.command, parts[0].len() + parts[1].len());
+    (!asked.no_reply).then(|| build(pool, &header(), parts))
+}
+
+/// The reply that a request has failed, if one is wanted.
+pub(crate) fn refusal(pool: &mut Pool, asked: Asked, error: Errno) -> Option<Buffer> {
+    let header = || Header::error(asked.id, asked.command, error);
+    (!asked.no_reply).then(|| build(pool, &header(), [&[], &[]]))
 }

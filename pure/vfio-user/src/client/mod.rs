@@ -7,25 +7,27 @@ mod replies;
 mod tests;
 mod waiting;
 
-pub use output::{Answer, Input, Output, RequestId};
+pub use crate::input::Input;
+pub use output::{Answer, Output, RequestId};
 pub use reason::CloseReason;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use engine::{Engine, Instant, Nanos, Pool};
+use engine::{Buffer, Engine, Instant, Nanos, Pool};
 
 use crate::errno::Errno;
 use crate::index::{InterruptIndex, RegionIndex};
 use crate::interrupt::{InterruptAction, InterruptData};
 use crate::limits::WRITES_MAX;
 use crate::message;
+use crate::peer::{End, Peer};
 use crate::pending::{Asked, Pending, Token};
-use crate::stream::{Piece, Stream};
+use crate::stream::{Message, Stream};
 use crate::version::{self, Negotiated};
 use crate::wire::{
-    Command, DeviceInfo, DmaAccess, DmaMap, DmaUnmap, Header, InterruptInfo, RegionAccess, RegionInfo,
-    SetInterrupts, SingleWrite, Version, WriteMultiple,
+    Command, DeviceInfo, DmaAccess, DmaMap, DmaUnmap, Header, HeaderError, InterruptInfo, RegionAccess,
+    RegionInfo, SetInterrupts, SingleWrite, Version, WriteMultiple,
 };
 use waiting::{Ask, Waiting};
 
@@ -43,14 +45,6 @@ impl Default for Config {
     }
 }
 
-/// Whether there is a server, and how well it is known.
-#[derive(Clone, Copy, Debug)]
-enum State {
-    Away,
-    AwaitingVersion { until: Instant },
-    Ready(Negotiated),
-}
-
 /// How much room a server is given first to say what a region is: enough for as many areas as are taken.
 const REGION_ROOM: u32 = 4064;
 
@@ -58,7 +52,7 @@ const REGION_ROOM: u32 = 4064;
 #[derive(Debug)]
 pub struct Client<D> {
     config: Config,
-    state: State,
+    peer: Peer,
     stream: Stream<D>,
     waiting: Waiting,
     /// Accesses of the server to our memory.
@@ -77,7 +71,7 @@ impl<D: 'static> Client<D> {
         assert!(config.answer > Nanos::ZERO, "a server has time to answer");
         Self {
             config,
-            state: State::Away,
+            peer: Peer::Away,
             stream: Stream::default(),
             waiting: Waiting::default(),
             pending: Pending::default(),
@@ -89,10 +83,7 @@ impl<D: 'static> Client<D> {
 
     /// What was agreed on with the present server, once it has said its version.
     pub const fn negotiated(&self) -> Option<Negotiated> {
-        match self.state {
-            State::Ready(negotiated) => Some(negotiated),
-            _ => None,
-        }
+        self.peer.negotiated()
     }
 
     /// Asks what the device is: [`Answer::Device`].
@@ -270,7 +261,7 @@ impl<D: 'static> Client<D> {
     }
 
     fn send(&mut self, now: Instant, request: RequestId, ask: Ask, parts: [&[u8]; 2], descriptors: Vec<D>) {
-        let State::Ready(server) = self.state else { return self.answer(request, Err(Errno::ENOTCONN)) };
+        let Peer::Ready(server) = self.peer else { return self.answer(request, Err(Errno::ENOTCONN)) };
         if self.waiting.is_full() {
             return self.answer(request, Err(Errno::EBUSY));
         }
@@ -283,47 +274,31 @@ impl<D: 'static> Client<D> {
         self.outputs.push_back(Output::Transmit { bytes, descriptors });
     }
 
-    fn reply(&mut self, asked: Asked, parts: [&[u8]; 2]) {
-        if !asked.no_reply {
-            let header = Header::reply(asked.id, asked.command, parts[0].len() + parts[1].len());
-            let bytes = message::build(&mut self.pool, &header, parts);
+    fn transmit(&mut self, message: Option<Buffer>) {
+        if let Some(bytes) = message {
             self.outputs.push_back(Output::Transmit { bytes, descriptors: Vec::new() });
         }
     }
 
+    fn reply(&mut self, asked: Asked, parts: [&[u8]; 2]) {
+        let message = message::reply(&mut self.pool, asked, parts);
+        self.transmit(message);
+    }
+
     fn reply_error(&mut self, asked: Asked, error: Errno) {
-        if !asked.no_reply {
-            let header = Header::error(asked.id, asked.command, error);
-            let bytes = message::build(&mut self.pool, &header, [&[], &[]]);
-            self.outputs.push_back(Output::Transmit { bytes, descriptors: Vec::new() });
-        }
+        let message = message::refusal(&mut self.pool, asked, error);
+        self.transmit(message);
     }
 
     fn on_connected(&mut self, now: Instant) {
         self.forget();
-        self.state = State::AwaitingVersion { until: now + self.config.answer };
+        self.peer = Peer::AwaitingVersion { until: now + self.config.answer };
         let version =
             Version { major: version::MAJOR, minor: version::MINOR, capabilities: Some(version::ours()) }
                 .emit();
         let header = Header::command(self.waiting.unanswered(), Command::Version, version.len(), false);
         let bytes = message::build(&mut self.pool, &header, [&version, &[]]);
         self.outputs.push_back(Output::Transmit { bytes, descriptors: Vec::new() });
-    }
-
-    fn on_received(&mut self, now: Instant, bytes: &[u8], descriptors: Vec<D>) {
-        let mut piece = Piece::new(bytes, descriptors);
-        // The stream lends out a message while the client works on it.
-        let mut stream = core::mem::take(&mut self.stream);
-        while !matches!(self.state, State::Away) {
-            match stream.next(&mut piece) {
-                Ok(Some(message)) => self.on_message(now, message),
-                Ok(None) => {
-                    self.stream = stream;
-                    return;
-                }
-                Err(error) => self.close(CloseReason::Header(error)),
-            }
-        }
     }
 
     fn close(&mut self, reason: CloseReason) {
@@ -333,12 +308,27 @@ impl<D: 'static> Client<D> {
 
     /// The server has gone, or is left.
     fn forget(&mut self) {
-        self.state = State::Away;
+        self.peer = Peer::Away;
         self.stream = Stream::default();
         self.pending.clear();
         while let Some(request) = self.waiting.pop() {
             self.answer(request, Err(Errno::ENOTCONN));
         }
+    }
+}
+
+impl<D: 'static> End<D> for Client<D> {
+    fn peer(&self) -> &Peer {
+        &self.peer
+    }
+    fn stream(&mut self) -> &mut Stream<D> {
+        &mut self.stream
+    }
+    fn on_message(&mut self, now: Instant, message: Message<'_, D>) {
+        self.on_message(now, message);
+    }
+    fn on_bad_header(&mut self, error: HeaderError) {
+        self.close(CloseReason::Header(error));
     }
 }
 
@@ -355,9 +345,7 @@ impl<D: 'static> Engine for Client<D> {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        if let State::AwaitingVersion { until } = self.state
-            && until <= now
-        {
+        if self.peer.is_late(now) {
             self.close(CloseReason::Handshake);
         }
         while let Some(request) = self.waiting.expire(now) {
@@ -370,10 +358,6 @@ impl<D: 'static> Engine for Client<D> {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        match self.state {
-            State::Away => None,
-            State::AwaitingVersion { until } => Some(until),
-            State::Ready(_) => self.waiting.earliest(),
-        }
+        self.peer.deadline(self.waiting.earliest())
     }
 }

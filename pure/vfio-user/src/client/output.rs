@@ -14,23 +14,6 @@ use crate::wire::{DeviceInfo, InterruptInfo, RegionInfo};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
-/// What the world tells a client.
-#[derive(Debug)]
-pub enum Input<'a, D> {
-    /// The connection to the server is there.
-    Connected,
-    /// A piece of the server's byte stream, cut anywhere, and the descriptors that came with it; as
-    /// [`crate::server::Input::Received`].
-    Received {
-        /// The bytes.
-        bytes: &'a [u8],
-        /// The descriptors.
-        descriptors: Vec<D>,
-    },
-    /// The connection has ended.
-    Disconnected,
-}
-
 /// What a client asks of the world, or tells it.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Output<D> {

@@ -4,12 +4,13 @@ use alloc::vec::Vec;
 
 use engine::Instant;
 
+use super::Client;
 use super::output::{Answer, Output};
 use super::reason::CloseReason;
 use super::waiting::{Ask, Sent};
-use super::{Client, State};
 use crate::errno::Errno;
 use crate::limits::DATA_MAX;
+use crate::peer::Peer;
 use crate::pending::Asked;
 use crate::stream::{Attached, Message};
 use crate::version::{MAJOR, MINOR, Negotiated};
@@ -24,8 +25,8 @@ const REGION_INFO_MAX: u32 = 1 << 16;
 impl<D: 'static> Client<D> {
     pub(super) fn on_message(&mut self, now: Instant, message: Message<'_, D>) {
         let Message { header, payload, attached } = message;
-        match (header.kind, self.state) {
-            (Kind::Reply { error }, State::AwaitingVersion { .. }) if header.command == Command::Version => {
+        match (header.kind, self.peer) {
+            (Kind::Reply { error }, Peer::AwaitingVersion { .. }) if header.command == Command::Version => {
                 self.on_version(error, payload);
             }
             (Kind::Reply { error }, _) => self.on_reply(now, &header, error, payload, attached),
@@ -52,7 +53,7 @@ impl<D: 'static> Client<D> {
         };
         match Negotiated::with(&theirs) {
             Ok(negotiated) => {
-                self.state = State::Ready(negotiated);
+                self.peer = Peer::Ready(negotiated);
                 self.outputs.push_back(Output::Negotiated(negotiated));
             }
             Err(error) => self.close(CloseReason::Version(error)),
@@ -128,7 +129,7 @@ impl<D: 'static> Client<D> {
 
     /// A request of the server.
     fn on_request(&mut self, asked: Asked, payload: &[u8]) -> Result<(), Errno> {
-        if !matches!(self.state, State::Ready(_)) {
+        if !matches!(self.peer, Peer::Ready(_)) {
             return Err(Errno::EINVAL);
         }
         if !matches!(asked.command, Command::DmaRead | Command::DmaWrite) {

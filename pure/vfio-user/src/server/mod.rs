@@ -13,8 +13,9 @@ mod requests;
 #[cfg(test)]
 mod tests;
 
+pub use crate::input::Input;
 pub use config::{Config, InterruptConfig, RegionConfig};
-pub use output::{Cookie, Input, Output};
+pub use output::{Cookie, Output};
 pub use reason::CloseReason;
 
 use alloc::collections::VecDeque;
@@ -26,28 +27,21 @@ use crate::index::{INTERRUPTS, InterruptIndex, RegionIndex};
 pub use crate::interrupt::{InterruptAction, InterruptData};
 use crate::limits::{AREAS_MAX, DATA_MAX};
 use crate::message;
+use crate::peer::{End, Peer};
 pub use crate::pending::Token;
 use crate::pending::{Asked, Pending};
-use crate::stream::{Message, Piece, Stream};
+use crate::stream::{Message, Stream};
 pub use crate::version::Negotiated;
-use crate::wire::{Command, DmaAccess, Header, Kind, RegionAccess, WriteMultiple};
+use crate::wire::{Command, DmaAccess, Header, HeaderError, Kind, RegionAccess, WriteMultiple};
 use dma::{Dma, Job};
 use memory::{Access, Memory};
 use requests::Request;
-
-/// Whether there is a client, and how well it is known.
-#[derive(Clone, Copy, Debug)]
-enum State {
-    Away,
-    AwaitingVersion { until: Instant },
-    Ready(Negotiated),
-}
 
 /// One function, offered to one client at a time.
 #[derive(Debug)]
 pub struct Server<D> {
     config: Config,
-    state: State,
+    peer: Peer,
     stream: Stream<D>,
     memory: Memory,
     /// Which kinds of interrupts the client has given descriptors for.
@@ -83,7 +77,7 @@ impl<D: 'static> Server<D> {
         }
         Self {
             config,
-            state: State::Away,
+            peer: Peer::Away,
             stream: Stream::default(),
             memory: Memory::default(),
             set_up: [false; INTERRUPTS],
@@ -187,10 +181,7 @@ impl<D: 'static> Server<D> {
 
     /// What was agreed on with the present client, once it has said its version.
     pub const fn negotiated(&self) -> Option<Negotiated> {
-        match self.state {
-            State::Ready(negotiated) => Some(negotiated),
-            _ => None,
-        }
+        self.peer.negotiated()
     }
     /// The configuration.
     pub const fn config(&self) -> &Config {
@@ -207,26 +198,22 @@ impl<D: 'static> Server<D> {
     }
 
     fn reply_sharing(&mut self, asked: Asked, parts: [&[u8]; 2], shared: Option<RegionIndex>) {
-        if !asked.no_reply {
-            let header = Header::reply(asked.id, asked.command, parts[0].len() + parts[1].len());
-            let bytes = message::build(&mut self.pool, &header, parts);
+        if let Some(bytes) = message::reply(&mut self.pool, asked, parts) {
             self.outputs.push_back(Output::Transmit { bytes, shared });
         }
     }
 
     fn refuse(&mut self, asked: Asked, error: Errno) {
-        if !asked.no_reply {
-            let header = Header::error(asked.id, asked.command, error);
-            let bytes = message::build(&mut self.pool, &header, [&[], &[]]);
+        if let Some(bytes) = message::refusal(&mut self.pool, asked, error) {
             self.outputs.push_back(Output::Transmit { bytes, shared: None });
         }
     }
 
     fn start_dma(&mut self, now: Instant, job: Job) {
         let access = if job.data.is_some() { Access::Write } else { Access::Read };
-        let checked = match self.state {
-            State::Ready(_) if self.dma.is_full() => Err(Errno::EBUSY),
-            State::Ready(_) => self.memory.allows(job.address, job.length as u64, access),
+        let checked = match self.peer {
+            Peer::Ready(_) if self.dma.is_full() => Err(Errno::EBUSY),
+            Peer::Ready(_) => self.memory.allows(job.address, job.length as u64, access),
             _ => Err(Errno::ENOTCONN),
         };
         match checked {
@@ -240,7 +227,7 @@ impl<D: 'static> Server<D> {
 
     /// Sends as many messages about the client's memory as the window lets.
     fn launch(&mut self, now: Instant) {
-        let State::Ready(negotiated) = self.state else { return };
+        let Peer::Ready(negotiated) = self.peer else { return };
         let deadline = now + self.config.answer;
         while let Some((flight, job)) = self.dma.launch(negotiated.data_max as usize, deadline) {
             let access =
@@ -252,22 +239,6 @@ impl<D: 'static> Server<D> {
         }
     }
 
-    fn on_received(&mut self, now: Instant, bytes: &[u8], descriptors: alloc::vec::Vec<D>) {
-        let mut piece = Piece::new(bytes, descriptors);
-        // The stream lends out a message while the server works on it.
-        let mut stream = core::mem::take(&mut self.stream);
-        while !matches!(self.state, State::Away) {
-            match stream.next(&mut piece) {
-                Ok(Some(message)) => self.on_message(now, message),
-                Ok(None) => {
-                    self.stream = stream;
-                    return;
-                }
-                Err(error) => self.close(CloseReason::Header(error)),
-            }
-        }
-    }
-
     fn on_message(&mut self, now: Instant, message: Message<'_, D>) {
         let Message { header, payload, attached } = message;
         let no_reply = match header.kind {
@@ -275,7 +246,7 @@ impl<D: 'static> Server<D> {
             Kind::Command { no_reply } => no_reply,
         };
         let asked = Asked { id: header.id, command: header.command, no_reply };
-        if let State::AwaitingVersion { .. } = self.state {
+        if let Peer::AwaitingVersion { .. } = self.peer {
             match header.command {
                 Command::Version => self.on_version(asked, payload),
                 command => self.close(CloseReason::NotVersion { command }),
@@ -337,7 +308,7 @@ impl<D: 'static> Server<D> {
 
     /// The client has gone, or is sent away: takes back all it had.
     fn forget(&mut self) {
-        self.state = State::Away;
+        self.peer = Peer::Away;
         self.stream = Stream::default();
         self.pending.clear();
         for cookie in self.dma.clear() {
@@ -376,6 +347,21 @@ fn read_reply(payload: &[u8], expected: DmaAccess) -> Result<&[u8], Errno> {
     }
 }
 
+impl<D: 'static> End<D> for Server<D> {
+    fn peer(&self) -> &Peer {
+        &self.peer
+    }
+    fn stream(&mut self) -> &mut Stream<D> {
+        &mut self.stream
+    }
+    fn on_message(&mut self, now: Instant, message: Message<'_, D>) {
+        self.on_message(now, message);
+    }
+    fn on_bad_header(&mut self, error: HeaderError) {
+        self.close(CloseReason::Header(error));
+    }
+}
+
 impl<D: 'static> Engine for Server<D> {
     type Input<'a> = Input<'a, D>;
     type Output = Output<D>;
@@ -384,7 +370,7 @@ impl<D: 'static> Engine for Server<D> {
         match input {
             Input::Connected => {
                 self.forget();
-                self.state = State::AwaitingVersion { until: now + self.config.handshake };
+                self.peer = Peer::AwaitingVersion { until: now + self.config.handshake };
             }
             Input::Received { bytes, descriptors } => self.on_received(now, bytes, descriptors),
             Input::Disconnected => self.forget(),
@@ -392,9 +378,7 @@ impl<D: 'static> Engine for Server<D> {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        if let State::AwaitingVersion { until } = self.state
-            && until <= now
-        {
+        if self.peer.is_late(now) {
             self.close(CloseReason::Handshake);
         }
         while let Some(flight) = self.dma.overdue(now) {
@@ -408,11 +392,7 @@ impl<D: 'static> Engine for Server<D> {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        match self.state {
-            State::Away => None,
-            State::AwaitingVersion { until } => Some(until),
-            State::Ready(_) => self.dma.earliest(),
-        }
+        self.peer.deadline(self.dma.earliest())
     }
 }
 

@@ -1,7 +1,5 @@
 //! What goes into a server and what comes out of it.
 
-use alloc::vec::Vec;
-
 use engine::Buffer;
 
 use super::CloseReason;
@@ -14,25 +12,6 @@ use crate::version::Negotiated;
 /// Names an access to the client's memory by message; chosen by the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cookie(pub u64);
-
-/// What the world tells a server.
-#[derive(Debug)]
-pub enum Input<'a, D> {
-    /// A client has connected. One at a time: the former one, if any, is gone.
-    Connected,
-    /// A piece of the client's byte stream, cut anywhere, and the descriptors that came with it.
-    ///
-    /// They belong to the last message that begins in the piece, or, where none does, to the message that goes on in
-    /// it: a stream socket of Linux ends a read at the end of what was sent together with descriptors.
-    Received {
-        /// The bytes.
-        bytes: &'a [u8],
-        /// The descriptors.
-        descriptors: Vec<D>,
-    },
-    /// The client has gone.
-    Disconnected,
-}
 
 /// What a server asks of the world, or tells it. The order matters: a write precedes the read that followed it.
 #[derive(Debug, PartialEq, Eq)]

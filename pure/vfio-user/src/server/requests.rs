@@ -4,11 +4,12 @@ use alloc::vec::Vec;
 
 use super::output::Output;
 use super::reason::CloseReason;
-use super::{RegionConfig, Server, State};
+use super::{RegionConfig, Server};
 use crate::errno::Errno;
 use crate::index::{INTERRUPTS, InterruptIndex, REGIONS, RegionIndex};
 use crate::interrupt::{InterruptAction, InterruptData};
 use crate::limits::{DATA_MAX, WRITES_MAX};
+use crate::peer::Peer;
 use crate::pending::Asked;
 use crate::version::{self, Negotiated};
 use crate::wire::{
@@ -50,7 +51,7 @@ impl<D: 'static> Server<D> {
                 let capabilities = theirs.capabilities.map(|theirs| version::ours().in_common_with(&theirs));
                 let Negotiated { major, minor, .. } = negotiated;
                 self.reply(asked, [&Version { major, minor, capabilities }.emit(), &[]]);
-                self.state = State::Ready(negotiated);
+                self.peer = Peer::Ready(negotiated);
                 self.outputs.push_back(Output::Negotiated(negotiated));
             }
             Err(error) => self.on_bad_version(asked, error),
@@ -151,7 +152,7 @@ impl<D: 'static> Server<D> {
         let request = RegionInfo::parse(payload.get(..RegionInfo::LENGTH).unwrap_or(payload))?;
         let region = self.region(request.index)?;
         // Without its descriptor nothing of a region can be mapped.
-        let takes_descriptors = matches!(self.state, State::Ready(client) if client.descriptors_max > 0);
+        let takes_descriptors = matches!(self.peer, Peer::Ready(client) if client.descriptors_max > 0);
         let areas = if takes_descriptors { region.areas.clone() } else { Vec::new() };
         let info = RegionInfo {
             argsz: 0,
