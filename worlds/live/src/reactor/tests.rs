@@ -157,13 +157,18 @@ fn a_condition_ends_a_run_and_the_next_goes_on() {
 
 #[test]
 fn a_short_deadline_is_met_to_the_microsecond_when_spinning_is_allowed() {
+    // The kernel's own timeouts would be late by up to a millisecond each time. A busy machine may be later still, but
+    // not always: this thread is then given the processor again.
+    let least = (0..40).map(|_| lateness_of_a_short_deadline()).min().unwrap();
+    assert!(least < Nanos::from_micros(500), "{least}");
+}
+
+fn lateness_of_a_short_deadline() -> Nanos {
     let (mut reactor, mut echo) = reactor(50);
     let at = reactor.clock().now() + Nanos::from_micros(300);
     echo.wake = Some(at);
     reactor.run_until(&mut echo, None, |echo| echo.wake.is_none()).unwrap();
-    let late = reactor.clock().now() - at;
-    // The kernel's own timeouts would be late by up to a millisecond; a busy machine may be, too.
-    assert!(late < Nanos::from_millis(20), "{late}");
+    reactor.clock().now() - at
 }
 
 #[test]
