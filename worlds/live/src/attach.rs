@@ -9,12 +9,11 @@ use engine::{Engine, Instant, Nanos, Rng};
 use machine::near::{Config, ControllerIndex, Event, Failure, Near};
 use nvme_pcie::function::{self, Function};
 use tunnel::session::{self, HandshakeError};
-use tunnel::upstream::PortIndex;
 
 use crate::clock::Clock;
 use crate::media::Media;
 use crate::near::NearDriver;
-use crate::reactor::{Outcome, Reactor, Stop};
+use crate::reactor::{Driver, Outcome, Reactor, Stop};
 use crate::tcp;
 
 /// How an attachment behaves.
@@ -80,17 +79,92 @@ impl From<io::Error> for AttachError {
     }
 }
 
-/// A host with its loop. See the module.
+/// A driver that has events for an application.
+pub trait Application: Driver {
+    /// What happens.
+    type Event;
+
+    /// The next thing that happened.
+    fn poll_event(&mut self) -> Option<Self::Event>;
+    /// Whether something happened.
+    fn has_events(&self) -> bool;
+    /// The application is about to wait: does what must not be late.
+    fn before_wait(&mut self) {}
+}
+
+/// A driver with its loop: an application waits for its events. Dropped, it leaves whoever is at the other end in order.
 #[derive(Debug)]
-pub struct Attachment {
+pub struct Attached<D: Application> {
     reactor: Reactor,
-    driver: NearDriver,
-    ports: usize,
+    pub(crate) driver: D,
     /// Its sessions were ended.
     ended: bool,
 }
 
-impl Attachment {
+/// A host of far ends, or of a function in the same process.
+pub type Attachment = Attached<NearDriver>;
+
+impl<D: Application> Attached<D> {
+    pub(crate) const fn new(reactor: Reactor, driver: D) -> Self {
+        Self { reactor, driver, ended: false }
+    }
+
+    /// The time.
+    pub fn now(&self) -> Instant {
+        self.reactor.clock().now()
+    }
+    /// What ends a wait from outside.
+    pub fn stop(&self) -> Stop {
+        self.reactor.stop()
+    }
+
+    /// The next event, waiting for it until `deadline`; none when that came first.
+    ///
+    /// # Errors
+    /// When the loop fails or is stopped.
+    pub fn next_event(&mut self, deadline: Option<Instant>) -> Result<Option<D::Event>, AttachError> {
+        if let Some(event) = self.driver.poll_event() {
+            return Ok(Some(event));
+        }
+        self.driver.before_wait();
+        match self.reactor.run_until(&mut self.driver, deadline, |driver| driver.has_events())? {
+            Outcome::Met => Ok(self.driver.poll_event()),
+            Outcome::TimedOut => Ok(None),
+            Outcome::Done | Outcome::Abandoned => Err(AttachError::Interrupted),
+        }
+    }
+
+    /// Another event that has come already.
+    pub fn poll_event(&mut self) -> Option<D::Event> {
+        self.driver.poll_event()
+    }
+
+    /// Leaves in order.
+    ///
+    /// # Errors
+    /// When the loop fails before that.
+    pub fn close(mut self) -> io::Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        self.ended = true;
+        self.reactor.stop().ask();
+        self.reactor.run(&mut self.driver).map(|_| ())
+    }
+}
+
+impl<D: Application> Drop for Attached<D> {
+    /// Whoever gives up because of an error leaves in order too: else the far end would hold the device for them.
+    fn drop(&mut self) {
+        if !self.ended && !std::thread::panicking() {
+            // Somebody else's error is on its way already.
+            let _ = self.end();
+        }
+    }
+}
+
+impl Attached<NearDriver> {
     /// A host whose far ends are at `names`, each `HOST:PORT`. They are dialled with the first wait.
     ///
     /// # Errors
@@ -105,7 +179,7 @@ impl Attachment {
         rng.fill(&mut session.identity.instance.0);
         let near = Near::over_tunnels(options.near, vec![session; names.len()], &rng);
         let reactor = Reactor::new(Clock::start(), options.spin)?;
-        Ok(Self { reactor, driver: NearDriver::over_tcp(near, addresses), ports: names.len(), ended: false })
+        Ok(Self::new(reactor, NearDriver::over_tcp(near, addresses)))
     }
 
     /// A host with the function that `config` describes in the same process: no switch, no tunnel.
@@ -117,13 +191,9 @@ impl Attachment {
         let reactor = Reactor::new(clock, options.spin)?;
         let function = Function::new(clock.now(), config);
         let near = Near::direct(options.near, clock.now());
-        Ok(Self { reactor, driver: NearDriver::direct(near, function, media), ports: 0, ended: false })
+        Ok(Self::new(reactor, NearDriver::direct(near, function, media)))
     }
 
-    /// The time.
-    pub fn now(&self) -> Instant {
-        self.reactor.clock().now()
-    }
     /// The engines.
     pub const fn near(&self) -> &Near {
         self.driver.near()
@@ -131,10 +201,6 @@ impl Attachment {
     /// The engines, for commands.
     pub const fn near_mut(&mut self) -> &mut Near {
         self.driver.near_mut()
-    }
-    /// What ends a wait from outside.
-    pub fn stop(&self) -> Stop {
-        self.reactor.stop()
     }
 
     /// Waits until the hierarchy is enumerated.
@@ -188,49 +254,13 @@ impl Attachment {
     }
 
     fn why_late(&self, timeout: Nanos) -> AttachError {
-        let ports = (0..self.ports).filter_map(|port| u8::try_from(port).ok()).map(PortIndex);
-        let failure = ports.filter_map(|port| self.driver.dial_failure(port)).next();
-        match failure {
+        match self.driver.dial_failure() {
             Some((address, error)) => {
                 let error = error.raw_os_error().map_or(error.kind().into(), io::Error::from_raw_os_error);
                 AttachError::Unreachable(*address, error)
             }
             None => AttachError::TimedOut(timeout),
         }
-    }
-
-    /// The next event, waiting for it until `deadline`; none when that came first.
-    ///
-    /// # Errors
-    /// When the loop fails or is stopped.
-    pub fn next_event(&mut self, deadline: Option<Instant>) -> Result<Option<Event>, AttachError> {
-        if let Some(event) = self.driver.poll_event() {
-            return Ok(Some(event));
-        }
-        match self.reactor.run_until(&mut self.driver, deadline, |driver| driver.has_events())? {
-            Outcome::Met => Ok(self.driver.poll_event()),
-            Outcome::TimedOut => Ok(None),
-            Outcome::Done | Outcome::Abandoned => Err(AttachError::Interrupted),
-        }
-    }
-
-    /// Another event that has come already.
-    pub fn poll_event(&mut self) -> Option<Event> {
-        self.driver.poll_event()
-    }
-
-    /// Ends the sessions in order.
-    ///
-    /// # Errors
-    /// When the loop fails before they have ended.
-    pub fn close(mut self) -> io::Result<()> {
-        self.end()
-    }
-
-    fn end(&mut self) -> io::Result<()> {
-        self.ended = true;
-        self.reactor.stop().ask();
-        self.reactor.run(&mut self.driver).map(|_| ())
     }
 
     /// Wakes at the engines' next deadline at the latest: when that is.
@@ -246,16 +276,6 @@ const fn passes(error: &HandshakeError) -> bool {
         error,
         HandshakeError::Disconnected | HandshakeError::RefusedByPeer { code: RefuseCode::Busy, .. }
     )
-}
-
-impl Drop for Attachment {
-    /// Whoever gives up because of an error leaves in order too: else the far end would hold the device for them.
-    fn drop(&mut self) {
-        if !self.ended && !std::thread::panicking() {
-            // Somebody else's error is on its way already.
-            let _ = self.end();
-        }
-    }
 }
 
 /// Randomness from the system: names of instances and sessions must not repeat.

@@ -12,6 +12,7 @@ use nvme::media;
 use nvme_pcie::function::{self, Function};
 use tunnel::upstream::PortIndex;
 
+use crate::attach::Application;
 use crate::clock::Clock;
 use crate::media::Media;
 use crate::reactor::{Attention, Context, Driver, Sources, Turn};
@@ -97,17 +98,9 @@ impl NearDriver {
         self.touched = true;
         &mut self.near
     }
-    /// The next thing that happened.
-    pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
-    }
-    /// Whether something happened.
-    pub fn has_events(&self) -> bool {
-        !self.events.is_empty()
-    }
-    /// Why the far end of `port` could not be connected to when it was last tried.
-    pub fn dial_failure(&self, port: PortIndex) -> Option<&(SocketAddr, io::Error)> {
-        self.ports.get(usize::from(port.0))?.failure.as_ref()
+    /// Why a far end could not be connected to when it was last tried.
+    pub fn dial_failure(&self) -> Option<&(SocketAddr, io::Error)> {
+        self.ports.iter().find_map(|port| port.failure.as_ref())
     }
 
     fn dial(&mut self, now: Instant, sources: &Sources) -> io::Result<bool> {
@@ -347,6 +340,17 @@ impl Driver for NearDriver {
         self.stopping = true;
         self.near.close(now, "the host is done");
         self.exchange(now);
+    }
+}
+
+impl Application for NearDriver {
+    type Event = Event;
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+    fn has_events(&self) -> bool {
+        !self.events.is_empty()
     }
 }
 

@@ -9,10 +9,10 @@ use machine::user::{Config, Event, User};
 use nvme_pcie::host::{self, Submission, SubmitError};
 
 use super::UserDriver;
-use crate::attach::AttachError;
+use crate::attach::{AttachError, Attached};
 use crate::clock::Clock;
 use crate::doorbells::memory_file;
-use crate::reactor::{Outcome, Reactor, Stop};
+use crate::reactor::Reactor;
 use crate::shared::{MapError, Mapping, SharedMemory};
 use crate::unix::Connection;
 
@@ -33,16 +33,9 @@ pub struct Options {
 }
 
 /// A driver with its loop. See the module.
-#[derive(Debug)]
-pub struct Attachment {
-    reactor: Reactor,
-    driver: UserDriver,
-    /// When the latest command was submitted.
-    submitted_at: Instant,
-    ended: bool,
-}
+pub type Attachment = Attached<UserDriver>;
 
-impl Attachment {
+impl Attached<UserDriver> {
     /// Connects to the server at `path`, which may be that of a directory with a socket called `cntrl`.
     ///
     /// # Errors
@@ -75,17 +68,9 @@ impl Attachment {
         let reactor = Reactor::new(clock, options.spin)?;
         let user = User::new(config, memory, file);
         let driver = UserDriver::new(user, connection, options.spin, clock.now())?;
-        Ok(Self { reactor, driver, submitted_at: clock.now(), ended: false })
+        Ok(Self::new(reactor, driver))
     }
 
-    /// The time.
-    pub fn now(&self) -> Instant {
-        self.reactor.clock().now()
-    }
-    /// What ends a wait from outside.
-    pub fn stop(&self) -> Stop {
-        self.reactor.stop()
-    }
     /// The driver; none before the function was set up, nor after it has failed.
     pub const fn host(&self) -> Option<&host::Host> {
         self.driver.user().driver()
@@ -120,58 +105,13 @@ impl Attachment {
     /// # Errors
     /// When it can't be taken; it then never completes.
     pub fn submit(&mut self, now: Instant, submission: Submission) -> Result<(), SubmitError> {
-        self.submitted_at = now;
         self.driver.user_mut().submit(now, submission)?;
-        self.driver.on_submitted();
+        self.driver.on_submitted(now);
         Ok(())
     }
 
     /// Reads a double word of the configuration space; [`Event::ConfigRead`] follows.
     pub fn config_read(&mut self, now: Instant, offset: u16) {
         self.driver.user_mut().config_read(now, offset);
-    }
-
-    /// The next event, waiting for it until `deadline`; none when that came first.
-    ///
-    /// # Errors
-    /// When the loop fails or is stopped.
-    pub fn next_event(&mut self, deadline: Option<Instant>) -> Result<Option<Event>, AttachError> {
-        if let Some(event) = self.driver.poll_event() {
-            return Ok(Some(event));
-        }
-        self.driver.ring_first(self.submitted_at);
-        match self.reactor.run_until(&mut self.driver, deadline, |driver| driver.has_events())? {
-            Outcome::Met => Ok(self.driver.poll_event()),
-            Outcome::TimedOut => Ok(None),
-            Outcome::Done | Outcome::Abandoned => Err(AttachError::Interrupted),
-        }
-    }
-
-    /// Another event that has come already.
-    pub fn poll_event(&mut self) -> Option<Event> {
-        self.driver.poll_event()
-    }
-
-    /// Leaves the server.
-    ///
-    /// # Errors
-    /// When the loop fails before that.
-    pub fn close(mut self) -> io::Result<()> {
-        self.end()
-    }
-
-    fn end(&mut self) -> io::Result<()> {
-        self.ended = true;
-        self.reactor.stop().ask();
-        self.reactor.run(&mut self.driver).map(|_| ())
-    }
-}
-
-impl Drop for Attachment {
-    fn drop(&mut self) {
-        if !self.ended && !std::thread::panicking() {
-            // Somebody else's error is on its way already.
-            let _ = self.end();
-        }
     }
 }

@@ -13,6 +13,7 @@ use engine::{Engine, Instant, Nanos, Pool, fire, next_wake};
 use machine::user::{Event, Input, Output, User};
 use rustix::event::{EventfdFlags, eventfd};
 
+use crate::attach::Application;
 use crate::clock::Clock;
 use crate::doorbells::Doorbells;
 use crate::reactor::{Attention, Context, Driver, Sources, Turn};
@@ -51,6 +52,8 @@ pub struct UserDriver {
     signal: OwnedFd,
     ears: Ears,
     spin: Nanos,
+    /// When the latest command was submitted.
+    submitted_at: Instant,
     /// Commands of the application that have not ended.
     under_way: usize,
     /// When a doorbell was last rung or a command last ended.
@@ -86,6 +89,7 @@ impl UserDriver {
             signal,
             ears: Ears::Deaf,
             spin,
+            submitted_at: now,
             under_way: 0,
             active_at: now,
             look_at: None,
@@ -109,23 +113,10 @@ impl UserDriver {
         self.touched = true;
         &mut self.user
     }
-    /// A command of the application was submitted.
-    const fn on_submitted(&mut self) {
+    /// A command of the application was submitted at `now`.
+    const fn on_submitted(&mut self, now: Instant) {
+        self.submitted_at = now;
         self.under_way += 1;
-    }
-    /// Rings doorbells that were submitted for at `now`, ahead of everything else.
-    fn ring_first(&mut self, now: Instant) {
-        if self.touched && self.doorbells.is_some() {
-            self.exchange(now);
-        }
-    }
-    /// The next thing that happened.
-    pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
-    }
-    /// Whether something happened.
-    pub fn has_events(&self) -> bool {
-        !self.events.is_empty()
     }
 
     fn register(&mut self, sources: &Sources) -> io::Result<()> {
@@ -322,6 +313,23 @@ impl Driver for UserDriver {
         self.stopping = true;
         self.user.close(now);
         self.exchange(now);
+    }
+}
+
+impl Application for UserDriver {
+    type Event = Event;
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+    fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+    /// Doorbells are rung ahead of everything else.
+    fn before_wait(&mut self) {
+        if self.touched && self.doorbells.is_some() {
+            self.exchange(self.submitted_at);
+        }
     }
 }
 
