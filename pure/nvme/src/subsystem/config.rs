@@ -4,6 +4,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use super::ana::ANA_GROUPS_MAX;
 use super::event_log::PersistentEvent;
 use super::features::SavedFeature;
 use super::firmware::FirmwareConfig;
@@ -165,6 +166,10 @@ pub struct Config {
     /// The highest identifier that [`Subsystem::add_namespace`](super::Subsystem::add_namespace) may use, unless namespaces
     /// have higher ones; at most [`NAMESPACE_ID_MAX`].
     pub namespaces_max: u32,
+    /// ANA groups that controllers over fabrics report, at most [`ANA_GROUPS_MAX`](super::ANA_GROUPS_MAX); 0 for no Asymmetric
+    /// Namespace Access. Namespaces start in group 1 and groups optimized; see
+    /// [`Subsystem::set_ana_state`](super::Subsystem::set_ana_state).
+    pub ana_groups: u32,
     /// Commands in flight at once, over all controllers, at most [`COMMANDS_MAX`]; tokens are 0..this.
     pub commands_max: u32,
     /// Maximum Data Transfer Size (MDTS) in bytes: a power of two, [`PAGE_BYTES`]..=[`TRANSFER_BYTES_MAX`].
@@ -210,6 +215,7 @@ impl Config {
             pool: None,
             state: None,
             namespaces_max: 0,
+            ana_groups: 0,
             commands_max: 1024,
             transfer_bytes_max: 128 << 10,
             volatile_write_cache: true,
@@ -278,6 +284,7 @@ impl Config {
                 && (PAGE_BYTES..=TRANSFER_BYTES_MAX).contains(&self.transfer_bytes_max),
             "transfer_bytes_max is a power of two, {PAGE_BYTES}..={TRANSFER_BYTES_MAX}"
         );
+        assert!(self.ana_groups <= ANA_GROUPS_MAX, "ana_groups is 0..={ANA_GROUPS_MAX}");
         assert!(self.namespaces_max <= NAMESPACE_ID_MAX, "namespaces_max is 0..={NAMESPACE_ID_MAX}");
         for (index, namespace) in self.namespaces.iter().enumerate() {
             let id = namespace.id.0;

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use engine::Instant;
 
+use super::ana::Access;
 use super::config::Config;
 use super::errors::ErrorLog;
 use super::events::Events;
@@ -182,6 +183,7 @@ pub(super) struct Controller {
     pub(super) features: Features,
     pub(super) events: Events,
     pub(super) errors: ErrorLog,
+    pub(super) access: Access,
     /// The Persistent Event log as it was when the reporting context was established.
     pub(super) event_context: Option<Vec<u8>>,
     /// The latest controller level reset, or when it was added.
@@ -201,6 +203,7 @@ impl Controller {
             features: Features::new(now, subsystem, &config, saved),
             events: Events::new(config.event_requests_max),
             errors: ErrorLog::default(),
+            access: Access::default(),
             event_context: None,
             last_reset: now,
             io_queues_exist: false,

@@ -30,6 +30,8 @@ pub enum AsynchronousEvent {
     NamespaceAttributeChanged,
     /// Notice: the Controller-Initiated Telemetry log has new data.
     TelemetryLogChanged,
+    /// Notice: the controller reaches namespaces otherwise than before.
+    AsymmetricAccessChanged,
     /// I/O command set status: a sanitize operation has come to its end.
     SanitizeCompleted,
 }
@@ -43,7 +45,7 @@ impl AsynchronousEvent {
             | Self::PersistentInternalError
             | Self::TransientInternalError => 0,
             Self::ReliabilityDegraded | Self::TemperatureThreshold | Self::SpareBelowThreshold => 1,
-            Self::NamespaceAttributeChanged | Self::TelemetryLogChanged => 2,
+            Self::NamespaceAttributeChanged | Self::TelemetryLogChanged | Self::AsymmetricAccessChanged => 2,
             Self::SanitizeCompleted => 6,
         }
     }
@@ -55,7 +57,7 @@ impl AsynchronousEvent {
             Self::InvalidDoorbellValue | Self::TemperatureThreshold | Self::SanitizeCompleted => 1,
             Self::TelemetryLogChanged => 2,
             Self::SpareBelowThreshold => 2,
-            Self::PersistentInternalError => 3,
+            Self::PersistentInternalError | Self::AsymmetricAccessChanged => 3,
             Self::TransientInternalError => 4,
         }
     }
@@ -66,6 +68,7 @@ impl AsynchronousEvent {
             (0, _) => LogPage::ErrorInformation,
             (1, _) => LogPage::Smart,
             (_, Self::TelemetryLogChanged) => LogPage::TelemetryController,
+            (_, Self::AsymmetricAccessChanged) => LogPage::AsymmetricAccess,
             (_, Self::SanitizeCompleted) => LogPage::SanitizeStatus,
             _ => LogPage::ChangedNamespaces,
         }

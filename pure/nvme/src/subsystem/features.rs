@@ -50,7 +50,8 @@ const EVERY_SENSOR: u32 = 0xf;
 /// What the Asynchronous Event Configuration can enable here.
 const EVENTS_SUPPORTED: u32 = feature::EVENT_CRITICAL_WARNINGS.put(0x1f)
     | feature::EVENT_NAMESPACE_ATTRIBUTE.put(1)
-    | feature::EVENT_TELEMETRY.put(1);
+    | feature::EVENT_TELEMETRY.put(1)
+    | feature::EVENT_ASYMMETRIC_ACCESS.put(1);
 /// Aggregation Time's unit.
 const AGGREGATION_UNIT: Nanos = Nanos::from_micros(100);
 /// Bytes of the Timestamp data structure.
@@ -128,6 +129,9 @@ impl Features {
             AsynchronousEvent::ReliabilityDegraded => critical_warning::RELIABILITY,
             AsynchronousEvent::NamespaceAttributeChanged => {
                 return feature::EVENT_NAMESPACE_ATTRIBUTE.is_set(enabled);
+            }
+            AsynchronousEvent::AsymmetricAccessChanged => {
+                return feature::EVENT_ASYMMETRIC_ACCESS.is_set(enabled);
             }
             AsynchronousEvent::TelemetryLogChanged => return feature::EVENT_TELEMETRY.is_set(enabled),
             // Errors and sanitize operations cannot be masked by configuration.
@@ -438,7 +442,10 @@ impl Subsystem {
             FeatureId::InterruptVectorConfiguration => {
                 cdw11 & (feature::INTERRUPT_VECTOR.put(u32::MAX) | feature::COALESCING_DISABLE.put(u32::MAX))
             }
-            FeatureId::AsynchronousEventConfiguration => cdw11 & EVENTS_SUPPORTED,
+            FeatureId::AsynchronousEventConfiguration if self.has_ana(controller) => cdw11 & EVENTS_SUPPORTED,
+            FeatureId::AsynchronousEventConfiguration => {
+                feature::EVENT_ASYMMETRIC_ACCESS.replace(cdw11 & EVENTS_SUPPORTED, 0)
+            }
             FeatureId::KeepAliveTimer => self.controllers.of(controller).config.keep_alive_rounded(cdw11),
             _ => cdw11,
         })

@@ -45,6 +45,9 @@ impl Subsystem {
         let of_command =
             |one: &&Namespace| one.is_attached_to(controller) && (all || one.id == entry.namespace);
         let chosen = || self.namespaces.iter().filter(of_command);
+        for namespace in chosen() {
+            self.check_access(controller, namespace)?;
+        }
         if chosen().any(|namespace| namespace.read_only) {
             return Err(Failure::new(StatusCode::NamespaceWriteProtected));
         }

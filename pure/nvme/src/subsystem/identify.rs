@@ -7,8 +7,10 @@ use super::config::{BlockSize, PAGE_BYTES};
 use super::controller::{ControllerConfig, ControllerKey, FabricsConfig};
 use super::errors::{Failure, Location};
 use super::namespace::Namespace;
-use super::{CommandToken, ERROR_LOG_ENTRIES, Handled, Step, Subsystem, copy, firmware, fused, sanitize};
-use crate::wire::feature::EVENT_NAMESPACE_ATTRIBUTE;
+use super::{
+    CommandToken, ERROR_LOG_ENTRIES, Handled, Step, Subsystem, ana, copy, firmware, fused, sanitize,
+};
+use crate::wire::feature::{EVENT_ASYMMETRIC_ACCESS, EVENT_NAMESPACE_ATTRIBUTE};
 use crate::wire::identify::{
     IDENTIFY_LENGTH, IdentifyController, IdentifyControllerNvm, IdentifyIndependentNamespace,
     IdentifyNamespace, LbaFormat, NamespaceDescriptor, cns,
@@ -30,6 +32,8 @@ const LONG_HOST_IDENTIFIERS: u32 = 1 << 0;
 const TRAFFIC_KEEP_ALIVE: u32 = 1 << 6;
 /// Controller Multi-Path I/O and Namespace Sharing: several ports, several controllers.
 const MULTI_PATH: u8 = 1 << 0 | 1 << 1;
+/// Controller Multi-Path I/O and Namespace Sharing: Asymmetric Namespace Access Reporting.
+const ANA_REPORTING: u8 = 1 << 3;
 /// Namespace Multi-path I/O and Namespace Sharing: several controllers may have the namespace at once.
 const SHARED: u8 = 1 << 0;
 /// What capsules' sizes count in.
@@ -184,6 +188,7 @@ impl Subsystem {
         let config = &self.config;
         let controller = &self.controllers.of(key).config;
         let fabrics = controller.of_fabrics();
+        let ana = self.has_ana(key);
         let pages = config.transfer_bytes_max / PAGE_BYTES;
         let unallocated = self.pool_config.map_or(0, |pool| self.namespaces.unallocated(&pool));
         IdentifyController {
@@ -197,10 +202,15 @@ impl Subsystem {
             controller_id: controller.controller_id,
             version: VERSION,
             rtd3_entry_latency: SHUTDOWN_MICROSECONDS,
-            optional_events: EVENT_NAMESPACE_ATTRIBUTE.put(1),
+            optional_events: EVENT_NAMESPACE_ATTRIBUTE.put(1) | EVENT_ASYMMETRIC_ACCESS.put(ana.into()),
             attributes: LONG_HOST_IDENTIFIERS
                 | if fabrics.is_some_and(|one| one.traffic_keep_alive) { TRAFFIC_KEEP_ALIVE } else { 0 },
-            multi_path: if fabrics.is_some() { MULTI_PATH } else { 0 },
+            multi_path: if fabrics.is_some() { MULTI_PATH } else { 0 } | if ana { ANA_REPORTING } else { 0 },
+            ana_transition_time: if ana { ana::TRANSITION_SECONDS } else { 0 },
+            ana_capabilities: if ana { ana::CAPABILITIES } else { 0 },
+            ana_group_max: if ana { config.ana_groups } else { 0 },
+            ana_groups: if ana { config.ana_groups } else { 0 },
+            maximum_namespaces: if ana { self.namespaces.highest() } else { 0 },
             keep_alive: fabrics.map_or(0, |fabrics| fabrics.keep_alive_granularity),
             controller_type: IO_CONTROLLER,
             optional_admin_commands: optional_admin_commands(controller),
@@ -277,6 +287,7 @@ impl Subsystem {
             copy_range_blocks_max: u16::try_from(copy_blocks).unwrap_or(u16::MAX),
             copy_blocks_max: copy_blocks,
             copy_ranges_max: low_u8(copy::COPY_RANGES_MAX - 1),
+            ana_group: if self.has_ana(key) { namespace.ana_group } else { 0 },
             attributes: if namespace.read_only { WRITE_PROTECTED } else { 0 },
             nguid: namespace.identity.nguid,
             eui64: namespace.identity.eui64,
@@ -325,6 +336,7 @@ impl Subsystem {
     ) -> IdentifyIndependentNamespace {
         IdentifyIndependentNamespace {
             sharing: self.sharing(key),
+            ana_group: if self.has_ana(key) { namespace.ana_group } else { 0 },
             attributes: if namespace.read_only { WRITE_PROTECTED } else { 0 },
             status: READY,
             ..IdentifyIndependentNamespace::default()

@@ -329,6 +329,7 @@ impl Subsystem {
         let missing = || self.missing_namespace(entry);
         let controller = self.slots.peek(token).ok_or_else(missing)?.controller;
         let namespace = self.namespaces.active(controller, entry.namespace).ok_or_else(missing)?;
+        self.check_access(controller, namespace)?;
         match namespace.busy() {
             None => Ok(namespace),
             Some(Busy::Formatting) => Err(Failure::new(StatusCode::FormatInProgress)),

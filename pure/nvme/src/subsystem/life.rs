@@ -50,6 +50,7 @@ impl Subsystem {
         self.reset_self_test(controller);
         self.controllers.remove(controller);
         self.namespaces.iter_mut().for_each(|namespace| namespace.forget_controller(controller));
+        self.remember_access();
         self.remember_write_cache();
         self.unsaved = false;
         self.check_quiet();

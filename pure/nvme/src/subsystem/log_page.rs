@@ -85,7 +85,8 @@ impl Subsystem {
     ) -> Result<Vec<u8>, Failure> {
         Ok(match page {
             LogPage::SupportedLogPages => dwords(256, |set| {
-                for page in LogPage::ALL {
+                let absent = |page: &LogPage| *page == LogPage::AsymmetricAccess && !self.has_ana(controller);
+                for page in LogPage::ALL.into_iter().filter(|page| !absent(page)) {
                     let specific = if page == LogPage::PersistentEvent { HEADER_ALONE } else { 0 };
                     set(usize::from(u8::from(page)), SUPPORTED | specific);
                 }
@@ -94,6 +95,7 @@ impl Subsystem {
             LogPage::Smart => self.smart_log_page(controller, entry)?,
             LogPage::TelemetryHost => self.host_telemetry(entry),
             LogPage::TelemetryController => self.controller_telemetry(),
+            LogPage::AsymmetricAccess => self.ana_log(controller, entry)?,
             LogPage::PersistentEvent => self.persistent_event_log(controller, entry)?,
             LogPage::FirmwareSlot => self.firmware_slot_log(),
             LogPage::ChangedNamespaces => self.changed_namespaces_log(controller),

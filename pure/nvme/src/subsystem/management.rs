@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
 
+use super::ana::AnaState;
 use super::config::{BlockSize, NamespaceConfig, NamespaceIdentity, PAGE_BYTES};
 use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
@@ -79,6 +80,7 @@ impl Subsystem {
         let (medium, read_only, attached) = (pool.medium, false, false);
         let config = NamespaceConfig { id, medium, offset, bytes, block, read_only, attached, identity };
         self.namespaces.insert(Namespace::new(&config, Some(Busy::Creating)));
+        self.remember_access();
         let operation = Operation::Deallocate { offset, length: pages };
         Ok(self.ask_medium(token, MediaFor::CreateNamespace(id), pool.medium, 0, operation))
     }
@@ -238,6 +240,11 @@ impl Subsystem {
             let code =
                 if attach { StatusCode::NamespaceAlreadyAttached } else { StatusCode::NamespaceNotAttached };
             return Err(Failure::new(code));
+        }
+        let lost =
+            |key: &ControllerKey| self.ana_state(*key, namespace.ana_group) == AnaState::PersistentLoss;
+        if attach && keys.iter().any(lost) {
+            return Err(Failure::new(StatusCode::AnaAttachFailed));
         }
         let id = entry.namespace;
         if !attach {

@@ -7,6 +7,7 @@
 //! [`Subsystem::record_error`]. Media are asked by [`Output::Media`] and answer by [`Input::Media`].
 
 mod admin;
+mod ana;
 mod config;
 mod controller;
 mod copy;
@@ -37,6 +38,7 @@ mod tests;
 mod types;
 mod uncorrectable;
 
+pub use ana::{ANA_GROUPS_MAX, AnaState};
 pub use config::{
     BlockSize, COMMANDS_MAX, Config, NAMESPACE_ID_MAX, NamespaceConfig, NamespaceIdentity, PAGE_BYTES,
     POOL_NAMESPACES, PoolConfig, TRANSFER_BYTES_MAX,

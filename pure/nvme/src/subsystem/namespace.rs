@@ -3,6 +3,7 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
+use super::ana::FIRST_GROUP;
 use super::config::{BlockSize, NamespaceConfig, NamespaceIdentity, PAGE_BYTES, PoolConfig};
 use super::controller::ControllerKey;
 use super::uncorrectable::Marks;
@@ -33,6 +34,10 @@ pub(super) struct Namespace {
     pub(super) blocks: u64,
     pub(super) read_only: bool,
     pub(super) identity: NamespaceIdentity,
+    /// ANA Group Identifier (ANAGRPID).
+    pub(super) ana_group: u32,
+    /// Some controller does not reach its group.
+    unreached: bool,
     /// Whether controllers have it that nothing else is known of.
     attached: bool,
     /// Controllers of which the opposite is true.
@@ -40,7 +45,7 @@ pub(super) struct Namespace {
     busy: Option<Busy>,
     /// Blocks that Write Uncorrectable made unreadable.
     marks: Marks,
-    /// Active for every controller, not busy, no block marked: what the hot path asks for.
+    /// Active for every controller and reached by it, not busy, no block marked: what the hot path asks for.
     plain: bool,
 }
 
@@ -55,6 +60,8 @@ impl Namespace {
             blocks: config.bytes >> config.block.shift(),
             read_only: config.read_only,
             identity: config.identity,
+            ana_group: FIRST_GROUP,
+            unreached: false,
             attached: config.attached,
             except: BTreeSet::new(),
             busy,
@@ -80,7 +87,11 @@ impl Namespace {
     }
 
     fn remember_plain(&mut self) {
-        self.plain = self.attached && self.except.is_empty() && self.busy.is_none() && self.marks.is_empty();
+        self.plain = self.attached
+            && self.except.is_empty()
+            && !self.unreached
+            && self.busy.is_none()
+            && self.marks.is_empty();
     }
 
     /// Whether nothing about the namespace needs a second look.
@@ -119,6 +130,11 @@ impl Namespace {
         }
         self.remember_plain();
         for_all
+    }
+
+    pub(super) fn set_unreached(&mut self, unreached: bool) {
+        self.unreached = unreached;
+        self.remember_plain();
     }
 
     /// The controller is no more.

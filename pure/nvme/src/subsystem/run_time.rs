@@ -56,6 +56,7 @@ impl Subsystem {
         }
         self.namespaces.insert(Namespace::new(config, None));
         self.shared_features.add_namespace(config.id);
+        self.remember_access();
         self.on_namespace_changed(config.id);
         Ok(())
     }

@@ -135,6 +135,8 @@ pub const EVENT_CRITICAL_WARNINGS: Bits = Bits::new(7, 0);
 pub const EVENT_NAMESPACE_ATTRIBUTE: Bits = Bits::bit(8);
 /// Telemetry Log Notices in the Asynchronous Event Configuration.
 pub const EVENT_TELEMETRY: Bits = Bits::bit(10);
+/// Asymmetric Namespace Access Change Notices in the Asynchronous Event Configuration and in OAES.
+pub const EVENT_ASYMMETRIC_ACCESS: Bits = Bits::bit(11);
 /// Enable Extended Host Identifier (EXHID): 16 bytes rather than 8.
 pub const EXTENDED_HOST_IDENTIFIER: Bits = Bits::bit(0);
 

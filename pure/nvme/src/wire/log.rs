@@ -24,6 +24,8 @@ pub enum LogPage {
     TelemetryHost,
     /// Telemetry Controller-Initiated (08h).
     TelemetryController,
+    /// Asymmetric Namespace Access (0Ch).
+    AsymmetricAccess,
     /// Persistent Event (0Dh).
     PersistentEvent,
     /// Feature Identifiers Supported and Effects (12h).
@@ -38,7 +40,7 @@ pub enum LogPage {
 
 impl LogPage {
     /// Every page that has a name.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::SupportedLogPages,
         Self::ErrorInformation,
         Self::Smart,
@@ -48,6 +50,7 @@ impl LogPage {
         Self::DeviceSelfTest,
         Self::TelemetryHost,
         Self::TelemetryController,
+        Self::AsymmetricAccess,
         Self::PersistentEvent,
         Self::FeatureEffects,
         Self::ManagementEffects,
@@ -67,6 +70,7 @@ impl From<LogPage> for u8 {
             LogPage::DeviceSelfTest => 0x06,
             LogPage::TelemetryHost => 0x07,
             LogPage::TelemetryController => 0x08,
+            LogPage::AsymmetricAccess => 0x0c,
             LogPage::PersistentEvent => 0x0d,
             LogPage::FeatureEffects => 0x12,
             LogPage::ManagementEffects => 0x13,
@@ -107,6 +111,30 @@ layout! {
         32 command_specific: u64,
         /// Transport Type Specific Information.
         40 transport_specific: u16,
+    }
+}
+
+layout! {
+    /// Header of the Asymmetric Namespace Access log (0Ch); descriptors of groups follow.
+    AnaLogHeader, 16, {
+        /// Change Count of the log.
+        0 change_count: u64,
+        /// Number of ANA Group Descriptors.
+        8 groups: u16,
+    }
+}
+
+layout! {
+    /// ANA Group Descriptor; the identifiers of its namespaces follow, ascending.
+    AnaGroupDescriptor, 32, {
+        /// ANA Group ID.
+        0 group: u32,
+        /// Number of NSID Values.
+        4 namespaces: u32,
+        /// Change Count of the group.
+        8 change_count: u64,
+        /// Asymmetric Namespace Access State, in bits 3:0.
+        16 state: u8,
     }
 }
 

@@ -1,6 +1,7 @@
 //! The command core against what the specification says, with a RAM disk below.
 
 mod admin_commands;
+mod ana;
 mod background;
 mod controllers;
 mod copy;

@@ -1,0 +1,223 @@
+//! Asymmetric Namespace Access (ANA): how well each controller reaches each group of namespaces.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use engine::Instant;
+
+use super::controller::ControllerKey;
+use super::errors::{Failure, Location};
+use super::namespace::Namespace;
+use super::{AsynchronousEvent, NamespaceError, Subsystem};
+use crate::wire::log::{AnaGroupDescriptor, AnaLogHeader};
+use crate::wire::{Bits, NamespaceId, StatusCode, SubmissionQueueEntry};
+
+/// ANA groups that a subsystem may have.
+pub const ANA_GROUPS_MAX: u32 = 128;
+/// The group of a namespace that nobody has put into another one.
+pub(super) const FIRST_GROUP: u32 = 1;
+/// ANA Transition Time (ANATT): the longest that a group should be in the Change state, in seconds.
+pub(super) const TRANSITION_SECONDS: u8 = 10;
+/// Asymmetric Namespace Access Capabilities (ANACAP): every state may be reported.
+pub(super) const CAPABILITIES: u8 = 0b1_1111;
+/// Return Groups Only (RGO), in the Log Specific Parameter (LSP) of CDW10.
+const GROUPS_ONLY: Bits = Bits::bit(8);
+
+/// How a controller reaches a group of namespaces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum AnaState {
+    /// ANA Optimized (1h).
+    #[default]
+    Optimized,
+    /// ANA Non-Optimized (2h): another controller may be faster.
+    NonOptimized,
+    /// ANA Inaccessible (3h): through another controller, perhaps, or later.
+    Inaccessible,
+    /// ANA Persistent Loss (4h): never again.
+    PersistentLoss,
+    /// ANA Change (Fh): the state is about to become another one.
+    Change,
+}
+
+impl AnaState {
+    /// ANA State, in bits 3:0 of a group's descriptor.
+    pub const fn value(self) -> u8 {
+        match self {
+            Self::Optimized => 0x1,
+            Self::NonOptimized => 0x2,
+            Self::Inaccessible => 0x3,
+            Self::PersistentLoss => 0x4,
+            Self::Change => 0xf,
+        }
+    }
+
+    /// Why commands that need the namespaces' media fail in this state, if they do.
+    pub(super) const fn refusal(self) -> Option<StatusCode> {
+        match self {
+            Self::Optimized | Self::NonOptimized => None,
+            Self::Inaccessible => Some(StatusCode::AsymmetricAccessInaccessible),
+            Self::PersistentLoss => Some(StatusCode::AsymmetricAccessPersistentLoss),
+            Self::Change => Some(StatusCode::AsymmetricAccessTransition),
+        }
+    }
+}
+
+/// How a controller reaches groups.
+#[derive(Debug, Default)]
+pub(super) struct Access {
+    /// Groups that are not optimized.
+    states: BTreeMap<u32, AnaState>,
+    /// Change Count of each group that has ever changed.
+    changes: BTreeMap<u32, u64>,
+    /// Change Count of the log.
+    log_changes: u64,
+}
+
+impl Access {
+    pub(super) fn state(&self, group: u32) -> AnaState {
+        self.states.get(&group).copied().unwrap_or_default()
+    }
+
+    fn count_change(&mut self, group: u32) {
+        *self.changes.entry(group).or_default() += 1;
+        self.log_changes += 1;
+    }
+}
+
+impl Subsystem {
+    /// Whether the controller reports ANA: over fabrics, where the subsystem has groups.
+    pub(super) fn has_ana(&self, controller: ControllerKey) -> bool {
+        self.config.ana_groups > 0 && self.controllers.of(controller).config.of_fabrics().is_some()
+    }
+
+    /// How the controller reaches a group of namespaces (ANAGRPID).
+    pub fn ana_state(&self, controller: ControllerKey, group: u32) -> AnaState {
+        self.controllers.of(controller).access.state(group)
+    }
+
+    /// Sets how the controller reaches a group of namespaces, 1..=[`Config::ana_groups`](super::Config::ana_groups): its host
+    /// hears of it. Commands whose media are at work end as if nothing had happened.
+    ///
+    /// # Panics
+    /// When there is no such group.
+    pub fn set_ana_state(&mut self, now: Instant, controller: ControllerKey, group: u32, state: AnaState) {
+        self.now = now;
+        assert!((1..=self.config.ana_groups).contains(&group), "groups are 1..={}", self.config.ana_groups);
+        let access = &mut self.controllers.of_mut(controller).access;
+        if access.state(group) == state {
+            return;
+        }
+        if state == AnaState::Optimized {
+            access.states.remove(&group);
+        } else {
+            access.states.insert(group, state);
+        }
+        access.count_change(group);
+        self.remember_access();
+        self.raise_ana(controller);
+    }
+
+    /// Puts a namespace into a group, 1..=[`Config::ana_groups`](super::Config::ana_groups): the hosts that have it hear of it.
+    ///
+    /// # Errors
+    /// When there is no such namespace.
+    ///
+    /// # Panics
+    /// When there is no such group.
+    pub fn set_ana_group(
+        &mut self,
+        now: Instant,
+        namespace: NamespaceId,
+        group: u32,
+    ) -> Result<(), NamespaceError> {
+        self.now = now;
+        assert!((1..=self.config.ana_groups).contains(&group), "groups are 1..={}", self.config.ana_groups);
+        let found = self.namespaces.find_mut(namespace).ok_or(NamespaceError::Missing)?;
+        let before = core::mem::replace(&mut found.ana_group, group);
+        if before == group {
+            return Ok(());
+        }
+        self.remember_access();
+        let mut next = self.controllers.from(0);
+        while let Some(key) = next {
+            if self.namespaces.find(namespace).is_some_and(|one| one.is_attached_to(key)) {
+                let access = &mut self.controllers.of_mut(key).access;
+                access.count_change(before);
+                access.count_change(group);
+                self.raise_ana(key);
+            }
+            next = self.controllers.from(key.0 + 1);
+        }
+        Ok(())
+    }
+
+    fn raise_ana(&mut self, controller: ControllerKey) {
+        if self.has_ana(controller) {
+            self.raise_to(controller, AsynchronousEvent::AsymmetricAccessChanged);
+        }
+    }
+
+    /// Tells the namespaces that some controller can't reach, so that the hot path takes a second look at them alone.
+    pub(super) fn remember_access(&mut self) {
+        let unreached: BTreeSet<u32> = self
+            .controllers
+            .iter()
+            .flat_map(|(_, controller)| &controller.access.states)
+            .filter(|(_, state)| state.refusal().is_some())
+            .map(|(group, _)| *group)
+            .collect();
+        for namespace in self.namespaces.iter_mut() {
+            namespace.set_unreached(unreached.contains(&namespace.ana_group));
+        }
+    }
+
+    /// Fails where the controller does not reach the namespace.
+    pub(super) fn check_access(
+        &self,
+        controller: ControllerKey,
+        namespace: &Namespace,
+    ) -> Result<(), Failure> {
+        match self.ana_state(controller, namespace.ana_group).refusal() {
+            Some(code) => Err(Failure::field(code, Location::NAMESPACE)),
+            None => Ok(()),
+        }
+    }
+
+    /// The ANA log: the groups of the controller's namespaces, and these.
+    pub(super) fn ana_log(
+        &self,
+        controller: ControllerKey,
+        entry: &SubmissionQueueEntry,
+    ) -> Result<Vec<u8>, Failure> {
+        if !self.has_ana(controller) {
+            return Err(Failure::field(StatusCode::InvalidLogPage, Location::CDW10));
+        }
+        let access = &self.controllers.of(controller).access;
+        let mut groups: BTreeMap<u32, Vec<NamespaceId>> = BTreeMap::new();
+        for namespace in self.namespaces.iter().filter(|one| one.is_attached_to(controller)) {
+            groups.entry(namespace.ana_group).or_default().push(namespace.id);
+        }
+        let mut log = [0; AnaLogHeader::LENGTH].to_vec();
+        let header = AnaLogHeader {
+            change_count: access.log_changes,
+            groups: u16::try_from(groups.len()).expect("ANA_GROUPS_MAX bounds them"),
+        };
+        header.emit(log.first_chunk_mut().expect("as long as the header"));
+        for (group, mut namespaces) in groups {
+            if GROUPS_ONLY.is_set(entry.cdw10) {
+                namespaces.clear();
+            }
+            let descriptor = AnaGroupDescriptor {
+                group,
+                namespaces: u32::try_from(namespaces.len()).expect("identifiers are small"),
+                change_count: access.changes.get(&group).copied().unwrap_or_default(),
+                state: access.state(group).value(),
+            };
+            let mut bytes = [0; AnaGroupDescriptor::LENGTH];
+            descriptor.emit(&mut bytes);
+            log.extend_from_slice(&bytes);
+            log.extend(namespaces.iter().flat_map(|id| id.0.to_le_bytes()));
+        }
+        Ok(log)
+    }
+}
