@@ -40,10 +40,12 @@ pub enum Event {
     Back(Offer),
     /// The guest's function has gone: its reads are answered with all ones.
     Gone,
-    /// There is no function to offer; there are so many endpoints.
+    /// There is no function to offer.
     NoFunction {
         /// How many endpoints were found.
         endpoints: usize,
+        /// The one that was asked for; otherwise an NVMe controller was.
+        wanted: Option<usize>,
     },
     /// Another function than before is there. The present client can't be told: it is served nothing any more, and
     /// the next one is served the new function.
@@ -78,9 +80,16 @@ impl fmt::Display for Event {
             Self::Offered(offer) => write!(f, "offering function {offer}"),
             Self::Back(offer) => write!(f, "the function is back: {offer}"),
             Self::Gone => f.write_str("the function has gone: the guest reads all ones until it is back"),
-            Self::NoFunction { endpoints: 0 } => f.write_str("there is no function at the far end"),
-            Self::NoFunction { endpoints } => {
-                write!(f, "there is no such function at the far end; it has {endpoints} endpoints")
+            Self::NoFunction { endpoints: 0, .. } => f.write_str("there is no function at the far end"),
+            Self::NoFunction { endpoints, wanted: Some(wanted) } => {
+                write!(
+                    f,
+                    "there is no function {wanted} at the far end, which has {endpoints}, the first being 0"
+                )
+            }
+            Self::NoFunction { endpoints, wanted: None } => {
+                write!(f, "none of the far end's functions ({endpoints}) is an NVMe controller; ")?;
+                f.write_str("--function 0 is the first of another kind")
             }
             Self::Changed(offer) => {
                 write!(f, "another function is there now, {offer}: the guest must be started again to see it")

@@ -251,7 +251,7 @@ impl<D: 'static> Guest<D> {
             None => {
                 let endpoints = endpoints.len();
                 self.phase = Phase::Absent;
-                self.event(Event::NoFunction { endpoints });
+                self.event(Event::NoFunction { endpoints, wanted: self.config.function });
             }
         }
     }

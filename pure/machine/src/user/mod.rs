@@ -100,6 +100,16 @@ struct Setup<D> {
     request: Option<RequestId>,
 }
 
+/// A change of whether completions are signalled. MSI-X is enabled behind the descriptors, and disabled before they are
+/// taken away, so that the server never has an interrupt that it can tell nobody of.
+#[derive(Clone, Copy, Debug)]
+struct Listening {
+    request: RequestId,
+    on: bool,
+    /// Nothing comes after this request.
+    last: bool,
+}
+
 /// The user of one function. See the module.
 #[derive(Debug)]
 pub struct User<D, M> {
@@ -114,12 +124,12 @@ pub struct User<D, M> {
     register: Option<(RequestId, u64)>,
     /// The application's configuration read.
     config_read: Option<RequestId>,
-    /// What waits for interrupts to be set up or torn down.
-    listening: Option<RequestId>,
+    /// Interrupts are being set up or torn down.
+    listening: Option<Listening>,
     /// The part of BAR0 that is mapped and holds the doorbells.
     doorbells: Option<Area>,
-    /// Vectors that the driver may use.
-    vectors: u32,
+    /// What the driver may use for interrupts.
+    interrupts: Found,
     /// Requests without an answer.
     unanswered: usize,
     outputs: VecDeque<Output<D>>,
@@ -140,7 +150,7 @@ impl<D: 'static, M: Memory> User<D, M> {
             config_read: None,
             listening: None,
             doorbells: None,
-            vectors: 0,
+            interrupts: Found { vectors: 0, control: None },
             unanswered: 0,
             outputs: VecDeque::new(),
             now: Instant::ZERO,
@@ -165,7 +175,7 @@ impl<D: 'static, M: Memory> User<D, M> {
     }
     /// Vectors that must be listened to where nobody polls; none where the function has no interrupts.
     pub const fn vectors(&self) -> u32 {
-        self.vectors
+        self.interrupts.vectors
     }
     /// Whether the server owes an answer.
     pub const fn awaits_answer(&self) -> bool {
@@ -201,11 +211,37 @@ impl<D: 'static, M: Memory> User<D, M> {
     /// are none, not any more. [`Event::Listening`] follows: completions that came before it may not be signalled.
     pub fn listen(&mut self, now: Instant, descriptors: Vec<D>) {
         self.now = now;
+        let on = !descriptors.is_empty();
+        let request = if on { self.set_descriptors(descriptors) } else { self.enable_interrupts(false) };
+        self.listening = Some(Listening { request, on, last: false });
+    }
+
+    fn set_descriptors(&mut self, descriptors: Vec<D>) -> RequestId {
         self.unanswered += 1;
         let (action, index) = (InterruptAction::Trigger, InterruptIndex::Msix);
-        let range = (0, self.vectors);
-        let data = InterruptData::Descriptors(descriptors);
-        self.listening = Some(self.client.set_interrupts(now, index, action, range, data));
+        let range = (0, self.interrupts.vectors);
+        self.client.set_interrupts(self.now, index, action, range, InterruptData::Descriptors(descriptors))
+    }
+
+    fn enable_interrupts(&mut self, on: bool) -> RequestId {
+        self.unanswered += 1;
+        match self.interrupts.control {
+            Some(control) => {
+                let offset = control.offset.into();
+                self.client.write(self.now, RegionIndex::CONFIG, offset, &control.value(on))
+            }
+            // Nobody listens where there are no vectors; whatever is answered will do.
+            None => self.client.device_info(self.now),
+        }
+    }
+
+    fn on_listening(&mut self, listening: Listening, result: Result<Answer<D>, Errno>) {
+        if listening.last || result.is_err() {
+            return self.outputs.push_back(Output::Event(Event::Listening(result.is_ok())));
+        }
+        let on = listening.on;
+        let request = if on { self.enable_interrupts(true) } else { self.set_descriptors(Vec::new()) };
+        self.listening = Some(Listening { request, on, last: true });
     }
 
     /// Wakes the server, should it sleep: asks what it has told before.
@@ -288,8 +324,8 @@ impl<D: 'static, M: Memory> User<D, M> {
                 Err(error) => Err(error),
             };
             self.outputs.push_back(Output::Event(Event::ConfigRead(value)));
-        } else if self.listening.take_if(|asked| Some(*asked) == request).is_some() {
-            self.outputs.push_back(Output::Event(Event::Listening(result.is_ok())));
+        } else if let Some(listening) = self.listening.take_if(|asked| Some(asked.request) == request) {
+            self.on_listening(listening, result);
         }
     }
 
@@ -335,7 +371,7 @@ impl<D: 'static, M: Memory> User<D, M> {
     }
 
     fn on_found(&mut self, found: Found) {
-        self.vectors = found.vectors;
+        self.interrupts = found;
         let settings = host::Config { interrupts: found.vectors > 0, ..self.config.driver };
         match Host::new(settings) {
             Ok(mut host) => {

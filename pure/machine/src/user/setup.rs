@@ -57,6 +57,36 @@ pub(super) type Steps<D> = Script<Question<D>, Result<Answer<D>, Errno>, Result<
 pub(super) struct Found {
     /// Vectors to listen to; none where there are fewer than queues.
     pub(super) vectors: u32,
+    /// What enables and disables them.
+    pub(super) control: Option<MessageControl>,
+}
+
+/// Message Control of MSI-X: PCI Express Base, 7.7.2.2.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MessageControl {
+    /// Where in the configuration space it is.
+    pub(super) offset: u16,
+    enabled: u16,
+    disabled: u16,
+}
+
+impl MessageControl {
+    fn new(space: &[u8], capability: u16) -> Self {
+        let enable = msix::ENABLE.at(capability);
+        let value = dword(space, usize::from(enable.offset()));
+        let value = msix::FUNCTION_MASK.at(capability).with(value, 0);
+        // It is the upper half of its double word.
+        let half = |on| {
+            let [_, _, low, high] = enable.with(value, on).to_le_bytes();
+            u16::from_le_bytes([low, high])
+        };
+        Self { offset: enable.offset() + 2, enabled: half(1), disabled: half(0) }
+    }
+    /// What to write there.
+    pub(super) const fn value(&self, enabled: bool) -> [u8; 2] {
+        let value = if enabled { self.enabled } else { self.disabled };
+        value.to_le_bytes()
+    }
 }
 
 /// A script and its first question.
@@ -83,10 +113,10 @@ pub(super) fn script<D: 'static>(queue_pairs: u16) -> Begun<D> {
         ask(&asker, "to share memory", Question::ShareMemory).await?;
         let command = header::MEMORY_SPACE.with(0, 1);
         let command = header::INTERRUPT_DISABLE.with(header::BUS_MASTER.with(command, 1), 1);
-        write(&asker, header::BUS_MASTER.offset(), command).await?;
-        let vectors = interrupts(&asker, &space).await?;
+        write(&asker, header::BUS_MASTER.offset(), low_half(command)).await?;
+        let (vectors, control) = interrupts(&asker, &space).await?;
         let wanted = u32::from(queue_pairs) + 1;
-        Ok(Found { vectors: if vectors >= wanted { wanted } else { 0 } })
+        Ok(Found { vectors: if vectors >= wanted { wanted } else { 0 }, control })
     })
 }
 
@@ -110,10 +140,14 @@ async fn config<D: 'static>(asker: &Ask<D>) -> Result<Vec<u8>, Failure> {
     }
 }
 
-/// Writes the lower half of a double word: the upper half is status, or somebody else's.
-async fn write<D: 'static>(asker: &Ask<D>, offset: u16, value: u32) -> Result<(), Failure> {
-    let bytes = value.to_le_bytes()[..2].to_vec();
-    let question = Question::WriteConfig { offset: offset.into(), bytes };
+/// The half of a double word that a word's write takes: the other one is status, or somebody else's.
+const fn low_half(value: u32) -> [u8; 2] {
+    let [low, high, ..] = value.to_le_bytes();
+    [low, high]
+}
+
+async fn write<D: 'static>(asker: &Ask<D>, offset: u16, value: [u8; 2]) -> Result<(), Failure> {
+    let question = Question::WriteConfig { offset: offset.into(), bytes: value.to_vec() };
     ask(asker, "to write the configuration space", question).await.map(|_| ())
 }
 
@@ -151,20 +185,21 @@ fn doorbells(info: &RegionInfo, end: u64) -> Option<(usize, Area)> {
     areas.iter().copied().enumerate().find(|(_, area)| holds(area))
 }
 
-/// Enables MSI-X, if there is any. How many vectors there are.
-async fn interrupts<D: 'static>(asker: &Ask<D>, space: &[u8]) -> Result<u32, Failure> {
-    let Some(at) = capability(space) else { return Ok(0) };
+/// How many vectors there are, and what enables them, which is left for when somebody listens: a server may take an
+/// interrupt that it can tell nobody of for a fault.
+async fn interrupts<D: 'static>(
+    asker: &Ask<D>,
+    space: &[u8],
+) -> Result<(u32, Option<MessageControl>), Failure> {
+    let Some(at) = capability(space) else { return Ok((0, None)) };
     // A server that can't say has none.
-    let Ok(Answer::Interrupt(info)) = asker.ask(Question::Interrupts).await else { return Ok(0) };
+    let Ok(Answer::Interrupt(info)) = asker.ask(Question::Interrupts).await else { return Ok((0, None)) };
     if info.count == 0 || !info.descriptors {
-        return Ok(0);
+        return Ok((0, None));
     }
-    let control = msix::ENABLE.at(at);
-    let value = control.with(dword(space, usize::from(control.offset())), 1);
-    let value = msix::FUNCTION_MASK.at(at).with(value, 0);
-    // Message Control is the upper half of its double word.
-    write(asker, control.offset() + 2, value >> 16).await?;
-    Ok(info.count)
+    let control = MessageControl::new(space, at);
+    write(asker, control.offset, control.value(false)).await?;
+    Ok((info.count, Some(control)))
 }
 
 /// Where the MSI-X capability is.

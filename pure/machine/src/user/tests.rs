@@ -6,7 +6,7 @@ use engine::{Engine, Instant};
 use nvme_pcie::host;
 use pcie::memory::Ram;
 use vfio_user::server::{self, InterruptConfig, RegionConfig, Server};
-use vfio_user::{Area, Errno, InterruptIndex, RegionIndex, client};
+use vfio_user::{Area, Errno, InterruptData, InterruptIndex, RegionIndex, client};
 
 use super::{Config, Event, Failure, Input, Output, User};
 
@@ -17,11 +17,20 @@ const DOORBELLS: Descriptor = 2;
 const ARENA: (u64, u64) = (0x10_0000, 1 << 20);
 const NOW: Instant = Instant::ZERO;
 
+/// What a server learns of interrupts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    Descriptors(usize),
+    Enabled(bool),
+}
+
 /// A server, and the function's configuration space.
 struct Far {
     server: Server<Descriptor>,
     space: Vec<u8>,
     mapped: Option<(u64, u64, Option<Descriptor>)>,
+    /// What became of interrupts, in turn: vectors that have descriptors, whether MSI-X is enabled.
+    interrupts: Vec<Told>,
     /// Reads and writes of BAR0 that have come: where, and how many bytes or what.
     reads: Vec<(u64, u32)>,
     writes: Vec<(u64, Vec<u8>)>,
@@ -39,8 +48,15 @@ fn far(class: u32, vectors: u32, areas: &[Area]) -> Far {
     space[0x34] = 0x40;
     space[0x40..0x42].copy_from_slice(&[0x01, 0x50]);
     space[0x50..0x52].copy_from_slice(&[0x11, 0x00]);
-    let map = Ok(());
-    Far { server: Server::new(config), space, mapped: None, reads: Vec::new(), writes: Vec::new(), map }
+    Far {
+        server: Server::new(config),
+        space,
+        mapped: None,
+        interrupts: Vec::new(),
+        reads: Vec::new(),
+        writes: Vec::new(),
+        map: Ok(()),
+    }
 }
 
 fn user() -> User<Descriptor, Ram> {
@@ -71,12 +87,18 @@ impl Far {
                     if region == RegionIndex::CONFIG {
                         let at = usize::try_from(offset).unwrap();
                         self.space[at..at + data.len()].copy_from_slice(&data);
+                        if at == 0x52 {
+                            self.interrupts.push(Told::Enabled(data[1] & 0x80 != 0));
+                        }
                     } else {
                         self.writes.push((offset, data.to_vec()));
                     }
                     if let Some(token) = token {
                         self.server.write_done(token, Ok(()));
                     }
+                }
+                server::Output::SetInterrupts { data: InterruptData::Descriptors(descriptors), .. } => {
+                    self.interrupts.push(Told::Descriptors(descriptors.len()));
                 }
                 _ => {}
             }
@@ -87,9 +109,13 @@ impl Far {
 
 /// Lets both go on until nothing is said any more. What the user tells and wants besides.
 fn run(user: &mut User<Descriptor, Ram>, far: &mut Far) -> Vec<Output<Descriptor>> {
-    let mut rest = Vec::new();
     far.server.handle_input(NOW, server::Input::Connected);
     user.handle_input(NOW, Input::Connected);
+    exchange(user, far)
+}
+
+fn exchange(user: &mut User<Descriptor, Ram>, far: &mut Far) -> Vec<Output<Descriptor>> {
+    let mut rest = Vec::new();
     loop {
         let mut quiet = true;
         while let Some(output) = user.poll_output() {
@@ -128,10 +154,31 @@ fn a_function_is_set_up_and_the_driver_has_it() {
     let (mut user, mut far) = (user(), far(0x01_0802, 9, &[]));
     assert!(run(&mut user, &mut far).is_empty());
     assert_eq!(far.mapped, Some((ARENA.0, ARENA.1, Some(MEMORY))));
-    // Memory space, bus mastering, no pin; MSI-X enabled.
-    assert_eq!((far.space[4..6].to_vec(), far.space[0x53]), (std::vec![0x06, 0x04], 0x80));
+    // Memory space, bus mastering, no pin; no MSI-X while nobody listens.
+    assert_eq!((far.space[4..6].to_vec(), far.space[0x53]), (std::vec![0x06, 0x04], 0x00));
     assert_eq!((user.vectors(), user.has_doorbells()), (2, false));
     assert_eq!(far.reads, [(0, 8)], "the driver reads CAP first");
+}
+
+#[test]
+fn interrupts_are_enabled_only_while_there_is_somebody_to_tell() {
+    let (mut user, mut far) = (user(), far(0x01_0802, 9, &[]));
+    // Left enabled by whoever had it before.
+    far.space[0x53] = 0xc0;
+    run(&mut user, &mut far);
+    assert_eq!(far.interrupts, [Told::Enabled(false)]);
+    assert_eq!(far.space[0x53], 0);
+    for (descriptors, told) in [
+        (std::vec![7, 8], [Told::Descriptors(2), Told::Enabled(true)]),
+        (Vec::new(), [Told::Enabled(false), Told::Descriptors(0)]),
+        (std::vec![7, 8], [Told::Descriptors(2), Told::Enabled(true)]),
+    ] {
+        far.interrupts.clear();
+        user.listen(NOW, descriptors);
+        let outputs = exchange(&mut user, &mut far);
+        assert_eq!(far.interrupts, told);
+        assert!(matches!(outputs[..], [Output::Event(Event::Listening(true))]), "{outputs:?}");
+    }
 }
 
 #[test]
