@@ -12,6 +12,7 @@ use pcie::memory::{Memory, Ram};
 
 use crate::controller::{self, Controller};
 use crate::host::{self, Completed, Data, Host, InitError, QueueId, Submission};
+use crate::registers;
 
 pub(crate) const MEMORY_BASE: u64 = 0x1_0000_0000;
 pub(crate) const NAMESPACE: NamespaceId = NamespaceId(1);
@@ -21,6 +22,8 @@ pub(crate) const NAMESPACE: NamespaceId = NamespaceId(1);
 pub(crate) struct Faults {
     /// The controller neither sees nor says anything.
     pub(crate) dead: bool,
+    /// It shows Controller Fatal Status besides whatever it shows.
+    pub(crate) fatal: bool,
     /// Media do not answer; requests are kept.
     pub(crate) media_stuck: bool,
     /// Reads of host memory fail.
@@ -147,6 +150,10 @@ impl Rig {
                 let mut bytes = [0; 8];
                 let bytes = &mut bytes[..length as usize];
                 self.controller.read_register(offset, bytes);
+                if self.faults.fatal && offset == registers::offset::STATUS {
+                    let shown = u64::from(bytes[0]) | registers::status::FATAL.put(1);
+                    bytes[0] = shown.to_le_bytes()[0];
+                }
                 self.host.handle_input(self.now, host::Input::RegisterRead { cookie, bytes: Some(bytes) });
             }
             host::Output::RegisterWrite { offset, bytes } => self.write(offset, &bytes),

@@ -193,11 +193,12 @@ async fn ready(ask: &Ask, awaited: bool, limit: Nanos) -> Result<(), InitError> 
     let mut start = None;
     loop {
         let value = read(ask, offset::STATUS, 4).await?;
-        if status::READY.of(value) == u64::from(awaited) {
-            return Ok(());
-        }
+        // A controller may be ready and have failed.
         if awaited && status::FATAL.of(value) == 1 {
             return Err(InitError::Fatal);
+        }
+        if status::READY.of(value) == u64::from(awaited) {
+            return Ok(());
         }
         let Answer::Woke(now) = ask.ask(Question::Sleep(READY_POLL)).await else {
             return Err(InitError::Lost);

@@ -262,6 +262,15 @@ fn no_controller_is_an_error_that_says_so() {
 }
 
 #[test]
+fn a_controller_that_is_ready_and_has_failed_is_not_waited_for() {
+    let mut rig = Rig::new(host_config(), controller_config());
+    rig.faults.fatal = true;
+    rig.host.start(rig.now);
+    rig.pass(Nanos::from_secs(1));
+    assert_eq!(rig.failed, Some(super::InitError::Fatal));
+}
+
+#[test]
 fn events_reach_the_caller_and_are_asked_for_again() {
     let mut rig = Rig::ready();
     for round in 1..=3 {
