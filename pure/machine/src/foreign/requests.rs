@@ -23,7 +23,12 @@ impl ConfigRequest {
         let Kind::Config(request) = &packet.header.kind else { return None };
         let here = request.routing == ConfigType::Type0 && request.target.function() == 0;
         let (offset, enables, write) = (request.offset, request.enables, request.write);
-        (here && !packet.header.poisoned).then_some(Self { header: packet.header, offset, enables, write })
+        (here && !packet.header.traits.is_poisoned()).then_some(Self {
+            header: packet.header,
+            offset,
+            enables,
+            write,
+        })
     }
     pub(super) const fn header(&self) -> &Header {
         &self.header

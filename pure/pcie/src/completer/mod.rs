@@ -150,8 +150,7 @@ impl Completer {
             locked: is_locked(request),
         };
         let mut header = Header::new(Kind::Completion(completion), dwords);
-        header.traffic_class = request.traffic_class;
-        header.attributes = request.attributes;
+        header.traits = request.traits.of_answer();
         Packet::new(header, payload)
     }
 }

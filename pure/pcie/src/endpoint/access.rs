@@ -29,12 +29,12 @@ impl Endpoint {
         let header = &packet.header;
         let Kind::Memory(request) = &header.kind else { return };
         let place = self.decode(header, request.address);
-        let untranslated = header.address_type != AddressType::TranslationRequest;
+        let untranslated = header.traits.address_type() != AddressType::TranslationRequest;
         let Some((bar, offset)) = place.filter(|_| untranslated) else {
             return self.refuse(header, FunctionError::UnsupportedRequest);
         };
         match request.operation {
-            MemoryOperation::Write if header.poisoned => self.on_poisoned(header),
+            MemoryOperation::Write if header.traits.is_poisoned() => self.on_poisoned(header),
             MemoryOperation::Write => self.on_write(bar, offset, packet),
             MemoryOperation::Read => self.on_read(bar, offset, header),
             // Only legacy endpoints know locks, and this one completes no AtomicOps.

@@ -346,7 +346,7 @@ impl Endpoint {
             let data = self.pool.copy(&value.to_le_bytes());
             return self.complete(&packet.header, &data);
         }
-        if packet.header.poisoned {
+        if packet.header.traits.is_poisoned() {
             return self.on_poisoned(&packet.header);
         }
         self.id = request.target;

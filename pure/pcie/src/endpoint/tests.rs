@@ -332,7 +332,7 @@ fn coming_back_from_d3hot_resets_the_function() {
 fn poisoned_writes_are_dropped_and_too_long_ones_are_malformed() {
     let mut endpoint = configured();
     let mut poisoned = Packet::memory_write(ROOT, BASE, Buffer::zeroed(8));
-    poisoned.header.poisoned = true;
+    poisoned.header.traits = poisoned.header.traits.with_poison(true);
     let sent = input(&mut endpoint, poisoned);
     assert!(matches!(&sent[..], [Output::Packet(packet)] if matches!(packet.header.kind,
         Kind::Message(received) if received.code == message::ERR_NONFATAL)));

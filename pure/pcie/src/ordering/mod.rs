@@ -78,7 +78,9 @@ pub fn passing(later: &Header, earlier: &Header) -> Passing {
         (Lane::Completion, Lane::Completion) if same_transaction(later, earlier) => Passing::Never,
         (Lane::Completion, Lane::Completion) => Passing::May,
         (_, Lane::Posted) if relaxed(later) => Passing::May,
-        (_, Lane::Posted) if later.attributes.id_ordering && origin(later) != origin(earlier) => Passing::May,
+        (_, Lane::Posted) if later.traits.attributes().id_ordering && origin(later) != origin(earlier) => {
+            Passing::May
+        }
         (_, Lane::Posted) => Passing::Never,
     }
 }
@@ -93,7 +95,7 @@ fn relaxed(later: &Header) -> bool {
         Kind::Io(_) | Kind::Config(_) => false,
         Kind::Message(_) | Kind::Completion(_) => true,
     };
-    later.attributes.relaxed_ordering && speaks_of_itself
+    later.traits.attributes().relaxed_ordering && speaks_of_itself
 }
 
 fn same_transaction(one: &Header, other: &Header) -> bool {

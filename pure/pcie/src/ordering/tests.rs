@@ -7,7 +7,7 @@ use engine::Buffer;
 fn packet(kind: Kind, attributes: Attributes, payload: usize) -> Packet {
     let length = u16::try_from(payload / 4).unwrap();
     let mut header = Header::new(kind, length);
-    header.attributes = attributes;
+    header.traits = header.traits.with_attributes(attributes);
     Packet::new(header, Buffer::zeroed(payload))
 }
 
@@ -20,7 +20,6 @@ fn memory(operation: MemoryOperation, requester: u16, attributes: Attributes, pa
         last_enables: 0,
         address: 0x1000,
         width: Width::Bits32,
-        hint: 0,
     };
     packet(Kind::Memory(request), attributes, payload)
 }

@@ -319,7 +319,7 @@ impl Requester {
         if completion.data == purpose.is_write() {
             return self.end_packet(tag, request, Some(RequestError::Malformed));
         }
-        if header.poisoned && completion.data {
+        if header.traits.is_poisoned() && completion.data {
             self.statistics.poisoned += 1;
             self.fail(request, RequestError::Poisoned);
         }

@@ -182,7 +182,7 @@ fn statuses_and_poison_fail_a_read_once() {
     let mut requester = requester(TagWidth::Bits8);
     requester.read(NOW, 1, 0, 256).unwrap();
     let mut pieces = answers(&packets(&mut requester).remove(0));
-    pieces[0].header.poisoned = true;
+    pieces[0].header.traits = pieces[0].header.traits.with_poison(true);
     pieces.into_iter().for_each(|piece| requester.handle_input(NOW, piece));
     let error = RequestError::Poisoned;
     assert_eq!(drain(&mut requester), [Output::ReadFailed { cookie: 1, error }]);

@@ -467,9 +467,9 @@ impl RootComplex {
         {
             return self.on_malformed(&packet.header);
         }
-        if header.poisoned || length == 0 {
+        if header.traits.is_poisoned() || length == 0 {
             // Bad data must not reach memory, and a write of nothing only flushes.
-            self.statistics.malformed += u64::from(header.poisoned);
+            self.statistics.malformed += u64::from(header.traits.is_poisoned());
             return;
         }
         let address = request.address + lead as u64;

@@ -320,7 +320,7 @@ impl Switch {
                 outputs.push_back(Output::Forward { port: PortId::Upstream, packet });
             });
         }
-        if header.poisoned {
+        if header.traits.is_poisoned() {
             self.port_mut(port).space.set(config_header::DETECTED_PARITY_ERROR, 1);
             self.answer(PortId::Upstream, port, header, CompletionStatus::UnsupportedRequest);
             return self.report(port, FunctionError::PoisonedTlp, true, Some(header));
@@ -357,7 +357,7 @@ impl Engine for Switch {
 
     #[inline]
     fn handle_input(&mut self, _now: Instant, (ingress, packet): (PortId, Packet)) {
-        if packet.header.poisoned {
+        if packet.header.traits.is_poisoned() {
             self.report(ingress, FunctionError::PoisonedTlp, true, Some(&packet.header));
         }
         let route = match &packet.header.kind {

@@ -57,7 +57,6 @@ impl Header {
             last_enables,
             address: address - address % 4,
             width: width_for(address),
-            hint: 0,
         };
         Self::new(Kind::Memory(request), dwords)
     }
@@ -103,8 +102,7 @@ impl Header {
 
     /// This header with traffic class and attributes of `request`, as its completions have them.
     const fn answering(mut self, request: &Self) -> Self {
-        self.traffic_class = request.traffic_class;
-        self.attributes = request.attributes;
+        self.traits = request.traits.of_answer();
         self
     }
 }
@@ -163,7 +161,6 @@ impl Packet {
             last_enables: 0,
             address,
             width: width_for(address),
-            hint: 0,
         };
         Self::new(Header::new(Kind::Memory(request), dwords_of(&operands)), operands)
     }

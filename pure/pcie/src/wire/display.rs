@@ -131,19 +131,20 @@ impl Header {
 
     /// Whatever most TLPs do not have.
     fn fmt_unusual(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.traffic_class != 0 {
-            write!(f, " TC{}", self.traffic_class)?;
+        let (class, attributes) = (self.traits.traffic_class(), self.traits.attributes());
+        if class != 0 {
+            write!(f, " TC{class}")?;
         }
         let flags = [
-            (self.attributes.relaxed_ordering, " RO"),
-            (self.attributes.no_snoop, " NS"),
-            (self.attributes.id_ordering, " IDO"),
-            (self.processing_hint, " TH"),
-            (self.lightweight_notification, " LN"),
-            (self.poisoned, " poisoned"),
-            (self.address_type == AddressType::TranslationRequest, " translation request"),
-            (self.address_type == AddressType::Translated, " translated"),
-            (self.address_type == AddressType::Reserved, " AT 3"),
+            (attributes.relaxed_ordering, " RO"),
+            (attributes.no_snoop, " NS"),
+            (attributes.id_ordering, " IDO"),
+            (self.traits.is_hinted(), " TH"),
+            (self.traits.is_lightweight(), " LN"),
+            (self.traits.is_poisoned(), " poisoned"),
+            (self.traits.address_type() == AddressType::TranslationRequest, " translation request"),
+            (self.traits.address_type() == AddressType::Translated, " translated"),
+            (self.traits.address_type() == AddressType::Reserved, " AT 3"),
         ];
         flags.iter().filter(|(set, _)| *set).try_for_each(|(_, name)| f.write_str(name))
     }

@@ -47,7 +47,7 @@ impl Header {
             Kind::Memory(request) => {
                 let write = matches!(request.operation, MemoryOperation::Write);
                 let atomic = request.operation.is_atomic();
-                if atomic || (self.processing_hint && !write) {
+                if atomic || (self.traits.is_hinted() && !write) {
                     (ALL, if self.length > 1 { ALL } else { 0 })
                 } else {
                     (request.first_enables, request.last_enables)
@@ -138,7 +138,7 @@ pub(super) fn check_memory(header: &Header, request: &MemoryRequest) -> Result<(
     }
     // A translation request's low address bits are reserved and its length counts translations.
     let crosses = address % BOUNDARY + u64::from(length) * 4 > BOUNDARY;
-    if crosses && header.address_type != AddressType::TranslationRequest {
+    if crosses && header.traits.address_type() != AddressType::TranslationRequest {
         return Err(TlpError::Crosses4KiB { address, length });
     }
     let (first, last) = header.enables();

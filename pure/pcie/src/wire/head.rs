@@ -3,13 +3,12 @@
 use super::enables::check_memory;
 use super::layout as at;
 use super::{
-    AddressType, Attributes, Bdf, Completion, CompletionStatus, ConfigRequest, ConfigType, Header, IoRequest,
-    Kind, MemoryOperation, MemoryRequest, Message, MessageRouting, Part, Prefixes, Tag, TlpError, Width,
-    message,
+    Bdf, Completion, CompletionStatus, ConfigRequest, ConfigType, Header, IoRequest, Kind, MemoryOperation,
+    MemoryRequest, Message, MessageRouting, Part, Prefixes, Tag, TlpError, Traits, Width, message,
 };
 
 /// What comes before a TLP's payload, and how long the whole TLP therefore is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     /// The prefixes.
     pub prefixes: Prefixes,
@@ -47,17 +46,19 @@ impl Head {
     /// Writes prefixes and header to the start of `bytes` and returns their length.
     #[inline]
     pub fn emit(&self, bytes: &mut [u8; Self::LENGTH_MAX]) -> usize {
-        let mut start = 0;
-        for word in self.prefixes.words() {
-            bytes[start..start + 4].copy_from_slice(&word.to_be_bytes());
-            start += 4;
+        emit_prefixes(&self.prefixes, bytes);
+        let start = self.prefixes.encoded_len();
+        if let Some(place) = bytes.get_mut(start..).and_then(<[u8]>::first_chunk_mut) {
+            *place = self.header.emit(self.digest);
         }
-        let length = self.header.encoded_len();
-        let header = self.header.words(self.digest);
-        for (bytes, word) in bytes[start..start + length].chunks_exact_mut(4).zip(header) {
-            bytes.copy_from_slice(&word.to_be_bytes());
-        }
-        start + length
+        start + self.header.encoded_len()
+    }
+}
+
+/// Writes `prefixes` to the start of `bytes`, which must be as long as they.
+pub(super) fn emit_prefixes(prefixes: &Prefixes, bytes: &mut [u8]) {
+    for (place, word) in bytes.chunks_exact_mut(4).zip(prefixes.words()) {
+        place.copy_from_slice(&word.to_be_bytes());
     }
 }
 
@@ -146,21 +147,7 @@ fn decode(code: u8, words: [u32; 4], header: &mut Header) -> Result<(), TlpError
 /// The fields of the first double word, around `kind`.
 #[inline]
 fn common(first: u32, length: u16, kind: Kind) -> Header {
-    Header {
-        traffic_class: at::TRAFFIC_CLASS.byte_of(first),
-        attributes: Attributes {
-            relaxed_ordering: at::RELAXED_ORDERING.is_set(first),
-            no_snoop: at::NO_SNOOP.is_set(first),
-            id_ordering: at::ID_ORDERING.is_set(first),
-        },
-        address_type: AddressType::from(at::ADDRESS_TYPE.byte_of(first)),
-        poisoned: at::POISONED.is_set(first),
-        processing_hint: at::PROCESSING_HINT.is_set(first),
-        lightweight_notification: at::LIGHTWEIGHT_NOTIFICATION.is_set(first),
-        reserved: 0,
-        length,
-        kind,
-    }
+    Header { traits: Traits::of(first), reserved: 0, length, kind }
 }
 
 /// Length in double words, where 0 means the most.
@@ -205,9 +192,9 @@ fn decode_memory(code: u8, words: [u32; 4], header: &mut Header) -> Result<(), T
         last_enables: at::LAST_ENABLES.byte_of(second),
         address: u64::from(high) << 32 | u64::from(low & at::ADDRESS.all()),
         width: if wide { Width::Bits64 } else { Width::Bits32 },
-        hint: at::HINT.byte_of(low),
     };
     *header = common(first, length(first), Kind::Memory(request));
+    header.traits = header.traits.with_hint(at::HINT.byte_of(low));
     check_memory(header, &request)
 }
 
@@ -248,12 +235,13 @@ fn decode_config(
 
 /// The rules that I/O and configuration requests share: one double word of traffic class 0, nothing special.
 fn check_single(header: &Header, second: u32) -> Result<(), TlpError> {
-    let attributes = u8::from(header.attributes);
-    let address_type = u8::from(header.address_type);
+    let class = header.traits.traffic_class();
+    let attributes = u8::from(header.traits.attributes());
+    let address_type = u8::from(header.traits.address_type());
     let last_enables = at::LAST_ENABLES.byte_of(second);
     match header {
         Header { length: 2.., .. } => Err(TlpError::LengthNotOne { length: header.length }),
-        Header { traffic_class: 1.., .. } => Err(TlpError::TrafficClass { class: header.traffic_class }),
+        _ if class != 0 => Err(TlpError::TrafficClass { class }),
         _ if attributes != 0 => Err(TlpError::Attributes { attributes }),
         _ if address_type != 0 => Err(TlpError::AddressType { address_type }),
         _ if last_enables != 0 => Err(TlpError::LastEnables { enables: last_enables, length: 1 }),
@@ -276,8 +264,9 @@ fn decode_message(kind: u8, data: bool, words: [u32; 4], header: &mut Header) ->
             body: u64::from(third) << 32 | u64::from(fourth),
         }),
     );
-    if header.traffic_class != 0 && message::needs_default_class(code) {
-        return Err(TlpError::TrafficClass { class: header.traffic_class });
+    let class = header.traits.traffic_class();
+    if class != 0 && message::needs_default_class(code) {
+        return Err(TlpError::TrafficClass { class });
     }
     Ok(())
 }
@@ -320,19 +309,19 @@ impl Header {
         0,
     );
 
+    /// The header's bytes with TD as `digest`; the last four are used by 4 DW headers only.
+    #[inline]
+    pub(super) fn emit(&self, digest: bool) -> [u8; 16] {
+        let [first, second, third, fourth] = self.words(digest).map(u128::from);
+        (first << 96 | second << 64 | third << 32 | fourth).to_be_bytes()
+    }
+
     /// The header's double words with TD as `digest`; the fourth is used by 4 DW headers only.
     #[inline]
     pub(super) fn words(&self, digest: bool) -> [u32; 4] {
         let first = at::CODE.put(u32::from(self.code()))
-            | at::TRAFFIC_CLASS.put(u32::from(self.traffic_class))
-            | at::ID_ORDERING.flag(self.attributes.id_ordering)
-            | at::LIGHTWEIGHT_NOTIFICATION.flag(self.lightweight_notification)
-            | at::PROCESSING_HINT.flag(self.processing_hint)
+            | self.traits.word()
             | at::DIGEST.flag(digest)
-            | at::POISONED.flag(self.poisoned)
-            | at::RELAXED_ORDERING.flag(self.attributes.relaxed_ordering)
-            | at::NO_SNOOP.flag(self.attributes.no_snoop)
-            | at::ADDRESS_TYPE.put(u32::from(u8::from(self.address_type)))
             | at::LENGTH.put(u32::from(self.length))
             | high_tag(self.tag());
         let transaction = transaction(self.requester(), self.tag());
@@ -341,7 +330,7 @@ impl Header {
             Kind::Memory(request) => {
                 let second = transaction | enables(request.first_enables, request.last_enables);
                 let [high, low] = halves(request.address);
-                let low = (low & at::ADDRESS.all()) | at::HINT.put(u32::from(request.hint));
+                let low = (low & at::ADDRESS.all()) | at::HINT.put(u32::from(self.traits.hint()));
                 match request.width {
                     Width::Bits32 => [first, second, low, 0],
                     Width::Bits64 => [first, second, high, low],

@@ -1,22 +1,12 @@
 //! The decoded header of a TLP.
 
-use super::{Bdf, Tag};
+use super::{Bdf, Tag, Traits};
 
 /// What every TLP header says, and what its type adds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Traffic Class (TC), 0..8.
-    pub traffic_class: u8,
-    /// Ordering and coherence attributes (Attr).
-    pub attributes: Attributes,
-    /// Address Type (AT).
-    pub address_type: AddressType,
-    /// Error Poisoned (EP): the payload is known to be bad.
-    pub poisoned: bool,
-    /// TLP Hints present (TH): the low address bits hold a Processing Hint.
-    pub processing_hint: bool,
-    /// Lightweight Notification (LN), of memory requests and completions.
-    pub lightweight_notification: bool,
+    /// Traffic class, attributes, address type, poison, hints.
+    pub traits: Traits,
     /// The type's reserved bits, packed: 0 in what is made here; in what is received they are ignored and
     /// kept, so that forwarding changes nothing.
     pub reserved: u8,
@@ -117,8 +107,6 @@ pub struct MemoryRequest {
     pub address: u64,
     /// Form of the header.
     pub width: Width,
-    /// Processing Hint (PH), the two low address bits where TH is set.
-    pub hint: u8,
 }
 
 /// A request that is routed by an I/O address: one double word.
@@ -246,18 +234,9 @@ impl Completion {
 
 impl Header {
     /// A header of traffic class 0, without attributes, hints or poison. `length` is in double words.
+    #[inline]
     pub const fn new(kind: Kind, length: u16) -> Self {
-        Self {
-            traffic_class: 0,
-            attributes: Attributes { relaxed_ordering: false, no_snoop: false, id_ordering: false },
-            address_type: AddressType::Untranslated,
-            poisoned: false,
-            processing_hint: false,
-            lightweight_notification: false,
-            reserved: 0,
-            length,
-            kind,
-        }
+        Self { traits: Traits::NONE, reserved: 0, length, kind }
     }
 
     /// Whether a payload follows the header.

@@ -62,6 +62,15 @@ pub(super) const RELAXED_ORDERING: Bits = Bits::bit(13);
 pub(super) const NO_SNOOP: Bits = Bits::bit(12);
 pub(super) const ADDRESS_TYPE: Bits = Bits::new(11, 10);
 pub(super) const LENGTH: Bits = Bits::new(9, 0);
+/// What a completion takes over from its request.
+pub(super) const TRAITS_OF_ANSWER: u32 =
+    TRAFFIC_CLASS.all() | ID_ORDERING.all() | RELAXED_ORDERING.all() | NO_SNOOP.all();
+/// What `Traits` has of it.
+pub(super) const TRAITS: u32 = TRAITS_OF_ANSWER
+    | LIGHTWEIGHT_NOTIFICATION.all()
+    | PROCESSING_HINT.all()
+    | POISONED.all()
+    | ADDRESS_TYPE.all();
 
 // The second double word of a request.
 pub(super) const REQUESTER: Bits = Bits::new(31, 16);

@@ -16,6 +16,7 @@ mod layout;
 pub mod message;
 mod prefix;
 mod tlp;
+mod traits;
 
 #[cfg(test)]
 mod tests;
@@ -29,3 +30,4 @@ pub use header::{
 pub use id::{Bdf, Tag};
 pub use prefix::Prefixes;
 pub use tlp::{Packet, Tlp};
+pub use traits::Traits;

@@ -1,12 +1,19 @@
 //! TLP prefixes: double words in front of the header.
 
+use alloc::boxed::Box;
+
 use super::TlpError;
 use super::layout::{CODE, CODE_FMT, CODE_PREFIX, CODE_PREFIX_END_TO_END};
 
 /// TLP prefixes, one double word each: at most [`Prefixes::MAX`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Prefixes {
-    words: [u32; Self::MAX],
+///
+/// Away from the packet, which is moved at every hop and almost never has any.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Prefixes(Option<Box<Words>>);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Words {
+    words: [u32; Prefixes::MAX],
     count: u8,
 }
 
@@ -16,21 +23,28 @@ impl Prefixes {
     /// The most end-to-end prefixes that a TLP may have (Max End-End TLP Prefixes).
     pub const END_TO_END_MAX: usize = 4;
     /// No prefix.
-    pub const NONE: Self = Self { words: [0; Self::MAX], count: 0 };
+    pub const NONE: Self = Self(None);
 
     /// The prefixes, each as the big-endian double word on the wire.
     pub fn words(&self) -> &[u32] {
-        &self.words[..usize::from(self.count)]
+        match &self.0 {
+            None => &[],
+            Some(words) => &words.words[..usize::from(words.count)],
+        }
     }
 
     /// Their length in bytes.
+    #[inline]
     pub const fn encoded_len(&self) -> usize {
-        self.count as usize * 4
+        match &self.0 {
+            None => 0,
+            Some(words) => words.count as usize * 4,
+        }
     }
 
     /// Whether there is none, as almost always.
     pub const fn is_empty(&self) -> bool {
-        self.count == 0
+        self.0.is_none()
     }
 
     /// The local prefixes: they end at the next port.
@@ -58,8 +72,9 @@ impl Prefixes {
         if self.words().len() == Self::MAX || (is_end_to_end(word) && end_to_end == Self::END_TO_END_MAX) {
             return Err(TlpError::TooManyPrefixes { prefix: word });
         }
-        self.words[usize::from(self.count)] = word;
-        self.count += 1;
+        let words = self.0.get_or_insert_default();
+        words.words[usize::from(words.count)] = word;
+        words.count += 1;
         Ok(())
     }
 

@@ -305,7 +305,7 @@ fn the_ecrc_ignores_what_a_switch_may_change_and_nothing_else() {
         Packet::config_write(Bdf::new(0, 0, 0), Tag::new(2), Bdf::new(2, 1, 0), 0x10, data).with_ecrc();
     assert_eq!(write.ecrc_matches(), Some(true));
     let mut forwarded = write.clone().with_config_type(ConfigType::Type0);
-    forwarded.header.poisoned = true;
+    forwarded.header.traits = forwarded.header.traits.with_poison(true);
     forwarded.prefixes.push(0x8e00_0000).unwrap();
     assert_eq!(forwarded.ecrc_matches(), Some(true));
     let bytes = bytes_of(&write);

@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use engine::Buffer;
 
-use super::head::parse_into;
+use super::head::{emit_prefixes, parse_into};
 use super::{Bdf, Head, Header, Kind, Part, Prefixes, Tag, TlpError};
 
 /// A transaction-layer packet (TLP): prefixes, header, payload, digest.
@@ -23,11 +23,15 @@ pub struct Tlp<P> {
     pub digest: Option<u32>,
 }
 
+/// Bytes of the two forms of a header.
+const HEADER_3DW: usize = 12;
+const HEADER_4DW: usize = 16;
+
 /// A TLP that owns its payload: what engines pass to each other.
 pub type Packet = Tlp<Buffer>;
 
 // Packets are moved from engine to engine.
-const _: () = assert!(size_of::<Packet>() <= 104);
+const _: () = assert!(size_of::<Packet>() <= 72);
 
 impl<'a> Tlp<&'a [u8]> {
     /// Parses the TLP that fills `bytes`.
@@ -122,8 +126,8 @@ impl<P> Tlp<P> {
     }
 
     /// What precedes the payload.
-    pub const fn head(&self) -> Head {
-        Head { prefixes: self.prefixes, header: self.header, digest: self.digest.is_some() }
+    pub fn head(&self) -> Head {
+        Head { prefixes: self.prefixes.clone(), header: self.header, digest: self.digest.is_some() }
     }
 
     /// Length of the whole TLP on the wire, in bytes.
@@ -132,12 +136,6 @@ impl<P> Tlp<P> {
             + self.prefixes.encoded_len()
             + self.header.encoded_len()
             + if self.digest.is_some() { 4 } else { 0 }
-    }
-
-    /// Writes prefixes and header and returns their length; payload and [`Tlp::trailer`] follow on the wire.
-    #[inline]
-    pub fn emit_header(&self, bytes: &mut [u8; Head::LENGTH_MAX]) -> usize {
-        self.head().emit(bytes)
     }
 
     /// The digest's bytes, which follow the payload.
@@ -180,11 +178,23 @@ impl<P: AsRef<[u8]>> Tlp<P> {
     pub fn emit(&self, bytes: &mut [u8]) -> usize {
         let payload = self.payload.as_ref();
         assert!(payload.len() == self.header.payload_len(), "a payload of {} B for {self}", payload.len());
-        let mut head = [0; Head::LENGTH_MAX];
-        let start = self.emit_header(&mut head);
+        let mut start = 0;
+        if !self.prefixes.is_empty() {
+            start = self.prefixes.encoded_len();
+            emit_prefixes(&self.prefixes, &mut bytes[..start]);
+        }
+        let header = self.header.emit(self.digest.is_some());
+        if self.header.encoded_len() == HEADER_3DW {
+            bytes[start..start + HEADER_3DW].copy_from_slice(&header[..HEADER_3DW]);
+            start += HEADER_3DW;
+        } else {
+            bytes[start..start + HEADER_4DW].copy_from_slice(&header);
+            start += HEADER_4DW;
+        }
         let end = start + payload.len();
-        bytes[..start].copy_from_slice(&head[..start]);
-        bytes[start..end].copy_from_slice(payload);
+        if !payload.is_empty() {
+            bytes[start..end].copy_from_slice(payload);
+        }
         match self.trailer() {
             None => end,
             Some(digest) => {
@@ -197,7 +207,7 @@ impl<P: AsRef<[u8]>> Tlp<P> {
     /// A copy that owns its payload.
     pub fn to_packet(&self) -> Packet {
         Tlp {
-            prefixes: self.prefixes,
+            prefixes: self.prefixes.clone(),
             header: self.header,
             payload: Buffer::copy_from_slice(self.payload.as_ref()),
             digest: self.digest,

@@ -248,7 +248,7 @@ fn writes_and_interrupts_keep_their_order() {
     ];
     assert_eq!(input(&mut root, sparse), expected);
     let mut poisoned = Packet::memory_write(DEVICE, 0x2000, data);
-    poisoned.header.poisoned = true;
+    poisoned.header.traits = poisoned.header.traits.with_poison(true);
     assert_eq!(input(&mut root, poisoned), []);
     assert_eq!(root.statistics().malformed, 1);
 }

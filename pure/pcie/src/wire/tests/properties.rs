@@ -34,21 +34,13 @@ fn any_read_or_write() -> impl Strategy<Value = (Kind, u16)> {
     let place = (0..1024_u16).prop_flat_map(|first| (Just(first), 1..=(1024 - first).min(64)));
     let place = prop_oneof![9 => place, 1 => Just((0, 1024))];
     let place = place.prop_flat_map(|(first, length)| (Just(first), Just(length), any_enables(length)));
-    (operation, any_id(), any_tag(), place, any::<u64>(), 0..4_u8).prop_map(
-        |(operation, requester, tag, (first, length, (first_enables, last_enables)), page, hint)| {
+    (operation, any_id(), any_tag(), place, any::<u64>()).prop_map(
+        |(operation, requester, tag, (first, length, (first_enables, last_enables)), page)| {
             let address = (page & !0xfff) | (u64::from(first) * 4);
             let width = if page & 1 == 0 { Width::Bits64 } else { Width::Bits32 };
             let address = if width == Width::Bits32 { address & 0xffff_ffff } else { address };
-            let request = MemoryRequest {
-                operation,
-                requester,
-                tag,
-                first_enables,
-                last_enables,
-                address,
-                width,
-                hint,
-            };
+            let request =
+                MemoryRequest { operation, requester, tag, first_enables, last_enables, address, width };
             (Kind::Memory(request), length)
         },
     )
@@ -65,8 +57,8 @@ fn any_atomic() -> impl Strategy<Value = (Kind, u16)> {
         (MemoryOperation::CompareAndSwap, 8),
     ];
     let operations = prop::sample::select(operations);
-    (operations, any_id(), any_tag(), any::<u64>(), any::<u8>(), 0..4_u8).prop_map(
-        |((operation, length), requester, tag, address, enables, hint)| {
+    (operations, any_id(), any_tag(), any::<u64>(), any::<u8>()).prop_map(
+        |((operation, length), requester, tag, address, enables)| {
             let request = MemoryRequest {
                 operation,
                 requester,
@@ -75,7 +67,6 @@ fn any_atomic() -> impl Strategy<Value = (Kind, u16)> {
                 last_enables: enables >> 4,
                 address: address & !15,
                 width: Width::Bits64,
-                hint,
             };
             (Kind::Memory(request), length)
         },
@@ -145,17 +136,21 @@ prop_compose! {
         attributes in 0..8_u8,
         address_type in 0..4_u8,
         (poisoned, processing_hint, lightweight_notification) in any::<(bool, bool, bool)>(),
+        hint in 0..4_u8,
         reserved in 0..64_u8,
     ) -> Header {
         let plain = matches!(kind, Kind::Io(_) | Kind::Config(_));
         let fixed = matches!(kind, Kind::Message(Message { code: 0..=0x7d, .. }));
+        let traits = Traits::NONE
+            .with_traffic_class(if plain || fixed { 0 } else { traffic_class })
+            .with_attributes(Attributes::from(if plain { 0 } else { attributes }))
+            .with_address_type(AddressType::from(if plain { 0 } else { address_type }))
+            .with_poison(poisoned)
+            .with_hinted(processing_hint)
+            .with_hint(if matches!(kind, Kind::Memory(_)) { hint } else { 0 })
+            .with_lightweight(lightweight_notification);
         Header {
-            traffic_class: if plain || fixed { 0 } else { traffic_class },
-            attributes: Attributes::from(if plain { 0 } else { attributes }),
-            address_type: AddressType::from(if plain { 0 } else { address_type }),
-            poisoned,
-            processing_hint,
-            lightweight_notification,
+            traits,
             reserved: reserved & match kind {
                 Kind::Config(_) => 63,
                 Kind::Io(_) => 3,
