@@ -1,6 +1,5 @@
 //! Payload bytes that many may hold and that are copied once.
 
-use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -41,6 +40,16 @@ impl Buffer {
         Self { block: Some(block), start: 0, length: length_u32(length) }
     }
 
+    /// How many bytes there are.
+    pub const fn len(&self) -> usize {
+        self.length as usize
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
     /// The part of the bytes in `range`, sharing the same block.
     ///
     /// # Panics
@@ -73,7 +82,7 @@ impl Deref for Buffer {
     fn deref(&self) -> &[u8] {
         match &self.block {
             None => &[],
-            Some(block) => &block[self.start as usize..][..self.length as usize],
+            Some(block) => &block[self.start as usize..self.start as usize + self.length as usize],
         }
     }
 }
@@ -139,14 +148,14 @@ impl BufferMut {
 impl Deref for BufferMut {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        &self.block[self.start as usize..][..self.length as usize]
+        &self.block[self.start as usize..self.start as usize + self.length as usize]
     }
 }
 
 impl DerefMut for BufferMut {
     fn deref_mut(&mut self) -> &mut [u8] {
         let block = Rc::get_mut(&mut self.block).expect("a BufferMut is its block's only holder");
-        &mut block[self.start as usize..][..self.length as usize]
+        &mut block[self.start as usize..self.start as usize + self.length as usize]
     }
 }
 
@@ -162,17 +171,59 @@ const SMALLEST: usize = 256;
 const CLASSES: usize = 7;
 /// How many of the blocks that were sealed last a search for a free one looks at: one of them is still in cache.
 const RECENT_MAX: usize = 4;
-/// How many of the blocks that were sealed first it looks at next, before it allocates.
+/// How many of the other blocks it looks at next, before it allocates.
 const SEARCH_MAX: usize = 8;
 
 /// Blocks that are used again when their last holder lets go, so that steady state allocates nothing.
 ///
 /// A pool keeps a reference to every block it has sealed, and hands out again those that nobody else
-/// holds. It remembers at most `retain` bytes a class, forgetting the longest held first.
+/// holds. It remembers at most `retain` bytes a class, and forgets one for each that is too many.
 #[derive(Debug)]
 pub struct Pool {
-    classes: [VecDeque<Rc<[u8]>>; CLASSES],
+    classes: [Class; CLASSES],
     retain: usize,
+}
+
+/// Blocks of one size.
+#[derive(Debug, Default)]
+struct Class {
+    /// About in the order in which they were sealed.
+    blocks: Vec<Rc<[u8]>>,
+    /// Where the search among those that were not sealed last goes on.
+    turn: usize,
+}
+
+impl Class {
+    /// A block that nobody else holds.
+    #[inline]
+    fn take(&mut self) -> Option<Rc<[u8]>> {
+        let recent = self.blocks.iter().enumerate().rev().take(RECENT_MAX);
+        let free = recent.into_iter().find(|(_, block)| Rc::strong_count(block) == 1);
+        match free.map(|(index, _)| index) {
+            Some(index) => Some(self.blocks.swap_remove(index)),
+            None => self.search(),
+        }
+    }
+
+    /// As [`Class::take`], among a few of all blocks.
+    #[cold]
+    fn search(&mut self) -> Option<Rc<[u8]>> {
+        for _ in 0..self.blocks.len().min(SEARCH_MAX) {
+            self.turn = if self.turn + 1 < self.blocks.len() { self.turn + 1 } else { 0 };
+            if Rc::strong_count(&self.blocks[self.turn]) == 1 {
+                return Some(self.blocks.swap_remove(self.turn));
+            }
+        }
+        None
+    }
+
+    #[cold]
+    fn forget_one(&mut self) {
+        self.turn = if self.turn + 1 < self.blocks.len() { self.turn + 1 } else { 0 };
+        if !self.blocks.is_empty() {
+            self.blocks.swap_remove(self.turn);
+        }
+    }
 }
 
 impl Default for Pool {
@@ -187,7 +238,7 @@ impl Pool {
 
     /// An empty pool that remembers at most `retain` bytes a class.
     pub fn new(retain: usize) -> Self {
-        Self { classes: core::array::from_fn(|_| VecDeque::new()), retain }
+        Self { classes: core::array::from_fn(|_| Class::default()), retain }
     }
 
     /// A buffer of `length` bytes of unspecified content, aligned to 4 KiB where it is as long as that.
@@ -197,21 +248,7 @@ impl Pool {
     pub fn take(&mut self, length: usize) -> BufferMut {
         assert!(length <= Self::LENGTH_MAX, "{length} B asked of a pool that gives {} B", Self::LENGTH_MAX);
         let class = class_of(length);
-        let blocks = &mut self.classes[class];
-        let recent = blocks.len().saturating_sub(RECENT_MAX)..blocks.len();
-        if let Some(index) = recent.rev().find(|&index| Rc::strong_count(&blocks[index]) == 1)
-            && let Some(block) = blocks.remove(index)
-        {
-            return BufferMut::over(block, length, slack_of(class));
-        }
-        for _ in 0..blocks.len().min(SEARCH_MAX) {
-            let Some(block) = blocks.pop_front() else { break };
-            if Rc::strong_count(&block) == 1 {
-                return BufferMut::over(block, length, slack_of(class));
-            }
-            blocks.push_back(block);
-        }
-        let block = core::iter::repeat_n(0, size_of_class(class) + slack_of(class)).collect();
+        let block = self.classes[class].take().unwrap_or_else(|| new_block(class));
         BufferMut::over(block, length, slack_of(class))
     }
 
@@ -220,11 +257,11 @@ impl Pool {
         // A block is as long as its class and its slack, whatever the buffer was truncated to.
         let length = buffer.block.len();
         let class = class_of(if length > ALIGNMENT { length - ALIGNMENT } else { length });
-        let blocks = &mut self.classes[class];
-        if (blocks.len() + 1) * size_of_class(class) > self.retain {
-            blocks.pop_front();
+        let of_class = &mut self.classes[class];
+        if (of_class.blocks.len() + 1) * size_of_class(class) > self.retain {
+            of_class.forget_one();
         }
-        blocks.push_back(Rc::clone(&buffer.block));
+        of_class.blocks.push(Rc::clone(&buffer.block));
         buffer.freeze()
     }
 
@@ -237,6 +274,11 @@ impl Pool {
         buffer.copy_from_slice(bytes);
         self.seal(buffer)
     }
+}
+
+#[cold]
+fn new_block(class: usize) -> Rc<[u8]> {
+    core::iter::repeat_n(0, size_of_class(class) + slack_of(class)).collect()
 }
 
 /// The class of the smallest blocks that hold `length` bytes.
@@ -287,7 +329,7 @@ mod tests {
     fn a_pool_forgets_what_it_may_not_retain() {
         let mut pool = Pool::new(8192);
         let held: Vec<_> = (0..5).map(|_| pool.copy(&[0; 4096])).collect();
-        assert_eq!(pool.classes[class_of(4096)].len(), 2);
+        assert_eq!(pool.classes[class_of(4096)].blocks.len(), 2);
         drop(held);
     }
 

@@ -121,6 +121,10 @@ impl Upstream {
             session.advance(now);
         }
     }
+    /// Whether the frames of a port carry time stamps, so that [`Upstream::advance`] matters.
+    pub fn is_stamped(&self) -> bool {
+        self.ports.iter().any(Session::is_stamped)
+    }
     /// Whether a next output may be something received, not something to send.
     pub fn has_received(&self) -> bool {
         !self.outputs.is_empty() || self.ports.iter().any(Session::has_received)
@@ -179,10 +183,21 @@ impl Upstream {
         use session::Output as From;
         let event = |event| Some(Output::Event { port, event });
         match output {
-            From::Tlp { packet, arrival } => {
-                self.from = Some((port, arrival));
-                self.switch.handle_input(self.now, (PortId::Downstream(port.0), packet));
-                None
+            From::Tlp { mut packet, arrival } => {
+                let from = Some((port, arrival));
+                let ingress = PortId::Downstream(port.0);
+                match self.switch.pass(ingress, &mut packet.header) {
+                    Some(PortId::Upstream) => Some(Output::Tlp { packet, from }),
+                    Some(PortId::Downstream(port)) => {
+                        self.ports[usize::from(port)].send(self.now, packet);
+                        None
+                    }
+                    None => {
+                        self.from = from;
+                        self.switch.handle_input(self.now, (ingress, packet));
+                        None
+                    }
+                }
             }
             From::Transmit(bytes) => Some(Output::Transmit { port, bytes }),
             From::Connect => Some(Output::Connect { port }),
@@ -209,7 +224,7 @@ impl Upstream {
                 let port = PortIndex(u8::try_from(self.turn).expect("a switch has at most 32 ports"));
                 return Some((port, output));
             }
-            self.turn = (self.turn + 1) % self.ports.len();
+            self.turn = if self.turn + 1 < self.ports.len() { self.turn + 1 } else { 0 };
         }
         None
     }
@@ -227,7 +242,10 @@ impl Engine for Upstream {
     fn handle_input(&mut self, now: Instant, input: Input) {
         self.now = now;
         match input {
-            Input::Tlp(packet) => self.switch.handle_input(now, (PortId::Upstream, packet)),
+            Input::Tlp(mut packet) => match self.switch.pass(PortId::Upstream, &mut packet.header) {
+                Some(PortId::Downstream(port)) => self.ports[usize::from(port)].send(now, packet),
+                _ => self.switch.handle_input(now, (PortId::Upstream, packet)),
+            },
             Input::Connected(port) => self.port_input(port, session::Input::Connected),
             Input::Received(port, bytes) => self.port_input(port, session::Input::Received(bytes)),
             Input::Disconnected(port) => self.port_input(port, session::Input::Disconnected),

@@ -50,6 +50,8 @@ pub struct Far<F: Device = Function> {
     closed: bool,
     /// Something happened to the function that it may have an answer to.
     stir: bool,
+    /// Nothing is there for the link or the world until something else is done to this.
+    quiet: bool,
     outputs: VecDeque<Output<F::Output>>,
     now: Instant,
 }
@@ -74,6 +76,7 @@ impl<F: Device> Far<F> {
             throttled: false,
             closed: false,
             stir: true,
+            quiet: false,
             outputs: VecDeque::new(),
             now,
         }
@@ -99,7 +102,7 @@ impl<F: Device> Far<F> {
     }
     /// Ends the session and takes no further one, telling the host `text`.
     pub fn close(&mut self, now: Instant, text: &str) {
-        self.now = now;
+        self.tell(now);
         self.closed = true;
         self.downstream.close(now, text);
     }
@@ -107,6 +110,7 @@ impl<F: Device> Far<F> {
     fn tell(&mut self, now: Instant) {
         debug_assert!(now >= self.now, "time went back from {:?} to {now:?}", self.now);
         self.now = now;
+        self.quiet = false;
     }
 
     /// What the function has for the link and the media. The next packet from the link would wait behind it anyway.
@@ -197,8 +201,12 @@ impl<F: Device> Engine for Far<F> {
     }
 
     fn poll_output(&mut self) -> Option<Output<F::Output>> {
-        self.drain_function();
-        while self.outputs.is_empty() && self.step() {}
+        if self.outputs.is_empty() && !self.quiet {
+            self.drain_function();
+            while self.outputs.is_empty() && !self.quiet {
+                self.quiet = !self.step();
+            }
+        }
         self.outputs.pop_front()
     }
 

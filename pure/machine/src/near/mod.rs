@@ -103,6 +103,8 @@ pub struct Near {
     writes_dropped: u64,
     /// Something happened that a driver may wait for: bytes in host memory, an answer, a time-out, a command.
     stir: bool,
+    /// The parts have nothing for each other or the world until something else is done to this.
+    quiet: bool,
     now: Instant,
 }
 
@@ -148,6 +150,7 @@ impl Near {
             outputs: VecDeque::new(),
             writes_dropped: 0,
             stir: false,
+            quiet: false,
             now: Instant::ZERO,
             config,
         }
@@ -202,7 +205,7 @@ impl Near {
         controller: ControllerIndex,
         submission: Submission,
     ) -> Result<CommandId, SubmitError> {
-        self.now = now;
+        self.tell(now);
         let driver = self.drivers.get_mut(controller.0).ok_or(SubmitError::NotReady)?;
         self.trace.on(now, Point::Submitted);
         self.stir = true;
@@ -214,7 +217,7 @@ impl Near {
     /// # Errors
     /// [`Busy`] when too many are under way.
     pub fn config_read(&mut self, now: Instant, target: Bdf, offset: u16, cookie: u32) -> Result<(), Busy> {
-        self.now = now;
+        self.tell(now);
         self.root.config_read(now, driver::config_cookie(cookie), target, offset)
     }
 
@@ -227,9 +230,14 @@ impl Near {
         }
     }
 
+    /// Whether somebody wants to know how long things take here, so that [`Near::advance`] matters.
+    pub fn is_timed(&self) -> bool {
+        self.trace.is_on() || self.upstream().is_some_and(Upstream::is_stamped)
+    }
+
     /// Ends all sessions in order, telling the far ends `text`.
     pub fn close(&mut self, now: Instant, text: &str) {
-        self.now = now;
+        self.tell(now);
         if let Below::Tunnel(upstream) = &mut self.below {
             for port in 0..self.links_up.len() {
                 upstream.close(now, port_index(port), text);
@@ -249,6 +257,7 @@ impl Near {
     fn tell(&mut self, now: Instant) {
         debug_assert!(now >= self.now, "time went back from {:?} to {now:?}", self.now);
         self.now = now;
+        self.quiet = false;
     }
 
     fn request_scan(&mut self, scan: Scan) {
@@ -456,12 +465,12 @@ impl Near {
             if !received && core::mem::take(&mut self.stir) && self.run_drivers() {
                 continue;
             }
-            let Below::Tunnel(upstream) = &mut self.below else { return };
+            let Below::Tunnel(upstream) = &mut self.below else { break };
             if !transmit && !received {
                 return;
             }
             match upstream.poll_output() {
-                None => return,
+                None => break,
                 Some(upstream::Output::Tlp { packet, from }) => {
                     let arrival = from.map(|(_, arrival)| arrival);
                     self.root.handle_input(self.now, root_complex::Input::Packet(packet));
@@ -479,6 +488,7 @@ impl Near {
                 Some(upstream::Output::Event { port, event }) => self.on_port(port, event),
             }
         }
+        self.quiet = transmit;
     }
 
     fn tunnel_input(&mut self, input: upstream::Input) {
@@ -523,7 +533,7 @@ impl Engine for Near {
     }
 
     fn poll_output(&mut self) -> Option<Output> {
-        if self.outputs.is_empty() {
+        if self.outputs.is_empty() && !self.quiet {
             self.circulate(true);
         }
         let output = self.outputs.pop_front();

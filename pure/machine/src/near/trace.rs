@@ -52,6 +52,9 @@ impl Trace {
         self.observations.clear();
         self.left = 0;
     }
+    pub(super) const fn is_on(&self) -> bool {
+        self.on
+    }
     pub(super) fn take(&mut self) -> Vec<Observation> {
         self.left = 0;
         core::mem::take(&mut self.observations)

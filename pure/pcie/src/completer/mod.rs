@@ -102,7 +102,7 @@ impl Completer {
     fn piece(&self, address: u64) -> usize {
         let (size, boundary) = (u64::from(self.settings.payload_size), u64::from(self.settings.boundary));
         let end = address.saturating_add(size);
-        usize::try_from(end - end % boundary - address).unwrap_or(DWORD).max(DWORD)
+        usize::try_from((end & !(boundary - 1)) - address).unwrap_or(DWORD).max(DWORD)
     }
 
     /// The bytes `start..stop` of a request's double words, of which `bytes` lacks the first `skipped`.

@@ -33,10 +33,9 @@ impl Lane {
     /// The lane that a packet with this header travels in.
     pub const fn of(header: &Header) -> Self {
         match &header.kind {
-            Kind::Memory(request) if matches!(request.operation, MemoryOperation::Write) => Self::Posted,
-            Kind::Message(_) => Self::Posted,
-            Kind::Memory(_) | Kind::Io(_) | Kind::Config(_) => Self::NonPosted,
             Kind::Completion(_) => Self::Completion,
+            _ if header.is_posted() => Self::Posted,
+            _ => Self::NonPosted,
         }
     }
     /// The lane's place in arrays over all lanes: 0, 1, 2.

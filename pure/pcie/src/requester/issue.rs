@@ -193,5 +193,5 @@ impl Requester {
 /// Bytes from `address` to the next multiple of `size`, a power of two.
 fn within(address: u64, size: u32) -> usize {
     let size = u64::from(size);
-    usize::try_from(size - address % size).unwrap_or(DWORD)
+    usize::try_from(size - (address & (size - 1))).unwrap_or(DWORD)
 }

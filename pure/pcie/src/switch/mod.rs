@@ -246,6 +246,38 @@ impl Switch {
         self.routes = Routes::new(&self.upstream, &self.downstream, self.redirect);
     }
 
+    /// The port by which a packet with `header` leaves, where nothing else is to be done about it, as almost always: it
+    /// is then counted as forwarded, and need not be moved in and out of here. Never while there are outputs, which go
+    /// before it.
+    #[inline]
+    pub fn pass(&mut self, ingress: PortId, header: &mut Header) -> Option<PortId> {
+        if header.traits.is_poisoned() || !self.outputs.is_empty() {
+            return None;
+        }
+        let route = match &mut header.kind {
+            Kind::Memory(request) => self.routes.by_address(ingress, request.requester, request.address),
+            Kind::Completion(completion) => self.routes.by_id(ingress, completion.requester),
+            Kind::Config(request) => match self.routes.by_config(ingress, request, self.downstream.len()) {
+                ConfigRoute::Below(index) => {
+                    let (route, routing) = self.descend(index, request);
+                    if matches!(route, Route::Forward(_)) {
+                        request.routing = routing;
+                    }
+                    route
+                }
+                _ => return None,
+            },
+            Kind::Io(_) | Kind::Message(_) => return None,
+        };
+        match route {
+            Route::Forward(port) => {
+                self.statistics.forwarded += 1;
+                Some(port)
+            }
+            Route::Refuse(_) => None,
+        }
+    }
+
     /// Sends `packet` on, or answers it in place of what should have taken it.
     #[inline]
     fn deliver(&mut self, ingress: PortId, route: Route, packet: Packet) {
@@ -292,19 +324,22 @@ impl Switch {
                 self.on_port_config(port, &request, &packet);
             }
             ConfigRoute::Below(index) => {
-                let port = &self.downstream[usize::from(index)];
-                if request.target.bus() == *port.buses().start() {
-                    // A link has one device, number 0 (no ARI forwarding).
-                    if request.target.device() != 0 {
-                        return self.refuse(ingress, PortId::Downstream(index), &packet.header);
-                    }
-                    request.routing = ConfigType::Type0;
-                }
-                let up = self.routes.is_up(index);
-                let port = PortId::Downstream(index);
-                self.deliver(ingress, if up { Route::Forward(port) } else { Route::Refuse(port) }, packet);
+                let (route, routing) = self.descend(index, request);
+                request.routing = routing;
+                self.deliver(ingress, route, packet);
             }
         }
+    }
+
+    /// What becomes of a configuration request for what is below downstream port `index`, and its type there.
+    fn descend(&self, index: u8, request: &ConfigRequest) -> (Route, ConfigType) {
+        let port = PortId::Downstream(index);
+        let direct = request.target.bus() == *self.downstream[usize::from(index)].buses().start();
+        // A link has one device, number 0 (no ARI forwarding).
+        let nobody = direct && request.target.device() != 0;
+        let routing = if direct && !nobody { ConfigType::Type0 } else { request.routing };
+        let passes = !nobody && self.routes.is_up(index);
+        (if passes { Route::Forward(port) } else { Route::Refuse(port) }, routing)
     }
 
     /// A configuration request for one of the switch's own functions.

@@ -31,9 +31,17 @@ fn fresh(surprise: bool) -> Switch {
     Switch::new(&SwitchConfig { surprise, ..three_ports() })
 }
 
+/// What comes of a packet; the short way, where it is open, must lead to the same.
 fn input(switch: &mut Switch, ingress: PortId, packet: Packet) -> Vec<Output> {
+    let mut passed = packet.clone();
+    let port = switch.pass(ingress, &mut passed.header);
+    switch.statistics.forwarded -= u64::from(port.is_some());
     switch.handle_input(NOW, (ingress, packet));
-    outputs(switch)
+    let outputs = outputs(switch);
+    if let Some(port) = port {
+        assert_eq!(outputs, [Output::Forward { port, packet: passed }]);
+    }
+    outputs
 }
 
 fn outputs(switch: &mut Switch) -> Vec<Output> {
@@ -130,6 +138,23 @@ fn went(switch: &mut Switch, ingress: PortId, packet: Packet) -> Went {
 
 fn read(requester: Bdf, address: u64) -> Packet {
     Packet::memory_read(requester, Tag::new(7), address, 4)
+}
+
+#[test]
+fn what_waits_or_is_poisoned_does_not_go_the_short_way() {
+    let mut switch = configured(true);
+    let mut header = read(ROOT, 0xe000_0000).header;
+    assert_eq!(switch.pass(UP, &mut header), Some(down(0)));
+    header.traits = header.traits.with_poison(true);
+    assert_eq!(switch.pass(UP, &mut header), None);
+    header.traits = crate::wire::Traits::NONE;
+    switch.handle_input(NOW, (UP, read(ROOT, 0xe000_0000)));
+    assert_eq!(switch.pass(UP, &mut header), None, "it would overtake");
+    outputs(&mut switch);
+    assert_eq!(switch.pass(UP, &mut header), Some(down(0)));
+    switch.link_down(down(0));
+    outputs(&mut switch);
+    assert_eq!((switch.pass(UP, &mut header), switch.statistics().forwarded), (None, 3));
 }
 
 #[test]

@@ -29,7 +29,7 @@ impl Head {
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Self, TlpError> {
         let mut head = Self { prefixes: Prefixes::NONE, header: Header::BLANK, digest: false };
-        head.digest = parse_into(bytes, &mut head.prefixes, &mut head.header)?;
+        head.digest = parse_into(bytes, &mut head.prefixes, &mut head.header)?.digest;
         Ok(head)
     }
 
@@ -48,10 +48,9 @@ impl Head {
     pub fn emit(&self, bytes: &mut [u8; Self::LENGTH_MAX]) -> usize {
         emit_prefixes(&self.prefixes, bytes);
         let start = self.prefixes.encoded_len();
-        if let Some(place) = bytes.get_mut(start..).and_then(<[u8]>::first_chunk_mut) {
-            *place = self.header.emit(self.digest);
-        }
-        start + self.header.encoded_len()
+        let (header, length) = self.header.emit(self.digest);
+        bytes[start..start + length].copy_from_slice(&header[..length]);
+        start + length
     }
 }
 
@@ -66,14 +65,30 @@ const fn truncated(part: Part, need: usize, bytes: &[u8]) -> TlpError {
     TlpError::Truncated { part, need, have: bytes.len() }
 }
 
-/// Parses what comes before a payload into `prefixes` (of which there are none yet) and `header`, and returns
-/// TD.
+/// Bytes of a header with this Fmt.
+#[inline]
+pub(super) const fn header_length(code: u8) -> usize {
+    if code & at::CODE_4DW == 0 { 12 } else { 16 }
+}
+
+/// What parsing has found before a payload.
+#[derive(Clone, Copy)]
+pub(super) struct Found {
+    /// TD: a digest follows the payload.
+    pub(super) digest: bool,
+    /// Where the payload starts.
+    pub(super) start: usize,
+    /// Bytes of the payload.
+    pub(super) payload: usize,
+}
+
+/// Parses what comes before a payload into `prefixes` (of which there are none yet) and `header`.
 #[inline]
 pub(super) fn parse_into(
     bytes: &[u8],
     prefixes: &mut Prefixes,
     header: &mut Header,
-) -> Result<bool, TlpError> {
+) -> Result<Found, TlpError> {
     let mut start = 0;
     while bytes.get(start).is_some_and(|code| code & at::CODE_FMT == at::CODE_PREFIX) {
         let word = bytes.get(start..).and_then(|rest| rest.first_chunk::<4>());
@@ -84,10 +99,10 @@ pub(super) fn parse_into(
     parse_header(bytes, start, header)
 }
 
-/// Parses the header at `start` of `bytes` into `header`, and returns TD. In place, because a header is
+/// Parses the header at `start` of `bytes` into `header`. In place, because a header is
 /// written in small pieces: to copy it right away would wait for all of them.
 #[inline]
-fn parse_header(bytes: &[u8], start: usize, header: &mut Header) -> Result<bool, TlpError> {
+fn parse_header(bytes: &[u8], start: usize, header: &mut Header) -> Result<Found, TlpError> {
     let rest = bytes.get(start..).unwrap_or(&[]);
     let Some(&code) = rest.first() else {
         return Err(truncated(Part::Header, start + 12, bytes));
@@ -103,7 +118,8 @@ fn parse_header(bytes: &[u8], start: usize, header: &mut Header) -> Result<bool,
         [word(header, 0), word(header, 1), word(header, 2), word(header, 3)]
     };
     decode(code, words, header)?;
-    Ok(at::DIGEST.is_set(words[0]))
+    let payload = if code & at::CODE_DATA == 0 { 0 } else { usize::from(header.length) * 4 };
+    Ok(Found { digest: at::DIGEST.is_set(words[0]), start: start + header_length(code), payload })
 }
 
 #[inline]
@@ -309,86 +325,118 @@ impl Header {
         0,
     );
 
-    /// The header's bytes with TD as `digest`; the last four are used by 4 DW headers only.
+    /// The header's bytes with TD as `digest`, and how many of them there are: 12 or 16.
     #[inline]
-    pub(super) fn emit(&self, digest: bool) -> [u8; 16] {
-        let [first, second, third, fourth] = self.words(digest).map(u128::from);
-        (first << 96 | second << 64 | third << 32 | fourth).to_be_bytes()
+    pub(super) fn emit(&self, digest: bool) -> ([u8; 16], usize) {
+        let [first, second, third, fourth] = self.words(digest);
+        let length = header_length(at::CODE.byte_of(first));
+        let [first, second, third, fourth] = [first, second, third, fourth].map(u128::from);
+        ((first << 96 | second << 64 | third << 32 | fourth).to_be_bytes(), length)
     }
 
     /// The header's double words with TD as `digest`; the fourth is used by 4 DW headers only.
     #[inline]
     pub(super) fn words(&self, digest: bool) -> [u32; 4] {
-        let first = at::CODE.put(u32::from(self.code()))
-            | self.traits.word()
-            | at::DIGEST.flag(digest)
-            | at::LENGTH.put(u32::from(self.length))
-            | high_tag(self.tag());
-        let transaction = transaction(self.requester(), self.tag());
         let reserved = u32::from(self.reserved);
-        match &self.kind {
+        // One look at the type for all that depends on it: this is done for every packet that is sent.
+        let (code, tag, [second, third, fourth]) = match &self.kind {
             Kind::Memory(request) => {
-                let second = transaction | enables(request.first_enables, request.last_enables);
+                let second = transaction(request.requester, request.tag)
+                    | enables(request.first_enables, request.last_enables);
                 let [high, low] = halves(request.address);
                 let low = (low & at::ADDRESS.all()) | at::HINT.put(u32::from(self.traits.hint()));
-                match request.width {
-                    Width::Bits32 => [first, second, low, 0],
-                    Width::Bits64 => [first, second, high, low],
-                }
-            }
-            Kind::Io(request) => {
-                let address = (request.address & at::ADDRESS.all()) | at::HINT.put(reserved);
-                [first, transaction | enables(request.enables, 0), address, 0]
-            }
-            Kind::Config(request) => {
-                let third = at::TARGET.put(u32::from(request.target.bits()))
-                    | at::CONFIG_RESERVED_HIGH.put(reserved >> 2)
-                    | at::REGISTER.put(u32::from(request.offset / 4))
-                    | at::CONFIG_RESERVED_LOW.put(reserved);
-                [first, transaction | enables(request.enables, 0), third, 0]
-            }
-            Kind::Message(message) => {
-                let [third, fourth] = halves(message.body);
-                [first, transaction | at::MESSAGE_CODE.put(u32::from(message.code)), third, fourth]
+                let rest = match request.width {
+                    Width::Bits32 => [second, low, 0],
+                    Width::Bits64 => [second, high, low],
+                };
+                (request.code(), request.tag, rest)
             }
             Kind::Completion(completion) => {
                 let second = at::COMPLETER.put(u32::from(completion.completer.bits()))
                     | at::STATUS.put(u32::from(u8::from(completion.status)))
                     | at::BYTE_COUNT_MODIFIED.flag(completion.byte_count_modified)
                     | at::BYTE_COUNT.put(u32::from(completion.byte_count));
-                let third = transaction
+                let third = transaction(completion.requester, completion.tag)
                     | at::COMPLETION_RESERVED.put(reserved)
                     | at::LOWER_ADDRESS.put(u32::from(completion.lower_address));
-                [first, second, third, 0]
+                (completion.code(), completion.tag, [second, third, 0])
             }
+            Kind::Io(request) => {
+                let second = transaction(request.requester, request.tag) | enables(request.enables, 0);
+                let address = (request.address & at::ADDRESS.all()) | at::HINT.put(reserved);
+                (request.code(), request.tag, [second, address, 0])
+            }
+            Kind::Config(request) => {
+                let second = transaction(request.requester, request.tag) | enables(request.enables, 0);
+                let third = at::TARGET.put(u32::from(request.target.bits()))
+                    | at::CONFIG_RESERVED_HIGH.put(reserved >> 2)
+                    | at::REGISTER.put(u32::from(request.offset / 4))
+                    | at::CONFIG_RESERVED_LOW.put(reserved);
+                (request.code(), request.tag, [second, third, 0])
+            }
+            Kind::Message(message) => {
+                let second = transaction(message.requester, message.tag)
+                    | at::MESSAGE_CODE.put(u32::from(message.code));
+                let [third, fourth] = halves(message.body);
+                (message.type_code(), message.tag, [second, third, fourth])
+            }
+        };
+        let first = at::CODE.put(u32::from(code))
+            | self.traits.word()
+            | at::DIGEST.flag(digest)
+            | at::LENGTH.put(u32::from(self.length))
+            | high_tag(tag);
+        [first, second, third, fourth]
+    }
+}
+
+/// `kind`, a type without Fmt, with or without data.
+const fn with_data(kind: u8, data: bool) -> u8 {
+    if data { kind | at::CODE_DATA } else { kind }
+}
+
+impl MemoryRequest {
+    const fn code(&self) -> u8 {
+        let (kind, data) = match self.operation {
+            MemoryOperation::Read => (at::TYPE_MEMORY, false),
+            MemoryOperation::Write => (at::TYPE_MEMORY, true),
+            MemoryOperation::ReadLocked => (at::TYPE_MEMORY_LOCKED, false),
+            MemoryOperation::FetchAdd => (at::TYPE_FETCH_ADD, true),
+            MemoryOperation::Swap => (at::TYPE_SWAP, true),
+            MemoryOperation::CompareAndSwap => (at::TYPE_COMPARE_AND_SWAP, true),
+        };
+        match self.width {
+            Width::Bits32 => with_data(kind, data),
+            Width::Bits64 => with_data(kind, data) | at::CODE_4DW,
         }
     }
+}
 
-    /// Fmt and Type: the first byte.
-    #[inline]
-    pub(super) fn code(&self) -> u8 {
-        let kind = match &self.kind {
-            Kind::Memory(request) => {
-                let kind = match request.operation {
-                    MemoryOperation::Read | MemoryOperation::Write => at::TYPE_MEMORY,
-                    MemoryOperation::ReadLocked => at::TYPE_MEMORY_LOCKED,
-                    MemoryOperation::FetchAdd => at::TYPE_FETCH_ADD,
-                    MemoryOperation::Swap => at::TYPE_SWAP,
-                    MemoryOperation::CompareAndSwap => at::TYPE_COMPARE_AND_SWAP,
-                };
-                match request.width {
-                    Width::Bits32 => kind,
-                    Width::Bits64 => kind | at::CODE_4DW,
-                }
-            }
-            Kind::Io(_) => at::TYPE_IO,
-            Kind::Config(ConfigRequest { routing: ConfigType::Type0, .. }) => at::TYPE_CONFIG_0,
-            Kind::Config(ConfigRequest { routing: ConfigType::Type1, .. }) => at::TYPE_CONFIG_1,
-            Kind::Message(message) => at::CODE_4DW | at::CODE_MESSAGE | u8::from(message.routing),
-            Kind::Completion(Completion { locked: false, .. }) => at::TYPE_COMPLETION,
-            Kind::Completion(Completion { locked: true, .. }) => at::TYPE_COMPLETION_LOCKED,
+impl IoRequest {
+    const fn code(&self) -> u8 {
+        with_data(at::TYPE_IO, self.write)
+    }
+}
+
+impl ConfigRequest {
+    const fn code(&self) -> u8 {
+        let kind = match self.routing {
+            ConfigType::Type0 => at::TYPE_CONFIG_0,
+            ConfigType::Type1 => at::TYPE_CONFIG_1,
         };
-        if self.has_payload() { kind | at::CODE_DATA } else { kind }
+        with_data(kind, self.write)
+    }
+}
+
+impl Message {
+    fn type_code(&self) -> u8 {
+        with_data(at::CODE_4DW | at::CODE_MESSAGE | u8::from(self.routing), self.data)
+    }
+}
+
+impl Completion {
+    const fn code(&self) -> u8 {
+        with_data(if self.locked { at::TYPE_COMPLETION_LOCKED } else { at::TYPE_COMPLETION }, self.data)
     }
 }
 

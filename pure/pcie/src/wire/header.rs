@@ -269,8 +269,7 @@ impl Header {
     pub const fn is_posted(&self) -> bool {
         match &self.kind {
             Kind::Memory(request) => matches!(request.operation, MemoryOperation::Write),
-            Kind::Message(_) => true,
-            _ => false,
+            kind => matches!(kind, Kind::Message(_)),
         }
     }
 

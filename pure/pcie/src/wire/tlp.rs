@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use engine::Buffer;
 
-use super::head::{emit_prefixes, parse_into};
+use super::head::{Found, emit_prefixes, parse_into};
 use super::{Bdf, Head, Header, Kind, Part, Prefixes, Tag, TlpError};
 
 /// A transaction-layer packet (TLP): prefixes, header, payload, digest.
@@ -101,9 +101,8 @@ impl<P> Tlp<P> {
     /// is, and the TLP's length. In place, as its header is.
     #[inline]
     fn parse_into(&mut self, bytes: &[u8]) -> Result<(Range<usize>, usize), TlpError> {
-        let digest = parse_into(bytes, &mut self.prefixes, &mut self.header)?;
-        let start = self.prefixes.encoded_len() + self.header.encoded_len();
-        let end = start + self.header.payload_len();
+        let Found { digest, start, payload } = parse_into(bytes, &mut self.prefixes, &mut self.header)?;
+        let end = start + payload;
         let have = bytes.len();
         let truncated = TlpError::Truncated { part: Part::Payload, need: end, have };
         let rest = bytes.get(end..).ok_or(truncated)?;
@@ -183,14 +182,14 @@ impl<P: AsRef<[u8]>> Tlp<P> {
             start = self.prefixes.encoded_len();
             emit_prefixes(&self.prefixes, &mut bytes[..start]);
         }
-        let header = self.header.emit(self.digest.is_some());
-        if self.header.encoded_len() == HEADER_3DW {
+        let (header, length) = self.header.emit(self.digest.is_some());
+        // Either length as a constant is a store or two.
+        if length == HEADER_3DW {
             bytes[start..start + HEADER_3DW].copy_from_slice(&header[..HEADER_3DW]);
-            start += HEADER_3DW;
         } else {
             bytes[start..start + HEADER_4DW].copy_from_slice(&header);
-            start += HEADER_4DW;
         }
+        start += length;
         let end = start + payload.len();
         if !payload.is_empty() {
             bytes[start..end].copy_from_slice(payload);

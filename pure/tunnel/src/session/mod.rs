@@ -27,9 +27,10 @@ use alloc::collections::VecDeque;
 use alloc::string::String;
 
 use engine::{Buffer, Engine, Instant, Nanos, Pool, Rng};
+use pcie::ordering::Lane;
 use pcie::wire::Packet;
 
-use crate::credits::cost;
+use crate::credits::Amount;
 use crate::frame::{CloseCode, Frame, Identity, InstanceId, ResetPhase, Role, SessionId, Stamps};
 use crate::stream::FrameReader;
 use clock::Clock;
@@ -152,8 +153,8 @@ enum Connection {
 
 enum Item {
     Output(Output),
-    /// With the number of the link whose credits it took.
-    Tlp(Packet, Arrival, u32),
+    /// With what it took of the credits of the link with this number.
+    Tlp(Packet, Arrival, (Lane, Amount), u32),
     /// With the number of the link that it came over.
     Reset(u32),
 }
@@ -487,11 +488,11 @@ impl Engine for Session {
                 Some(Output::Reset)
             }
             Some(Item::Output(output)) => Some(output),
-            Some(Item::Tlp(packet, arrival, number)) => {
+            Some(Item::Tlp(packet, arrival, cost, number)) => {
                 if number == self.link_number
                     && let Some(link) = &mut self.link
                 {
-                    link.granting().pass_on(cost(&packet));
+                    link.granting().pass_on(cost);
                 }
                 Some(Output::Tlp { packet, arrival })
             }

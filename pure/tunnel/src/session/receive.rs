@@ -104,7 +104,8 @@ impl Session {
             link.granting().pass_on(cost);
             return Ok(());
         }
-        self.items.push_back(Item::Tlp(packet, Arrival { at: self.now, stamps }, self.link_number));
+        let arrival = Arrival { at: self.now, stamps };
+        self.items.push_back(Item::Tlp(packet, arrival, cost, self.link_number));
         Ok(())
     }
 

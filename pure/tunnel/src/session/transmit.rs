@@ -27,11 +27,12 @@ impl Session {
         let room = link.sendable_bytes(SEGMENT_MAX - CONTROL_MAX);
         let mut block = self.pool.take(room + CONTROL_MAX);
         let again = link.next().since(link.cursor());
-        let (frames, mut length) = link.emit(self.now, &mut block[..room]);
+        let bytes = &mut block[..];
+        let (frames, mut length) = link.emit(self.now, &mut bytes[..room]);
         if !alone && frames == 0 {
             return None;
         }
-        length += self.emit_control(frames, &mut block[length..]);
+        length += self.emit_control(frames, &mut bytes[length..]);
         let frames = u64::try_from(frames).unwrap_or(u64::MAX);
         let again = frames.min(u64::from(again));
         self.statistics.tlps_sent += frames - again;
