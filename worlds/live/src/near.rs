@@ -156,10 +156,13 @@ impl NearDriver {
                     }
                 };
                 busy = true;
-                self.near.handle_input(clock.now(), input);
+                let mut now = clock.now();
+                self.near.handle_input(now, input);
+                if self.near.is_timed() {
+                    now = clock.now();
+                    self.near.advance(now);
+                }
                 // An answer leaves before anything else is looked at.
-                let now = clock.now();
-                self.near.advance(now);
                 self.exchange(now);
                 self.flush(sources);
                 if short {
@@ -305,17 +308,18 @@ impl Driver for NearDriver {
         let dialled = self.dial(now, sources)?;
         busy |= dialled;
         busy |= self.receive(context.clock, sources);
-        // The engines have been told later times since the turn began, and theirs never goes back.
-        let now = if busy { context.clock.now() } else { now };
+        // The engines have been told later times since the turn began, and theirs never goes back. Whoever waits for what
+        // came in does not wait for the clock too.
+        let later = |busy| if busy { context.clock.now() } else { now };
         if let Some(local) = &mut self.local {
             busy |= local.reap(sources)?;
         }
         // What a local function has to say; and deadlines, when nobody waits for anything else.
         if dialled || self.local.is_some() {
-            busy |= self.exchange(now);
+            busy |= self.exchange(later(busy));
         }
         if !busy || self.wake.is_some_and(|at| at <= now) {
-            busy |= self.settle(now);
+            busy |= self.settle(later(busy));
         }
         busy |= self.flush(sources);
         if let Some(local) = &mut self.local {

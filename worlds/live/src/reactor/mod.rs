@@ -234,9 +234,12 @@ impl Reactor {
         mut met: impl FnMut(&mut D) -> bool,
     ) -> io::Result<Outcome> {
         // The application may have given the driver something to do.
-        self.busy_at = self.clock.now();
+        let mut began = true;
         loop {
             let now = self.clock.now();
+            if core::mem::take(&mut began) {
+                self.busy_at = now;
+            }
             if let Some(outcome) = self.heed_stop(driver, now) {
                 return Ok(outcome);
             }
