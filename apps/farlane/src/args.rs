@@ -30,6 +30,7 @@ pub(crate) enum Command {
     /// Offer an NVMe SSD, or any PCIe device that speaks vfio-user, to a host at the other end of a network
     #[command(after_help = "Examples:\n  \
         farlane export --listen 127.0.0.1:4430 --namespace disk.img,size=10GiB\n  \
+        farlane export --listen 127.0.0.1:4430 --pool pool.img,size=1TiB --state ssd.state\n  \
         farlane export --listen 0.0.0.0:4430 --ram 1GiB --namespace /dev/sdb,readonly\n  \
         farlane export --listen 127.0.0.1:4430 --ram 1GiB --listen 127.0.0.1:4431 --ram 1GiB\n  \
         farlane export --listen 127.0.0.1:4430 --vfio-user /run/user/1000/device.sock\n  \
@@ -123,10 +124,15 @@ pub(crate) struct Served {
     /// An NVMe controller of this machine that is bound to vfio-pci: each of its namespaces is served; may be given again
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) vfio: Vec<PciAddress>,
-    /// Memory in which hosts create namespaces of their own (nvme create-ns), empty at each start
-    #[arg(long, value_name = "SIZE", value_parser = parse_pool)]
-    pub(crate) pool: Option<u64>,
-    /// Serial number of the controller [default: derived from the namespaces]
+    /// Room in which hosts create namespaces of their own (nvme create-ns): a file or block device, with --state; or
+    /// memory, empty at each start
+    #[arg(long, value_name = "PATH[,size=SIZE]|SIZE")]
+    pub(crate) pool: Option<PoolSpec>,
+    /// A file in which the SSD keeps what it must not forget: its names, created and formatted namespaces, saved features,
+    /// logs and counters. Made if there is none; without it, each start is a new SSD's
+    #[arg(long, value_name = "FILE")]
+    pub(crate) state: Vec<PathBuf>,
+    /// Serial number of the controller [default: the one in --state, or derived from the machine and the namespaces]
     #[arg(long, value_name = "TEXT", value_parser = parse_serial)]
     pub(crate) serial: Option<String>,
 }
@@ -158,6 +164,9 @@ impl Served {
         if let Some(place) = places("pool").first() {
             parts[owner(*place)].1.pool = self.pool;
         }
+        for (path, place) in self.state.into_iter().zip(places("state")) {
+            parts[owner(place)].1.state.push(path);
+        }
         for (address, place) in self.vfio.into_iter().zip(places("vfio")) {
             parts[owner(place)].1.vfio.push(address);
         }
@@ -179,8 +188,13 @@ impl Served {
             1 => "1 namespace".to_owned(),
             count => format!("{count} namespaces"),
         };
-        match self.pool {
-            Some(bytes) => format!("{namespaces} and room for more ({})", indicatif::HumanBytes(bytes)),
+        match &self.pool {
+            Some(PoolSpec::Ram { size }) => {
+                format!("{namespaces} and room for more ({})", indicatif::HumanBytes(*size))
+            }
+            Some(PoolSpec::File { path, .. }) => {
+                format!("{namespaces} and room for more ({})", path.display())
+            }
             None => namespaces,
         }
     }
@@ -196,7 +210,7 @@ pub(crate) struct ExportArgs {
     #[command(flatten)]
     pub(crate) served: Served,
     /// Offer the PCIe device, of whatever kind, that another process emulates and serves at this socket
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["namespace", "ram", "vfio", "pool", "serial"])]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["namespace", "ram", "vfio", "pool", "state", "serial"])]
     pub(crate) vfio_user: Option<PathBuf>,
     /// Give up when the device of --vfio-user is not there within this time
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_time)]
@@ -499,12 +513,32 @@ impl FromStr for RamSpec {
     }
 }
 
-/// `--pool SIZE`: whole pages, of which namespaces are made.
-fn parse_pool(text: &str) -> Result<u64, String> {
-    let size = parse_size(text)?;
-    match size > 0 && size.is_multiple_of(4096) {
-        true => Ok(size),
-        false => Err(format!("{size} bytes is not a positive multiple of 4096")),
+/// `--pool PATH[,size=SIZE]`, or `--pool SIZE` for memory: whole pages, of which namespaces are made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum PoolSpec {
+    Ram { size: u64 },
+    File { path: PathBuf, size: Option<u64> },
+}
+
+impl FromStr for PoolSpec {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let whole = |size: u64| match size > 0 && size.is_multiple_of(4096) {
+            true => Ok(size),
+            false => Err(format!("{size} bytes is not a positive multiple of 4096")),
+        };
+        let (path, options) = text.split_once(',').map_or((text, None), |(path, rest)| (path, Some(rest)));
+        match (parse_size(path), options) {
+            (Ok(size), None) => Ok(Self::Ram { size: whole(size)? }),
+            _ if path.is_empty() => Err("expected a size, or the path of a file".to_owned()),
+            (_, None) => Ok(Self::File { path: path.into(), size: None }),
+            (_, Some(option)) => match option.split_once('=') {
+                Some(("size", size)) => {
+                    Ok(Self::File { path: path.into(), size: Some(whole(parse_size(size)?)?) })
+                }
+                _ => Err(format!("'{option}' is not one of: size=SIZE")),
+            },
+        }
     }
 }
 
@@ -588,6 +622,13 @@ mod tests {
             assert!(wrong.parse::<NamespaceSpec>().is_err(), "{wrong}");
         }
         assert_eq!("4k".parse(), Ok(RamSpec { size: 4096, block: 512 }));
+        assert_eq!("4k".parse(), Ok(PoolSpec::Ram { size: 4096 }));
+        assert_eq!("./4k".parse(), Ok(PoolSpec::File { path: "./4k".into(), size: None }));
+        let file = PoolSpec::File { path: "a".into(), size: Some(1 << 20) };
+        assert_eq!("a,size=1MiB".parse(), Ok(file));
+        for wrong in ["", ",size=4k", "a,size=1000", "a,readonly", "1000"] {
+            assert!(wrong.parse::<PoolSpec>().is_err(), "{wrong}");
+        }
         assert!("100".parse::<RamSpec>().is_err());
     }
 }

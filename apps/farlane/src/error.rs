@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use engine::Nanos;
 use live::attach::AttachError;
 use live::media::OpenError;
+use live::state::StateError;
 use live::unix::BindError;
 use miette::Diagnostic;
 use nvme::wire::Status;
@@ -60,6 +61,18 @@ pub(crate) enum Error {
     #[error("{error}")]
     #[diagnostic(help("{}", error.remedy()))]
     Vfio { error: live::media::nvme::OpenError },
+
+    #[error(transparent)]
+    #[diagnostic(help("{}", .0.remedy()))]
+    State(#[from] StateError),
+
+    #[error("nothing would remember which namespaces are where in --pool {}", path.display())]
+    #[diagnostic(help("give --state FILE too, a file that farlane makes and keeps"))]
+    PoolWithoutState { path: PathBuf },
+
+    #[error("--state {} and --state {} for one SSD", first.display(), second.display())]
+    #[diagnostic(help("give one of them; with several --listen, each --state goes behind its own"))]
+    TwoStates { first: PathBuf, second: PathBuf },
 
     #[error("can't listen on {address}: {error}")]
     #[diagnostic(help("choose another --listen address; port 0 lets the system choose one"))]
@@ -126,6 +139,9 @@ impl Error {
     pub(crate) const fn exit_code(&self) -> u8 {
         match self {
             Self::Open(_)
+            | Self::State(_)
+            | Self::PoolWithoutState { .. }
+            | Self::TwoStates { .. }
             | Self::Vfio { .. }
             | Self::NothingToExport { .. }
             | Self::OneSerial { .. }

@@ -30,19 +30,30 @@ fn an_administrator_manages_a_local_and_a_far_ssd() {
     let directory = tempfile::tempdir().unwrap();
     let (local, near) = (directory.path().join("local"), directory.path().join("near"));
     let device = served(&[&["device", "--serial", "LOCAL"], &SSD[..]].concat(), &local);
-    let far = Export::start(&[&["--serial", "FAR"], &SSD[..]].concat());
+    let (pool, state) = (directory.path().join("pool.img"), directory.path().join("ssd.state"));
+    let pool = format!("{},size=64MiB", pool.display());
+    let remembering =
+        ["--serial", "FAR", "--ram", "32MiB", "--pool", &pool, "--state", state.to_str().unwrap()];
+    let mut far = Export::start(&remembering);
     let attached = served(&["attach", &far.url()], &near);
-    let outcome = Guest::builder(kit)
+    let limit = Duration::from_secs(180);
+    let mut guest = Guest::builder(kit)
         .unwrap()
         .tools(["nvme", "fio"])
         .unwrap()
-        .limit(Duration::from_secs(180))
+        .limit(limit)
         .device(Device::vfio_user(local))
         .device(Device::vfio_user(near))
         .script(MANAGE)
-        .run()
-        .unwrap()
-        .expect_success();
+        .start()
+        .unwrap();
+    guest.expect("remembered", limit).unwrap();
+    far.kill();
+    let far = Export::at(&far.address, &remembering);
+    attached.wait_for("the function is back");
+    guest.tell("restarted").unwrap();
+    let outcome = guest.finish().unwrap().expect_success();
+    assert!(outcome.output.contains("the far SSD remembers"), "{}", outcome.output);
     let jobs = ["features", "logs", "namespaces", "format", "self-test", "sanitize", "commands", "reset"];
     for (serial, job) in ["LOCAL", "FAR"].iter().flat_map(|serial| jobs.iter().map(move |job| (serial, job)))
     {

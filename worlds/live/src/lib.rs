@@ -3,7 +3,7 @@
 //! Time comes from [`clock`], bytes are kept by [`media`], links are sockets of [`tcp`], and a
 //! [`reactor`] spins while there is work and sleeps when there is none. [`floor`] measures what the
 //! machine's own TCP takes, to compare with. A virtual machine's monitor is served over sockets of [`unix`], and its
-//! guest's memory is [`shared`]. A [`user`] drives a function that another process offers in that way.
+//! guest's memory is [`shared`]. What devices remember is kept in files of [`state`]. A [`user`] drives a function that another process offers in that way.
 //!
 //! Drivers decide nothing about protocols: they move bytes, read the clock and sleep.
 
@@ -17,6 +17,7 @@ pub mod media;
 pub mod near;
 pub mod reactor;
 pub mod shared;
+pub mod state;
 pub mod tcp;
 pub mod unix;
 pub mod user;

@@ -2,34 +2,32 @@
 
 use live::clock::Clock;
 use live::guest::GuestDriver;
-use live::media::Media;
 use live::reactor::Reactor;
 use machine::guest::{Config, Guest};
 use nvme_pcie::controller;
 use nvme_pcie::function::{self, Function};
 
 use crate::args::DeviceArgs;
-use crate::commands::export::{hash_of, namespaces, serial_of};
 use crate::commands::guest::{announce, listen, report, spin, summarise};
+use crate::commands::served::Ssd;
 use crate::commands::stay_on;
 use crate::error::Error;
 
 pub(crate) fn run(args: &DeviceArgs) -> Result<(), Error> {
     stay_on(args.spin.cpu)?;
-    let mut media = Media::new();
-    let serial = args.served.serial.clone().unwrap_or_else(|| serial_of(&args.served, &args.socket.path));
     let clock = Clock::start();
-    let core = namespaces(clock, &args.served, &serial, &mut media)?;
-    let count = args.served.count(core.namespaces.len());
+    let ssd = Ssd::build(clock, &args.served, &args.socket.path.to_string_lossy())?;
     let listener = listen(&args.socket.path)?;
 
-    let mut config = function::Config::new(controller::Config::new(core));
-    config.serial_number = hash_of(&serial);
+    let device_serial = ssd.device_serial();
+    let Ssd { config, media, serial, summary } = ssd;
+    let mut config = function::Config::new(controller::Config::new(config));
+    config.serial_number = device_serial;
     let function = Function::new(clock.now(), config);
     let guest =
         Guest::direct(Config { doorbells: args.socket.poll_doorbells, ..Config::default() }, clock.now());
 
-    let text = format!("offering {count} of SSD {serial} to a guest");
+    let text = format!("offering {summary} of SSD {serial} to a guest");
     announce(args.output.json, listener.path(), &text)?;
     let mut driver = GuestDriver::direct(guest, function, media, listener, report);
     let mut reactor = Reactor::new(clock, spin(&args.socket, &args.spin)).map_err(Error::Output)?;

@@ -79,6 +79,7 @@ pub(crate) fn report(event: Event) {
                 "farlane: there is no shared memory for doorbells: {error}; the client rings by messages"
             );
         }
+        Event::State(notice) => eprintln!("farlane: {notice}"),
         Event::SignalFailed(vector, error) => {
             eprintln!("farlane: the guest's interrupt {vector} can't be signalled: {error}");
         }

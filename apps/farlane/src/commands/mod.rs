@@ -12,6 +12,7 @@ mod guest;
 pub(crate) mod identify;
 pub(crate) mod lspci;
 pub(crate) mod ping;
+mod served;
 pub(crate) mod smart_log;
 
 use std::io::Write;

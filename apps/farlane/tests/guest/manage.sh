@@ -74,6 +74,28 @@ manage() {
 manage nvme0
 manage nvme1
 
+# The far end is killed and started anew: its SSD is the same one.
+NVME=/dev/nvme1
+nvme create-ns $NVME --nsze=16384 --ncap=16384 --flbas=0 >/dev/null
+nvme attach-ns $NVME -n 2 -c $(cat /sys/class/nvme/nvme1/cntlid) >/dev/null
+appears ${NVME}n2
+dd if=/tmp/noise of=${NVME}n2 bs=64k oflag=direct 2>/dev/null
+nvme set-feature $NVME -f 10 -V 1 -s >/dev/null
+nvme id-ns ${NVME}n2 >/tmp/before
+AT=$(basename $(readlink -f /sys/class/nvme/nvme1/device))
+echo 1 >/sys/bus/pci/devices/$AT/remove
+tell remembered
+await restarted
+echo 1 >/sys/bus/pci/rescan
+appears ${NVME}n2
+nvme id-ns ${NVME}n2 | cmp - /tmp/before
+dd if=${NVME}n2 of=/tmp/back bs=64k count=64 iflag=direct 2>/dev/null
+cmp /tmp/noise /tmp/back
+nvme get-feature $NVME -f 10 | grep -qi 'value:\(0x\)\?0*1$'
+nvme smart-log $NVME | grep -q '^power_cycles.*: 2$'
+nvme smart-log $NVME | grep -q '^unsafe_shutdowns.*: 0$'
+echo "the far SSD remembers"
+
 load() {
     fio --name=$1 --filename=/dev/$1n1 --rw=randrw --bsrange=512-1m --iodepth=64 --numjobs=2 --offset_increment=16m \
         --ioengine=libaio --direct=1 --verify=crc32c --size=16m --time_based --runtime=60 --minimal >/tmp/fio.$1

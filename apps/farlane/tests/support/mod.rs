@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses some of these helpers")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+pub(crate) mod admin;
 pub(crate) mod proxy;
 pub(crate) mod running;
 

@@ -52,6 +52,9 @@ pub trait Backing {
     /// Whether something is under way that an orderly end waits for.
     fn is_busy(&self) -> bool;
 
+    /// The driver is to end in an orderly way.
+    fn on_stop(&mut self, _: &Self::Device) {}
+
     /// When [`Backing::reap`] wants to be called even though nothing has happened.
     fn poll_timeout(&self) -> Option<Instant> {
         None

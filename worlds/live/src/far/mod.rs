@@ -23,6 +23,7 @@ use tunnel::downstream;
 use crate::clock::Clock;
 use crate::media::Media;
 use crate::reactor::{Attention, Context, Driver, Sources, Turn};
+use crate::state;
 use crate::tcp::{Connection, Listener, Received};
 
 /// Pieces taken from one connection in a turn, so that none starves the others or the media.
@@ -45,6 +46,8 @@ pub enum Event {
     NoServer(io::Error),
     /// There are no descriptors for the device's interrupts.
     NoDescriptors(io::Error),
+    /// Of what the SSD remembers.
+    State(state::Notice),
 }
 
 struct Peer {
@@ -292,6 +295,7 @@ impl<F: FnMut(Event), B: Backing> Driver for FarDriver<F, B> {
         self.stopping = true;
         self.far.close(now, "the far end is shutting down");
         self.exchange(now);
+        self.backing.on_stop(self.far.function());
         for peer in &mut self.peers {
             peer.closing = true;
         }

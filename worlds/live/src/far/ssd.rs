@@ -49,21 +49,32 @@ impl Backing for Ssd {
             Storage::Media(request) => {
                 self.media.submit(request, &mut |completion| inputs.push_back(completion));
             }
-            Storage::Notify(notification) => report(Event::Notify(notification)),
+            Storage::Notify(notification) => {
+                self.media.note(&notification);
+                report(Event::Notify(notification));
+            }
         }
     }
 
     fn reap<F: FnMut(Event)>(
         &mut self,
-        _: &Function,
+        device: &Function,
         world: &mut World<'_, Function, F>,
     ) -> io::Result<bool> {
+        self.media.keep(world.now, || device.controller().counters());
+        if let Some(notice) = self.media.notice() {
+            (world.report)(Event::State(notice));
+        }
         let inputs = &mut *world.inputs;
         Ok(self.media.reap(&mut |completion| inputs.push_back(completion))? > 0)
     }
 
     fn is_busy(&self) -> bool {
         self.media.in_flight() > 0
+    }
+
+    fn on_stop(&mut self, device: &Function) {
+        self.media.keep_now(&device.controller().counters());
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

@@ -12,6 +12,7 @@ use pcie::device::{Dma, DmaResult};
 use crate::media::Media;
 use crate::reactor::{Attention, Sources};
 use crate::shared::SharedMemory;
+use crate::state::Notice;
 
 pub(super) struct Local {
     pub(super) function: Function,
@@ -75,7 +76,7 @@ impl Local {
                     function::Output::Media(request) => {
                         media.submit(request, &mut |completion| completions.push_back(completion));
                     }
-                    function::Output::Notify(_) => {}
+                    function::Output::Notify(notification) => media.note(&notification),
                 }
             }
             if self.completions.is_empty() {
@@ -84,8 +85,19 @@ impl Local {
         }
     }
 
+    /// The process is to end in an orderly way.
+    pub(super) fn on_stop(&mut self) {
+        self.media.keep_now(&self.function.controller().counters());
+    }
+
+    /// What is to be told of the SSD's state, once.
+    pub(super) fn notice(&mut self) -> Option<Notice> {
+        self.media.notice()
+    }
+
     /// Takes what the media have done, and gives the system what they are to do.
-    pub(super) fn reap(&mut self) -> io::Result<bool> {
+    pub(super) fn reap(&mut self, now: Instant) -> io::Result<bool> {
+        self.media.keep(now, || self.function.controller().counters());
         let completions = &mut self.completions;
         self.media.reap(&mut |completion| completions.push_back(completion))?;
         Ok(!self.completions.is_empty())

@@ -18,6 +18,7 @@ use crate::clock::Clock;
 use crate::media::Media;
 use crate::reactor::{Attention, Context, Driver, Sources, Turn};
 use crate::shared::{MapError, Mapping, SharedMemory};
+use crate::state;
 use crate::unix::{Connection, Listener, Received};
 use doorbells::Doorbells;
 use far::{Dial, Far};
@@ -51,6 +52,8 @@ pub enum Event {
     NoDoorbells(io::Error),
     /// A client's interrupt could not be signalled.
     SignalFailed(usize, io::Error),
+    /// Of what the SSD remembers.
+    State(state::Notice),
 }
 
 /// Where the function is.
@@ -470,11 +473,12 @@ impl<F: FnMut(Event)> GuestDriver<F> {
         busy
     }
 
-    fn reap(&mut self) -> io::Result<bool> {
-        match &mut self.side {
-            Side::Local(local) => local.reap(),
-            Side::Far(_) => Ok(false),
+    fn reap(&mut self, now: Instant) -> io::Result<bool> {
+        let Side::Local(local) = &mut self.side else { return Ok(false) };
+        if let Some(notice) = local.notice() {
+            (self.report)(Event::State(notice));
         }
+        local.reap(now)
     }
 
     fn has_ended(&self) -> bool {
@@ -511,7 +515,7 @@ impl<F: FnMut(Event)> Driver for GuestDriver<F> {
         let now = if busy { context.clock.now() } else { context.now };
         busy |= self.admit(now, sources)?;
         busy |= self.look_at_doorbells(now);
-        if self.reap()? {
+        if self.reap(now)? {
             busy = true;
             self.exchange(now);
         }
@@ -522,7 +526,7 @@ impl<F: FnMut(Event)> Driver for GuestDriver<F> {
         }
         busy |= self.flush(sources);
         // What was submitted last is on its way only after this.
-        busy |= self.reap()?;
+        busy |= self.reap(now)?;
         if self.stopping && self.has_ended() {
             return Ok(Turn::Done);
         }
@@ -543,6 +547,9 @@ impl<F: FnMut(Event)> Driver for GuestDriver<F> {
         self.waiting = None;
         self.guest.close(now, "the guest's end is shutting down");
         self.exchange(now);
+        if let Side::Local(local) = &mut self.side {
+            local.on_stop();
+        }
         if let Some(client) = &mut self.client {
             client.closing = true;
         }

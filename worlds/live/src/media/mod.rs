@@ -8,10 +8,13 @@ use std::os::fd::RawFd;
 
 use ::nvme::media::ram::RamDisk;
 use ::nvme::media::{Completion, MediumId, Request};
+use ::nvme::subsystem::{Counters, Notification};
 use engine::Instant;
 
 pub use file::{FileMedium, Note, OpenError, Options, open};
 pub use nvme::NvmeMedium;
+
+use crate::state::{Keeper, Notice};
 
 /// The most media of one process.
 pub const MEDIA_MAX: usize = 1024;
@@ -28,6 +31,8 @@ pub enum Medium {
     File(FileMedium),
     /// An NVMe controller of this machine.
     Nvme(NvmeMedium),
+    /// What the SSD remembers, rather than its data.
+    State(Box<Keeper>),
 }
 
 impl From<RamDisk> for Medium {
@@ -48,10 +53,18 @@ impl From<NvmeMedium> for Medium {
     }
 }
 
+impl From<Keeper> for Medium {
+    fn from(keeper: Keeper) -> Self {
+        Self::State(Box::new(keeper))
+    }
+}
+
 /// The media of a far end, by their names.
 #[derive(Default)]
 pub struct Media {
     media: Vec<Medium>,
+    /// Which of them keeps the SSD's state.
+    state: Option<usize>,
 }
 
 impl Media {
@@ -66,7 +79,11 @@ impl Media {
     /// When there are [`MEDIA_MAX`] already.
     pub fn add(&mut self, medium: impl Into<Medium>) -> MediumId {
         assert!(self.media.len() < MEDIA_MAX, "more than {MEDIA_MAX} media");
-        self.media.push(medium.into());
+        let medium = medium.into();
+        if matches!(medium, Medium::State(_)) {
+            self.state = Some(self.media.len());
+        }
+        self.media.push(medium);
         MediumId(u32::try_from(self.media.len() - 1).expect("media are few"))
     }
 
@@ -75,10 +92,17 @@ impl Media {
     /// # Panics
     /// When there is no such medium.
     pub fn submit(&mut self, request: Request, out: &mut impl FnMut(Completion)) {
-        match &mut self.media[request.medium.0 as usize] {
+        let index = request.medium.0 as usize;
+        if self.state.is_some_and(|state| state != index)
+            && let Some(keeper) = self.keeper()
+        {
+            keeper.on_use();
+        }
+        match &mut self.media[index] {
             Medium::Ram(disk) => disk.submit(request, out),
             Medium::File(file) => file.submit(request),
             Medium::Nvme(controller) => controller.submit(request),
+            Medium::State(keeper) => keeper.submit(&request, out),
         }
     }
 
@@ -92,6 +116,7 @@ impl Media {
             Medium::Ram(_) => Ok(done),
             Medium::File(file) => Ok(done + file.reap(out)?),
             Medium::Nvme(controller) => Ok(done + controller.reap(out)),
+            Medium::State(keeper) => Ok(done + keeper.reap(out)),
         })
     }
 
@@ -101,6 +126,7 @@ impl Media {
             Medium::Ram(_) => 0,
             Medium::File(file) => file.in_flight(),
             Medium::Nvme(controller) => controller.in_flight(),
+            Medium::State(keeper) => keeper.in_flight(),
         };
         self.media.iter().map(of).sum()
     }
@@ -109,6 +135,7 @@ impl Media {
     pub fn poll_fds(&self) -> impl Iterator<Item = RawFd> {
         let files = self.media.iter().filter_map(|medium| match medium {
             Medium::File(file) => file.poll_fd(),
+            Medium::State(keeper) => Some(keeper.poll_fd()),
             Medium::Ram(_) | Medium::Nvme(_) => None,
         });
         files.chain(self.controllers().flat_map(NvmeMedium::poll_fds))
@@ -116,13 +143,52 @@ impl Media {
 
     /// When `reap` is wanted even though no descriptor is readable.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.controllers().filter_map(NvmeMedium::poll_timeout).min()
+        let keeper = self.media.iter().filter_map(|medium| match medium {
+            Medium::State(keeper) => keeper.poll_timeout(),
+            _ => None,
+        });
+        self.controllers().filter_map(NvmeMedium::poll_timeout).chain(keeper).min()
+    }
+
+    /// The controller has changed what may be worth remembering.
+    pub fn note(&mut self, notification: &Notification) {
+        if let Some(keeper) = self.keeper() {
+            keeper.note(notification);
+        }
+    }
+
+    /// Keeps the counters of the health log where state is kept, if it is time to.
+    #[inline]
+    pub fn keep(&mut self, now: Instant, counters: impl FnOnce() -> Counters) {
+        if let Some(keeper) = self.keeper() {
+            keeper.keep(now, counters);
+        }
+    }
+
+    /// Keeps the counters of the health log where state is kept: the last that is heard of them may be this.
+    pub fn keep_now(&mut self, counters: &Counters) {
+        if let Some(keeper) = self.keeper() {
+            keeper.keep_now(counters);
+        }
+    }
+
+    /// What is to be told of where state is kept, once.
+    pub fn notice(&mut self) -> Option<Notice> {
+        self.keeper()?.notice()
+    }
+
+    #[inline]
+    fn keeper(&mut self) -> Option<&mut Keeper> {
+        match &mut self.media[self.state?] {
+            Medium::State(keeper) => Some(keeper),
+            _ => None,
+        }
     }
 
     fn controllers(&self) -> impl Iterator<Item = &NvmeMedium> {
         self.media.iter().filter_map(|medium| match medium {
             Medium::Nvme(controller) => Some(controller),
-            Medium::Ram(_) | Medium::File(_) => None,
+            Medium::Ram(_) | Medium::File(_) | Medium::State(_) => None,
         })
     }
 }

@@ -17,6 +17,7 @@ use nvme::media::{Completion, IoId, MediaError, Operation, Request};
 
 use kernel::{CALLS_MAX, Call, Kernel};
 use open::MEMORY_ALIGNMENT;
+pub(crate) use open::lock;
 pub use open::{Note, OpenCause, OpenError, Options};
 
 /// The longest piece of a read, in bytes: what one of its buffers holds.
@@ -104,7 +105,7 @@ pub fn open(path: &Path, options: &Options) -> Result<FileMedium, OpenError> {
 }
 
 /// A write beyond the size that this process may give a file (`ulimit -f`) is to fail, not to end the process.
-fn survive_size_limits() {
+pub(crate) fn survive_size_limits() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     // A flag that nobody reads takes the place of the signal's deadly default. If that can't be had, all but such
     // writes still work.

@@ -286,7 +286,7 @@ fn open_locked(path: &Path, options: &Options, made: &mut bool) -> Result<(File,
 
 /// Locks `file`, waiting a little for a user that has just died: its lock goes with its io_uring, which
 /// the kernel takes apart some time after the process has ended.
-fn lock(file: &File, shared: bool) -> Result<(), TryLockError> {
+pub(crate) fn lock(file: &File, shared: bool) -> Result<(), TryLockError> {
     let start = Instant::now();
     loop {
         match if shared { file.try_lock_shared() } else { file.try_lock() } {

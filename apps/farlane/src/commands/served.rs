@@ -1,0 +1,203 @@
+//! What `farlane export` and `farlane device` have in common: the SSD that is offered.
+
+use std::path::Path;
+
+use live::clock::Clock;
+use live::media::{FileMedium, Media, Options, nvme as controllers, open};
+use live::state::ssd::{self, Origin, SsdState};
+use live::state::{Keeper, Store};
+use nvme::media::MediumId;
+use nvme::media::ram::RamDisk;
+use nvme::subsystem::{BlockSize, Config, NamespaceIdentity, PAGE_BYTES};
+
+use crate::args::{PoolSpec, Served};
+use crate::error::Error;
+
+/// An SSD to offer.
+pub(crate) struct Ssd {
+    pub(crate) config: Config,
+    pub(crate) media: Media,
+    pub(crate) serial: String,
+    /// What is served, in words.
+    pub(crate) summary: String,
+}
+
+impl Ssd {
+    /// The SSD of `served`. `place` is where it is offered, which tells memory apart.
+    pub(crate) fn build(clock: Clock, served: &Served, place: &str) -> Result<Self, Error> {
+        if let (Some(PoolSpec::File { path, .. }), None) = (&served.pool, served.state.first()) {
+            return Err(Error::PoolWithoutState { path: path.clone() });
+        }
+        if let [first, second, ..] = served.state.as_slice() {
+            return Err(Error::TwoStates { first: first.clone(), second: second.clone() });
+        }
+        let store = served.state.first().map(|path| Store::open(path)).transpose()?;
+        let saved = store.as_ref().map(ssd::load).transpose()?.flatten();
+        let serial = served.serial.clone().or_else(|| saved.as_ref().map(|state| state.serial().to_owned()));
+        let serial = serial.unwrap_or_else(|| serial_of(served, place));
+        let mut given = Given { config: Config::new(&serial), media: Media::new(), origins: Vec::new() };
+        given.add_namespaces(clock, served)?;
+        let pool = served.pool.as_ref().map(|pool| given.add_pool(pool)).transpose()?;
+        let Given { mut config, mut media, origins } = given;
+        if let Some(store) = store {
+            let origin = Origin { namespaces: &origins, pool: pool.as_deref() };
+            config = restore(&store, saved, config, &mut media, origin)?;
+        }
+        let summary = served.count(config.namespaces.len());
+        Ok(Self { config, media, serial, summary })
+    }
+
+    /// The device's serial number: a function of the controller's.
+    pub(crate) fn device_serial(&self) -> u64 {
+        u64::from_be_bytes(NamespaceIdentity::derived(&self.serial).eui64)
+    }
+}
+
+/// Has the SSD's state kept from now on; what its controller is built from.
+fn restore(
+    store: &Store,
+    saved: Option<SsdState>,
+    config: Config,
+    media: &mut Media,
+    origin: Origin<'_>,
+) -> Result<Config, Error> {
+    let restored = ssd::restore(store, saved, config, origin)?;
+    for note in &restored.notes {
+        eprintln!("farlane: state {}: {note}", store.path().display());
+    }
+    // Whether it can be kept at all is better known before anybody relies on it.
+    store.wait(store.put(ssd::SECTION, &restored.state))?;
+    let keeper = Keeper::new(store.clone(), restored.state).map_err(Error::Output)?;
+    Ok(Config { state: Some(media.add(keeper)), ..restored.config })
+}
+
+/// What was given so far.
+struct Given {
+    config: Config,
+    media: Media,
+    /// Where the bytes of each namespace are.
+    origins: Vec<String>,
+}
+
+impl Given {
+    /// The controller's namespaces: files, then memory, then those of other controllers.
+    fn add_namespaces(&mut self, clock: Clock, served: &Served) -> Result<(), Error> {
+        for spec in &served.namespace {
+            let file = open_file(&spec.path, spec.size, spec.block, spec.readonly)?;
+            let bytes = file.size();
+            let medium = self.media.add(file);
+            self.add(medium, (0, bytes), spec.block, spec.readonly, file_origin(&spec.path));
+        }
+        for spec in &served.ram {
+            let medium = self.media.add(RamDisk::new(spec.size));
+            self.add(medium, (0, spec.size), spec.block, false, format!("ram {}", spec.size));
+        }
+        for address in &served.vfio {
+            let controller = controllers::open(clock, *address, report_controller)
+                .map_err(|error| Error::Vfio { error })?;
+            let extents = controller.extents().to_vec();
+            let medium = self.media.add(controller);
+            for (index, extent) in (1..).zip(extents) {
+                let place = (extent.offset, extent.bytes);
+                self.add(medium, place, extent.block, false, format!("vfio {address} {index}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn add(
+        &mut self,
+        medium: MediumId,
+        (offset, bytes): (u64, u64),
+        block: u32,
+        read_only: bool,
+        origin: String,
+    ) {
+        let config = std::mem::replace(&mut self.config, Config::new(""));
+        self.config = config.with_namespace(medium, bytes);
+        if let Some(namespace) = self.config.namespaces.last_mut() {
+            namespace.offset = offset;
+            namespace.block = BlockSize::from_bytes(block).unwrap_or_default();
+            namespace.read_only = read_only;
+        }
+        self.origins.push(origin);
+    }
+
+    /// Where hosts create namespaces; where that is.
+    fn add_pool(&mut self, pool: &PoolSpec) -> Result<String, Error> {
+        let (medium, bytes, origin) = match pool {
+            PoolSpec::Ram { size } => (self.media.add(RamDisk::new(*size)), *size, format!("ram {size}")),
+            PoolSpec::File { path, size } => {
+                // Namespaces in it may have blocks of either size.
+                let file = open_file(path, *size, BlockSize::Bytes512.bytes(), false)?;
+                let page = u64::from(PAGE_BYTES);
+                let bytes = file.size() / page * page;
+                if bytes == 0 {
+                    let expected = format!("at least {page} B");
+                    return Err(Error::Range { what: "the pool's size", value: file.size(), expected });
+                }
+                (self.media.add(file), bytes, file_origin(path))
+            }
+        };
+        let config = std::mem::replace(&mut self.config, Config::new(""));
+        self.config = config.with_pool(medium, bytes);
+        Ok(origin)
+    }
+}
+
+fn open_file(path: &Path, size: Option<u64>, block: u32, readonly: bool) -> Result<FileMedium, Error> {
+    let file = open(path, &Options { size, block, readonly, ..Options::default() })?;
+    for note in file.notes() {
+        eprintln!("farlane: {}: {note}", path.display());
+    }
+    Ok(file)
+}
+
+fn file_origin(path: &Path) -> String {
+    // A file that is yet to be made has a place all the same.
+    let there = std::fs::canonicalize(path).or_else(|_| {
+        let path = std::path::absolute(path)?;
+        let folder = path.parent().unwrap_or(&path).canonicalize()?;
+        Ok::<_, std::io::Error>(folder.join(path.file_name().unwrap_or_default()))
+    });
+    format!("file {}", there.as_deref().unwrap_or(path).display())
+}
+
+/// The same namespaces of the same machine give the same serial number, so that a host knows the SSD again. Memory is told
+/// apart by `place`.
+fn serial_of(served: &Served, place: &str) -> String {
+    let mut name = machine();
+    let mut add = |part: String| name.extend(["\n", &part]);
+    for spec in &served.namespace {
+        add(file_origin(&spec.path));
+    }
+    for address in &served.vfio {
+        add(format!("vfio {address}"));
+    }
+    for spec in &served.ram {
+        add(format!("ram {} {} {place}", spec.size, spec.block));
+    }
+    match &served.pool {
+        Some(PoolSpec::Ram { size }) => add(format!("pool {size} {place}")),
+        Some(PoolSpec::File { path, .. }) => add(format!("pool {}", file_origin(path))),
+        None => {}
+    }
+    let [a, b, c, d, e, f, g, h, ..] = NamespaceIdentity::derived(&name).nguid;
+    format!("FL{:016X}", u64::from_be_bytes([a, b, c, d, e, f, g, h]))
+}
+
+/// What tells this machine apart from others, as far as the system knows.
+fn machine() -> String {
+    let known = ["/etc/machine-id", "/proc/sys/kernel/hostname"].map(std::fs::read_to_string);
+    known
+        .into_iter()
+        .flatten()
+        .map(|text| text.trim().to_owned())
+        .find(|text| !text.is_empty())
+        .unwrap_or_default()
+}
+
+/// Tells a person what a controller of this machine is up to.
+fn report_controller(notice: controllers::Notice) {
+    eprintln!("farlane: the SSD: {notice}");
+}

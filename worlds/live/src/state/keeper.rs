@@ -1,0 +1,155 @@
+//! The medium on which a controller has its state kept.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::RawFd;
+
+use engine::{Instant, Nanos};
+use nvme::media::{Completion, IoId, MediaError, Operation, Request};
+use nvme::subsystem::{Counters, Notification};
+
+use super::ssd::{SECTION, SsdState};
+use super::store::{Generation, Notice, Store, Watch};
+
+/// How old the counters of the health log may be in the store, while the SSD is used.
+const COUNTERS_AGE: Nanos = Nanos::from_secs(30);
+
+/// Keeps the state of an SSD in a [`Store`]: hears what the controller says, and saves it. A flush ends when everything
+/// that was said before is durable.
+#[derive(Debug)]
+pub struct Keeper {
+    store: Store,
+    watch: Watch,
+    state: SsdState,
+    /// There is something that was not put into the store.
+    dirty: bool,
+    latest: Generation,
+    /// Flushes, and what they wait for.
+    waiting: VecDeque<(IoId, Generation)>,
+    /// Media were asked for something since the counters were kept.
+    used: bool,
+    counters_due: Instant,
+    /// An attempt to save has ended, of which the owner may want to know.
+    news: bool,
+}
+
+impl Keeper {
+    /// Keeps `state` in `store`, from now on.
+    ///
+    /// # Errors
+    /// When there is no descriptor left for it.
+    pub fn new(store: Store, state: SsdState) -> io::Result<Self> {
+        let watch = store.watch()?;
+        let (latest, waiting) = (Generation::default(), VecDeque::new());
+        let counters_due = Instant::ZERO;
+        let (used, news) = (false, false);
+        Ok(Self { store, watch, state, dirty: true, latest, waiting, used, counters_due, news })
+    }
+
+    /// Becomes readable when `reap` has something to do.
+    pub fn poll_fd(&self) -> RawFd {
+        self.watch.poll_fd()
+    }
+
+    /// Flushes that have not ended.
+    pub fn in_flight(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// The controller has changed something.
+    pub fn note(&mut self, notification: &Notification) {
+        self.dirty |= self.state.apply(notification);
+        if matches!(notification, Notification::ReadyForPowerLoss(_)) {
+            self.used = false;
+        }
+    }
+
+    /// A medium is asked for something: from now on, the end of the process is not that of an SSD at rest.
+    #[inline]
+    pub fn on_use(&mut self) {
+        if !self.used {
+            self.used = true;
+            self.dirty |= self.state.set_in_use();
+        }
+    }
+
+    /// When the counters of the health log are to be kept.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.used.then_some(self.counters_due)
+    }
+
+    /// Keeps the counters of the health log, if it is time to. What is used after that is counted later.
+    #[inline]
+    pub fn keep(&mut self, now: Instant, counters: impl FnOnce() -> Counters) {
+        if self.used && now >= self.counters_due {
+            self.counters_due = now + COUNTERS_AGE;
+            self.keep_now(&counters());
+            // An idle SSD wakes nobody; one that is used says so again.
+            self.used = false;
+        }
+    }
+
+    /// Keeps the counters of the health log.
+    #[cold]
+    pub fn keep_now(&mut self, counters: &Counters) {
+        self.dirty |= self.state.set_counters(counters);
+        self.put();
+    }
+
+    /// Takes a request: a flush.
+    pub fn submit(&mut self, request: &Request, out: &mut impl FnMut(Completion)) {
+        let id = request.id;
+        if !matches!(request.operation, Operation::Flush) {
+            return out(Completion::Done { id, result: Err(MediaError::OutOfRange) });
+        }
+        // What could not be saved is tried again at once.
+        self.dirty |= matches!(self.watch.outcome(self.latest), Some(Err(_)));
+        self.put();
+        self.waiting.push_back((id, self.latest));
+    }
+
+    /// Hands over which flushes have ended; returns how many.
+    pub fn reap(&mut self, out: &mut impl FnMut(Completion)) -> usize {
+        if self.dirty {
+            self.put();
+        }
+        let news = self.watch.has_news();
+        self.news |= news;
+        if !news && self.waiting.is_empty() {
+            return 0;
+        }
+        let mut ended = 0;
+        while let Some(&(id, generation)) = self.waiting.front()
+            && let Some(outcome) = self.watch.outcome(generation)
+        {
+            self.waiting.pop_front();
+            let result = outcome.map_err(|kind| match kind {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                    MediaError::NoSpace
+                }
+                _ => MediaError::Write,
+            });
+            out(Completion::Done { id, result });
+            ended += 1;
+        }
+        ended
+    }
+
+    /// What the owner should be told, once.
+    pub fn notice(&mut self) -> Option<Notice> {
+        std::mem::take(&mut self.news).then(|| self.watch.notice())?
+    }
+
+    fn put(&mut self) {
+        if std::mem::take(&mut self.dirty) {
+            self.latest = self.store.put(SECTION, &self.state);
+        }
+    }
+}
+
+impl Drop for Keeper {
+    /// What was heard last is saved too: the store's last user waits for that.
+    fn drop(&mut self) {
+        self.put();
+    }
+}

@@ -1,0 +1,272 @@
+//! The values of the section, and what they are of a controller's.
+
+use engine::Nanos;
+use nvme::subsystem::{
+    Counters, FIRMWARE_SLOTS, FeatureKey, FirmwareConfig, FirmwareImage, NamespaceConfig, NamespaceIdentity,
+    SanitizeRecord, SanitizeStatus, SavedFeature,
+};
+use nvme::wire::NamespaceId;
+use nvme::wire::feature::FeatureId;
+use nvme::wire::log::SelfTestResult;
+use serde::{Deserialize, Serialize};
+
+use crate::state::hex::Hex;
+
+/// The largest number that the format has.
+const NUMBER_MAX: u64 = i64::MAX as u64;
+
+/// A namespace: what was given, or created in the pool.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Namespace {
+    pub(super) id: u32,
+    /// Where its bytes are: a file, memory, another controller, or the pool.
+    pub(super) origin: String,
+    /// Bytes in a block.
+    pub(super) block: u32,
+    pub(super) attached: bool,
+    pub(super) eui64: Hex,
+    pub(super) nguid: Hex,
+    pub(super) uuid: Hex,
+    /// Where it starts in the pool, and how long it is, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) offset: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) bytes: Option<u64>,
+}
+
+impl Namespace {
+    pub(super) fn new(config: &NamespaceConfig, origin: &str, extent: Option<(u64, u64)>) -> Self {
+        Self {
+            id: config.id.0,
+            origin: origin.to_owned(),
+            block: config.block.bytes(),
+            attached: config.attached,
+            eui64: config.identity.eui64.into(),
+            nguid: config.identity.nguid.into(),
+            uuid: config.identity.uuid.into(),
+            offset: extent.map(|(offset, _)| offset),
+            bytes: extent.map(|(_, bytes)| bytes),
+        }
+    }
+
+    /// Its names; the key and the digits of what is not one.
+    pub(super) fn identity(&self) -> Result<NamespaceIdentity, (&'static str, usize)> {
+        Ok(NamespaceIdentity {
+            eui64: self.eui64.array().ok_or(("eui64", 16))?,
+            nguid: self.nguid.array().ok_or(("nguid", 32))?,
+            uuid: self.uuid.array().ok_or(("uuid", 32))?,
+        })
+    }
+}
+
+/// What the health log counts. Times are nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct CountersState {
+    bytes_read: u64,
+    bytes_written: u64,
+    host_reads: u64,
+    host_writes: u64,
+    busy: u64,
+    pub(super) power_cycles: u64,
+    power_on: u64,
+    pub(super) unsafe_shutdowns: u64,
+    media_errors: u64,
+    error_entries: u64,
+    warning_temperature: u64,
+    critical_temperature: u64,
+}
+
+impl From<&Counters> for CountersState {
+    fn from(counters: &Counters) -> Self {
+        let number = |value: u64| value.min(NUMBER_MAX);
+        let time = |value: Nanos| value.get().min(NUMBER_MAX);
+        Self {
+            bytes_read: number(counters.bytes_read),
+            bytes_written: number(counters.bytes_written),
+            host_reads: number(counters.host_reads),
+            host_writes: number(counters.host_writes),
+            busy: time(counters.busy),
+            power_cycles: number(counters.power_cycles),
+            power_on: time(counters.power_on),
+            unsafe_shutdowns: number(counters.unsafe_shutdowns),
+            media_errors: number(counters.media_errors),
+            error_entries: number(counters.error_entries),
+            warning_temperature: time(counters.warning_temperature),
+            critical_temperature: time(counters.critical_temperature),
+        }
+    }
+}
+
+impl From<&CountersState> for Counters {
+    fn from(state: &CountersState) -> Self {
+        Self {
+            bytes_read: state.bytes_read,
+            bytes_written: state.bytes_written,
+            host_reads: state.host_reads,
+            host_writes: state.host_writes,
+            busy: Nanos::new(state.busy),
+            power_cycles: state.power_cycles,
+            power_on: Nanos::new(state.power_on),
+            unsafe_shutdowns: state.unsafe_shutdowns,
+            media_errors: state.media_errors,
+            error_entries: state.error_entries,
+            warning_temperature: Nanos::new(state.warning_temperature),
+            critical_temperature: Nanos::new(state.critical_temperature),
+        }
+    }
+}
+
+/// A saved value of a feature.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Feature {
+    /// The feature's identifier.
+    feature: u8,
+    /// The namespace whose value it is; 0 for the controller's.
+    pub(super) namespace: u32,
+    /// Which of several values.
+    index: u16,
+    /// Command Dword 11.
+    value: u32,
+}
+
+impl Feature {
+    pub(super) const fn is_same_as(&self, other: &Self) -> bool {
+        self.feature == other.feature && self.namespace == other.namespace && self.index == other.index
+    }
+}
+
+impl From<SavedFeature> for Feature {
+    fn from(saved: SavedFeature) -> Self {
+        let key = saved.key;
+        let (namespace, index) = (key.namespace.0, key.index);
+        Self { feature: key.feature.into(), namespace, index, value: saved.value }
+    }
+}
+
+impl From<Feature> for SavedFeature {
+    fn from(feature: Feature) -> Self {
+        let (namespace, index) = (NamespaceId(feature.namespace), feature.index);
+        let key = FeatureKey { feature: FeatureId::from(feature.feature), namespace, index };
+        Self { key, value: feature.value }
+    }
+}
+
+/// Blocks that Write Uncorrectable made unreadable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Unreadable {
+    pub(super) namespace: u32,
+    pub(super) first: u64,
+    pub(super) count: u64,
+}
+
+/// The most recent sanitize operation.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Sanitize {
+    status: Status,
+    /// The command's dwords 10 and 11.
+    cdw10: u32,
+    cdw11: u32,
+    passes: u8,
+    data_erased: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Status {
+    #[default]
+    Never,
+    InProgress,
+    Completed,
+    Failed,
+    FailureExited,
+}
+
+impl From<SanitizeRecord> for Sanitize {
+    fn from(record: SanitizeRecord) -> Self {
+        let status = match record.status {
+            SanitizeStatus::Never => Status::Never,
+            SanitizeStatus::InProgress => Status::InProgress,
+            SanitizeStatus::Completed => Status::Completed,
+            SanitizeStatus::Failed => Status::Failed,
+            SanitizeStatus::FailureExited => Status::FailureExited,
+        };
+        let SanitizeRecord { cdw10, cdw11, passes, data_erased, .. } = record;
+        Self { status, cdw10, cdw11, passes, data_erased }
+    }
+}
+
+impl From<Sanitize> for SanitizeRecord {
+    fn from(state: Sanitize) -> Self {
+        let status = match state.status {
+            Status::Never => SanitizeStatus::Never,
+            Status::InProgress => SanitizeStatus::InProgress,
+            Status::Completed => SanitizeStatus::Completed,
+            Status::Failed => SanitizeStatus::Failed,
+            Status::FailureExited => SanitizeStatus::FailureExited,
+        };
+        let Sanitize { cdw10, cdw11, passes, data_erased, .. } = state;
+        Self { status, cdw10, cdw11, passes, data_erased }
+    }
+}
+
+/// Self-tests.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct SelfTests {
+    /// The namespace of an extended one that has not ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) extended: Option<u32>,
+    /// Self-test Result Data Structures, newest first.
+    pub(super) results: Vec<Hex>,
+}
+
+pub(super) fn self_test(result: &SelfTestResult) -> Hex {
+    let mut bytes = [0; SelfTestResult::LENGTH];
+    result.emit(&mut bytes);
+    bytes.into()
+}
+
+/// The firmware slots.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Firmware {
+    pub(super) active: u8,
+    /// The images of slots 2 and 3.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slot_2: Option<Hex>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slot_3: Option<Hex>,
+}
+
+const _: () = assert!(FIRMWARE_SLOTS == 3, "each slot has its key");
+
+impl Default for Firmware {
+    fn default() -> Self {
+        Self { active: 1, slot_2: None, slot_3: None }
+    }
+}
+
+impl Firmware {
+    pub(super) fn store(&mut self, slot: u8, image: &FirmwareImage) {
+        let place = if slot == 2 { &mut self.slot_2 } else { &mut self.slot_3 };
+        *place = Some(Hex(image.bytes().to_vec()));
+    }
+
+    /// As a controller has it; the key of what is no image.
+    pub(super) fn config(&self) -> Result<FirmwareConfig, &'static str> {
+        let image = |place: &Option<Hex>, key| match place {
+            None => Ok(None),
+            Some(hex) => FirmwareImage::parse(&hex.0).map(Some).ok_or(key),
+        };
+        let images = [image(&self.slot_2, "slot-2")?, image(&self.slot_3, "slot-3")?];
+        if !(1..=FIRMWARE_SLOTS).contains(&self.active) {
+            return Err("active");
+        }
+        Ok(FirmwareConfig { images, active: self.active })
+    }
+}

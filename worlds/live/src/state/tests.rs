@@ -1,0 +1,327 @@
+//! Files of state: what is kept, and what becomes of files that are not as they should be.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use nvme::media::MediumId;
+use nvme::subsystem::{
+    BlockSize, Config, Notification, Output, SanitizeRecord, SanitizeStatus, SavedFeature, Subsystem,
+    UnreadableBlocks,
+};
+use nvme::wire::NamespaceId;
+use serde::{Deserialize, Serialize};
+
+use super::ssd::{Origin, Restored, load, restore};
+use super::*;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Section {
+    name: String,
+    numbers: BTreeMap<String, u32>,
+    bytes: Hex,
+}
+
+fn section(name: &str) -> Section {
+    let numbers = BTreeMap::from([("one".to_owned(), 1)]);
+    Section { name: name.to_owned(), numbers, bytes: Hex(vec![0, 0xfe]) }
+}
+
+fn folder() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ssd.state");
+    (folder, path)
+}
+
+fn refusal(path: &Path) -> String {
+    let error = Store::open(path).unwrap_err();
+    assert!(!error.remedy().is_empty());
+    assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
+    error.to_string()
+}
+
+#[test]
+fn sections_come_back_and_the_file_is_one_processs_at_a_time() {
+    let (folder, path) = folder();
+    {
+        let store = Store::open(&path).unwrap();
+        assert_eq!(store.section::<Section>("a").unwrap(), None);
+        store.put("a", &section("first"));
+        let generation = store.put("b", &section("second"));
+        store.wait(generation).unwrap();
+        // Replacing it again and again keeps the lock.
+        for _ in 0..3 {
+            let generation = store.put("a", &section("third"));
+            store.wait(generation).unwrap();
+        }
+        assert!(refusal(&path).contains("in use"));
+        store.put("b", &section("last"));
+    }
+    let store = Store::open(&path).unwrap();
+    assert_eq!(store.section("a").unwrap(), Some(section("third")));
+    assert_eq!(store.section("b").unwrap(), Some(section("last")), "the end waits for what was put");
+    assert!(store.expect_only(&["a"]).unwrap_err().to_string().contains("[b]"));
+    drop(store);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left");
+    assert!(fs::read_to_string(&path).unwrap().starts_with("# What a Farlane"));
+}
+
+#[test]
+fn a_store_that_was_never_put_into_leaves_nothing() {
+    let (folder, path) = folder();
+    let store = Store::open(&path).unwrap();
+    assert!(refusal(&path).contains("in use"));
+    drop(store);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    assert!(refusal(&folder.path().join("missing/ssd.state")).contains("can't make it"));
+    assert!(refusal(folder.path()).contains("not a file"));
+}
+
+#[test]
+fn a_half_written_replacement_and_a_link_do_no_harm() {
+    let (folder, path) = folder();
+    let store = Store::open(&path).unwrap();
+    store.wait(store.put("a", &section("kept"))).unwrap();
+    drop(store);
+    fs::write(folder.path().join("ssd.state.new"), "farlane-state = 1\n[a").unwrap();
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    let store = Store::open(&link).unwrap();
+    assert_eq!(store.section("a").unwrap(), Some(section("kept")));
+    store.wait(store.put("a", &section("changed"))).unwrap();
+    drop(store);
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert!(fs::read_to_string(&path).unwrap().contains("changed"));
+}
+
+#[test]
+fn files_that_are_not_as_they_should_be_are_refused_and_left_alone() {
+    let (_folder, path) = folder();
+    let store = Store::open(&path).unwrap();
+    store.wait(store.put("a", &section("x"))).unwrap();
+    drop(store);
+    let sound = fs::read_to_string(&path).unwrap();
+    let changed = |from: &str, to: &str| {
+        assert!(sound.contains(from), "{sound}");
+        sound.replace(from, to)
+    };
+    let cases = [
+        ("hello".to_owned(), "not a state of Farlane's"),
+        (String::new(), "not a state of Farlane's"),
+        ("[package]\nname = \"x\"\n".to_owned(), "not a state of Farlane's"),
+        (changed("state = 1", "state = 2"), "version 2"),
+        (changed("state = 1", "state = \"1\""), "expected a version"),
+        (changed("# end\n", ""), "cut off"),
+        (sound[..sound.len() * 3 / 4].to_owned(), "cut off"),
+        (changed("\n[a]", "\nstray = 3\n[a]"), "stray: expected a table"),
+        (changed("name = ", "name : "), "damaged"),
+    ];
+    for (text, words) in cases {
+        fs::write(&path, &text).unwrap();
+        let said = refusal(&path);
+        assert!(said.contains(words), "{said}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    }
+    fs::write(&path, [0xff, 0xfe]).unwrap();
+    assert!(refusal(&path).contains("not a state of Farlane's"));
+    // What is wrong within a section is shown with its line.
+    for (text, words) in [
+        (changed("\"00fe\"", "\"00f\""), "bytes = \"00f\""),
+        (changed("\"00fe\"", "\"00f\""), "expected pairs of hexadecimal digits"),
+        (changed("one = 1", "one = -1"), "one = -1"),
+        (changed("name", "title"), "title"),
+    ] {
+        fs::write(&path, text).unwrap();
+        let store = Store::open(&path).unwrap();
+        let error = store.section::<Section>("a").unwrap_err().to_string();
+        assert!(error.contains(words) && error.contains("line"), "{error}");
+    }
+}
+
+#[test]
+fn a_failure_to_save_is_told_and_tried_again() {
+    let (folder, path) = folder();
+    let store = Store::open(&path).unwrap();
+    let mut watch = store.watch().unwrap();
+    store.wait(store.put("a", &section("x"))).unwrap();
+    assert!(watch.has_news() && !watch.has_news() && watch.notice().is_none());
+    // Nothing can be written where a folder is.
+    let obstacle = folder.path().join("ssd.state.new");
+    fs::create_dir(&obstacle).unwrap();
+    let generation = store.put("a", &section("y"));
+    assert!(store.wait(generation).is_err());
+    assert!(matches!(watch.outcome(generation), Some(Err(_))));
+    assert!(watch.has_news());
+    assert!(matches!(watch.notice(), Some(Notice::Failed(_))));
+    assert!(watch.notice().is_none());
+    assert!(fs::read_to_string(&path).unwrap().contains('x'), "what was there is there");
+    fs::remove_dir(&obstacle).unwrap();
+    let later = store.put("a", &section("y"));
+    store.wait(later).unwrap();
+    assert_eq!(watch.outcome(generation), Some(Ok(())));
+    assert!(matches!(watch.notice(), Some(Notice::Recovered(_))));
+}
+
+const DISK: u64 = 1 << 20;
+
+fn given(serial: &str) -> Config {
+    let config = Config::new(serial).with_namespace(MediumId(0), DISK).with_namespace(MediumId(1), DISK);
+    config.with_pool(MediumId(2), DISK)
+}
+
+fn origins(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn restored(path: &Path, config: Config, names: &[&str], pool: Option<&str>) -> Result<Restored, StateError> {
+    let store = Store::open(path)?;
+    let saved = load(&store)?;
+    restore(&store, saved, config, Origin { namespaces: &origins(names), pool })
+}
+
+/// Saves the state, as a keeper does.
+fn keep(path: &Path, restored: &Restored) {
+    let store = Store::open(path).unwrap();
+    store.wait(store.put(ssd::SECTION, &restored.state)).unwrap();
+}
+
+/// What a controller says of a namespace that it has created.
+fn created(config: &Config, id: u32, offset: u64) -> Notification {
+    let mut namespace = config.namespaces[0];
+    (namespace.id, namespace.medium) = (NamespaceId(id), MediumId(2));
+    (namespace.offset, namespace.bytes, namespace.attached) = (offset, 8192, false);
+    namespace.identity.nguid = [9; 16];
+    Notification::NamespaceCreated { namespace: Box::new(namespace), created: 7 }
+}
+
+#[test]
+fn an_ssd_remembers_what_its_controller_said() {
+    let (_folder, path) = folder();
+    let mut first = restored(&path, given("S1"), &["file a", "file b"], Some("file p")).unwrap();
+    let config = first.config.clone();
+    let key = nvme::subsystem::FeatureKey {
+        feature: nvme::wire::feature::FeatureId::WriteAtomicity,
+        namespace: NamespaceId(0),
+        index: 0,
+    };
+    let record = SanitizeRecord {
+        status: SanitizeStatus::InProgress,
+        cdw10: 2,
+        cdw11: 0,
+        passes: 3,
+        data_erased: false,
+    };
+    let unreadable = |lba, blocks| UnreadableBlocks { namespace: NamespaceId(2), lba, blocks };
+    let image = nvme::subsystem::FirmwareImage::new("R9", &[1, 2, 3]);
+    let said = [
+        created(&config, 3, 4096),
+        Notification::NamespaceAttached { namespace: NamespaceId(3), attached: true },
+        Notification::NamespaceAttached { namespace: NamespaceId(1), attached: false },
+        Notification::NamespaceFormatted { namespace: NamespaceId(2), block: BlockSize::Bytes4096 },
+        Notification::FeatureSaved(SavedFeature { key, value: 0 }),
+        Notification::FeatureSaved(SavedFeature { key, value: 1 }),
+        Notification::SanitizeChanged(record),
+        Notification::BlocksUnreadable(unreadable(10, 10)),
+        Notification::BlocksReadable(unreadable(12, 2)),
+        Notification::SelfTestStarted { extended: true, namespace: NamespaceId::ALL },
+        Notification::SelfTestEnded(Box::default()),
+        Notification::FirmwareStored { slot: 3, image: Box::new(image.clone()) },
+        Notification::FirmwareSelected { slot: 3 },
+    ];
+    for notification in &said {
+        assert!(first.state.apply(notification));
+    }
+    // A controller of that configuration says what it is up to when it starts.
+    let mut controller = Subsystem::new(engine::Instant::ZERO, config.clone());
+    while let Some(output) = engine::Engine::poll_output(&mut controller) {
+        if let Output::Notify(notification) = output {
+            first.state.apply(&notification);
+        }
+    }
+    keep(&path, &first);
+
+    let again = restored(&path, given("S1"), &["file a", "file b"], Some("file p")).unwrap();
+    assert!(again.notes.is_empty());
+    let got = &again.config;
+    let ids: Vec<_> = got.namespaces.iter().map(|one| (one.id.0, one.attached, one.block.bytes())).collect();
+    assert_eq!(ids, [(1, false, 512), (2, true, 4096), (3, true, 512)]);
+    assert_eq!(got.namespaces[0].identity, config.namespaces[0].identity);
+    let third = &got.namespaces[2];
+    assert_eq!((third.offset, third.bytes, third.identity.nguid), (4096, 8192, [9; 16]));
+    assert_eq!(got.pool.map(|pool| pool.created), Some(7));
+    assert_eq!(got.saved_features, [SavedFeature { key, value: 1 }]);
+    assert_eq!(got.sanitize, record);
+    assert_eq!(got.unreadable_blocks, [unreadable(10, 2), unreadable(14, 6)]);
+    assert_eq!((got.extended_self_test, got.self_test_results.len()), (None, 1));
+    assert_eq!((got.firmware.active, &got.firmware.images[1]), (3, &Some(image)));
+    assert_eq!((got.events.len(), got.counters.power_cycles), (2, 1));
+    assert_eq!(got.counters.unsafe_shutdowns, 0);
+    let mut controller = Subsystem::new(engine::Instant::ZERO, again.config.clone());
+    assert_eq!(controller.counters().power_cycles, 2);
+    while engine::Engine::poll_output(&mut controller).is_some() {}
+
+    let mut again = again;
+    again.state.apply(&Notification::NamespaceDeleted(NamespaceId(3)));
+    again.state.set_in_use();
+    keep(&path, &again);
+    let last = restored(&path, given("S1"), &["file a", "file b"], Some("file q")).unwrap();
+    assert_eq!((last.config.namespaces.len(), last.config.counters.unsafe_shutdowns), (2, 1));
+}
+
+#[test]
+fn namespaces_are_known_again_by_their_origins() {
+    let (_folder, path) = folder();
+    let mut first = restored(&path, given("S1"), &["file a", "file b"], Some("file p")).unwrap();
+    let identities: Vec<_> = first.config.namespaces.iter().map(|one| one.identity).collect();
+    first.state.apply(&created(&first.config, 3, 0));
+    keep(&path, &first);
+
+    let two = |serial: &str| {
+        Config::new(serial).with_namespace(MediumId(0), DISK).with_namespace(MediumId(1), DISK)
+    };
+    let turned = restored(&path, two("S2"), &["file c", "file a"], None).unwrap();
+    let ids: Vec<_> = turned.config.namespaces.iter().map(|one| (one.id.0, one.medium.0)).collect();
+    assert_eq!(ids, [(1, 1), (4, 0)], "what is new gets an identifier that nobody had");
+    assert_eq!(turned.config.namespaces[0].identity, identities[0]);
+    assert_ne!(turned.config.namespaces[1].identity, identities[1]);
+    assert_eq!(turned.notes.len(), 2, "{:?}", turned.notes);
+    assert!(turned.notes[0].contains("namespace 2 (file b)") && turned.notes[1].contains("file p"));
+
+    let other = restored(&path, given("S1"), &["file a", "file b"], Some("file q")).unwrap_err();
+    assert!(other.to_string().contains("(file p) than the one given (file q)"), "{other}");
+    assert!(other.remedy().contains("pool = \"file q\""));
+    let small = two("S1").with_pool(MediumId(2), 4096);
+    let small = restored(&path, small, &["file a", "file b"], Some("file p")).unwrap_err();
+    assert!(small.to_string().contains("beyond the pool's 4096 B"), "{small}");
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_its_key() {
+    let (_folder, path) = folder();
+    let mut first = restored(&path, given("S1"), &["file a", "file b"], Some("file p")).unwrap();
+    first.state.apply(&created(&first.config, 3, 0));
+    first.state.apply(&created(&first.config, 4, 8192));
+    keep(&path, &first);
+    let sound = fs::read_to_string(&path).unwrap();
+    for (from, to, words) in [
+        ("offset = 8192", "offset = 4096", "namespace 4, offset: overlaps namespace 3"),
+        ("offset = 8192", "offset = 5", "namespace 4, offset: expected a multiple of 4096"),
+        ("offset = 8192", "offset = 1099511627776", "beyond the pool"),
+        ("id = 4", "id = 3", "namespace 3, id: expected each only once"),
+        ("id = 4", "id = 2000", "namespace 2000, id: expected 1 to 1024"),
+        ("block = 512", "block = 1024", "block: expected 512 or 4096, found 1024"),
+        ("nguid = \"0909", "nguid = \"09", "nguid: expected 32 hexadecimal digits"),
+        ("active = 1", "active = 9", "firmware.active: expected 1, 2 or 3"),
+        ("events = []", "events = [\"00\"]", "events: expected whole persistent events"),
+        ("serial = \"S1\"", "serial = \"\"", "serial: expected 1 to 20"),
+        ("[ssd]", "[subsystem]", "[subsystem"),
+        ("created = 7", "created = \"7\"", "created = \"7\""),
+        ("shut-down", "shutdown", "shutdown"),
+    ] {
+        assert!(sound.contains(from), "{from}: {sound}");
+        fs::write(&path, sound.replacen(from, to, 1)).unwrap();
+        let error = restored(&path, given("S1"), &["file a", "file b"], Some("file p")).unwrap_err();
+        assert!(error.to_string().contains(words), "{from} -> {to}: {error}");
+    }
+}
