@@ -215,8 +215,9 @@ pub(crate) struct ExportArgs {
     /// Give up when the device of --vfio-user is not there within this time
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_time)]
     pub(crate) timeout: Duration,
-    /// How long a lost host may come back to its session before the device is reset
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_time)]
+    /// How long a lost host may come back to its session before the device is reset, and nobody else has it; the shorter of
+    /// this and the host's counts
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
     pub(crate) hold: Duration,
     /// Print the address that was bound as JSON on the first line of standard output
     #[command(flatten)]

@@ -176,7 +176,7 @@ fn a_far_end_that_goes_is_an_error_in_the_guest_and_comes_back() {
     let place = Place::new();
     let image = place.socket("disk.img");
     std::fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
-    let namespace = ["--namespace", image.to_str().unwrap(), "--serial", "COMES-BACK"];
+    let namespace = ["--namespace", image.to_str().unwrap(), "--serial", "COMES-BACK", "--hold", "5s"];
     let mut far = Export::start(&namespace);
     let address = far.address.clone();
     let mut near = place.attach("ssd", &far.url());
@@ -218,7 +218,7 @@ fn a_far_end_that_goes_is_an_error_in_the_guest_and_comes_back() {
 fn a_far_end_that_stalls_for_40_seconds_costs_the_guest_nothing_but_time() {
     let Some(kit) = skip::kit_or_skip("a far end that stalls") else { return };
     let place = Place::new();
-    let far = Export::start(&["--ram", "64MiB", "--hold", "60s"]);
+    let far = Export::start(&["--ram", "64MiB"]);
     let near = place.attach("ssd", &far.url());
     let script = r#"
         set -e
