@@ -116,6 +116,10 @@ impl Server {
             return Some((message(asked.id, asked.command, 1 | 1 << 5, how.into(), &[]), Vec::new()));
         }
         let (mut payload, descriptors) = self.right(&asked, |_, bytes| bytes.fill(how));
+        if asked.command == Command::Version {
+            // What the client makes of it is not known here.
+            self.data_max = u64::MAX;
+        }
         // Some bytes are others, or are not there, or come twice.
         let at = usize::from(source.byte());
         if let Some(rest) = payload.get_mut(at..) {
