@@ -2,6 +2,7 @@
 
 use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
+use super::reservation::Touch;
 use super::{CommandToken, Handled, Step, Subsystem};
 use crate::wire::{
     AdminOpcode, Bits, CommandId, IoOpcode, StatusCode, SubmissionQueueEntry, SubmissionQueueId,
@@ -97,6 +98,10 @@ pub(super) static IO_COMMANDS: &[(IoOpcode, Effects)] = &[
     (IoOpcode::WriteZeroes, WRITES),
     (IoOpcode::DatasetManagement, WRITES),
     (IoOpcode::Verify, READS),
+    (IoOpcode::ReservationRegister, READS),
+    (IoOpcode::ReservationReport, READS),
+    (IoOpcode::ReservationAcquire, READS),
+    (IoOpcode::ReservationRelease, READS),
     (IoOpcode::Copy, WRITES),
 ];
 
@@ -160,7 +165,9 @@ impl Subsystem {
             let effects = Effects::NONE.and(Effects::CONTROLLER_SCOPE);
             set(usize::from(u8::from(*opcode)), effects.word());
         }
-        for (opcode, effects) in IO_COMMANDS {
+        let offered =
+            |opcode: IoOpcode| Touch::of(opcode) != Touch::Nothing || self.has_reservations(controller);
+        for (opcode, effects) in IO_COMMANDS.iter().filter(|(opcode, _)| offered(*opcode)) {
             set(256 + usize::from(u8::from(*opcode)), effects.word());
         }
     }

@@ -8,6 +8,7 @@ use super::ana::ANA_GROUPS_MAX;
 use super::event_log::PersistentEvent;
 use super::features::SavedFeature;
 use super::firmware::FirmwareConfig;
+use super::reservation::ReservationRecord;
 use super::sanitize::SanitizeRecord;
 use super::smart::Counters;
 use super::uncorrectable::UnreadableBlocks;
@@ -186,6 +187,9 @@ pub struct Config {
     pub counters: Counters,
     /// Blocks that Write Uncorrectable made unreadable and that were not written since, 65,536 of a namespace at most.
     pub unreadable_blocks: Vec<UnreadableBlocks>,
+    /// Registrants and reservations that outlive a power loss; see
+    /// [`Notification::ReservationsChanged`](super::Notification::ReservationsChanged).
+    pub reservations: Vec<ReservationRecord>,
     /// The most recent sanitize operation; one that is in progress is carried out again from its beginning.
     pub sanitize: SanitizeRecord,
     /// How self-tests ended, newest first; the log holds 20.
@@ -224,6 +228,7 @@ impl Config {
             temperature_critical: 353,
             counters: Counters::default(),
             unreadable_blocks: Vec::new(),
+            reservations: Vec::new(),
             sanitize: SanitizeRecord::default(),
             self_test_results: Vec::new(),
             extended_self_test: None,

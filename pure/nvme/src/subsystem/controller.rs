@@ -11,6 +11,7 @@ use super::config::Config;
 use super::errors::ErrorLog;
 use super::events::Events;
 use super::features::{Features, SavedFeature};
+use super::reservation::Notices;
 use crate::wire::AdminOpcode;
 
 /// Controllers that a subsystem may have at once.
@@ -184,6 +185,7 @@ pub(super) struct Controller {
     pub(super) events: Events,
     pub(super) errors: ErrorLog,
     pub(super) access: Access,
+    pub(super) notices: Notices,
     /// The Persistent Event log as it was when the reporting context was established.
     pub(super) event_context: Option<Vec<u8>>,
     /// The latest controller level reset, or when it was added.
@@ -204,6 +206,7 @@ impl Controller {
             events: Events::new(config.event_requests_max),
             errors: ErrorLog::default(),
             access: Access::default(),
+            notices: Notices::default(),
             event_context: None,
             last_reset: now,
             io_queues_exist: false,

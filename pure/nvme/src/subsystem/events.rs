@@ -32,6 +32,8 @@ pub enum AsynchronousEvent {
     TelemetryLogChanged,
     /// Notice: the controller reaches namespaces otherwise than before.
     AsymmetricAccessChanged,
+    /// I/O command set status: something has happened to reservations or registrations of the host.
+    ReservationNotice,
     /// I/O command set status: a sanitize operation has come to its end.
     SanitizeCompleted,
 }
@@ -46,14 +48,17 @@ impl AsynchronousEvent {
             | Self::TransientInternalError => 0,
             Self::ReliabilityDegraded | Self::TemperatureThreshold | Self::SpareBelowThreshold => 1,
             Self::NamespaceAttributeChanged | Self::TelemetryLogChanged | Self::AsymmetricAccessChanged => 2,
-            Self::SanitizeCompleted => 6,
+            Self::SanitizeCompleted | Self::ReservationNotice => 6,
         }
     }
 
     /// Asynchronous Event Information, within its type.
     pub const fn information(self) -> u8 {
         match self {
-            Self::WriteToInvalidDoorbell | Self::ReliabilityDegraded | Self::NamespaceAttributeChanged => 0,
+            Self::WriteToInvalidDoorbell
+            | Self::ReliabilityDegraded
+            | Self::NamespaceAttributeChanged
+            | Self::ReservationNotice => 0,
             Self::InvalidDoorbellValue | Self::TemperatureThreshold | Self::SanitizeCompleted => 1,
             Self::TelemetryLogChanged => 2,
             Self::SpareBelowThreshold => 2,
@@ -69,6 +74,7 @@ impl AsynchronousEvent {
             (1, _) => LogPage::Smart,
             (_, Self::TelemetryLogChanged) => LogPage::TelemetryController,
             (_, Self::AsymmetricAccessChanged) => LogPage::AsymmetricAccess,
+            (_, Self::ReservationNotice) => LogPage::ReservationNotification,
             (_, Self::SanitizeCompleted) => LogPage::SanitizeStatus,
             _ => LogPage::ChangedNamespaces,
         }

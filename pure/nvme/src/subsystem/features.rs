@@ -65,6 +65,8 @@ pub(super) struct Features {
     queues: u32,
     queues_max: u32,
     host_identifier: [u8; 16],
+    /// The Host Identifier that the Connect command said.
+    known_host: [u8; 16],
     /// What the host said the time was (milliseconds of the Unix epoch), when it said it, and whether it did.
     timestamp: (u64, Instant, bool),
 }
@@ -86,6 +88,7 @@ impl Features {
             settings,
             queues,
             queues_max: queues,
+            known_host: controller.of_fabrics().map_or([0; 16], |fabrics| fabrics.host.identifier),
             host_identifier: [0; 16],
             timestamp: (0, now, false),
         };
@@ -99,7 +102,7 @@ impl Features {
             setting.current = setting.saved.unwrap_or(setting.default);
         }
         self.queues = self.queues_max;
-        self.host_identifier = [0; 16];
+        self.host_identifier = self.known_host;
         self.timestamp = (0, now, false);
     }
 
@@ -118,6 +121,10 @@ impl Features {
     pub(super) fn temperature_thresholds(&self) -> (u32, u32) {
         let threshold = |index| feature::TEMPERATURE.of(self.value(FeatureId::TemperatureThreshold, index));
         (threshold(OVER), threshold(UNDER))
+    }
+
+    pub(super) const fn host_identifier(&self) -> [u8; 16] {
+        self.host_identifier
     }
 
     pub(super) fn event_is_enabled(&self, event: AsynchronousEvent) -> bool {

@@ -53,8 +53,9 @@ impl Subsystem {
             HostDataFor::SetFeatures => self.on_feature_data(controller, &entry, &data),
             HostDataFor::Copy => self.on_copy_ranges(token, &entry, data),
             HostDataFor::CreateNamespace => self.on_create_namespace(token, &data),
+            HostDataFor::Reservation => self.on_reservation_keys(token, &entry, &data),
             HostDataFor::FirmwareImage => self.on_firmware_piece(controller, &entry, &data),
-            HostDataFor::NamespaceAttachment => self.on_controller_list(&entry, &data),
+            HostDataFor::NamespaceAttachment => self.on_controller_list(controller, &entry, &data),
         };
         self.finish(token, handled);
     }

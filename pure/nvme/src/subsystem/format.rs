@@ -5,6 +5,7 @@ use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
 use super::exclusive::Alone;
 use super::namespace::{Busy, Namespace};
+use super::reservation::Touch;
 use super::self_test::Outcome;
 use super::slots::MediaFor;
 use super::{CommandToken, Handled, Notification, Step, Subsystem};
@@ -47,6 +48,7 @@ impl Subsystem {
         let chosen = || self.namespaces.iter().filter(of_command);
         for namespace in chosen() {
             self.check_access(controller, namespace)?;
+            self.check_reservation(controller, namespace, Touch::Writes)?;
         }
         if chosen().any(|namespace| namespace.read_only) {
             return Err(Failure::new(StatusCode::NamespaceWriteProtected));

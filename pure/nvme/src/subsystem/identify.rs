@@ -8,7 +8,8 @@ use super::controller::{ControllerConfig, ControllerKey, FabricsConfig};
 use super::errors::{Failure, Location};
 use super::namespace::Namespace;
 use super::{
-    CommandToken, ERROR_LOG_ENTRIES, Handled, Step, Subsystem, ana, copy, firmware, fused, sanitize,
+    CommandToken, ERROR_LOG_ENTRIES, Handled, Step, Subsystem, ana, copy, firmware, fused, reservation,
+    sanitize,
 };
 use crate::wire::feature::{EVENT_ASYMMETRIC_ACCESS, EVENT_NAMESPACE_ATTRIBUTE};
 use crate::wire::identify::{
@@ -68,6 +69,8 @@ const COMPLETION_ENTRY_SIZE: u8 = 0x44;
 /// Optional NVM Command Support: Compare, Write Uncorrectable, Dataset Management, Write Zeroes, Save and Select,
 /// Timestamp, Verify, Copy.
 const OPTIONAL_NVM_COMMANDS: u16 = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 8;
+/// Optional NVM Command Support: reservations.
+const RESERVATIONS_SUPPORTED: u16 = 1 << 5;
 /// Volatile Write Cache: present; Flush may name all namespaces.
 const CACHE_PRESENT: u8 = 1 << 0;
 const FLUSH_OF_ALL: u8 = 0b11 << 1;
@@ -232,7 +235,8 @@ impl Subsystem {
             completion_entry_size: COMPLETION_ENTRY_SIZE,
             maximum_commands: fabrics.map_or(low_u16(config.commands_max), |fabrics| fabrics.commands_max),
             namespaces: self.namespaces.highest(),
-            optional_nvm_commands: OPTIONAL_NVM_COMMANDS,
+            optional_nvm_commands: OPTIONAL_NVM_COMMANDS
+                | if fabrics.is_some() { RESERVATIONS_SUPPORTED } else { 0 },
             fused_operations: fused::COMPARE_AND_WRITE,
             // A whole transfer, in blocks of the largest size.
             atomic_compare_and_write: low_u16(pages - 1),
@@ -263,6 +267,7 @@ impl Subsystem {
             features: PREFERENCES_VALID,
             lba_format_count: u8::try_from(formats.len() - 1).expect("at most 64"),
             sharing: self.sharing(key),
+            reservations: self.reservation_capabilities(key),
             deallocate_features: READS_ZEROES | WRITE_ZEROES_DEALLOCATES,
             lba_formats,
             ..IdentifyNamespace::default()
@@ -336,6 +341,7 @@ impl Subsystem {
     ) -> IdentifyIndependentNamespace {
         IdentifyIndependentNamespace {
             sharing: self.sharing(key),
+            reservations: self.reservation_capabilities(key),
             ana_group: if self.has_ana(key) { namespace.ana_group } else { 0 },
             attributes: if namespace.read_only { WRITE_PROTECTED } else { 0 },
             status: READY,
@@ -346,6 +352,11 @@ impl Subsystem {
     /// Namespace Multi-path I/O and Namespace Sharing Capabilities (NMIC): over fabrics, hosts share.
     fn sharing(&self, key: ControllerKey) -> u8 {
         if self.controllers.of(key).config.of_fabrics().is_some() { SHARED } else { 0 }
+    }
+
+    /// Reservation Capabilities (RESCAP).
+    fn reservation_capabilities(&self, key: ControllerKey) -> u8 {
+        if self.has_reservations(key) { reservation::CAPABILITIES } else { 0 }
     }
 
     /// The list of controllers from the command's identifier on, ascending: those of which it is true.

@@ -4,6 +4,7 @@ use engine::Buffer;
 
 use super::errors::{Failure, Location};
 use super::namespace::{Busy, Namespace};
+use super::reservation::Touch;
 use super::slots::{HostDataFor, MediaFor, State};
 use super::uncorrectable::check_readable;
 use super::{CommandToken, Handled, Step, Subsystem};
@@ -44,6 +45,10 @@ impl Subsystem {
             IoOpcode::DatasetManagement => self.on_dataset_management(token, entry),
             IoOpcode::Verify => self.on_verify(token, entry),
             IoOpcode::Copy => self.on_copy(token, entry),
+            IoOpcode::ReservationRegister
+            | IoOpcode::ReservationReport
+            | IoOpcode::ReservationAcquire
+            | IoOpcode::ReservationRelease => self.on_reservation(token, entry),
             IoOpcode::WriteUncorrectable => self.on_write_uncorrectable(token, entry),
             _ => Err(Failure::field(StatusCode::InvalidCommandOpcode, Location::OPCODE)),
         }
@@ -233,6 +238,10 @@ impl Subsystem {
 
     fn on_flush(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         if entry.namespace == NamespaceId::ALL {
+            let controller = self.slots.of(token).controller;
+            for namespace in self.namespaces.iter() {
+                self.check_reservation(controller, namespace, Touch::Writes)?;
+            }
             return Ok(self.flush_after(token, NamespaceId::NONE));
         }
         let medium = self.ready_namespace(token, entry)?.medium;
@@ -308,7 +317,7 @@ impl Subsystem {
 
     /// The namespace that an I/O command is for.
     #[inline]
-    fn ready_namespace(
+    pub(super) fn ready_namespace(
         &self,
         token: CommandToken,
         entry: &SubmissionQueueEntry,
@@ -330,6 +339,7 @@ impl Subsystem {
         let controller = self.slots.peek(token).ok_or_else(missing)?.controller;
         let namespace = self.namespaces.active(controller, entry.namespace).ok_or_else(missing)?;
         self.check_access(controller, namespace)?;
+        self.check_reservation(controller, namespace, Touch::of(IoOpcode::from(entry.opcode)))?;
         match namespace.busy() {
             None => Ok(namespace),
             Some(Busy::Formatting) => Err(Failure::new(StatusCode::FormatInProgress)),

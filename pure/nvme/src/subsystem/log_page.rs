@@ -7,7 +7,7 @@ use super::admin::Effects;
 use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
 use super::features::{capabilities, is_namespace_specific};
-use super::{CommandToken, Handled, Step, Subsystem};
+use super::{AsynchronousEvent, CommandToken, Handled, Step, Subsystem};
 use crate::wire::feature::FeatureId;
 use crate::wire::log::{
     CHANGED_NAMESPACES_MAX, ErrorEntry, FirmwareSlotLog, LogPage, SanitizeLog, SelfTestLog, SmartLog,
@@ -61,6 +61,10 @@ impl Subsystem {
                 self.release_telemetry();
             }
             self.controllers.of_mut(controller).events.clear(page);
+            let notice = AsynchronousEvent::ReservationNotice;
+            if page == LogPage::ReservationNotification && self.controllers.of_mut(controller).notices.pop() {
+                self.raise_to(controller, notice);
+            }
             self.report_events(controller);
         }
         Ok(Step::Done(0))
@@ -85,7 +89,11 @@ impl Subsystem {
     ) -> Result<Vec<u8>, Failure> {
         Ok(match page {
             LogPage::SupportedLogPages => dwords(256, |set| {
-                let absent = |page: &LogPage| *page == LogPage::AsymmetricAccess && !self.has_ana(controller);
+                let absent = |page: &LogPage| match page {
+                    LogPage::AsymmetricAccess => !self.has_ana(controller),
+                    LogPage::ReservationNotification => !self.has_reservations(controller),
+                    _ => false,
+                };
                 for page in LogPage::ALL.into_iter().filter(|page| !absent(page)) {
                     let specific = if page == LogPage::PersistentEvent { HEADER_ALONE } else { 0 };
                     set(usize::from(u8::from(page)), SUPPORTED | specific);
@@ -96,6 +104,7 @@ impl Subsystem {
             LogPage::TelemetryHost => self.host_telemetry(entry),
             LogPage::TelemetryController => self.controller_telemetry(),
             LogPage::AsymmetricAccess => self.ana_log(controller, entry)?,
+            LogPage::ReservationNotification => self.controllers.of(controller).notices.log(),
             LogPage::PersistentEvent => self.persistent_event_log(controller, entry)?,
             LogPage::FirmwareSlot => self.firmware_slot_log(),
             LogPage::ChangedNamespaces => self.changed_namespaces_log(controller),

@@ -11,6 +11,7 @@ use super::errors::{Failure, Location};
 use super::event_log::NamespaceChange;
 use super::exclusive::Alone;
 use super::namespace::{Busy, Namespace};
+use super::reservation::Touch;
 use super::self_test::Outcome;
 use super::slots::{HostDataFor, MediaFor};
 use super::{CommandToken, Handled, Notification, Step, Subsystem};
@@ -147,6 +148,10 @@ impl Subsystem {
         if chosen().any(|namespace| !self.config.is_in_pool(namespace.medium)) {
             return Err(Failure::field(StatusCode::OperationDenied, Location::NAMESPACE));
         }
+        let controller = self.slots.of(token).controller;
+        for namespace in chosen() {
+            self.check_reservation(controller, namespace, Touch::Writes)?;
+        }
         if chosen().any(|namespace| namespace.read_only) {
             return Err(Failure::new(StatusCode::NamespaceWriteProtected));
         }
@@ -229,10 +234,16 @@ impl Subsystem {
     }
 
     /// The list of controllers to attach the namespace to, or to detach it from.
-    pub(super) fn on_controller_list(&mut self, entry: &SubmissionQueueEntry, data: &[u8]) -> Handled {
+    pub(super) fn on_controller_list(
+        &mut self,
+        controller: ControllerKey,
+        entry: &SubmissionQueueEntry,
+        data: &[u8],
+    ) -> Handled {
         let keys = self.listed_controllers(data)?;
         let attach = SELECT.of(entry.cdw10) == ATTACH;
         let namespace = self.allocated_namespace(entry)?;
+        self.check_reservation(controller, namespace, Touch::Writes)?;
         if namespace.busy().is_some() {
             return Err(Failure::new(StatusCode::FormatInProgress));
         }

@@ -26,6 +26,7 @@ mod life;
 mod log_page;
 mod management;
 mod namespace;
+mod reservation;
 mod run_time;
 mod sanitize;
 mod save;
@@ -51,6 +52,7 @@ pub use event_log::{EVENT_LOG_BYTES_MAX, PersistentEvent};
 pub use events::AsynchronousEvent;
 pub use features::{FeatureKey, SavedFeature};
 pub use firmware::{FIRMWARE_BYTES_MAX, FIRMWARE_SLOTS, FirmwareConfig, FirmwareImage};
+pub use reservation::{REGISTRANTS_MAX, Registrant, ReservationRecord, ReservationType};
 pub use run_time::NamespaceError;
 pub use sanitize::{SanitizeRecord, SanitizeStatus};
 pub use smart::Counters;
@@ -214,6 +216,7 @@ impl Subsystem {
             config,
         };
         subsystem.restore_unreadable_blocks();
+        subsystem.restore_reservations();
         subsystem.resume_sanitize();
         if let Some(namespace) = subsystem.config.extended_self_test {
             subsystem.start_self_test(true, namespace, None);

@@ -1,11 +1,13 @@
 //! Namespaces as the controller keeps them.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use super::ana::FIRST_GROUP;
 use super::config::{BlockSize, NamespaceConfig, NamespaceIdentity, PAGE_BYTES, PoolConfig};
 use super::controller::ControllerKey;
+use super::reservation::ReservationRecord;
 use super::uncorrectable::Marks;
 use crate::media::MediumId;
 use crate::wire::NamespaceId;
@@ -36,6 +38,8 @@ pub(super) struct Namespace {
     pub(super) identity: NamespaceIdentity,
     /// ANA Group Identifier (ANAGRPID).
     pub(super) ana_group: u32,
+    /// Registrants and the reservation, where there ever were any.
+    pub(super) reservations: Option<Box<ReservationRecord>>,
     /// Some controller does not reach its group.
     unreached: bool,
     /// Whether controllers have it that nothing else is known of.
@@ -45,7 +49,7 @@ pub(super) struct Namespace {
     busy: Option<Busy>,
     /// Blocks that Write Uncorrectable made unreadable.
     marks: Marks,
-    /// Active for every controller and reached by it, not busy, no block marked: what the hot path asks for.
+    /// Active for every controller and reached by it, not reserved, not busy, no block marked: what the hot path asks for.
     plain: bool,
 }
 
@@ -61,6 +65,7 @@ impl Namespace {
             read_only: config.read_only,
             identity: config.identity,
             ana_group: FIRST_GROUP,
+            reservations: None,
             unreached: false,
             attached: config.attached,
             except: BTreeSet::new(),
@@ -90,6 +95,7 @@ impl Namespace {
         self.plain = self.attached
             && self.except.is_empty()
             && !self.unreached
+            && self.reservations.as_ref().is_none_or(|record| record.reservation.is_none())
             && self.busy.is_none()
             && self.marks.is_empty();
     }
@@ -130,6 +136,11 @@ impl Namespace {
         }
         self.remember_plain();
         for_all
+    }
+
+    pub(super) fn set_reservations(&mut self, record: ReservationRecord) {
+        self.reservations = Some(Box::new(record));
+        self.remember_plain();
     }
 
     pub(super) fn set_unreached(&mut self, unreached: bool) {

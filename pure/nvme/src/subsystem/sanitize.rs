@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use engine::Buffer;
 
 use super::errors::{Failure, Location};
+use super::reservation::Touch;
 use super::self_test::{Outcome as SelfTestOutcome, PAUSE};
 use super::slots::{MediaFor, Own};
 use super::{AsynchronousEvent, CommandToken, Handled, Notification, Step, Subsystem};
@@ -164,6 +165,10 @@ impl Subsystem {
         if self.firmware.is_activation_pending() {
             return Err(Failure::new(StatusCode::FirmwareActivationRequiresControllerLevelReset));
         }
+        let controller = self.slots.of(token).controller;
+        for namespace in self.namespaces.iter() {
+            self.check_reservation(controller, namespace, Touch::Writes)?;
+        }
         if self.namespaces.iter().any(|namespace| namespace.read_only) {
             return Err(Failure::new(StatusCode::NamespaceWriteProtected));
         }
@@ -181,7 +186,6 @@ impl Subsystem {
             passes: 0,
             data_erased: false,
         });
-        let controller = self.slots.of(token).controller;
         self.record_sanitize_start(controller, entry.cdw10, entry.cdw11);
         self.end_io_for_sanitize();
         self.sanitize.awaiting_quiet = true;

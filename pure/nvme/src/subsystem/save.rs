@@ -28,6 +28,7 @@ impl Notification {
             | Self::NamespaceAttached { .. }
             | Self::BlocksUnreadable(_)
             | Self::BlocksReadable(_)
+            | Self::ReservationsChanged(_)
             | Self::SanitizeChanged(_)
             | Self::SelfTestEnded(_)
             | Self::FirmwareStored { .. }

@@ -22,6 +22,7 @@ pub(super) enum HostDataFor {
     CreateNamespace,
     NamespaceAttachment,
     FirmwareImage,
+    Reservation,
 }
 
 /// What a command waits for its medium to do.

@@ -9,6 +9,7 @@ use super::controller::ControllerKey;
 use super::event_log::PersistentEvent;
 use super::features::SavedFeature;
 use super::firmware::FirmwareImage;
+use super::reservation::ReservationRecord;
 use super::sanitize::SanitizeRecord;
 use super::smart::Counters;
 use super::uncorrectable::UnreadableBlocks;
@@ -176,6 +177,9 @@ pub enum Notification {
     BlocksUnreadable(UnreadableBlocks),
     /// Blocks were written, so that those of them that were unreadable no longer are.
     BlocksReadable(UnreadableBlocks),
+    /// Registrants or the reservation of a namespace have changed, and this outlives a power loss, or no longer does: one of
+    /// [`Config::reservations`](super::Config::reservations), in place of the one of the same namespace.
+    ReservationsChanged(Box<ReservationRecord>),
     /// A sanitize operation has begun, come to its end, or lost its meaning by a write:
     /// [`Config::sanitize`](super::Config::sanitize).
     SanitizeChanged(SanitizeRecord),

@@ -32,6 +32,8 @@ pub enum LogPage {
     FeatureEffects,
     /// NVMe-MI Commands Supported and Effects (13h).
     ManagementEffects,
+    /// Reservation Notification (80h).
+    ReservationNotification,
     /// Sanitize Status (81h).
     SanitizeStatus,
     /// A page without a name here.
@@ -40,7 +42,7 @@ pub enum LogPage {
 
 impl LogPage {
     /// Every page that has a name.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::SupportedLogPages,
         Self::ErrorInformation,
         Self::Smart,
@@ -54,6 +56,7 @@ impl LogPage {
         Self::PersistentEvent,
         Self::FeatureEffects,
         Self::ManagementEffects,
+        Self::ReservationNotification,
         Self::SanitizeStatus,
     ];
 }
@@ -74,6 +77,7 @@ impl From<LogPage> for u8 {
             LogPage::PersistentEvent => 0x0d,
             LogPage::FeatureEffects => 0x12,
             LogPage::ManagementEffects => 0x13,
+            LogPage::ReservationNotification => 0x80,
             LogPage::SanitizeStatus => 0x81,
             LogPage::Other(identifier) => identifier,
         }

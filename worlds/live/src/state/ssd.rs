@@ -129,6 +129,8 @@ impl SsdState {
             | Notification::InterruptVector { .. }
             | Notification::KeepAliveTimeout { .. }
             | Notification::FirmwareActivated { .. }
+            // An SSD on PCIe has no reservations.
+            | Notification::ReservationsChanged(_)
             | Notification::ShutDown { .. } => return false,
         }
         true

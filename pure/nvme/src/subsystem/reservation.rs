@@ -1,0 +1,533 @@
+//! Reservations: hosts that share a namespace register with it, and one of them, or all, may keep others out.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeSet, VecDeque};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::controller::ControllerKey;
+use super::errors::{Failure, Location};
+use super::namespace::Namespace;
+use super::slots::HostDataFor;
+use super::{AsynchronousEvent, CommandToken, Handled, Notification, Step, Subsystem};
+use crate::wire::{Bits, IoOpcode, NamespaceId, StatusCode, SubmissionQueueEntry, low_u8};
+
+/// Hosts that may be registered with a namespace.
+pub const REGISTRANTS_MAX: usize = 128;
+/// Notifications of a controller that are kept; the oldest give way.
+const NOTIFICATIONS_MAX: usize = 64;
+
+/// Reservation Capabilities (RESCAP): persistence through power loss, all types, Ignore Existing Key as of revision 1.3.
+pub(super) const CAPABILITIES: u8 = 0xff;
+
+/// The action of Register, Acquire and Release, in CDW10.
+const ACTION: Bits = Bits::new(2, 0);
+/// Ignore Existing Key (IEKEY), in CDW10.
+const IGNORE_KEY: Bits = Bits::bit(3);
+/// Reservation Type (RTYPE), in CDW10 of Acquire and Release.
+const TYPE: Bits = Bits::new(15, 8);
+/// Change Persist Through Power Loss State (CPTPL), in CDW10 of Register.
+const CHANGE_PERSISTENCE: Bits = Bits::new(31, 30);
+/// Extended Data Structure (EDS), in CDW11 of Report.
+const EXTENDED: Bits = Bits::bit(0);
+const REGISTER: u32 = 0;
+const UNREGISTER: u32 = 1;
+const REPLACE: u32 = 2;
+const ACQUIRE: u32 = 0;
+const PREEMPT: u32 = 1;
+const PREEMPT_AND_ABORT: u32 = 2;
+const RELEASE: u32 = 0;
+const CLEAR: u32 = 1;
+
+/// What a reservation keeps others from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ReservationType {
+    /// Write Exclusive: only the holder writes.
+    WriteExclusive,
+    /// Exclusive Access: only the holder reads and writes.
+    ExclusiveAccess,
+    /// Write Exclusive - Registrants Only.
+    WriteExclusiveRegistrantsOnly,
+    /// Exclusive Access - Registrants Only.
+    ExclusiveAccessRegistrantsOnly,
+    /// Write Exclusive - All Registrants, each of which holds it.
+    WriteExclusiveAllRegistrants,
+    /// Exclusive Access - All Registrants, each of which holds it.
+    ExclusiveAccessAllRegistrants,
+}
+
+impl ReservationType {
+    const ALL: [Self; 6] = [
+        Self::WriteExclusive,
+        Self::ExclusiveAccess,
+        Self::WriteExclusiveRegistrantsOnly,
+        Self::ExclusiveAccessRegistrantsOnly,
+        Self::WriteExclusiveAllRegistrants,
+        Self::ExclusiveAccessAllRegistrants,
+    ];
+
+    fn parse(value: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| u32::from(kind.value()) == value)
+    }
+
+    /// Reservation Type (RTYPE).
+    pub const fn value(self) -> u8 {
+        match self {
+            Self::WriteExclusive => 1,
+            Self::ExclusiveAccess => 2,
+            Self::WriteExclusiveRegistrantsOnly => 3,
+            Self::ExclusiveAccessRegistrantsOnly => 4,
+            Self::WriteExclusiveAllRegistrants => 5,
+            Self::ExclusiveAccessAllRegistrants => 6,
+        }
+    }
+
+    const fn lets_others_read(self) -> bool {
+        matches!(
+            self,
+            Self::WriteExclusive | Self::WriteExclusiveRegistrantsOnly | Self::WriteExclusiveAllRegistrants
+        )
+    }
+
+    const fn lets_registrants(self) -> bool {
+        !matches!(self, Self::WriteExclusive | Self::ExclusiveAccess)
+    }
+
+    const fn is_of_all(self) -> bool {
+        matches!(self, Self::WriteExclusiveAllRegistrants | Self::ExclusiveAccessAllRegistrants)
+    }
+}
+
+/// A host that is registered with a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Registrant {
+    /// Host Identifier (HOSTID).
+    pub host: [u8; 16],
+    /// Reservation Key (RKEY).
+    pub key: u64,
+}
+
+/// A namespace's registrants and reservation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReservationRecord {
+    /// The namespace.
+    pub namespace: NamespaceId,
+    /// Persist Through Power Loss State (PTPLS): whether this outlives a power loss.
+    pub persistent: bool,
+    /// Generation (GEN), which counts changes of registrants.
+    pub generation: u32,
+    /// The hosts that are registered, [`REGISTRANTS_MAX`] at most.
+    pub registrants: Vec<Registrant>,
+    /// The reservation, and the host that acquired it.
+    pub reservation: Option<(ReservationType, [u8; 16])>,
+}
+
+/// What the log tells a host of (80h).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum News {
+    RegistrationPreempted = 1,
+    ReservationReleased = 2,
+    ReservationPreempted = 3,
+}
+
+/// What a controller's host was not told of yet.
+#[derive(Debug, Default)]
+pub(super) struct Notices {
+    waiting: VecDeque<(u64, News, NamespaceId)>,
+    count: u64,
+}
+
+impl Notices {
+    /// The oldest one was read. Whether there are more.
+    pub(super) fn pop(&mut self) -> bool {
+        self.waiting.pop_front();
+        !self.waiting.is_empty()
+    }
+
+    /// The Reservation Notification log (80h).
+    pub(super) fn log(&self) -> Vec<u8> {
+        let mut log = vec![0; 64];
+        if let Some((count, news, namespace)) = self.waiting.front() {
+            log[0..8].copy_from_slice(&count.to_le_bytes());
+            log[8] = low_u8(*news as u32);
+            log[9] = u8::try_from(self.waiting.len() - 1).unwrap_or(u8::MAX);
+            log[12..16].copy_from_slice(&namespace.0.to_le_bytes());
+        }
+        log
+    }
+}
+
+/// How a command is subject to reservations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Touch {
+    Reads,
+    Writes,
+    /// Not at all, or with rules of its own.
+    Nothing,
+}
+
+impl Touch {
+    pub(super) const fn of(opcode: IoOpcode) -> Self {
+        match opcode {
+            IoOpcode::Read | IoOpcode::Compare | IoOpcode::Verify => Self::Reads,
+            IoOpcode::ReservationRegister
+            | IoOpcode::ReservationReport
+            | IoOpcode::ReservationAcquire
+            | IoOpcode::ReservationRelease => Self::Nothing,
+            _ => Self::Writes,
+        }
+    }
+}
+
+impl ReservationRecord {
+    fn key_of(&self, host: [u8; 16]) -> Option<u64> {
+        self.registrants.iter().find(|one| one.host == host).map(|one| one.key)
+    }
+
+    fn is_holder(&self, host: [u8; 16]) -> bool {
+        self.reservation
+            .is_some_and(|(kind, holder)| holder == host || kind.is_of_all() && self.key_of(host).is_some())
+    }
+
+    fn allows(&self, host: [u8; 16], touch: Touch) -> bool {
+        let Some((kind, _)) = self.reservation else { return true };
+        touch == Touch::Nothing
+            || self.is_holder(host)
+            || kind.lets_registrants() && self.key_of(host).is_some()
+            || touch == Touch::Reads && kind.lets_others_read()
+    }
+
+    /// Takes hosts off; a reservation without a holder is over.
+    fn unregister(&mut self, gone: impl Fn(&Registrant) -> bool) -> Vec<[u8; 16]> {
+        let hosts = self.registrants.iter().filter(|one| gone(one)).map(|one| one.host).collect();
+        self.registrants.retain(|one| !gone(one));
+        let held = self.reservation.is_some_and(|(kind, holder)| {
+            if kind.is_of_all() { !self.registrants.is_empty() } else { self.key_of(holder).is_some() }
+        });
+        self.reservation = self.reservation.filter(|_| held);
+        hosts
+    }
+
+    fn hosts(&self) -> Vec<[u8; 16]> {
+        self.registrants.iter().map(|one| one.host).collect()
+    }
+}
+
+type Told = Vec<([u8; 16], News)>;
+
+impl Subsystem {
+    /// Whether the controller has the commands: over fabrics, where hosts have identifiers.
+    pub(super) fn has_reservations(&self, controller: ControllerKey) -> bool {
+        self.controllers.of(controller).config.of_fabrics().is_some()
+    }
+
+    /// Fails where a reservation of another host is in the way.
+    pub(super) fn check_reservation(
+        &self,
+        controller: ControllerKey,
+        namespace: &Namespace,
+        touch: Touch,
+    ) -> Result<(), Failure> {
+        let host = self.controllers.of(controller).features.host_identifier();
+        if namespace.reservations.as_ref().is_none_or(|record| record.allows(host, touch)) {
+            Ok(())
+        } else {
+            Err(Failure::new(StatusCode::ReservationConflict))
+        }
+    }
+
+    pub(super) fn on_reservation(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
+        let controller = self.slots.of(token).controller;
+        if !self.has_reservations(controller) {
+            return Err(Failure::field(StatusCode::InvalidCommandOpcode, Location::OPCODE));
+        }
+        self.ready_namespace(token, entry)?;
+        match IoOpcode::from(entry.opcode) {
+            IoOpcode::ReservationReport => self.on_report(token, entry),
+            IoOpcode::ReservationRelease => Ok(self.pull(token, 8, HostDataFor::Reservation)),
+            _ => Ok(self.pull(token, 16, HostDataFor::Reservation)),
+        }
+    }
+
+    /// The keys have arrived.
+    pub(super) fn on_reservation_keys(
+        &mut self,
+        token: CommandToken,
+        entry: &SubmissionQueueEntry,
+        data: &[u8],
+    ) -> Handled {
+        self.ready_namespace(token, entry)?;
+        let (words, _) = data.as_chunks::<8>();
+        let key = |index: usize| words.get(index).map_or(0, |raw| u64::from_le_bytes(*raw));
+        let controller = self.slots.of(token).controller;
+        let host = self.controllers.of(controller).features.host_identifier();
+        let Some(namespace) = self.namespaces.find(entry.namespace) else {
+            return Err(self.missing_namespace(entry));
+        };
+        let before = namespace.reservations.as_deref().cloned().unwrap_or_default();
+        let mut record = ReservationRecord { namespace: entry.namespace, ..before.clone() };
+        let (told, abort) = match IoOpcode::from(entry.opcode) {
+            IoOpcode::ReservationRegister => (register(&mut record, host, entry, key(0), key(1))?, false),
+            IoOpcode::ReservationAcquire => {
+                let abort = ACTION.of(entry.cdw10) == PREEMPT_AND_ABORT;
+                (acquire(&mut record, host, entry, key(0), key(1))?, abort)
+            }
+            _ => (release(&mut record, host, entry, key(0))?, false),
+        };
+        if abort {
+            let gone = told.iter().map(|(host, _)| *host).collect();
+            self.abort_preempted(token, entry.namespace, &gone);
+        }
+        if record != before {
+            self.set_reservations(record.clone());
+            if record.persistent || before.persistent {
+                self.notify(Notification::ReservationsChanged(Box::new(record)));
+            }
+        }
+        for (host, news) in told {
+            self.tell(host, news, entry.namespace);
+        }
+        Ok(Step::Done(0))
+    }
+
+    /// What is known of a namespace's reservations, as it was kept or is now.
+    pub(super) fn set_reservations(&mut self, record: ReservationRecord) {
+        if let Some(namespace) = self.namespaces.find_mut(record.namespace) {
+            namespace.set_reservations(record);
+        }
+    }
+
+    /// Gives namespaces back what outlived a power loss.
+    pub(super) fn restore_reservations(&mut self) {
+        for record in self.config.reservations.clone() {
+            if record.persistent && record.registrants.len() <= REGISTRANTS_MAX {
+                self.set_reservations(record);
+            }
+        }
+    }
+
+    /// Ends what can be ended of the hosts' commands for the namespace; the rest runs to its end.
+    fn abort_preempted(&mut self, by: CommandToken, namespace: NamespaceId, hosts: &BTreeSet<[u8; 16]>) {
+        let is_meant = |token: &CommandToken| {
+            self.slots.peek(*token).is_some_and(|slot| {
+                let host = self.controllers.of(slot.controller).features.host_identifier();
+                let of_namespace = !slot.queue.is_admin() && slot.entry.namespace == namespace;
+                of_namespace && slot.state.can_abort() && hosts.contains(&host)
+            })
+        };
+        let tokens: Vec<_> = self.slots.tokens().filter(|token| *token != by).filter(is_meant).collect();
+        for token in tokens {
+            if self.slots.of(token).state.can_abort() {
+                self.fail(token, Failure::new(StatusCode::AbortedPreempt));
+            }
+        }
+    }
+
+    /// Tells the controllers of a host that have the namespace.
+    fn tell(&mut self, host: [u8; 16], news: News, namespace: NamespaceId) {
+        let mut next = self.controllers.from(0);
+        while let Some(key) = next {
+            let attached = self.namespaces.find(namespace).is_some_and(|one| one.is_attached_to(key));
+            let controller = self.controllers.of_mut(key);
+            if attached && controller.features.host_identifier() == host {
+                let notices = &mut controller.notices;
+                notices.count = notices.count.wrapping_add(1).max(1);
+                if notices.waiting.len() == NOTIFICATIONS_MAX {
+                    notices.waiting.pop_front();
+                }
+                notices.waiting.push_back((notices.count, news, namespace));
+                self.raise_to(key, AsynchronousEvent::ReservationNotice);
+            }
+            next = self.controllers.from(key.0 + 1);
+        }
+    }
+
+    fn on_report(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
+        let length = (u64::from(entry.cdw10) + 1) * 4;
+        let length = u32::try_from(length).ok().filter(|bytes| *bytes <= self.config.transfer_bytes_max);
+        let length = length.ok_or(Failure::field(StatusCode::InvalidField, Location::CDW10))?;
+        // Hosts over fabrics have identifiers of 128 bits, for which the shorter structure has no room.
+        if !EXTENDED.is_set(entry.cdw11) {
+            return Err(Failure::field(StatusCode::HostIdentifierInconsistentFormat, Location::CDW11));
+        }
+        let namespace = self.ready_namespace(token, entry)?;
+        let record = namespace.reservations.as_deref().cloned().unwrap_or_default();
+        let report = report(&record);
+        self.push_padded(token, &report, length);
+        Ok(Step::Done(0))
+    }
+}
+
+const CONFLICT: Failure = Failure::new(StatusCode::ReservationConflict);
+const INVALID: Failure = Failure::field(StatusCode::InvalidField, Location::CDW10);
+
+/// Reservation Register.
+fn register(
+    record: &mut ReservationRecord,
+    host: [u8; 16],
+    entry: &SubmissionQueueEntry,
+    current: u64,
+    new: u64,
+) -> Result<Told, Failure> {
+    let present = record.key_of(host);
+    let ignore = IGNORE_KEY.is_set(entry.cdw10);
+    let persistent = match CHANGE_PERSISTENCE.of(entry.cdw10) {
+        0b00 => record.persistent,
+        0b10 => false,
+        0b11 => true,
+        _ => return Err(INVALID),
+    };
+    let mut told = Vec::new();
+    match (ACTION.of(entry.cdw10), present) {
+        (REGISTER, _) if new == 0 => {
+            return Err(Failure::field(StatusCode::InvalidField, Location::DATA_POINTER));
+        }
+        (REGISTER, Some(key)) if key != new => return Err(CONFLICT),
+        (REGISTER, Some(_)) => {
+            record.persistent = persistent;
+            return Ok(told);
+        }
+        (REGISTER, None) if record.registrants.len() >= REGISTRANTS_MAX => {
+            return Err(Failure::new(StatusCode::InternalError));
+        }
+        (REGISTER, None) => record.registrants.push(Registrant { host, key: new }),
+        (UNREGISTER | REPLACE, None) => return Err(CONFLICT),
+        (UNREGISTER | REPLACE, Some(key)) if key != current && !ignore => return Err(CONFLICT),
+        (UNREGISTER, Some(_)) => {
+            let before = record.reservation;
+            record.unregister(|one| one.host == host);
+            if before.is_some_and(|(kind, _)| kind.lets_registrants()) && record.reservation.is_none() {
+                told.extend(record.hosts().into_iter().map(|host| (host, News::ReservationReleased)));
+            }
+        }
+        (REPLACE, Some(_)) => {
+            let mine = record.registrants.iter_mut().filter(|one| one.host == host);
+            mine.for_each(|one| one.key = new);
+        }
+        _ => return Err(INVALID),
+    }
+    record.persistent = persistent;
+    record.generation = record.generation.wrapping_add(1);
+    Ok(told)
+}
+
+/// Reservation Acquire.
+fn acquire(
+    record: &mut ReservationRecord,
+    host: [u8; 16],
+    entry: &SubmissionQueueEntry,
+    current: u64,
+    preempted: u64,
+) -> Result<Told, Failure> {
+    let kind = ReservationType::parse(TYPE.of(entry.cdw10)).ok_or(INVALID)?;
+    if IGNORE_KEY.is_set(entry.cdw10) {
+        return Err(INVALID);
+    }
+    if record.key_of(host) != Some(current) {
+        return Err(CONFLICT);
+    }
+    match ACTION.of(entry.cdw10) {
+        ACQUIRE => match record.reservation {
+            None => record.reservation = Some((kind, host)),
+            Some((present, _)) if present == kind && record.is_holder(host) => (),
+            Some(_) => return Err(CONFLICT),
+        },
+        PREEMPT | PREEMPT_AND_ABORT => return preempt(record, host, kind, preempted),
+        _ => return Err(INVALID),
+    }
+    Ok(Vec::new())
+}
+
+/// Takes registrations away, and the reservation if it is of them.
+fn preempt(
+    record: &mut ReservationRecord,
+    host: [u8; 16],
+    kind: ReservationType,
+    key: u64,
+) -> Result<Told, Failure> {
+    let before = record.reservation;
+    let of_all = before.is_some_and(|(kind, _)| kind.is_of_all());
+    let holder_key = before.and_then(|(_, holder)| record.key_of(holder));
+    let takes_over = if of_all { key == 0 } else { before.is_some() && holder_key == Some(key) };
+    if key == 0 && !takes_over {
+        return Err(Failure::field(StatusCode::InvalidField, Location::DATA_POINTER));
+    }
+    let is_meant = |one: &Registrant| if takes_over && of_all { true } else { one.key == key };
+    if !record.registrants.iter().any(is_meant) {
+        return Err(CONFLICT);
+    }
+    let held: Vec<_> = record.hosts().into_iter().filter(|host| record.is_holder(*host)).collect();
+    // Preempting one's own key takes away nothing of one's own but, without a reservation, the registration.
+    let spared = |one: &Registrant| one.host == host && takes_over;
+    let gone = record.unregister(|one| is_meant(one) && !spared(one));
+    let news = |gone: &[u8; 16]| {
+        let holder = takes_over && held.contains(gone);
+        if holder { News::ReservationPreempted } else { News::RegistrationPreempted }
+    };
+    let mut told: Told = gone.iter().filter(|gone| **gone != host).map(|gone| (*gone, news(gone))).collect();
+    if takes_over {
+        record.reservation = Some((kind, host));
+    }
+    if before.is_some_and(|(before, _)| takes_over && before != kind && before.lets_registrants()) {
+        let others = record.hosts().into_iter().filter(|other| *other != host);
+        told.extend(others.map(|other| (other, News::ReservationReleased)));
+    }
+    record.generation = record.generation.wrapping_add(1);
+    Ok(told)
+}
+
+/// Reservation Release.
+fn release(
+    record: &mut ReservationRecord,
+    host: [u8; 16],
+    entry: &SubmissionQueueEntry,
+    current: u64,
+) -> Result<Told, Failure> {
+    if IGNORE_KEY.is_set(entry.cdw10) {
+        return Err(INVALID);
+    }
+    if record.key_of(host) != Some(current) {
+        return Err(CONFLICT);
+    }
+    let others = |record: &ReservationRecord| record.hosts().into_iter().filter(move |other| *other != host);
+    match ACTION.of(entry.cdw10) {
+        RELEASE => {
+            let Some((kind, _)) = record.reservation.filter(|_| record.is_holder(host)) else {
+                return Ok(Vec::new());
+            };
+            if u32::from(kind.value()) != TYPE.of(entry.cdw10) {
+                return Err(INVALID);
+            }
+            record.reservation = None;
+            let told = others(record).map(|other| (other, News::ReservationReleased));
+            Ok(if kind.lets_registrants() { told.collect() } else { Vec::new() })
+        }
+        CLEAR => {
+            let told = others(record).map(|other| (other, News::ReservationPreempted)).collect();
+            record.unregister(|_| true);
+            record.generation = record.generation.wrapping_add(1);
+            Ok(told)
+        }
+        _ => Err(INVALID),
+    }
+}
+
+/// The Reservation Status data structure, extended.
+fn report(record: &ReservationRecord) -> Vec<u8> {
+    let mut report = vec![0; 64];
+    report[0..4].copy_from_slice(&record.generation.to_le_bytes());
+    report[4] = record.reservation.map_or(0, |(kind, _)| kind.value());
+    let count = u16::try_from(record.registrants.len()).expect("REGISTRANTS_MAX bounds them");
+    report[5..7].copy_from_slice(&count.to_le_bytes());
+    report[9] = u8::from(record.persistent);
+    for registrant in &record.registrants {
+        let mut bytes = [0; 64];
+        // Hosts are registered, through whichever controller: none in particular (FFFFh).
+        bytes[0..2].copy_from_slice(&[0xff; 2]);
+        bytes[2] = u8::from(record.is_holder(registrant.host));
+        bytes[8..16].copy_from_slice(&registrant.key.to_le_bytes());
+        bytes[16..32].copy_from_slice(&registrant.host);
+        report.extend_from_slice(&bytes);
+    }
+    report
+}

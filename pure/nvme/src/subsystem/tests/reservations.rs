@@ -1,0 +1,227 @@
+//! Reservations, by the specification's table of who may do what.
+
+use super::*;
+
+const KEY: [u64; 3] = [0xa, 0xb, 0xc];
+
+/// Three hosts, each with a controller over fabrics: the first two are registered with namespace 1.
+fn three() -> (Bench, [ControllerKey; 3]) {
+    let mut bench = Bench::new();
+    bench.subsystem.remove_controller(bench.now, bench.controller);
+    let hosts = [1, 2, 3].map(|id| bench.connect(id));
+    for (host, key) in hosts.into_iter().zip(KEY).take(2) {
+        bench.of(host).reserve(IoOpcode::ReservationRegister, 0, [0, key], None);
+    }
+    (bench, hosts)
+}
+
+fn reservation(opcode: IoOpcode, cdw10: u32) -> SubmissionQueueEntry {
+    SubmissionQueueEntry { opcode: opcode.into(), namespace: NamespaceId(1), cdw10, ..Default::default() }
+}
+
+/// What a report says: generation, type, and of each registrant its host, its key and whether it holds.
+type Report = (u32, u8, Vec<(u8, u64, bool)>);
+
+impl Bench {
+    #[track_caller]
+    fn reserve(&mut self, opcode: IoOpcode, cdw10: u32, keys: [u64; 2], refused: Option<StatusCode>) {
+        self.host_data = keys.into_iter().flat_map(u64::to_le_bytes).collect();
+        if opcode == IoOpcode::ReservationRelease {
+            self.host_data.truncate(8);
+        }
+        match refused {
+            None => drop(self.succeeds(IO, reservation(opcode, cdw10))),
+            Some(code) => self.fails(IO, reservation(opcode, cdw10), code),
+        }
+    }
+
+    fn acquire(&mut self, kind: u32, key: u64) {
+        self.reserve(IoOpcode::ReservationAcquire, kind << 8, [key, 0], None);
+    }
+
+    fn report(&mut self) -> Report {
+        let entry = reservation(IoOpcode::ReservationReport, 255);
+        self.succeeds(IO, SubmissionQueueEntry { cdw11: 1, ..entry });
+        let page = self.pushed.clone();
+        assert_eq!(page.len(), 1024);
+        let registrants = (1..=usize::from(u16_at(&page, 5))).map(|index| {
+            let at = &page[index * 64..][..64];
+            assert_eq!(u16_at(at, 0), 0xffff);
+            (at[16], u64_at(at, 8), at[2] == 1)
+        });
+        (u32_at(&page, 0), page[4], registrants.collect())
+    }
+}
+
+#[test]
+fn identify_tells_of_reservations_over_fabrics() {
+    let (mut bench, [first, ..]) = three();
+    assert_eq!(u16_at(&bench.of(first).identify(1, 0), 520) & 1 << 5, 1 << 5);
+    assert_eq!((bench.identify(0, 1)[31], bench.identify(8, 1)[2]), (0xff, 0xff));
+    let mut pcie = Bench::new();
+    assert_eq!((u16_at(&pcie.identify(1, 0), 520) & 1 << 5, pcie.identify(0, 1)[31]), (0, 0));
+    let report = reservation(IoOpcode::ReservationReport, 15);
+    pcie.fails(IO, report, StatusCode::InvalidCommandOpcode);
+    bench.fails(IO, report, StatusCode::HostIdentifierInconsistentFormat);
+}
+
+#[test]
+fn who_may_do_what() {
+    // By type: whether the holder, another registrant and a third host may read and write.
+    let table = [
+        (1, [(true, true), (true, false), (true, false)]),
+        (2, [(true, true), (false, false), (false, false)]),
+        (3, [(true, true), (true, true), (true, false)]),
+        (4, [(true, true), (true, true), (false, false)]),
+        (5, [(true, true), (true, true), (true, false)]),
+        (6, [(true, true), (true, true), (false, false)]),
+    ];
+    for (kind, rights) in table {
+        let (mut bench, hosts) = three();
+        bench.of(hosts[0]).acquire(kind, KEY[0]);
+        for (host, (reads, writes)) in hosts.into_iter().zip(rights) {
+            let mut check = |queue, entry, allowed| {
+                bench.host_data = vec![0; 512];
+                if allowed {
+                    bench.of(host).succeeds(queue, entry);
+                } else {
+                    bench.of(host).fails(queue, entry, StatusCode::ReservationConflict);
+                }
+            };
+            for opcode in [IoOpcode::Read, IoOpcode::Compare, IoOpcode::Verify] {
+                check(IO, io(opcode, 1, 0, 1), reads);
+            }
+            for opcode in [IoOpcode::Write, IoOpcode::WriteZeroes, IoOpcode::Flush] {
+                check(IO, io(opcode, 1, 0, 1), writes);
+            }
+            let dataset = SubmissionQueueEntry { cdw11: 4, ..io(IoOpcode::DatasetManagement, 1, 0, 1) };
+            check(IO, dataset, writes);
+            let format = SubmissionQueueEntry { namespace: NamespaceId(1), ..admin(AdminOpcode::FormatNvm) };
+            check(ADMIN, format, writes);
+            check(IO, io(IoOpcode::Write, 2, 0, 1), true);
+            check(
+                IO,
+                SubmissionQueueEntry {
+                    cdw10: 255,
+                    cdw11: 1,
+                    ..reservation(IoOpcode::ReservationReport, 255)
+                },
+                true,
+            );
+        }
+    }
+}
+
+#[test]
+fn registrations_have_keys() {
+    use IoOpcode::ReservationRegister as Register;
+    let (mut bench, [first, second, third]) = three();
+    let conflict = Some(StatusCode::ReservationConflict);
+    assert_eq!(bench.of(first).report(), (2, 0, vec![(1, 0xa, false), (2, 0xb, false)]));
+    bench.reserve(Register, 0, [0, 0xa], None);
+    bench.reserve(Register, 0, [0, 0xd], conflict);
+    bench.of(third).reserve(Register, 0, [0, 0], Some(StatusCode::InvalidField));
+    bench.reserve(Register, 1, [0, 0], conflict);
+    bench.reserve(Register, 2, [0xc, 0xd], conflict);
+    bench.of(second).reserve(Register, 2, [0xf, 0xd], conflict);
+    bench.reserve(Register, 2, [0xb, 0xd], None);
+    bench.reserve(Register, 2 | 1 << 3, [0xf, 0xe], None);
+    assert_eq!(bench.report(), (4, 0, vec![(1, 0xa, false), (2, 0xe, false)]));
+    bench.reserve(Register, 1, [0xe, 0], None);
+    assert_eq!(bench.report(), (5, 0, vec![(1, 0xa, false)]));
+    bench.reserve(Register, 3, [0, 1], Some(StatusCode::InvalidField));
+    bench.reserve(Register, 1 << 30, [0, 1], Some(StatusCode::InvalidField));
+    // With its holder's registration, a reservation is over.
+    bench.of(first).acquire(1, 0xa);
+    assert_eq!(bench.report(), (5, 1, vec![(1, 0xa, true)]));
+    bench.reserve(Register, 1 | 1 << 3, [0, 0], None);
+    assert_eq!(bench.report(), (6, 0, vec![]));
+}
+
+#[test]
+fn reservations_are_acquired_and_released() {
+    use IoOpcode::{ReservationAcquire as Acquire, ReservationRelease as Release};
+    let (mut bench, [first, second, third]) = three();
+    let (conflict, invalid) = (Some(StatusCode::ReservationConflict), Some(StatusCode::InvalidField));
+    bench.of(third).reserve(Acquire, 1 << 8, [0xc, 0], conflict);
+    bench.of(first).reserve(Acquire, 1 << 8, [0xb, 0], conflict);
+    bench.reserve(Acquire, 0, [0xa, 0], invalid);
+    bench.reserve(Acquire, 7 << 8, [0xa, 0], invalid);
+    bench.reserve(Acquire, 1 << 8 | 1 << 3, [0xa, 0], invalid);
+    bench.acquire(3, 0xa);
+    bench.acquire(3, 0xa);
+    bench.reserve(Acquire, 1 << 8, [0xa, 0], conflict);
+    bench.of(second).reserve(Acquire, 3 << 8, [0xb, 0], conflict);
+    bench.reserve(Release, 3 << 8, [0xb, 0], None);
+    assert_eq!(bench.report().1, 3, "only the holder releases");
+    bench.of(first).reserve(Release, 1 << 8, [0xa, 0], invalid);
+    bench.reserve(Release, 3 << 8 | 1 << 3, [0xa, 0], invalid);
+    let heard = bench.of(second).send(ADMIN, admin(AdminOpcode::AsynchronousEventRequest));
+    bench.of(first).reserve(Release, 3 << 8, [0xa, 0], None);
+    assert_eq!(bench.take(heard).dw0, 0x0080_0006);
+    let page = bench.of(second).log(LogPage::ReservationNotification, 64);
+    assert_eq!((u64_at(&page, 0), page[8], page[9], u32_at(&page, 12)), (1, 2, 0, 1));
+    assert_eq!(bench.log(LogPage::ReservationNotification, 64), [0; 64]);
+    bench.of(third).reserve(Release, 1, [0xc, 0], conflict);
+    bench.of(second).acquire(6, 0xb);
+    assert_eq!(bench.report().2, [(1, 0xa, true), (2, 0xb, true)], "all registrants hold it");
+    bench.of(first).reserve(Release, 1, [0xa, 0], None);
+    assert_eq!(bench.report(), (3, 0, vec![]));
+    assert_eq!(bench.of(second).log(LogPage::ReservationNotification, 64)[8], 3);
+    bench.of(third).write(0, &[1; 512]);
+}
+
+#[test]
+fn a_reservation_is_preempted() {
+    use IoOpcode::{ReservationAcquire as Acquire, ReservationRegister as Register};
+    let (mut bench, [first, second, third]) = three();
+    let conflict = Some(StatusCode::ReservationConflict);
+    bench.of(third).reserve(Register, 0, [0, 0xc], None);
+    bench.of(first).acquire(1, 0xa);
+    bench.of(second).reserve(Acquire, 1 | 1 << 8, [0xb, 0xf], conflict);
+    bench.reserve(Acquire, 1 | 1 << 8, [0xb, 0], Some(StatusCode::InvalidField));
+    // Of a registrant that does not hold it, only the registration goes.
+    bench.reserve(Acquire, 1 | 2 << 8, [0xb, 0xc], None);
+    assert_eq!(bench.report(), (4, 1, vec![(1, 0xa, true), (2, 0xb, false)]));
+    assert_eq!(bench.of(third).log(LogPage::ReservationNotification, 64)[8], 1);
+    // The holder's goes with the reservation, and its commands with it.
+    bench.media_stuck = true;
+    let read = bench.of(first).send(IO, io(IoOpcode::Read, 1, 0, 1));
+    bench.of(second).reserve(Acquire, 2 | 2 << 8, [0xb, 0xa], None);
+    assert_eq!(bench.take(read).status.code(), StatusCode::AbortedPreempt);
+    bench.release_media();
+    assert_eq!(bench.report(), (5, 2, vec![(2, 0xb, true)]));
+    assert_eq!(bench.of(first).log(LogPage::ReservationNotification, 64)[8], 3);
+    // One's own: another type.
+    bench.of(second).reserve(Acquire, 1 | 5 << 8, [0xb, 0xb], None);
+    assert_eq!(bench.report(), (6, 5, vec![(2, 0xb, true)]));
+    // Of all registrants with a key of zero.
+    bench.of(first).reserve(Register, 0, [0, 0xa], None);
+    bench.reserve(Acquire, 1 | 1 << 8, [0xa, 0], None);
+    assert_eq!(bench.report(), (8, 1, vec![(1, 0xa, true)]));
+}
+
+#[test]
+fn what_is_persistent_outlives_a_power_loss() {
+    use IoOpcode::ReservationRegister as Register;
+    let (mut bench, [first, second, _]) = three();
+    assert!(bench.notified.is_empty());
+    bench.of(first).reserve(Register, 0b11 << 30, [0, 0xa], None);
+    bench.acquire(3, 0xa);
+    let Some(Notification::ReservationsChanged(record)) = bench.notified.last().cloned() else {
+        panic!("nothing was said");
+    };
+    let mut config = bench.subsystem.config().clone();
+    config.reservations.push(*record);
+    let mut again = Bench::with(config);
+    again.subsystem.remove_controller(again.now, again.controller);
+    let hosts = [1, 2, 3].map(|id| again.connect(id));
+    assert_eq!(again.report(), (2, 3, vec![(1, 0xa, true), (2, 0xb, false)]));
+    again.of(hosts[2]).fails(IO, io(IoOpcode::Write, 1, 0, 1), StatusCode::ReservationConflict);
+    again.of(hosts[1]).succeeds(IO, io(IoOpcode::Write, 1, 0, 1));
+    // No longer: that is said once.
+    let said = bench.notified.len();
+    bench.of(second).reserve(Register, 2 | 0b10 << 30, [0xb, 0xb], None);
+    bench.reserve(Register, 2, [0xb, 0xd], None);
+    assert_eq!(bench.notified.len(), said + 1);
+}
