@@ -112,7 +112,7 @@ impl Features {
     }
 
     /// The current value of a feature of the controller; 0 if it is absent.
-    fn value(&self, feature: FeatureId, index: u16) -> u32 {
+    pub(super) fn value(&self, feature: FeatureId, index: u16) -> u32 {
         let key = FeatureKey { feature, namespace: NamespaceId::NONE, index };
         self.settings.iter().find(|setting| setting.key == key).map_or(0, |setting| setting.current)
     }
@@ -232,6 +232,7 @@ pub(super) fn capabilities(config: &Config, controller: &ControllerConfig, id: F
     let supported = capabilities_anywhere(config, id);
     match (&controller.transport, id) {
         (Transport::Pcie { .. }, FeatureId::KeepAliveTimer) => 0,
+        (Transport::Pcie { .. }, FeatureId::ReservationMask | FeatureId::ReservationPersistence) => 0,
         (Transport::Fabrics(fabrics), FeatureId::KeepAliveTimer) if fabrics.keep_alive_granularity == 0 => 0,
         (Transport::Fabrics(_), FeatureId::InterruptCoalescing | FeatureId::InterruptVectorConfiguration) => {
             0
@@ -253,6 +254,9 @@ fn capabilities_anywhere(config: &Config, id: FeatureId) -> u32 {
         | FeatureId::AsynchronousEventConfiguration => capability::SAVEABLE | capability::CHANGEABLE,
         FeatureId::ErrorRecovery => {
             capability::SAVEABLE | capability::NAMESPACE_SPECIFIC | capability::CHANGEABLE
+        }
+        FeatureId::ReservationMask | FeatureId::ReservationPersistence => {
+            capability::NAMESPACE_SPECIFIC | capability::CHANGEABLE
         }
         FeatureId::VolatileWriteCache if config.volatile_write_cache => {
             capability::SAVEABLE | capability::CHANGEABLE
@@ -285,6 +289,9 @@ impl Subsystem {
             FeatureId::NumberOfQueues => {
                 let features = &self.controllers.of(controller).features;
                 Ok(Step::Done(if select == 0 { features.queues } else { features.queues_max }))
+            }
+            FeatureId::ReservationMask | FeatureId::ReservationPersistence => {
+                self.reservation_feature(controller, id, entry, select)
             }
             FeatureId::Timestamp => {
                 let features = &self.controllers.of(controller).features;
@@ -327,6 +334,9 @@ impl Subsystem {
             return Err(Failure::field(StatusCode::FeatureNotNamespaceSpecific, Location::NAMESPACE));
         }
         match id {
+            FeatureId::ReservationMask | FeatureId::ReservationPersistence => {
+                self.set_reservation_feature(controller, id, entry)
+            }
             FeatureId::Timestamp => Ok(self.pull(token, TIMESTAMP_BYTES, HostDataFor::SetFeatures)),
             FeatureId::HostIdentifier => {
                 let length = if host_identifier_length(entry) == 16 { 16 } else { 8 };
@@ -538,16 +548,6 @@ impl Subsystem {
         self.notify(Notification::InterruptVector { controller, vector, coalescing_disabled });
     }
 
-    /// Writes are durable while any host wants no write cache.
-    pub(super) fn remember_write_cache(&mut self) {
-        self.write_cache = self.controllers.iter().all(|(_, one)| one.features.write_cache_is_enabled());
-    }
-
-    /// Keep Alive Timeout (KATO) of the controller, in milliseconds; 0 for none. The transport runs the timer.
-    pub fn keep_alive_milliseconds(&self, controller: ControllerKey) -> u32 {
-        self.controllers.of(controller).features.value(FeatureId::KeepAliveTimer, 0)
-    }
-
     /// Tells the transport of the values that differ from what it starts with.
     pub(super) fn announce_saved_features(&mut self, controller: ControllerKey) {
         let features = &self.controllers.of(controller).features;
@@ -592,5 +592,5 @@ const fn host_identifier_length(entry: &SubmissionQueueEntry) -> usize {
 
 /// Whether values of the feature belong to namespaces rather than to the controller.
 pub(super) const fn is_namespace_specific(id: FeatureId) -> bool {
-    matches!(id, FeatureId::ErrorRecovery)
+    matches!(id, FeatureId::ErrorRecovery | FeatureId::ReservationMask | FeatureId::ReservationPersistence)
 }

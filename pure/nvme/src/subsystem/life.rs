@@ -10,6 +10,7 @@ use super::slots::{MediaFor, Own, State};
 use super::{CommandToken, Notification, Output, Subsystem};
 use crate::media::IoId;
 use crate::wire::NamespaceId;
+use crate::wire::feature::FeatureId;
 
 /// Shutdowns: one flush of all media is for every controller that asked before it began.
 #[derive(Debug, Default)]
@@ -222,6 +223,16 @@ impl Subsystem {
                 self.begin_flush();
             }
         }
+    }
+
+    /// Writes are durable while any host wants no write cache.
+    pub(super) fn remember_write_cache(&mut self) {
+        self.write_cache = self.controllers.iter().all(|(_, one)| one.features.write_cache_is_enabled());
+    }
+
+    /// Keep Alive Timeout (KATO) of the controller, in milliseconds; 0 for none. The transport runs the timer.
+    pub fn keep_alive_milliseconds(&self, controller: ControllerKey) -> u32 {
+        self.controllers.of(controller).features.value(FeatureId::KeepAliveTimer, 0)
     }
 
     /// Tells whether the transport has I/O queues: once it has, Number of Queues can't be set.

@@ -1,7 +1,7 @@
 //! Reservations: hosts that share a namespace register with it, and one of them, or all, may keep others out.
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -10,6 +10,7 @@ use super::errors::{Failure, Location};
 use super::namespace::Namespace;
 use super::slots::HostDataFor;
 use super::{AsynchronousEvent, CommandToken, Handled, Notification, Step, Subsystem};
+use crate::wire::feature::{self, FeatureId};
 use crate::wire::{Bits, IoOpcode, NamespaceId, StatusCode, SubmissionQueueEntry, low_u8};
 
 /// Hosts that may be registered with a namespace.
@@ -134,6 +135,8 @@ enum News {
 #[derive(Debug, Default)]
 pub(super) struct Notices {
     waiting: VecDeque<(u64, News, NamespaceId)>,
+    /// What the host does not want to hear of a namespace (82h), a bit for each kind.
+    masks: BTreeMap<NamespaceId, u32>,
     count: u64,
 }
 
@@ -329,7 +332,9 @@ impl Subsystem {
         while let Some(key) = next {
             let attached = self.namespaces.find(namespace).is_some_and(|one| one.is_attached_to(key));
             let controller = self.controllers.of_mut(key);
-            if attached && controller.features.host_identifier() == host {
+            let mask = controller.notices.masks.get(&namespace).copied().unwrap_or_default();
+            let wanted = mask & 1 << news as u32 == 0;
+            if attached && wanted && controller.features.host_identifier() == host {
                 let notices = &mut controller.notices;
                 notices.count = notices.count.wrapping_add(1).max(1);
                 if notices.waiting.len() == NOTIFICATIONS_MAX {
@@ -340,6 +345,57 @@ impl Subsystem {
             }
             next = self.controllers.from(key.0 + 1);
         }
+    }
+
+    /// Get Features of Reservation Notification Mask or Reservation Persistence.
+    pub(super) fn reservation_feature(
+        &self,
+        controller: ControllerKey,
+        id: FeatureId,
+        entry: &SubmissionQueueEntry,
+        select: u32,
+    ) -> Handled {
+        let namespace = self.namespaces.active(controller, entry.namespace);
+        let namespace = namespace.ok_or_else(|| self.missing_namespace(entry))?;
+        let value = match id {
+            FeatureId::ReservationMask => {
+                let masks = &self.controllers.of(controller).notices.masks;
+                masks.get(&entry.namespace).copied().unwrap_or_default()
+            }
+            _ => namespace.reservations.as_ref().map_or(0, |record| u32::from(record.persistent)),
+        };
+        Ok(Step::Done(if select == 0 { value } else { 0 }))
+    }
+
+    /// Set Features of Reservation Notification Mask or Reservation Persistence, of one namespace or all.
+    pub(super) fn set_reservation_feature(
+        &mut self,
+        controller: ControllerKey,
+        id: FeatureId,
+        entry: &SubmissionQueueEntry,
+    ) -> Handled {
+        let all = entry.namespace == NamespaceId::ALL;
+        if !all && self.namespaces.active(controller, entry.namespace).is_none() {
+            return Err(self.missing_namespace(entry));
+        }
+        let chosen = |one: &&Namespace| one.is_attached_to(controller) && (all || one.id == entry.namespace);
+        let chosen: Vec<_> = self.namespaces.iter().filter(chosen).map(|one| one.id).collect();
+        for namespace in chosen {
+            if id == FeatureId::ReservationMask {
+                let value = feature::RESERVATION_NOTIFICATIONS.put(u32::MAX) & entry.cdw11;
+                self.controllers.of_mut(controller).notices.masks.insert(namespace, value);
+                continue;
+            }
+            let found = self.namespaces.find(namespace).and_then(|one| one.reservations.as_deref());
+            let mut record = found.cloned().unwrap_or_default();
+            record.namespace = namespace;
+            let persistent = feature::PERSIST_THROUGH_POWER_LOSS.is_set(entry.cdw11);
+            if core::mem::replace(&mut record.persistent, persistent) != persistent {
+                self.set_reservations(record.clone());
+                self.notify(Notification::ReservationsChanged(Box::new(record)));
+            }
+        }
+        Ok(Step::Done(0))
     }
 
     fn on_report(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {

@@ -31,13 +31,17 @@ pub enum FeatureId {
     KeepAliveTimer,
     /// Host Identifier (81h).
     HostIdentifier,
+    /// Reservation Notification Mask (82h), per namespace.
+    ReservationMask,
+    /// Reservation Persistence (83h), per namespace.
+    ReservationPersistence,
     /// A feature without a name here.
     Other(u8),
 }
 
 impl FeatureId {
     /// Every feature that has a name.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::Arbitration,
         Self::PowerManagement,
         Self::TemperatureThreshold,
@@ -51,6 +55,8 @@ impl FeatureId {
         Self::Timestamp,
         Self::KeepAliveTimer,
         Self::HostIdentifier,
+        Self::ReservationMask,
+        Self::ReservationPersistence,
     ];
 }
 
@@ -70,6 +76,8 @@ impl From<FeatureId> for u8 {
             FeatureId::Timestamp => 0x0e,
             FeatureId::KeepAliveTimer => 0x0f,
             FeatureId::HostIdentifier => 0x81,
+            FeatureId::ReservationMask => 0x82,
+            FeatureId::ReservationPersistence => 0x83,
             FeatureId::Other(identifier) => identifier,
         }
     }
@@ -137,6 +145,10 @@ pub const EVENT_NAMESPACE_ATTRIBUTE: Bits = Bits::bit(8);
 pub const EVENT_TELEMETRY: Bits = Bits::bit(10);
 /// Asymmetric Namespace Access Change Notices in the Asynchronous Event Configuration and in OAES.
 pub const EVENT_ASYMMETRIC_ACCESS: Bits = Bits::bit(11);
+/// Which reservation notifications are masked: of registrations preempted, reservations released, reservations preempted.
+pub const RESERVATION_NOTIFICATIONS: Bits = Bits::new(3, 1);
+/// Persist Through Power Loss (PTPL) of Reservation Persistence.
+pub const PERSIST_THROUGH_POWER_LOSS: Bits = Bits::bit(0);
 /// Enable Extended Host Identifier (EXHID): 16 bytes rather than 8.
 pub const EXTENDED_HOST_IDENTIFIER: Bits = Bits::bit(0);
 

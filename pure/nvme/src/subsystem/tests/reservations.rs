@@ -225,3 +225,29 @@ fn what_is_persistent_outlives_a_power_loss() {
     bench.reserve(Register, 2, [0xb, 0xd], None);
     assert_eq!(bench.notified.len(), said + 1);
 }
+
+#[test]
+fn hosts_say_what_they_want_to_hear_and_what_lasts() {
+    use IoOpcode::ReservationRelease as Release;
+    let (mut bench, [first, second, _]) = three();
+    let of = |namespace, entry| SubmissionQueueEntry { namespace: NamespaceId(namespace), ..entry };
+    let (mask, persistence) = (FeatureId::ReservationMask, FeatureId::ReservationPersistence);
+    bench.of(second).succeeds(ADMIN, of(1, set(mask, 0xff)));
+    assert_eq!(bench.succeeds(ADMIN, of(1, get(mask, 0))), 0b1110);
+    assert_eq!(bench.succeeds(ADMIN, of(2, get(mask, 0))), 0);
+    bench.fails(ADMIN, of(9, get(mask, 0)), StatusCode::InvalidNamespaceOrFormat);
+    assert_eq!(bench.of(first).succeeds(ADMIN, of(1, get(mask, 0))), 0, "each has its own");
+    bench.acquire(3, 0xa);
+    bench.reserve(Release, 3 << 8, [0xa, 0], None);
+    assert_eq!(bench.of(second).log(LogPage::ReservationNotification, 64), [0; 64]);
+    bench.succeeds(ADMIN, of(u32::MAX, set(mask, 0)));
+    bench.of(first).acquire(3, 0xa);
+    bench.reserve(Release, 3 << 8, [0xa, 0], None);
+    assert_eq!(bench.of(second).log(LogPage::ReservationNotification, 64)[8], 2);
+    bench.succeeds(ADMIN, of(1, set(persistence, 1)));
+    assert!(matches!(bench.notified.last(), Some(Notification::ReservationsChanged(one)) if one.persistent));
+    assert_eq!(bench.of(first).succeeds(ADMIN, of(1, get(persistence, 0))), 1);
+    let mut pcie = Bench::new();
+    pcie.fails(ADMIN, of(1, get(mask, 0)), StatusCode::InvalidField);
+    pcie.fails(ADMIN, of(1, set(persistence, 1)), StatusCode::InvalidField);
+}
