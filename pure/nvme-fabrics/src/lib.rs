@@ -9,4 +9,5 @@ extern crate std;
 
 #[doc(hidden)]
 pub mod fuzz;
+pub mod host;
 pub mod wire;

@@ -21,9 +21,12 @@ use crate::inbound::Inbound;
 use crate::wire::{
     Agreement, CommandCapsule, Fault, Flags, InitializeRequest, PduKind, Receiver, TerminateRequest,
 };
-use crate::{DataPointer, Outbox, R2TS_PER_COMMAND_MAX, TRANSFER_BYTES_MAX};
+use crate::{ADMIN_CAPSULE_DATA_MAX, DataPointer, Outbox, R2TS_PER_COMMAND_MAX, TRANSFER_BYTES_MAX};
 use receive::Arrival;
 use slots::{Command, Incoming, Moving, Slots};
+
+/// The opcode of every fabrics command.
+const FABRICS_OPCODE: u8 = 0x7f;
 
 /// Where a connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +105,7 @@ impl Connection {
             return Err(SubmitError::NotReady);
         }
         assert!(data.len() <= TRANSFER_BYTES_MAX as usize, "a command moves {TRANSFER_BYTES_MAX} B at most");
-        let (pointer, moving, capsule) = self.place(data);
+        let (pointer, moving, capsule) = self.place(entry.opcode, data);
         let command_id = self.slots.issue(Command { cookie, moving }).ok_or(SubmitError::Busy)?;
         let pdu = CommandCapsule { entry: pointer.put(SubmissionQueueEntry { command_id, ..entry }) };
         self.statistics.submitted += 1;
@@ -113,7 +116,7 @@ impl Connection {
 
     /// Where a command's data are to be, and what of them goes with the capsule.
     #[inline]
-    fn place(&self, data: Data) -> (DataPointer, Moving, Buffer) {
+    fn place(&self, opcode: u8, data: Data) -> (DataPointer, Moving, Buffer) {
         match data {
             Data::None => (DataPointer::Transport { length: 0 }, Moving::Nothing, Buffer::EMPTY),
             Data::Read(length) => {
@@ -123,7 +126,13 @@ impl Connection {
             }
             Data::Write(data) => {
                 let length = u32::try_from(data.len()).expect("a buffer is smaller than 4 GiB");
-                if length > 0 && length <= self.config.capsule_data_max {
+                // Fabrics commands have their data in the capsule on every queue: what an I/O queue takes is not known
+                // to a controller before its Connect.
+                let limit = match opcode {
+                    FABRICS_OPCODE => self.config.capsule_data_max.max(ADMIN_CAPSULE_DATA_MAX),
+                    _ => self.config.capsule_data_max,
+                };
+                if length > 0 && length <= limit {
                     return (DataPointer::InCapsule { offset: 0, length }, Moving::Nothing, data);
                 }
                 let moving = Moving::Out { data, asked: 0, ends: [0; R2TS_PER_COMMAND_MAX] };

@@ -1,0 +1,505 @@
+//! A host's use of one controller: queues connected, the controller brought up, kept alive, and brought up again when it
+//! is lost.
+//!
+//! Queues are opened and commands sent by outputs, whatever the fabric; I/O commands are not known here, only the
+//! queues that they go through (see [`crate::host::Multipath`]).
+
+mod admin;
+mod script;
+mod types;
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+
+use engine::{Buffer, Deadlines, Engine, Instant, Nanos, Script, Step};
+use nvme::wire::{AdminOpcode, Bits, CompletionQueueEntry, StatusCode, SubmissionQueueEntry};
+
+pub use types::{Config, Failure, Loss, Output, SubmitError};
+
+use super::{Data, Identity};
+use crate::wire::QueueId;
+use admin::{Admin, Owner};
+pub(in crate::host) use script::get_log_page;
+use script::{Answer, Outcome, Question, Refresh};
+
+/// DW0 of an event: Asynchronous Event Type.
+const EVENT_TYPE: Bits = Bits::new(2, 0);
+/// DW0 of an event: Asynchronous Event Information.
+const EVENT_INFORMATION: Bits = Bits::new(15, 8);
+/// DW0 of an event: Log Page Identifier.
+const EVENT_LOG_PAGE: Bits = Bits::new(23, 16);
+/// Type: Notice.
+const NOTICE: u32 = 2;
+/// Notice: Namespace Attribute Changed.
+const NAMESPACE_CHANGED: u32 = 0;
+/// Notice: Asymmetric Namespace Access Change.
+const ANA_CHANGED: u32 = 3;
+/// Notice: Discovery Log Page Change.
+const DISCOVERY_CHANGED: u32 = 0xf0;
+
+/// The association's named deadlines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Timer {
+    /// The script sleeps.
+    Sleep,
+    /// An attempt to connect takes too long.
+    Attempt,
+    /// A Keep Alive is due.
+    KeepAlive,
+    /// A Keep Alive is not answered.
+    KeepAliveReply,
+    /// Try again.
+    Reconnect,
+    /// The controller was away for too long.
+    ControllerLoss,
+    /// Commands have waited for too long.
+    FastIoFail,
+}
+
+/// Where an association stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Idle,
+    Connecting,
+    Live,
+    /// Until [`Timer::Reconnect`].
+    Waiting,
+    ShuttingDown,
+    Over,
+}
+
+/// What a script waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Awaiting {
+    Nothing,
+    Queue(QueueId),
+    Command,
+    Sleep,
+}
+
+type Running = Script<Question, Answer, Result<Outcome, Failure>>;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Association {
+    config: Config,
+    state: State,
+    script: Option<Box<Running>>,
+    awaiting: Awaiting,
+    identity: Option<Box<Identity>>,
+    admin: Admin,
+    timers: Deadlines<Timer>,
+    /// Attempts since the controller was last up.
+    attempts: u32,
+    /// A command has ended since the last look.
+    traffic: bool,
+    refresh: Refresh,
+    outputs: VecDeque<Output>,
+}
+
+impl Association {
+    /// An association that [`Association::start`] makes.
+    ///
+    /// # Panics
+    /// When `config` exceeds a limit that its fields name.
+    pub fn new(config: Config) -> Self {
+        config.check();
+        Self {
+            config,
+            state: State::Idle,
+            script: None,
+            awaiting: Awaiting::Nothing,
+            identity: None,
+            admin: Admin::default(),
+            timers: Deadlines::new(),
+            attempts: 0,
+            traffic: false,
+            refresh: Refresh::default(),
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// Connects; [`Output::Ready`] or [`Output::Ended`] follows.
+    pub fn start(&mut self, now: Instant) {
+        if self.state == State::Idle {
+            self.on_away(now);
+            self.connect(now);
+        }
+    }
+
+    /// Whether I/O commands can be sent.
+    pub fn is_live(&self) -> bool {
+        self.state == State::Live
+    }
+
+    /// Whether it has ended for good.
+    pub fn is_over(&self) -> bool {
+        self.state == State::Over
+    }
+
+    /// What the controller told about itself, last; none before it was up.
+    pub fn identity(&self) -> Option<&Identity> {
+        self.identity.as_deref()
+    }
+
+    /// What it is.
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Gives up what there is and connects again.
+    pub fn reset(&mut self, now: Instant, why: Loss) {
+        if matches!(self.state, State::Connecting | State::Live) {
+            self.lose(now, why);
+        }
+    }
+
+    /// Ends the association: the controller is shut down if it is up. [`Output::Ended`] follows.
+    pub fn shut_down(&mut self, now: Instant) {
+        match self.state {
+            State::Live => {
+                self.state = State::ShuttingDown;
+                self.timers.disarm(Timer::KeepAlive);
+                let limit = self.config.connect_timeout;
+                self.timers.arm(Timer::Attempt, now + limit);
+                self.abandon_callers();
+                self.run(now, script::shut_down);
+            }
+            State::Idle | State::Connecting | State::Waiting => self.end(None),
+            State::ShuttingDown | State::Over => {}
+        }
+    }
+
+    /// Sends an admin command of the caller; it ends with [`Output::AdminCompleted`].
+    ///
+    /// # Errors
+    /// When it can't be taken.
+    pub fn submit_admin(
+        &mut self,
+        now: Instant,
+        cookie: u64,
+        entry: SubmissionQueueEntry,
+        data: Data,
+    ) -> Result<(), SubmitError> {
+        if self.state != State::Live {
+            return Err(SubmitError::NotReady);
+        }
+        let limit = self.identity.as_ref().map_or(0, |identity| identity.transfer_bytes_max());
+        if data.len() as u64 > u64::from(limit) {
+            return Err(SubmitError::Length(alloc::format!("{} B, {limit} B at most", data.len())));
+        }
+        self.send(now, QueueId::ADMIN, Owner::Caller(cookie), entry, data).ok_or(SubmitError::Busy)
+    }
+
+    /// The transport has connected a queue.
+    pub fn on_queue_open(&mut self, now: Instant, queue: QueueId) {
+        if self.awaiting == Awaiting::Queue(queue) {
+            self.answer(now, Answer::Open);
+        }
+    }
+
+    /// The connection of a queue could not be made, or is gone.
+    pub fn on_queue_lost(&mut self, now: Instant, queue: QueueId) {
+        match self.state {
+            State::Connecting | State::Live => self.lose(now, Loss::Connection(queue)),
+            State::ShuttingDown => self.end(None),
+            State::Idle | State::Waiting | State::Over => {}
+        }
+    }
+
+    /// A command has ended; only those with a token of the association are for it.
+    pub fn on_completed(&mut self, now: Instant, token: u64, entry: CompletionQueueEntry, data: Buffer) {
+        self.traffic = true;
+        match self.admin.retire(token) {
+            Some(Owner::Script) if self.awaiting == Awaiting::Command => {
+                self.answer(now, Answer::Completed(entry, data));
+            }
+            Some(Owner::Event) if entry.status().is_success() => self.on_event(now, entry.dw0),
+            Some(Owner::Caller(cookie)) => {
+                self.outputs.push_back(Output::AdminCompleted { cookie, entry, data });
+            }
+            // One that is refused was answered too.
+            Some(Owner::KeepAlive) => self.timers.disarm(Timer::KeepAliveReply),
+            // An event that is refused is not asked for again.
+            Some(Owner::Script | Owner::Event) | None => {}
+        }
+    }
+
+    /// Whether a token is of the association, rather than of an I/O command.
+    pub const fn is_own(token: u64) -> bool {
+        Admin::is_own(token)
+    }
+
+    /// An I/O command has ended: a sign of life.
+    pub const fn on_traffic(&mut self) {
+        self.traffic = true;
+    }
+
+    fn send(
+        &mut self,
+        now: Instant,
+        queue: QueueId,
+        owner: Owner,
+        entry: SubmissionQueueEntry,
+        data: Data,
+    ) -> Option<()> {
+        let deadline = (owner != Owner::Event).then(|| now + self.config.admin_timeout);
+        let token = self.admin.issue(owner, deadline)?;
+        self.outputs.push_back(Output::Submit { queue, token, entry, data });
+        Some(())
+    }
+
+    fn connect(&mut self, now: Instant) {
+        self.state = State::Connecting;
+        self.attempts = self.attempts.saturating_add(1);
+        self.timers.arm(Timer::Attempt, now + self.config.connect_timeout);
+        let config = self.config.clone();
+        self.run(now, |ask| script::bring_up(ask, config));
+    }
+
+    fn run<F>(&mut self, now: Instant, body: impl FnOnce(engine::Asker<Question, Answer>) -> F)
+    where
+        F: Future<Output = Result<Outcome, Failure>> + 'static,
+    {
+        let (script, step) = Script::start(body);
+        self.script = Some(Box::new(script));
+        self.on_step(now, step);
+    }
+
+    fn answer(&mut self, now: Instant, answer: Answer) {
+        self.awaiting = Awaiting::Nothing;
+        self.timers.disarm(Timer::Sleep);
+        if let Some(script) = &mut self.script {
+            let step = script.answer(answer);
+            self.on_step(now, step);
+        }
+    }
+
+    fn on_step(&mut self, now: Instant, step: Step<Question, Result<Outcome, Failure>>) {
+        match step {
+            Step::Ask(Question::Open { queue, size, capsule_data_max }) => {
+                self.awaiting = Awaiting::Queue(queue);
+                self.outputs.push_back(Output::OpenQueue { queue, size, capsule_data_max });
+            }
+            Step::Ask(Question::Command { queue, entry, data }) => {
+                self.awaiting = Awaiting::Command;
+                if self.send(now, queue, Owner::Script, entry, data).is_none() {
+                    // Callers hold every place: begin again when they have ended.
+                    self.lose(now, Loss::AdminTimeout);
+                }
+            }
+            Step::Ask(Question::Sleep(length)) => {
+                self.awaiting = Awaiting::Sleep;
+                self.timers.arm(Timer::Sleep, now + length);
+            }
+            Step::Done(result) => {
+                self.script = None;
+                self.awaiting = Awaiting::Nothing;
+                self.on_done(now, result);
+            }
+        }
+    }
+
+    fn on_done(&mut self, now: Instant, result: Result<Outcome, Failure>) {
+        match result {
+            Ok(Outcome::Up(identity)) => self.on_up(now, identity),
+            Ok(Outcome::Refreshed(identity)) => {
+                self.identity = Some(identity);
+                self.outputs.push_back(Output::IdentityChanged);
+                self.refresh_if_needed(now);
+            }
+            Ok(Outcome::Down) => self.end(None),
+            Err(_) if self.state == State::ShuttingDown => self.end(None),
+            // What it refuses to tell anew stays as it was told.
+            Err(_) if self.state == State::Live => self.refresh_if_needed(now),
+            Err(failure) if failure.may_retry() => self.lose(now, Loss::Refused(failure)),
+            Err(failure) => self.end(Some(failure)),
+        }
+    }
+
+    fn on_up(&mut self, now: Instant, identity: Box<Identity>) {
+        self.state = State::Live;
+        self.attempts = 0;
+        for timer in [Timer::Attempt, Timer::ControllerLoss, Timer::FastIoFail] {
+            self.timers.disarm(timer);
+        }
+        self.identity = Some(identity);
+        self.refresh = Refresh::default();
+        self.arm_keep_alive(now);
+        self.request_event(now);
+        self.outputs.push_back(Output::Ready);
+    }
+
+    fn request_event(&mut self, now: Instant) {
+        let entry = SubmissionQueueEntry {
+            opcode: AdminOpcode::AsynchronousEventRequest.into(),
+            ..SubmissionQueueEntry::default()
+        };
+        // Without room there are no events, as where they are not supported.
+        let _ = self.send(now, QueueId::ADMIN, Owner::Event, entry, Data::None);
+    }
+
+    fn on_event(&mut self, now: Instant, dw0: u32) {
+        if self.state != State::Live {
+            return;
+        }
+        self.request_event(now);
+        self.outputs.push_back(Output::Event(dw0));
+        match (EVENT_TYPE.of(dw0), EVENT_INFORMATION.of(dw0)) {
+            (NOTICE, NAMESPACE_CHANGED) => self.refresh.namespaces = true,
+            (NOTICE, ANA_CHANGED) => self.refresh.ana = true,
+            // Who is interested in the log reads it.
+            (NOTICE, DISCOVERY_CHANGED) => {}
+            _ => {
+                let [page, ..] = EVENT_LOG_PAGE.of(dw0).to_le_bytes();
+                self.refresh.log_page = Some(page);
+            }
+        }
+        self.refresh_if_needed(now);
+    }
+
+    /// Asks the controller for its ANA states again: a command said that they are other than was thought.
+    pub fn refresh_ana(&mut self, now: Instant) {
+        if self.state == State::Live {
+            self.refresh.ana = true;
+            self.refresh_if_needed(now);
+        }
+    }
+
+    fn refresh_if_needed(&mut self, now: Instant) {
+        if self.state != State::Live || self.script.is_some() || !self.refresh.is_needed() {
+            return;
+        }
+        let Some(identity) = self.identity.clone() else { return };
+        let what = core::mem::take(&mut self.refresh);
+        self.run(now, |ask| script::refresh(ask, identity, what));
+    }
+
+    fn arm_keep_alive(&mut self, now: Instant) {
+        let wanted = self.config.keep_alive > Nanos::ZERO;
+        if wanted && self.identity.as_ref().is_some_and(|identity| identity.keeps_alive()) {
+            self.traffic = false;
+            self.timers.arm(Timer::KeepAlive, now + self.config.keep_alive / 2);
+        }
+    }
+
+    fn on_keep_alive_due(&mut self, now: Instant) {
+        let counts = self.identity.as_ref().is_some_and(|identity| identity.counts_traffic());
+        let spared = counts && self.traffic;
+        self.arm_keep_alive(now);
+        if spared {
+            return;
+        }
+        let entry =
+            SubmissionQueueEntry { opcode: AdminOpcode::KeepAlive.into(), ..SubmissionQueueEntry::default() };
+        if self.timers.is_armed(Timer::KeepAliveReply) {
+            return;
+        }
+        self.timers.arm(Timer::KeepAliveReply, now + self.config.keep_alive);
+        if self.send(now, QueueId::ADMIN, Owner::KeepAlive, entry, Data::None).is_none() {
+            self.lose(now, Loss::KeepAlive);
+        }
+    }
+
+    fn abandon_callers(&mut self) {
+        let entry = CompletionQueueEntry::default();
+        let entry = entry.with_status(StatusCode::CommandAbortedByHost.into(), false);
+        for cookie in self.admin.abandon() {
+            self.outputs.push_back(Output::AdminCompleted { cookie, entry, data: Buffer::EMPTY });
+        }
+    }
+
+    /// From now on, nothing can be reached.
+    fn on_away(&mut self, now: Instant) {
+        if let Some(limit) = self.config.controller_loss_timeout
+            && !self.timers.is_armed(Timer::ControllerLoss)
+        {
+            self.timers.arm(Timer::ControllerLoss, now + limit);
+            if let Some(limit) = self.config.fast_io_fail_timeout {
+                self.timers.arm(Timer::FastIoFail, now + limit);
+            }
+        } else if let Some(limit) = self.config.fast_io_fail_timeout
+            && self.state == State::Live
+        {
+            self.timers.arm(Timer::FastIoFail, now + limit);
+        }
+    }
+
+    fn lose(&mut self, now: Instant, why: Loss) {
+        self.on_away(now);
+        self.stop(true);
+        self.state = State::Waiting;
+        self.outputs.push_back(Output::Lost(why));
+        let (first, longest) = self.config.reconnect;
+        let doublings = self.attempts.saturating_sub(1).min(16);
+        let delay = (first * (1 << doublings)).min(longest);
+        self.timers.arm(Timer::Reconnect, now + delay);
+    }
+
+    /// Lets go of queues, commands and scripts.
+    fn stop(&mut self, abort: bool) {
+        self.script = None;
+        self.awaiting = Awaiting::Nothing;
+        use Timer::{Attempt, KeepAlive, KeepAliveReply, Reconnect, Sleep};
+        for timer in [Sleep, Attempt, KeepAlive, KeepAliveReply, Reconnect] {
+            self.timers.disarm(timer);
+        }
+        self.abandon_callers();
+        // What was to be sent on queues that are no more.
+        self.outputs.retain(|output| !matches!(output, Output::Submit { .. } | Output::OpenQueue { .. }));
+        self.outputs.push_back(Output::CloseQueues { abort });
+    }
+
+    fn end(&mut self, why: Option<Failure>) {
+        self.stop(self.state != State::ShuttingDown);
+        self.timers.disarm(Timer::ControllerLoss);
+        self.timers.disarm(Timer::FastIoFail);
+        self.state = State::Over;
+        self.outputs.push_back(Output::Ended(why));
+    }
+
+    fn on_timer(&mut self, now: Instant, timer: Timer) {
+        match timer {
+            Timer::Sleep if self.awaiting == Awaiting::Sleep => self.answer(now, Answer::Woke),
+            Timer::Sleep => {}
+            Timer::Attempt if self.state == State::ShuttingDown => self.end(None),
+            Timer::Attempt => self.lose(now, Loss::Connecting),
+            Timer::KeepAlive => self.on_keep_alive_due(now),
+            Timer::KeepAliveReply => self.lose(now, Loss::KeepAlive),
+            Timer::Reconnect => self.connect(now),
+            Timer::ControllerLoss => self.end(Some(Failure::ControllerLoss)),
+            Timer::FastIoFail => self.outputs.push_back(Output::FastIoFail),
+        }
+    }
+}
+
+impl Engine for Association {
+    /// Inputs are methods: [`Association::on_queue_open`], [`Association::on_queue_lost`] and
+    /// [`Association::on_completed`].
+    type Input<'a> = core::convert::Infallible;
+    type Output = Output;
+
+    fn handle_input(&mut self, _now: Instant, input: Self::Input<'_>) {
+        match input {}
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        while let Some(timer) = self.timers.expire(now) {
+            self.on_timer(now, timer);
+        }
+        while self.admin.expire(now) {
+            match self.state {
+                State::ShuttingDown => self.end(None),
+                _ => self.lose(now, Loss::AdminTimeout),
+            }
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        [self.timers.earliest(), self.admin.earliest()].into_iter().flatten().min()
+    }
+}

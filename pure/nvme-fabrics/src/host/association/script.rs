@@ -1,0 +1,346 @@
+//! The way up, and what is asked again later, as scripts of commands.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use engine::{Asker, Buffer, Nanos};
+use nvme::wire::identify::{IDENTIFY_LENGTH, cns, namespace_list};
+use nvme::wire::{AdminOpcode, CompletionQueueEntry, NamespaceId, SubmissionQueueEntry};
+
+use super::types::{Config, Failure};
+use crate::host::identity::{NAMESPACES_MAX, Namespace};
+use crate::host::{Data, Identity, ana_states};
+use crate::wire::property::{self, SHUTDOWN_COMPLETE};
+use crate::wire::{
+    ConnectAttributes, ConnectCommand, ConnectData, ConnectResponse, ControllerId,
+    DISCOVERY_LOG_CHANGED_ENABLE, FabricsCommand, PropertyGet, PropertySet, PropertySize, QueueId,
+};
+
+/// How often CSTS is read while a change is awaited.
+const STATUS_POLL: Nanos = Nanos::from_millis(10);
+/// CAP.TO is in units of this.
+const TIMEOUT_UNIT: Nanos = Nanos::from_millis(500);
+/// How long a controller may take to shut down.
+const SHUTDOWN_MAX: Nanos = Nanos::from_secs(5);
+/// Number of Queues (feature 07h).
+const NUMBER_OF_QUEUES: u32 = 0x07;
+/// Asynchronous Event Configuration (feature 0Bh).
+const EVENT_CONFIGURATION: u32 = 0x0b;
+/// Namespace Attribute Notices, in OAES and in the feature.
+const NAMESPACE_NOTICES: u32 = 1 << 8;
+/// Asymmetric Namespace Access Change Notices.
+const ANA_NOTICES: u32 = 1 << 11;
+/// Changed Attached Namespace List (log page 04h).
+const CHANGED_NAMESPACES: u8 = 0x04;
+/// Asymmetric Namespace Access (log page 0Ch).
+const ANA_LOG: u8 = 0x0c;
+
+/// What a script asks of the association.
+#[derive(Debug)]
+pub(super) enum Question {
+    Open { queue: QueueId, size: u16, capsule_data_max: u32 },
+    Command { queue: QueueId, entry: SubmissionQueueEntry, data: Data },
+    Sleep(Nanos),
+}
+
+/// What the association answers. What is lost ends the script, so that no answer says so.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Open,
+    Completed(CompletionQueueEntry, Buffer),
+    Woke,
+}
+
+/// What came of a script.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    Up(Box<Identity>),
+    Refreshed(Box<Identity>),
+    Down,
+}
+
+/// What is to be asked again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Refresh {
+    pub(super) namespaces: bool,
+    pub(super) ana: bool,
+    /// A log page that only has to be read, so that its event is reported again.
+    pub(super) log_page: Option<u8>,
+}
+
+impl Refresh {
+    pub(super) const fn is_needed(self) -> bool {
+        self.namespaces || self.ana || self.log_page.is_some()
+    }
+}
+
+type Ask = Asker<Question, Answer>;
+type Page = Box<[u8; IDENTIFY_LENGTH]>;
+
+/// Carries out a command that has to succeed.
+async fn command(
+    ask: &Ask,
+    what: &'static str,
+    entry: SubmissionQueueEntry,
+    data: Data,
+) -> Result<(CompletionQueueEntry, Buffer), Failure> {
+    let expected = if let Data::Read(length) = data { length as usize } else { 0 };
+    match ask.ask(Question::Command { queue: QueueId::ADMIN, entry, data }).await {
+        Answer::Completed(entry, data) if entry.status().is_success() => {
+            if data.len() < expected {
+                return Err(Failure::Short { what });
+            }
+            Ok((entry, data))
+        }
+        Answer::Completed(entry, _) => Err(Failure::Command { what, status: entry.status() }),
+        Answer::Open | Answer::Woke => Err(Failure::Short { what }),
+    }
+}
+
+async fn property_get(
+    ask: &Ask,
+    what: &'static str,
+    offset: u32,
+    size: PropertySize,
+) -> Result<u64, Failure> {
+    let entry = FabricsCommand::PropertyGet(PropertyGet { size, offset }).emit();
+    let (entry, _) = command(ask, what, entry, Data::None).await?;
+    Ok(u64::from(entry.dw0) | u64::from(entry.dw1) << 32)
+}
+
+async fn property_get_low(ask: &Ask, what: &'static str, offset: u32) -> Result<u32, Failure> {
+    let value = property_get(ask, what, offset, PropertySize::Dword).await?;
+    Ok(low_half(value))
+}
+
+async fn configure(ask: &Ask, value: u32) -> Result<(), Failure> {
+    let set = PropertySet { size: PropertySize::Dword, offset: property::CONFIGURATION, value: value.into() };
+    command(ask, "Property Set (CC)", FabricsCommand::PropertySet(set).emit(), Data::None).await?;
+    Ok(())
+}
+
+async fn identify(ask: &Ask, what: &'static str, structure: u32, id: NamespaceId) -> Result<Page, Failure> {
+    let entry = SubmissionQueueEntry {
+        opcode: AdminOpcode::Identify.into(),
+        namespace: id,
+        cdw10: structure,
+        ..SubmissionQueueEntry::default()
+    };
+    let length = u32::try_from(IDENTIFY_LENGTH).expect("4 KiB");
+    let (_, data) = command(ask, what, entry, Data::Read(length)).await?;
+    let mut page = Box::new([0; IDENTIFY_LENGTH]);
+    page.copy_from_slice(&data[..IDENTIFY_LENGTH]);
+    Ok(page)
+}
+
+/// A Get Log Page that returns `length` bytes from `offset` on; the event of the page is reported again.
+pub(in crate::host) fn get_log_page(page: u8, offset: u64, length: u32) -> SubmissionQueueEntry {
+    // Number of Dwords (NUMDL, NUMDU) is 0's based.
+    let dwords = (length / 4).saturating_sub(1);
+    let [a, b, c, d] = dwords.to_le_bytes();
+    SubmissionQueueEntry {
+        opcode: AdminOpcode::GetLogPage.into(),
+        namespace: NamespaceId::ALL,
+        cdw10: u32::from_le_bytes([page, 0, a, b]),
+        cdw11: u32::from_le_bytes([c, d, 0, 0]),
+        cdw12: low_half(offset),
+        cdw13: low_half(offset >> 32),
+        ..SubmissionQueueEntry::default()
+    }
+}
+
+fn set_features(feature: u32, value: u32) -> SubmissionQueueEntry {
+    SubmissionQueueEntry {
+        opcode: AdminOpcode::SetFeatures.into(),
+        cdw10: feature,
+        cdw11: value,
+        ..SubmissionQueueEntry::default()
+    }
+}
+
+pub(super) fn low_half(value: u64) -> u32 {
+    let [a, b, c, d, ..] = value.to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
+}
+
+/// Opens a queue and connects it; the controller that it is of.
+async fn connect(
+    ask: &Ask,
+    config: &Config,
+    queue: QueueId,
+    size: u16,
+    controller: u16,
+    capsule_data_max: u32,
+) -> Result<ControllerId, Failure> {
+    ask.ask(Question::Open { queue, size, capsule_data_max }).await;
+    let milliseconds = u32::try_from(config.keep_alive.get() / 1_000_000).unwrap_or(u32::MAX);
+    let connect = ConnectCommand {
+        record_format: 0,
+        queue,
+        submission_queue_size: size - 1,
+        attributes: ConnectAttributes(ConnectAttributes::DISABLE_FLOW_CONTROL),
+        keep_alive_timeout: if queue.is_admin() { milliseconds } else { 0 },
+    };
+    let data = ConnectData {
+        host_id: config.host_id,
+        controller,
+        subsystem: config.subsystem.clone(),
+        host: config.host.clone(),
+    };
+    let data = Data::Write(Buffer::copy_from_slice(&data.emit()));
+    let entry = FabricsCommand::Connect(connect).emit();
+    match ask.ask(Question::Command { queue, entry, data }).await {
+        Answer::Completed(entry, _) if entry.status().is_success() => {
+            let response = ConnectResponse::from_dw0(entry.dw0);
+            if response.authentication != 0 { Err(Failure::Authentication) } else { Ok(response.controller) }
+        }
+        Answer::Completed(entry, _) => {
+            Err(Failure::Connect { queue, status: entry.status(), dw0: entry.dw0 })
+        }
+        Answer::Open | Answer::Woke => Err(Failure::Short { what: "Connect" }),
+    }
+}
+
+/// Sets CC.EN and waits for CSTS.RDY.
+async fn enable(ask: &Ask, capabilities: u64) -> Result<(), Failure> {
+    let configuration = property::ENABLE.put(1)
+        | property::SUBMISSION_ENTRY_SIZE.put(6)
+        | property::COMPLETION_ENTRY_SIZE.put(4);
+    configure(ask, configuration).await?;
+    let limit = TIMEOUT_UNIT * u64::from(property::TIMEOUT.of(low_half(capabilities)).max(1));
+    let mut waited = Nanos::ZERO;
+    loop {
+        let status = property_get_low(ask, "Property Get (CSTS)", property::STATUS).await?;
+        if property::FATAL.is_set(status) {
+            return Err(Failure::Fatal);
+        }
+        if property::READY.is_set(status) {
+            return Ok(());
+        }
+        if waited > limit {
+            return Err(Failure::NotReady);
+        }
+        ask.ask(Question::Sleep(STATUS_POLL)).await;
+        waited += STATUS_POLL;
+    }
+}
+
+/// Connects the queues and brings the controller up.
+pub(super) async fn bring_up(ask: Ask, config: Config) -> Result<Outcome, Failure> {
+    let wanted = config.controller.into();
+    let capsule = ADMIN_CAPSULE_DATA_MAX;
+    let admin = connect(&ask, &config, QueueId::ADMIN, config.admin_queue_size, wanted, capsule).await?;
+    let offset = property::CAPABILITIES;
+    let capabilities = property_get(&ask, "Property Get (CAP)", offset, PropertySize::Quad).await?;
+    let version = property_get_low(&ask, "Property Get (VS)", property::VERSION).await?;
+    enable(&ask, capabilities).await?;
+    let page = identify(&ask, "Identify (controller)", cns::CONTROLLER, NamespaceId::NONE).await?;
+    let mut identity = Identity {
+        controller_id: admin,
+        version,
+        capabilities,
+        page,
+        namespaces: Vec::new(),
+        ana: Vec::new(),
+        io_queues: 0,
+        queue_size: 0,
+    };
+    let mut events = identity.optional_events();
+    if config.subsystem.is_discovery() {
+        events &= DISCOVERY_LOG_CHANGED_ENABLE.put(1);
+    } else {
+        events &= NAMESPACE_NOTICES | ANA_NOTICES;
+        connect_io_queues(&ask, &config, &mut identity).await?;
+        identity.namespaces = namespaces(&ask).await?;
+        if identity.has_ana() {
+            identity.ana = ana(&ask, &identity).await?;
+        }
+    }
+    if events != 0 {
+        let entry = set_features(EVENT_CONFIGURATION, events);
+        // Without events, changes are seen with the next command that fails.
+        let _ = command(&ask, "Set Features (events)", entry, Data::None).await;
+    }
+    Ok(Outcome::Up(Box::new(identity)))
+}
+
+/// The in-capsule data that every controller takes on its Admin Queue, bytes (NVMe/TCP 1.0).
+const ADMIN_CAPSULE_DATA_MAX: u32 = 8192;
+
+async fn connect_io_queues(ask: &Ask, config: &Config, identity: &mut Identity) -> Result<(), Failure> {
+    let wanted = u32::from(config.io_queues - 1);
+    let entry = set_features(NUMBER_OF_QUEUES, wanted << 16 | wanted);
+    let (granted, _) = command(ask, "Set Features (Number of Queues)", entry, Data::None).await?;
+    let [a, b, c, d] = granted.dw0.to_le_bytes();
+    let granted = u16::from_le_bytes([a, b]).min(u16::from_le_bytes([c, d])).saturating_add(1);
+    let entries = property::QUEUE_ENTRIES_MAX.of(low_half(identity.capabilities)).saturating_add(1);
+    let mut size = config.queue_size.min(u16::try_from(entries).unwrap_or(u16::MAX));
+    size = size.min(identity.commands_max().unwrap_or(u16::MAX)).max(2);
+    let queues = config.io_queues.min(granted);
+    for queue in 1..=queues {
+        let capsule = identity.capsule_data_max();
+        connect(ask, config, QueueId(queue), size, identity.controller_id.0, capsule).await?;
+    }
+    (identity.io_queues, identity.queue_size) = (queues, size);
+    Ok(())
+}
+
+async fn namespaces(ask: &Ask) -> Result<Vec<Namespace>, Failure> {
+    let what = "Identify (active namespaces)";
+    let page = identify(ask, what, cns::ACTIVE_NAMESPACES, NamespaceId::NONE).await?;
+    let ids: Vec<NamespaceId> = namespace_list(&page[..]).take(NAMESPACES_MAX).collect();
+    let mut namespaces = Vec::new();
+    for id in ids {
+        match identify(ask, "Identify (namespace)", cns::NAMESPACE, id).await {
+            Ok(page) => namespaces.extend(Namespace::parse(id, &page)),
+            // It went away in between.
+            Err(Failure::Command { .. }) => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(namespaces)
+}
+
+async fn ana(ask: &Ask, identity: &Identity) -> Result<Vec<(NamespaceId, crate::host::AnaState)>, Failure> {
+    let length = identity.ana_log_bytes();
+    let entry = SubmissionQueueEntry { namespace: NamespaceId::NONE, ..get_log_page(ANA_LOG, 0, length) };
+    let (_, log) = command(ask, "Get Log Page (ANA)", entry, Data::Read(length)).await?;
+    Ok(ana_states(&log))
+}
+
+/// Asks again what an event says has changed.
+pub(super) async fn refresh(
+    ask: Ask,
+    mut identity: Box<Identity>,
+    what: Refresh,
+) -> Result<Outcome, Failure> {
+    if let Some(page) = what.log_page {
+        let _ = command(&ask, "Get Log Page", get_log_page(page, 0, 512), Data::Read(512)).await;
+    }
+    if what.namespaces {
+        // Reading it has the event reported again; what has changed is seen by asking for everything.
+        let log = get_log_page(CHANGED_NAMESPACES, 0, 4096);
+        let _ = command(&ask, "Get Log Page (changed namespaces)", log, Data::Read(4096)).await;
+        identity.namespaces = namespaces(&ask).await?;
+    }
+    if identity.has_ana() && (what.ana || what.namespaces) {
+        identity.ana = ana(&ask, &identity).await?;
+    }
+    Ok(Outcome::Refreshed(identity))
+}
+
+/// Shuts the controller down: acknowledged writes are durable afterwards.
+pub(super) async fn shut_down(ask: Ask) -> Result<Outcome, Failure> {
+    let before = property_get_low(&ask, "Property Get (CC)", property::CONFIGURATION).await?;
+    configure(&ask, property::SHUTDOWN.replace(before, 1)).await?;
+    let mut waited = Nanos::ZERO;
+    while waited < SHUTDOWN_MAX {
+        let status = property_get_low(&ask, "Property Get (CSTS)", property::STATUS).await?;
+        if property::SHUTDOWN_STATUS.of(status) == SHUTDOWN_COMPLETE {
+            break;
+        }
+        ask.ask(Question::Sleep(STATUS_POLL)).await;
+        waited += STATUS_POLL;
+    }
+    Ok(Outcome::Down)
+}

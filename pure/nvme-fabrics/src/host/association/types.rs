@@ -1,0 +1,244 @@
+//! What passes between an association and its world.
+
+use alloc::string::String;
+use core::fmt;
+
+use engine::{Buffer, Nanos};
+use nvme::wire::{CompletionQueueEntry, Status, SubmissionQueueEntry};
+
+use crate::host::Data;
+use crate::wire::{ControllerChoice, FabricsStatus, HostId, Nqn, Parameter, QueueId};
+
+/// What an association is.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The subsystem (SUBNQN).
+    pub subsystem: Nqn,
+    /// Who we are (HOSTNQN).
+    pub host: Nqn,
+    /// Who we are (HOSTID).
+    pub host_id: HostId,
+    /// Which controller is asked for.
+    pub controller: ControllerChoice,
+    /// I/O queues, 1..=64; the controller may grant fewer. None at a discovery subsystem.
+    pub io_queues: u16,
+    /// Commands of each I/O queue: 2..=1024.
+    pub queue_size: u16,
+    /// Commands of the Admin Queue: 2..=1024.
+    pub admin_queue_size: u16,
+    /// Keep Alive Timeout (KATO); zero for none.
+    pub keep_alive: Nanos,
+    /// How long an attempt to bring the controller up may take before its first command is answered.
+    pub connect_timeout: Nanos,
+    /// How long an admin command may take before the association is given up and made anew.
+    pub admin_timeout: Nanos,
+    /// The first and the longest wait between two attempts to connect again.
+    pub reconnect: (Nanos, Nanos),
+    /// How long a lost controller is tried for; forever where none.
+    pub controller_loss_timeout: Option<Nanos>,
+    /// How long commands wait for a lost controller before they fail; as long as it is tried for where none.
+    pub fast_io_fail_timeout: Option<Nanos>,
+}
+
+impl Config {
+    /// As Linux has them, for one I/O queue of 128 commands.
+    pub const fn new(subsystem: Nqn, host: Nqn, host_id: HostId) -> Self {
+        Self {
+            subsystem,
+            host,
+            host_id,
+            controller: ControllerChoice::Dynamic,
+            io_queues: 1,
+            queue_size: 128,
+            admin_queue_size: 32,
+            keep_alive: Nanos::from_secs(5),
+            connect_timeout: Nanos::from_secs(10),
+            admin_timeout: Nanos::from_secs(60),
+            reconnect: (Nanos::from_millis(100), Nanos::from_secs(10)),
+            controller_loss_timeout: Some(Nanos::from_secs(600)),
+            fast_io_fail_timeout: None,
+        }
+    }
+
+    pub(super) fn check(&self) {
+        assert!((1..=64).contains(&self.io_queues), "1..=64 I/O queues");
+        assert!((2..=1024).contains(&self.queue_size), "2..=1024 commands of an I/O queue");
+        assert!((2..=1024).contains(&self.admin_queue_size), "2..=1024 commands of the Admin Queue");
+        let (first, longest) = self.reconnect;
+        assert!(first > Nanos::ZERO && longest >= first, "time passes between two attempts");
+        let limits = [self.connect_timeout, self.admin_timeout];
+        assert!(limits.iter().all(|limit| *limit > Nanos::ZERO), "time-outs are not zero");
+    }
+}
+
+/// Why an association was lost; it is made again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// The connection of this queue ended or could not be made.
+    Connection(QueueId),
+    /// An admin command was not answered in time.
+    AdminTimeout,
+    /// A Keep Alive was not answered in time.
+    KeepAlive,
+    /// An I/O command was not answered in time.
+    IoTimeout,
+    /// The attempt took too long.
+    Connecting,
+    /// The controller refused, and may do otherwise later.
+    Refused(Failure),
+    /// The caller wants it.
+    Requested,
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connection(queue) if queue.is_admin() => f.write_str("the admin connection is gone"),
+            Self::Connection(queue) => write!(f, "the connection of queue {} is gone", queue.0),
+            Self::AdminTimeout => f.write_str("an admin command was not answered in time"),
+            Self::KeepAlive => f.write_str("a Keep Alive was not answered in time"),
+            Self::IoTimeout => f.write_str("an I/O command was not answered in time"),
+            Self::Connecting => f.write_str("connecting took too long"),
+            Self::Refused(failure) => failure.fmt(f),
+            Self::Requested => f.write_str("a reset was asked for"),
+        }
+    }
+}
+
+/// Why a controller can't be brought up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// Connect was refused.
+    Connect {
+        /// The queue.
+        queue: QueueId,
+        /// How it ended.
+        status: Status,
+        /// DW0 of the response: the parameter that is wrong, or whether authentication is needed.
+        dw0: u32,
+    },
+    /// The controller wants us to authenticate, which this host can't.
+    Authentication,
+    /// Another command of the way up was refused.
+    Command {
+        /// What it was.
+        what: &'static str,
+        /// How it ended.
+        status: Status,
+    },
+    /// A command returned fewer bytes than it has to.
+    Short {
+        /// What it was.
+        what: &'static str,
+    },
+    /// CSTS.RDY did not come in time (CAP.TO).
+    NotReady,
+    /// The controller reports Controller Fatal Status (CSTS.CFS).
+    Fatal,
+    /// It could not be reached for as long as the controller loss time-out says.
+    ControllerLoss,
+}
+
+impl Failure {
+    /// Whether another attempt may do better.
+    pub(super) fn may_retry(self) -> bool {
+        match self {
+            Self::Connect { status, .. } | Self::Command { status, .. } => !status.do_not_retry(),
+            Self::Authentication | Self::ControllerLoss => false,
+            Self::NotReady | Self::Fatal | Self::Short { .. } => true,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connect { queue, status, dw0 } => {
+                write!(f, "Connect of queue {} was refused: ", queue.0)?;
+                let Some(fabrics) = FabricsStatus::of(*status) else { return status.fmt(f) };
+                fabrics.fmt(f)?;
+                if fabrics == FabricsStatus::InvalidParameters {
+                    let parameter = Parameter::from_dw0(*dw0);
+                    let place = if parameter.in_data { "data" } else { "command" };
+                    match parameter.name() {
+                        Some(name) => write!(f, " ({name})")?,
+                        None => write!(f, " (byte {} of its {place})", parameter.offset)?,
+                    }
+                }
+                Ok(())
+            }
+            Self::Authentication => {
+                f.write_str("the controller wants authentication, which is not supported")
+            }
+            Self::Command { what, status } => write!(f, "{what} failed: {status}"),
+            Self::Short { what } => write!(f, "{what} returned fewer bytes than it has to"),
+            Self::NotReady => f.write_str("CSTS.RDY did not come within CAP.TO"),
+            Self::Fatal => f.write_str("the controller reports a fatal error (CSTS.CFS)"),
+            Self::ControllerLoss => f.write_str("the controller could not be reached again in time"),
+        }
+    }
+}
+
+impl core::error::Error for Failure {}
+
+/// What an association asks of its transport, and tells its owner.
+#[derive(Clone, Debug)]
+pub enum Output {
+    /// Connect a queue; [`super::Association::on_queue_open`] or [`super::Association::on_queue_lost`] follows.
+    OpenQueue {
+        /// Which.
+        queue: QueueId,
+        /// Commands that it holds.
+        size: u16,
+        /// The most data in a capsule, bytes.
+        capsule_data_max: u32,
+    },
+    /// Send a command; [`super::Association::on_completed`] follows unless the queue is lost.
+    Submit {
+        /// On which queue.
+        queue: QueueId,
+        /// Its name.
+        token: u64,
+        /// The command.
+        entry: SubmissionQueueEntry,
+        /// Its data.
+        data: Data,
+    },
+    /// Close every queue at once.
+    CloseQueues {
+        /// What was not sent yet must not be sent.
+        abort: bool,
+    },
+    /// The controller is up, for the first time or again: see [`super::Association::identity`].
+    Ready,
+    /// The association is lost; commands on it have no end that is known. Another attempt follows.
+    Lost(Loss),
+    /// The controller was away for as long as the fast I/O fail time-out says.
+    FastIoFail,
+    /// The association is over: given up, or shut down where there is no failure.
+    Ended(Option<Failure>),
+    /// An admin command of the caller has ended.
+    AdminCompleted {
+        /// The caller's name for it.
+        cookie: u64,
+        /// The completion.
+        entry: CompletionQueueEntry,
+        /// What was read.
+        data: Buffer,
+    },
+    /// The controller reports an event (DW0 of the Asynchronous Event Request).
+    Event(u32),
+    /// What the controller told about itself has changed: namespaces, or how good its paths are.
+    IdentityChanged,
+}
+
+/// Why an admin command was not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SubmitError {
+    /// Too many are outstanding.
+    Busy,
+    /// The controller is not up.
+    NotReady,
+    /// It moves more than the controller allows.
+    Length(String),
+}

@@ -1,0 +1,138 @@
+//! Reading a Discovery log, entry by entry, until it held still.
+
+use alloc::vec::Vec;
+
+use nvme::wire::SubmissionQueueEntry;
+
+use super::association::get_log_page;
+use crate::wire::{DISCOVERY_LOG_PAGE, DiscoveryEntry, DiscoveryHeader, WireError};
+
+/// Entries that are read at most.
+pub const RECORDS_MAX: u64 = 4096;
+/// How often the log is read anew because it changed meanwhile.
+const RESTARTS_MAX: u32 = 10;
+/// Entries read by one command.
+const RECORDS_AT_ONCE: u64 = 16;
+
+/// What comes next.
+#[derive(Debug)]
+pub enum Step {
+    /// Carry out this admin command, which reads so many bytes, and give the bytes to [`Reader::next`].
+    Read {
+        /// The command.
+        entry: SubmissionQueueEntry,
+        /// Bytes.
+        length: u32,
+    },
+    /// The log, whole.
+    Done(Vec<DiscoveryEntry>),
+}
+
+/// Why a log can't be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadError {
+    /// It does not say what it should.
+    Wire(WireError),
+    /// A read brought fewer bytes than it should.
+    Short,
+    /// It changes faster than it can be read.
+    Restless,
+    /// It has more entries than [`RECORDS_MAX`].
+    TooLong(u64),
+}
+
+impl core::fmt::Display for ReadError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Wire(error) => write!(f, "the Discovery log is broken: {error}"),
+            Self::Short => f.write_str("the Discovery log ends too early"),
+            Self::Restless => f.write_str("the Discovery log changes faster than it can be read"),
+            Self::TooLong(records) => {
+                write!(f, "the Discovery log has {records} entries, {RECORDS_MAX} at most are read")
+            }
+        }
+    }
+}
+
+impl core::error::Error for ReadError {}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Header,
+    Records,
+    /// The header again: whether the generation is still the same.
+    Check,
+}
+
+/// Reads a Discovery log by commands that somebody else carries out.
+#[derive(Debug)]
+pub struct Reader {
+    stage: Stage,
+    generation: u64,
+    records: u64,
+    entries: Vec<DiscoveryEntry>,
+    restarts: u32,
+}
+
+impl Reader {
+    /// A reader, and its first command.
+    pub fn start() -> (Self, Step) {
+        let reader =
+            Self { stage: Stage::Header, generation: 0, records: 0, entries: Vec::new(), restarts: 0 };
+        (reader, header())
+    }
+
+    /// What comes after a command that brought `bytes`.
+    ///
+    /// # Errors
+    /// When the log can't be read.
+    pub fn next(&mut self, bytes: &[u8]) -> Result<Step, ReadError> {
+        match self.stage {
+            Stage::Records => {
+                for raw in bytes.chunks(DiscoveryEntry::LENGTH) {
+                    let raw = raw.try_into().map_err(|_| ReadError::Short)?;
+                    self.entries.push(DiscoveryEntry::parse(raw).map_err(ReadError::Wire)?);
+                }
+                if bytes.is_empty() {
+                    return Err(ReadError::Short);
+                }
+                Ok(self.more())
+            }
+            Stage::Header | Stage::Check => {
+                let raw = bytes.first_chunk().ok_or(ReadError::Short)?;
+                let header = DiscoveryHeader::parse(raw).map_err(ReadError::Wire)?;
+                if self.stage == Stage::Check && header.generation == self.generation {
+                    return Ok(Step::Done(core::mem::take(&mut self.entries)));
+                }
+                if header.records > RECORDS_MAX {
+                    return Err(ReadError::TooLong(header.records));
+                }
+                self.restarts += 1;
+                if self.restarts > RESTARTS_MAX {
+                    return Err(ReadError::Restless);
+                }
+                (self.generation, self.records) = (header.generation, header.records);
+                self.entries.clear();
+                Ok(self.more())
+            }
+        }
+    }
+
+    fn more(&mut self) -> Step {
+        let read = self.entries.len() as u64;
+        if read >= self.records {
+            self.stage = Stage::Check;
+            return header();
+        }
+        self.stage = Stage::Records;
+        let count = (self.records - read).min(RECORDS_AT_ONCE);
+        let offset = DiscoveryHeader::LENGTH as u64 + read * DiscoveryEntry::LENGTH as u64;
+        let length = u32::try_from(count * DiscoveryEntry::LENGTH as u64).expect("a few entries");
+        Step::Read { entry: get_log_page(DISCOVERY_LOG_PAGE, offset, length), length }
+    }
+}
+
+fn header() -> Step {
+    let length = u32::try_from(DiscoveryHeader::LENGTH).expect("1 KiB");
+    Step::Read { entry: get_log_page(DISCOVERY_LOG_PAGE, 0, length), length }
+}
