@@ -3,6 +3,7 @@
 //! [`near::Near`] is the host: root complex, host memory, NVMe drivers, and below them the distributed switch.
 //! [`guest::Guest`] is the device slot of a virtual machine whose monitor speaks vfio-user.
 //! [`user::User`] is the driver of a function that another process offers by vfio-user.
+//! [`initiator::Initiator`] is the host of NVMe/TCP subsystems.
 //! [`far::Far`] is the box with the SSD: the downstream end of the tunnel and an NVMe function, or
 //! [`foreign::Foreign`], a function that another process emulates.
 
@@ -18,6 +19,7 @@ pub mod foreign;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod guest;
+pub mod initiator;
 pub mod near;
 pub mod user;
 

@@ -1,0 +1,306 @@
+//! The host of NVMe/TCP subsystems, assembled: several paths used as one, each an association, each queue of it a
+//! connection.
+//!
+//! Whoever drives it dials where [`Output::Dial`] says, gives it what arrives, and sends what gathers in
+//! [`Initiator::outbox`] of each connection.
+
+mod types;
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use engine::{Buffer, Engine, Instant};
+use nvme::wire::SubmissionQueueEntry;
+use nvme_fabrics::host::multipath::{self, Dispatch, PathIndex, Request, SubmitError};
+use nvme_fabrics::host::{self, Association, Data, Multipath};
+use nvme_fabrics::wire::QueueId;
+use nvme_tcp::Outbox;
+use nvme_tcp::host::{self as tcp, Connection};
+
+pub use types::{Config, ConnectionId, Input, Output};
+
+/// A connection and which time it was made.
+#[derive(Debug)]
+struct Line {
+    id: ConnectionId,
+    /// None while it is being dialled.
+    connection: Option<Box<Connection>>,
+    config: tcp::Config,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Initiator {
+    config: Config,
+    multipath: Multipath,
+    /// Connections by path and queue.
+    lines: Vec<Vec<Option<Line>>>,
+    generation: u32,
+    outputs: VecDeque<Output>,
+}
+
+impl Initiator {
+    /// An initiator with one path for each of `associations`; [`Initiator::start`] connects them.
+    ///
+    /// # Panics
+    /// When there is none, or too many, or a configuration exceeds a limit that its fields name.
+    pub fn new(config: Config, associations: Vec<host::Config>) -> Self {
+        let count = associations.len();
+        let multipath = Multipath::new(config.multipath, associations.into_iter().map(Association::new));
+        Self {
+            config,
+            multipath,
+            lines: (0..count).map(|_| Vec::new()).collect(),
+            generation: 0,
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// Connects every path; [`Output::PathUp`] or [`Output::PathEnded`] follows for each.
+    pub fn start(&mut self, now: Instant) {
+        self.multipath.start(now);
+        self.exchange(now);
+    }
+
+    /// Shuts every path down in order; [`Output::PathEnded`] follows for each.
+    pub fn shut_down(&mut self, now: Instant) {
+        self.multipath.shut_down(now);
+        self.exchange(now);
+    }
+
+    /// The paths.
+    pub const fn multipath(&self) -> &Multipath {
+        &self.multipath
+    }
+
+    /// Submits an I/O command; it ends with [`Output::Completed`], exactly once.
+    ///
+    /// # Errors
+    /// When it can't be taken; it then never completes.
+    #[inline]
+    pub fn submit(&mut self, now: Instant, request: Request) -> Result<(), SubmitError> {
+        if let Some(dispatch) = self.multipath.submit(now, request)?
+            && !self.dispatch(now, dispatch)
+        {
+            self.exchange(now);
+        }
+        Ok(())
+    }
+
+    /// Submits an admin command; it ends with [`Output::AdminCompleted`], exactly once.
+    ///
+    /// # Errors
+    /// When it can't be taken; it then never completes.
+    pub fn submit_admin(
+        &mut self,
+        now: Instant,
+        cookie: u64,
+        entry: SubmissionQueueEntry,
+        data: Data,
+    ) -> Result<(), host::SubmitError> {
+        self.multipath.submit_admin(now, cookie, entry, data)?;
+        self.exchange(now);
+        Ok(())
+    }
+
+    fn line(&mut self, id: ConnectionId) -> Option<&mut Line> {
+        let line = self.lines.get_mut(usize::from(id.path.0))?.get_mut(usize::from(id.queue.0))?.as_mut()?;
+        (line.id == id).then_some(line)
+    }
+
+    /// What is to be sent on a connection; none when it is not there any more.
+    pub fn outbox(&mut self, id: ConnectionId) -> Option<&Outbox> {
+        Some(self.line(id)?.connection.as_ref()?.outbox())
+    }
+
+    /// As [`Initiator::outbox`], for a world that takes it out as buffers.
+    pub fn outbox_mut(&mut self, id: ConnectionId) -> Option<&mut Outbox> {
+        Some(self.line(id)?.connection.as_mut()?.outbox_mut())
+    }
+
+    /// The first `count` bytes of the outbox were sent.
+    pub fn sent(&mut self, id: ConnectionId, count: usize) {
+        if let Some(connection) = self.line(id).and_then(|line| line.connection.as_mut()) {
+            connection.sent(count);
+        }
+    }
+
+    /// Where the next bytes of a connection belong, when they are data that are put together; see
+    /// [`nvme_tcp::host::Connection::landing`]. What is received there is told by [`Input::Landed`].
+    pub fn landing(&mut self, id: ConnectionId) -> Option<&mut [u8]> {
+        self.line(id)?.connection.as_mut()?.landing()
+    }
+
+    /// Sends a command; whether that was possible. If not, the path hears of it, and sends the command again.
+    #[inline]
+    fn dispatch(&mut self, now: Instant, dispatch: Dispatch) -> bool {
+        let Dispatch { path, queue, token, entry, data } = dispatch;
+        let data = match data {
+            Data::None => tcp::Data::None,
+            Data::Write(data) => tcp::Data::Write(data),
+            Data::Read(length) => tcp::Data::Read(length),
+        };
+        let lines = self.lines.get_mut(usize::from(path.0));
+        let line = lines.and_then(|lines| lines.get_mut(usize::from(queue.0))?.as_mut());
+        let connection = line.and_then(|line| line.connection.as_mut());
+        let sent = connection.is_some_and(|connection| connection.submit(token, entry, data).is_ok());
+        if !sent {
+            self.multipath.on_queue_lost(now, path, queue);
+        }
+        sent
+    }
+
+    /// Passes what the paths want to the connections and to the world, until they want nothing.
+    fn exchange(&mut self, now: Instant) {
+        loop {
+            self.multipath.settle(now);
+            let Some(output) = self.multipath.poll_output() else { return };
+            self.on_multipath(now, output);
+        }
+    }
+
+    fn on_multipath(&mut self, now: Instant, output: multipath::Output) {
+        use multipath::Output as From;
+        self.outputs.push_back(match output {
+            From::Dispatch(dispatch) => {
+                self.dispatch(now, dispatch);
+                return;
+            }
+            From::OpenQueue { path, queue, size, capsule_data_max } => {
+                return self.open(path, queue, size, capsule_data_max);
+            }
+            From::CloseQueues { path, abort } => return self.close_all(path, abort),
+            From::PathUp(path) => Output::PathUp(path),
+            From::PathLost(path, why) => Output::PathLost(path, why),
+            From::PathEnded(path, why) => Output::PathEnded(path, why),
+            From::Completed(completed) => Output::Completed(completed),
+            From::AdminCompleted { cookie, entry, data } => Output::AdminCompleted { cookie, entry, data },
+            From::Event(path, dw0) => Output::Event(path, dw0),
+            From::IdentityChanged(path) => Output::IdentityChanged(path),
+        });
+    }
+
+    fn open(&mut self, path: PathIndex, queue: QueueId, size: u16, capsule_data_max: u32) {
+        self.generation = self.generation.wrapping_add(1);
+        let id = ConnectionId { path, queue, generation: self.generation };
+        let config = tcp::Config { queue_size: size, capsule_data_max, ..self.config.connection.clone() };
+        let lines = &mut self.lines[usize::from(path.0)];
+        let index = usize::from(queue.0);
+        if lines.len() <= index {
+            lines.resize_with(index + 1, || None);
+        }
+        lines[index] = Some(Line { id, connection: None, config });
+        self.outputs.push_back(Output::Dial(id));
+    }
+
+    fn close_all(&mut self, path: PathIndex, abort: bool) {
+        for line in self.lines[usize::from(path.0)].drain(..).flatten() {
+            self.outputs.push_back(Output::Close { connection: line.id, abort, last: Buffer::EMPTY });
+        }
+    }
+
+    fn on_closed(&mut self, now: Instant, id: ConnectionId) {
+        if self.line(id).is_some() {
+            self.lines[usize::from(id.path.0)][usize::from(id.queue.0)] = None;
+            self.multipath.on_queue_lost(now, id.path, id.queue);
+        }
+    }
+
+    /// Passes what a connection has to tell to the paths.
+    #[inline]
+    fn pump(&mut self, now: Instant, id: ConnectionId) {
+        while let Some(connection) = self.line(id).and_then(|line| line.connection.as_mut()) {
+            match connection.poll_output() {
+                None => break,
+                Some(tcp::Output::Completed(tcp::Completed { cookie, entry, data })) => {
+                    if let Some(done) = self.multipath.on_completed(now, id.path, cookie, entry, data) {
+                        self.outputs.push_back(Output::Completed(done));
+                    }
+                }
+                Some(tcp::Output::Initialized(parameters)) => {
+                    self.outputs.push_back(Output::Initialized(id, parameters));
+                    self.multipath.on_queue_open(now, id.path, id.queue);
+                }
+                Some(tcp::Output::Closed(why)) => {
+                    let outbox = connection.outbox();
+                    let told = outbox.len() <= LAST_BYTES_MAX;
+                    let last: Vec<u8> = outbox.slices().filter(|_| told).flatten().copied().collect();
+                    self.outputs.push_back(Output::ProtocolError(id, why));
+                    let last = Buffer::from(last);
+                    self.outputs.push_back(Output::Close { connection: id, abort: false, last });
+                    self.on_closed(now, id);
+                }
+            }
+        }
+        self.exchange(now);
+    }
+}
+
+/// What is still to be sent when a connection breaks down, with the reason at its end, is sent if it is no more than
+/// this: bytes that a socket takes at once.
+const LAST_BYTES_MAX: usize = 16 << 10;
+
+impl Engine for Initiator {
+    type Input<'a> = Input;
+    type Output = Output;
+
+    fn handle_input(&mut self, now: Instant, input: Input) {
+        match input {
+            Input::Connected(id) => {
+                if let Some(line) = self.line(id) {
+                    line.connection = Some(Box::new(Connection::new(now, line.config.clone())));
+                }
+            }
+            Input::Received { connection: id, bytes } => {
+                if let Some(connection) = self.line(id).and_then(|line| line.connection.as_mut()) {
+                    connection.handle_input(now, tcp::Input::Received(bytes));
+                    self.pump(now, id);
+                }
+            }
+            Input::Landed { connection: id, count } => {
+                if let Some(connection) = self.line(id).and_then(|line| line.connection.as_mut()) {
+                    connection.landed(count);
+                    self.pump(now, id);
+                }
+            }
+            Input::Closed(id) => {
+                self.on_closed(now, id);
+                self.exchange(now);
+            }
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        let due: Vec<ConnectionId> = self
+            .lines
+            .iter_mut()
+            .flatten()
+            .flatten()
+            .filter_map(|line| {
+                let connection = line.connection.as_mut()?;
+                connection.poll_timeout().filter(|at| *at <= now)?;
+                connection.handle_timeout(now);
+                Some(line.id)
+            })
+            .collect();
+        for id in due {
+            self.pump(now, id);
+        }
+        if self.multipath.poll_timeout().is_some_and(|at| at <= now) {
+            self.multipath.handle_timeout(now);
+        }
+        self.exchange(now);
+    }
+
+    #[inline]
+    fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let lines = self.lines.iter().flatten().flatten();
+        let connections = lines.filter_map(|line| line.connection.as_ref()?.poll_timeout());
+        connections.chain(self.multipath.poll_timeout()).min()
+    }
+}
