@@ -39,6 +39,7 @@ impl Guest {
             firmware: Firmware::default(),
             slots: Vec::new(),
             network: false,
+            forwards: Vec::new(),
             iommu: false,
             disk_boots: false,
             reboots: false,
@@ -64,6 +65,8 @@ pub struct Builder {
     pub(crate) firmware: Firmware,
     pub(crate) slots: Vec<Slot>,
     pub(crate) network: bool,
+    /// Ports of this machine, and those of the guest that they reach.
+    pub(crate) forwards: Vec<(u16, u16)>,
     pub(crate) iommu: bool,
     pub(crate) disk_boots: bool,
     pub(crate) reboots: bool,
@@ -124,6 +127,15 @@ impl Builder {
         self.initramfs.module(NETWORK_MODULE)?;
         self.initramfs.bytes("etc/guest/prelude", 0o644, NETWORK_PRELUDE);
         Ok(self)
+    }
+
+    /// As [`Self::user_network`], and connections to `port` of this machine's loopback reach the guest's `guest_port`.
+    ///
+    /// # Errors
+    /// When the kernel lacks the modules.
+    pub fn forward(mut self, port: u16, guest_port: u16) -> Result<Self, Error> {
+        self.forwards.push((port, guest_port));
+        if self.network { Ok(self) } else { self.user_network() }
     }
 
     /// Adds an IOMMU (Intel's), without which a guest cannot hand a device to a program (`vfio-pci`).

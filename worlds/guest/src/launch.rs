@@ -129,7 +129,9 @@ impl Builder {
             command.args(["-device", "intel-iommu,intremap=off"]);
         }
         if self.network {
-            command.args(["-netdev", "user,id=network,ipv6=off"]);
+            let forward = |(port, guest): &(u16, u16)| format!(",hostfwd=tcp:127.0.0.1:{port}-:{guest}");
+            let forwards: String = self.forwards.iter().map(forward).collect();
+            command.args(["-netdev", &format!("user,id=network,ipv6=off{forwards}")]);
             command.args(["-device", "virtio-net-pci,netdev=network,romfile="]);
         }
         command.args(topology(&self.slots)).args(&self.arguments);

@@ -31,6 +31,9 @@ struct Arguments {
     /// Add a network card; this machine is 10.0.2.2
     #[arg(long)]
     network: bool,
+    /// Have PORT of this machine's loopback reach a port of the guest; adds a network card; may be given several times
+    #[arg(long, value_name = "PORT:GUEST-PORT", value_parser = parse_forward)]
+    forward: Vec<(u16, u16)>,
     /// Kernel modules to insert, by name
     #[arg(long, value_name = "NAME")]
     module: Vec<String>,
@@ -70,6 +73,12 @@ fn main() -> ExitCode {
     }
 }
 
+fn parse_forward(text: &str) -> Result<(u16, u16), String> {
+    let ports =
+        text.split_once(':').and_then(|(port, guest)| Some((port.parse().ok()?, guest.parse().ok()?)));
+    ports.ok_or_else(|| "expected PORT:GUEST-PORT, for example 14420:4420".to_owned())
+}
+
 /// A year: whoever sits at a shell decides when it ends.
 const SHELL_LIMIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
@@ -90,6 +99,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     }
     if arguments.network {
         builder = builder.user_network()?;
+    }
+    for (port, guest_port) in &arguments.forward {
+        builder = builder.forward(*port, *guest_port)?;
     }
     if arguments.qboot {
         builder = builder.firmware(Firmware::Qboot);
