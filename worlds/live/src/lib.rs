@@ -10,6 +10,7 @@
 pub mod attach;
 pub mod clock;
 pub mod doorbells;
+pub mod fabrics;
 pub mod far;
 pub mod floor;
 pub mod guest;

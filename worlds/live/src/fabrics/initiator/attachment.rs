@@ -1,0 +1,324 @@
+//! An NVMe/TCP subsystem in use, as an application wants it: connect, wait, submit, close.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use engine::{Buffer, Instant, Nanos, Pool};
+use machine::initiator::{self, Initiator, Output};
+use nvme::wire::{CompletionQueueEntry, IoOpcode, NamespaceId, Status, SubmissionQueueEntry};
+use nvme_fabrics::host::multipath::{self, Completed, Request, SubmitError};
+use nvme_fabrics::host::{self, Data, Failure, Identity};
+use nvme_tcp::host as tcp;
+
+use super::InitiatorDriver;
+use crate::clock::Clock;
+use crate::fabrics::crc32c;
+use crate::reactor::{Outcome, Reactor, Stop};
+
+/// Bytes of blocks that are kept for being used again, of each size.
+const POOL_BYTES: usize = 16 << 20;
+
+/// How an attachment behaves.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Each association with the subsystem.
+    pub association: host::Config,
+    /// The paths together.
+    pub multipath: multipath::Config,
+    /// Header digests are asked for.
+    pub header_digest: bool,
+    /// Data digests are asked for.
+    pub data_digest: bool,
+    /// How long to spin for the next event before sleeping.
+    pub spin: Nanos,
+}
+
+/// Why there is no subsystem to use, or no more.
+#[derive(Debug)]
+pub enum AttachError {
+    /// The system failed us.
+    Io(io::Error),
+    /// The controller refused, or was away for too long.
+    Failed(Failure),
+    /// It could not be reached in time; the last failure to do so, if there was one.
+    TimedOut {
+        /// How long it was tried for.
+        timeout: Nanos,
+        /// The last failure.
+        last: Option<String>,
+    },
+    /// A command was not taken.
+    Submit(String),
+    /// A command failed.
+    Command(Status),
+    /// Stopped from outside.
+    Interrupted,
+}
+
+impl fmt::Display for AttachError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(f),
+            Self::Failed(failure) => failure.fmt(f),
+            Self::TimedOut { timeout, last: None } => write!(f, "no controller within {timeout}"),
+            Self::TimedOut { timeout, last: Some(last) } => {
+                write!(f, "no controller within {timeout}: {last}")
+            }
+            Self::Submit(why) => write!(f, "the command was not taken: {why}"),
+            Self::Command(status) => write!(f, "the command failed: {status}"),
+            Self::Interrupted => f.write_str("interrupted"),
+        }
+    }
+}
+
+impl std::error::Error for AttachError {}
+
+impl From<io::Error> for AttachError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// A subsystem in use, with its loop. See the module.
+#[derive(Debug)]
+pub struct Attachment {
+    reactor: Reactor,
+    driver: InitiatorDriver,
+    next_cookie: u64,
+    ended: bool,
+}
+
+impl Attachment {
+    /// Begins to connect to a subsystem that is at `paths`: each the addresses of one path, tried in turn.
+    ///
+    /// # Errors
+    /// When the process has no descriptors left.
+    ///
+    /// # Panics
+    /// When there is no path or no address of one, or an option exceeds its limits.
+    pub fn connect(paths: Vec<Vec<SocketAddr>>, options: &Options) -> Result<Self, AttachError> {
+        assert!(paths.iter().all(|addresses| !addresses.is_empty()), "a path has an address");
+        let pool = Rc::new(Pool::new(POOL_BYTES).into());
+        let connection = tcp::Config {
+            crc32c,
+            header_digest: options.header_digest,
+            data_digest: options.data_digest,
+            ..tcp::Config::new(Rc::clone(&pool))
+        };
+        let config = initiator::Config { multipath: options.multipath, connection };
+        let associations = paths.iter().map(|_| options.association.clone()).collect();
+        let mut initiator = Initiator::new(config, associations);
+        let clock = Clock::start();
+        let reactor = Reactor::new(clock, options.spin)?;
+        initiator.start(clock.now());
+        let driver = InitiatorDriver::new(initiator, paths, pool);
+        // Cookies of one's own commands begin far from those that a caller counts.
+        Ok(Self { reactor, driver, next_cookie: 1 << 62, ended: false })
+    }
+
+    /// The time.
+    pub fn now(&self) -> Instant {
+        self.reactor.clock().now()
+    }
+
+    /// What ends a wait from outside.
+    pub fn stop(&self) -> Stop {
+        self.reactor.stop()
+    }
+
+    /// The engine.
+    pub const fn initiator(&self) -> &Initiator {
+        self.driver.initiator()
+    }
+
+    /// What the controller told about itself; none before it was up.
+    pub fn identity(&self) -> Option<&Identity> {
+        self.initiator().multipath().identity()
+    }
+
+    /// Waits until commands can be sent.
+    ///
+    /// # Errors
+    /// When that isn't so within `timeout`, or never will be.
+    pub fn wait_ready(&mut self, timeout: Nanos) -> Result<(), AttachError> {
+        let deadline = self.now() + timeout;
+        let mut last = None;
+        while !self.initiator().multipath().is_live() {
+            match self.next_event(Some(deadline))? {
+                Some(Output::PathEnded(_, Some(failure))) if self.initiator().multipath().is_over() => {
+                    return Err(AttachError::Failed(failure));
+                }
+                Some(Output::PathLost(path, why)) => {
+                    let reason = self.driver.failure(usize::from(path.0));
+                    last = Some(reason.map_or_else(|| why.to_string(), |error| format!("{why}: {error}")));
+                }
+                Some(_) => {}
+                None => return Err(AttachError::TimedOut { timeout, last }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Submits an I/O command; [`Output::Completed`] follows exactly once. It is sent with the next event that is waited
+    /// for, or by [`Attachment::flush`].
+    ///
+    /// # Errors
+    /// When it can't be taken; it then never completes.
+    #[inline]
+    pub fn submit(&mut self, now: Instant, request: Request) -> Result<(), SubmitError> {
+        self.driver.initiator_mut().submit(now, request)
+    }
+
+    /// Submits an admin command; [`Output::AdminCompleted`] follows exactly once.
+    ///
+    /// # Errors
+    /// When it can't be taken; it then never completes.
+    pub fn submit_admin(
+        &mut self,
+        cookie: u64,
+        entry: SubmissionQueueEntry,
+        data: Data,
+    ) -> Result<(), AttachError> {
+        let now = self.now();
+        let submitted = self.driver.initiator_mut().submit_admin(now, cookie, entry, data);
+        submitted.map_err(|error| AttachError::Submit(format!("{error:?}")))
+    }
+
+    /// Sends what was submitted.
+    pub fn flush(&mut self) {
+        self.driver.send_first();
+    }
+
+    /// The next event, waiting for it until `deadline`; none when that came first.
+    ///
+    /// # Errors
+    /// When the loop fails or is stopped.
+    pub fn next_event(&mut self, deadline: Option<Instant>) -> Result<Option<Output>, AttachError> {
+        if let Some(event) = self.driver.poll_event() {
+            return Ok(Some(event));
+        }
+        self.driver.send_first();
+        match self.reactor.run_until(&mut self.driver, deadline, |driver| driver.has_events())? {
+            Outcome::Met => Ok(self.driver.poll_event()),
+            Outcome::TimedOut => Ok(None),
+            Outcome::Done | Outcome::Abandoned => Err(AttachError::Interrupted),
+        }
+    }
+
+    /// Another event that has come already.
+    pub fn poll_event(&mut self) -> Option<Output> {
+        self.driver.poll_event()
+    }
+
+    /// Carries out one I/O command and waits for it, while nothing else is under way.
+    ///
+    /// # Errors
+    /// When it can't be taken or fails.
+    pub fn execute(&mut self, entry: SubmissionQueueEntry, data: Data) -> Result<Completed, AttachError> {
+        let (cookie, now) = (self.cookie(), self.now());
+        let request = Request { cookie, entry, data, queue: 0 };
+        self.submit(now, request).map_err(|error| AttachError::Submit(error.to_string()))?;
+        loop {
+            if let Some(Output::Completed(completed)) = self.next_event(None)?
+                && completed.cookie == cookie
+            {
+                let status = completed.entry.status();
+                return if status.is_success() { Ok(completed) } else { Err(AttachError::Command(status)) };
+            }
+        }
+    }
+
+    /// Carries out one admin command and waits for it, while nothing else is under way.
+    ///
+    /// # Errors
+    /// When it can't be taken or fails.
+    pub fn admin(
+        &mut self,
+        entry: SubmissionQueueEntry,
+        data: Data,
+    ) -> Result<(CompletionQueueEntry, Buffer), AttachError> {
+        let wanted = self.cookie();
+        self.submit_admin(wanted, entry, data)?;
+        loop {
+            if let Some(Output::AdminCompleted { cookie, entry, data }) = self.next_event(None)?
+                && cookie == wanted
+            {
+                let status = entry.status();
+                return if status.is_success() {
+                    Ok((entry, data))
+                } else {
+                    Err(AttachError::Command(status))
+                };
+            }
+        }
+    }
+
+    /// Reads `blocks` (1..=65,536) logical blocks from `lba` on.
+    ///
+    /// # Errors
+    /// As [`Attachment::execute`].
+    pub fn read(&mut self, namespace: NamespaceId, lba: u64, blocks: u32) -> Result<Buffer, AttachError> {
+        let known = self.identity().and_then(|identity| {
+            identity.namespaces.iter().find(|one| one.id == namespace).map(|one| one.block_bytes)
+        });
+        let bytes = known.unwrap_or(512).saturating_mul(blocks);
+        Ok(self.execute(transfer(IoOpcode::Read, namespace, lba, blocks), Data::Read(bytes))?.data)
+    }
+
+    /// Writes `data`, `blocks` (1..=65,536) logical blocks, from `lba` on.
+    ///
+    /// # Errors
+    /// As [`Attachment::execute`].
+    pub fn write(
+        &mut self,
+        namespace: NamespaceId,
+        lba: u64,
+        blocks: u32,
+        data: Buffer,
+    ) -> Result<(), AttachError> {
+        self.execute(transfer(IoOpcode::Write, namespace, lba, blocks), Data::Write(data)).map(|_| ())
+    }
+
+    fn cookie(&mut self) -> u64 {
+        self.next_cookie += 1;
+        self.next_cookie
+    }
+
+    /// Ends the use in order: the controllers are shut down.
+    ///
+    /// # Errors
+    /// When the loop fails before that.
+    pub fn close(mut self) -> io::Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        self.ended = true;
+        self.reactor.stop().ask();
+        self.reactor.run(&mut self.driver).map(|_| ())
+    }
+}
+
+/// A Read or Write.
+fn transfer(opcode: IoOpcode, namespace: NamespaceId, lba: u64, blocks: u32) -> SubmissionQueueEntry {
+    let [low, high, ..] = blocks.wrapping_sub(1).to_le_bytes();
+    let entry = SubmissionQueueEntry {
+        opcode: opcode.into(),
+        namespace,
+        // Number of Logical Blocks (NLB) is 0's based.
+        cdw12: u32::from(u16::from_le_bytes([low, high])),
+        ..SubmissionQueueEntry::default()
+    };
+    entry.with_starting_lba(lba)
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        if !self.ended && !std::thread::panicking() {
+            // Somebody else's error is on its way already.
+            let _ = self.end();
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! The host of NVMe/TCP subsystems, live: an initiator, its sockets and dialling, in one loop.
+
+mod attachment;
+
+pub use attachment::{AttachError, Attachment, Options};
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
+
+use engine::{Engine, Instant, Nanos};
+use machine::initiator::{ConnectionId, Initiator, Input, Output};
+use nvme_tcp::SharedPool;
+use socket2::{Domain, Protocol, Type};
+
+use super::{Received, Socket};
+use crate::reactor::{Attention, Context, Driver, Sources, Turn};
+
+/// Pieces taken from a connection in a turn.
+const PIECES_PER_TURN: usize = 4;
+/// How long one attempt to connect may take.
+const DIAL_MAX: Nanos = Nanos::from_secs(5);
+/// How often an attempt is looked at when nothing wakes us.
+const LOOK_EVERY: Nanos = Nanos::from_millis(1);
+
+/// A connection of the initiator.
+#[derive(Debug)]
+enum Line {
+    Dialling { id: ConnectionId, socket: socket2::Socket, until: Instant, look: Instant, registered: bool },
+    Connected { id: ConnectionId, socket: Socket },
+}
+
+impl Line {
+    const fn id(&self) -> ConnectionId {
+        match self {
+            Self::Dialling { id, .. } | Self::Connected { id, .. } => *id,
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct InitiatorDriver {
+    initiator: Initiator,
+    /// The addresses of each path; a path with several tries them in turn.
+    addresses: Vec<Vec<SocketAddr>>,
+    attempts: Vec<usize>,
+    lines: Vec<Line>,
+    events: VecDeque<Output>,
+    pool: SharedPool,
+    wake: Option<Instant>,
+    stopping: bool,
+    /// The last failure to reach each path.
+    failures: Vec<Option<io::Error>>,
+}
+
+impl InitiatorDriver {
+    /// Drives `initiator`, whose paths are at `addresses`; received blocks come from `pool`.
+    pub fn new(initiator: Initiator, addresses: Vec<Vec<SocketAddr>>, pool: SharedPool) -> Self {
+        let count = addresses.len();
+        Self {
+            initiator,
+            addresses,
+            attempts: vec![0; count],
+            lines: Vec::new(),
+            events: VecDeque::new(),
+            pool,
+            wake: None,
+            stopping: false,
+            failures: (0..count).map(|_| None).collect(),
+        }
+    }
+
+    /// The engine.
+    pub const fn initiator(&self) -> &Initiator {
+        &self.initiator
+    }
+
+    /// The engine, for commands.
+    pub const fn initiator_mut(&mut self) -> &mut Initiator {
+        &mut self.initiator
+    }
+
+    /// The next thing that happened.
+    pub fn poll_event(&mut self) -> Option<Output> {
+        self.events.pop_front()
+    }
+
+    /// Whether something happened.
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// Why a path could not be reached, last.
+    pub fn failure(&self, path: usize) -> Option<&io::Error> {
+        self.failures.get(path)?.as_ref()
+    }
+
+    /// Passes outputs to the world; returns whether there were any.
+    fn exchange(&mut self, now: Instant) -> bool {
+        let mut busy = false;
+        while let Some(output) = self.initiator.poll_output() {
+            busy = true;
+            match output {
+                Output::Dial(id) => self.dial(now, id),
+                Output::Close { connection, abort, last } => self.close(connection, abort, &last),
+                event => self.events.push_back(event),
+            }
+        }
+        busy
+    }
+
+    fn dial(&mut self, now: Instant, id: ConnectionId) {
+        let path = usize::from(id.path.0);
+        let addresses = &self.addresses[path];
+        let address = addresses[self.attempts[path] % addresses.len()];
+        match begin(address) {
+            Ok(socket) => {
+                let (until, look, registered) = (now + DIAL_MAX, now + LOOK_EVERY, false);
+                self.lines.push(Line::Dialling { id, socket, until, look, registered });
+            }
+            Err(error) => self.on_failed(now, id, error),
+        }
+    }
+
+    fn on_failed(&mut self, now: Instant, id: ConnectionId, error: io::Error) {
+        let path = usize::from(id.path.0);
+        self.attempts[path] += 1;
+        self.failures[path] = Some(error);
+        self.initiator.handle_input(now, Input::Closed(id));
+    }
+
+    fn close(&mut self, id: ConnectionId, abort: bool, last: &[u8]) {
+        let Some(index) = self.lines.iter().position(|line| line.id() == id) else { return };
+        match self.lines.swap_remove(index) {
+            Line::Connected { socket, .. } if abort => socket.abort(),
+            Line::Connected { socket, .. } => socket.close(last),
+            Line::Dialling { .. } => {}
+        }
+    }
+
+    /// Looks at the attempts to connect.
+    fn dialling(&mut self, now: Instant, sources: &Sources) -> bool {
+        let mut busy = false;
+        for index in (0..self.lines.len()).rev() {
+            let Line::Dialling { id, socket, until, look, registered } = &mut self.lines[index] else {
+                continue;
+            };
+            if !*registered {
+                *registered = true;
+                // One that can't be waited for is looked at by the clock.
+                let _ = sources.add(socket.as_raw_fd(), Attention::OnNews);
+            }
+            *look = now + LOOK_EVERY;
+            let (id, expired) = (*id, *until <= now);
+            let outcome = match outcome(socket) {
+                Ok(false) if expired => Err(io::ErrorKind::TimedOut.into()),
+                Ok(false) => continue,
+                outcome => outcome,
+            };
+            busy = true;
+            let Line::Dialling { socket, .. } = self.lines.swap_remove(index) else { continue };
+            let _ = sources.change(socket.as_raw_fd(), Attention::EachTurn);
+            match outcome.and_then(|_| Socket::new(TcpStream::from(socket))) {
+                Ok(socket) => {
+                    self.failures[usize::from(id.path.0)] = None;
+                    self.lines.push(Line::Connected { id, socket });
+                    self.initiator.handle_input(now, Input::Connected(id));
+                }
+                Err(error) => self.on_failed(now, id, error),
+            }
+        }
+        busy
+    }
+
+    /// Takes what has come and sends what is to go; returns whether there was anything.
+    fn transfer(&mut self, now: Instant) -> bool {
+        let mut busy = false;
+        let mut index = self.lines.len();
+        while let Some(next) = index.checked_sub(1) {
+            // What comes by one connection may have others closed.
+            index = next.min(self.lines.len());
+            let Some(Line::Connected { id, .. }) = self.lines.get(index) else { continue };
+            let id = *id;
+            match self.transfer_line(now, id) {
+                Ok(moved) => busy |= moved,
+                Err(error) => {
+                    busy = true;
+                    self.failures[usize::from(id.path.0)] = Some(error);
+                    self.lines.retain(|line| line.id() != id);
+                    self.initiator.handle_input(now, Input::Closed(id));
+                }
+            }
+        }
+        busy
+    }
+
+    fn transfer_line(&mut self, now: Instant, id: ConnectionId) -> io::Result<bool> {
+        let mut busy = false;
+        for _ in 0..PIECES_PER_TURN {
+            let Some(socket) = socket_of(&mut self.lines, id) else { return Ok(busy) };
+            let place = self.initiator.landing(id);
+            let received = socket.receive(&mut self.pool.borrow_mut(), place)?;
+            match received {
+                Received::Nothing => break,
+                Received::Closed => return Err(io::ErrorKind::ConnectionReset.into()),
+                Received::Data { landed, bytes } => {
+                    busy = true;
+                    if landed > 0 {
+                        self.initiator.handle_input(now, Input::Landed { connection: id, count: landed });
+                    }
+                    if !bytes.is_empty() {
+                        self.initiator.handle_input(now, Input::Received { connection: id, bytes });
+                    }
+                    self.exchange(now);
+                }
+            }
+        }
+        let Some(socket) = socket_of(&mut self.lines, id) else { return Ok(busy) };
+        Ok(send(&mut self.initiator, id, socket)? || busy)
+    }
+
+    /// Sends what was just submitted, ahead of everything else.
+    pub fn send_first(&mut self) {
+        for line in &mut self.lines {
+            if let Line::Connected { id, socket } = line {
+                // A failure is seen with the next receive.
+                let _ = send(&mut self.initiator, *id, socket);
+            }
+        }
+    }
+}
+
+fn socket_of(lines: &mut [Line], wanted: ConnectionId) -> Option<&mut Socket> {
+    lines.iter_mut().find_map(|line| match line {
+        Line::Connected { id, socket } if *id == wanted => Some(socket),
+        _ => None,
+    })
+}
+
+/// Sends what a connection has to say, as far as the system takes it at once.
+fn send(initiator: &mut Initiator, id: ConnectionId, socket: &mut Socket) -> io::Result<bool> {
+    let mut busy = false;
+    while let Some(outbox) = initiator.outbox(id).filter(|outbox| !outbox.is_empty()) {
+        let sent = socket.send(outbox)?;
+        if sent == 0 {
+            break;
+        }
+        busy = true;
+        initiator.sent(id, sent);
+    }
+    Ok(busy)
+}
+
+impl Driver for InitiatorDriver {
+    fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
+        let now = context.now;
+        if self.initiator.poll_timeout().is_some_and(|at| at <= now) {
+            self.initiator.handle_timeout(now);
+        }
+        let mut busy = self.exchange(now);
+        busy |= self.dialling(now, context.sources());
+        busy |= self.transfer(now);
+        busy |= self.exchange(now);
+        self.wake = self.initiator.poll_timeout();
+        if self.stopping && self.initiator.multipath().is_over() {
+            self.events.clear();
+            return Ok(Turn::Done);
+        }
+        Ok(if busy { Turn::Busy } else { Turn::Idle })
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let looks = self.lines.iter().filter_map(|line| match line {
+            Line::Dialling { look, .. } => Some(*look),
+            Line::Connected { .. } => None,
+        });
+        looks.chain(self.wake).min()
+    }
+
+    fn on_stop(&mut self, now: Instant) {
+        self.stopping = true;
+        self.initiator.shut_down(now);
+    }
+}
+
+fn begin(address: SocketAddr) -> io::Result<socket2::Socket> {
+    let socket = socket2::Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    match socket.connect(&address.into()) {
+        Err(error)
+            if error.kind() != io::ErrorKind::WouldBlock
+                && error.raw_os_error() != Some(libc::EINPROGRESS) =>
+        {
+            Err(error)
+        }
+        _ => Ok(socket),
+    }
+}
+
+/// Whether the attempt has succeeded yet.
+fn outcome(socket: &socket2::Socket) -> io::Result<bool> {
+    if let Some(error) = socket.take_error()? {
+        return Err(error);
+    }
+    match socket.peer_addr() {
+        // Nobody listens on a port that the system gives out to diallers, and ours was given just that one.
+        Ok(peer) if socket.local_addr()? == peer => Err(io::ErrorKind::ConnectionRefused.into()),
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(false),
+        Err(error) => Err(error),
+    }
+}

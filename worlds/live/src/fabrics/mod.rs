@@ -1,0 +1,11 @@
+//! NVMe over Fabrics, live: sockets for connections.
+
+pub mod initiator;
+mod socket;
+
+pub use socket::{Received, Socket};
+
+/// CRC32C as this machine computes it best.
+pub fn crc32c(before: u32, bytes: &[u8]) -> u32 {
+    crc32c::crc32c_append(before, bytes)
+}
