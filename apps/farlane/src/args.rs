@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::{ArgMatches, Args, Parser, Subcommand, ValueEnum};
 use live::vfio::PciAddress;
 
+use crate::commands::discover::DiscoverArgs;
 use crate::device_url::DeviceUrl;
 use crate::error::Error;
 
@@ -58,7 +59,7 @@ pub(crate) enum Command {
     /// Print the controller's SMART / health information
     #[command(after_help = "Example:\n  farlane smart-log tcp://127.0.0.1:4430")]
     SmartLog(TargetArgs),
-    /// Measure the round trip of configuration reads to the far function
+    /// Measure the round trip of configuration reads to the far function, or of Property Gets to an NVMe/TCP controller
     #[command(after_help = "Example:\n  farlane ping tcp://127.0.0.1:4430 --count 10000 --rate 1000")]
     Ping(PingArgs),
     /// Read from a namespace into a file
@@ -67,6 +68,10 @@ pub(crate) enum Command {
     /// Write a file into a namespace
     #[command(after_help = "Example:\n  farlane write tcp://127.0.0.1:4430 --input disk.img --offset 1MiB")]
     Write(WriteArgs),
+    /// List the subsystems that a discovery controller of NVMe/TCP tells of
+    #[command(after_help = "Examples:\n  farlane discover nvme-tcp://192.0.2.7:8009\n  \
+        farlane identify nvme-tcp://192.0.2.7:4420/nqn.2014-08.org.example:disk")]
+    Discover(DiscoverArgs),
     /// Load a namespace and report rate and latency, in fio's words
     #[command(after_help = "Examples:\n  \
         farlane bench tcp://127.0.0.1:4430 --rw randwrite --bs 4k --iodepth 32 --runtime 10s --verify\n  \
@@ -275,7 +280,9 @@ pub(crate) struct AttachArgs {
 /// A controller, as every command that uses one names it.
 #[derive(Debug, Args)]
 pub(crate) struct Target {
-    /// The far end, tcp://HOST:PORT, or the socket of a device in another process, vfio-user:SOCKET
+    /// The far end, tcp://HOST:PORT; the socket of a device in another process, vfio-user:SOCKET; or a subsystem of
+    /// NVMe/TCP by one or more paths, nvme-tcp://HOST:PORT[,HOST:PORT]/NQN[?queues=4&hdgst=on&ddgst=on&ctrl-loss-tmo=600&
+    /// fast-io-fail-tmo=5&hostnqn=NQN&policy=round-robin|latency]
     #[arg(value_name = "URL")]
     pub(crate) url: DeviceUrl,
     /// Give up when the far end is not there, or not back, within this time
@@ -560,7 +567,7 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
 }
 
 /// A time with its unit, or seconds as fio reads them.
-fn parse_time(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().map(Duration::from_secs).ok();
     let expected = |error| format!("{error}; expected a time such as 10s, 500ms, or 10 for seconds");
     seconds.map_or_else(|| humantime::parse_duration(text).map_err(expected), Ok)

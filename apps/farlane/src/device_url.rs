@@ -4,14 +4,17 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use crate::args::Url;
+use crate::fabrics::url::{self, SubsystemUrl};
 
-/// The address of a controller: `tcp://HOST:PORT` or `vfio-user:SOCKET`.
+/// The address of a controller: `tcp://HOST:PORT`, `vfio-user:SOCKET` or `nvme-tcp://HOST:PORT/NQN`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DeviceUrl {
     /// At a far end.
     Tcp(Url),
     /// In another process of this machine, which offers it by vfio-user at this socket.
     VfioUser(PathBuf),
+    /// A subsystem of NVMe/TCP.
+    NvmeTcp(Box<SubsystemUrl>),
 }
 
 const SCHEME: &str = "vfio-user:";
@@ -19,12 +22,24 @@ const SCHEME: &str = "vfio-user:";
 impl FromStr for DeviceUrl {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
+        if text.starts_with(url::SCHEME) {
+            let url: SubsystemUrl = text.parse()?;
+            if url.subsystem.is_discovery() {
+                return Err(format!(
+                    "which subsystem? expected {text}/NQN; farlane discover {text} lists them"
+                ));
+            }
+            return Ok(Self::NvmeTcp(Box::new(url)));
+        }
         match text.strip_prefix(SCHEME) {
             Some("" | "//" | "///") => Err(format!(
                 "no socket; expected {SCHEME}SOCKET, for example {SCHEME}/run/user/1000/ssd.sock"
             )),
             Some(path) => Ok(Self::VfioUser(path.strip_prefix("//").unwrap_or(path).into())),
-            None => text.parse().map(Self::Tcp).map_err(|error| format!("{error}; or {SCHEME}SOCKET")),
+            None => text
+                .parse()
+                .map(Self::Tcp)
+                .map_err(|error| format!("{error}; or {SCHEME}SOCKET; or {}HOST:PORT/NQN", url::SCHEME)),
         }
     }
 }
@@ -34,6 +49,7 @@ impl std::fmt::Display for DeviceUrl {
         match self {
             Self::Tcp(url) => url.fmt(f),
             Self::VfioUser(path) => write!(f, "{SCHEME}{}", path.display()),
+            Self::NvmeTcp(url) => url.fmt(f),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use engine::Nanos;
 use live::attach::AttachError;
+use live::fabrics::initiator as fabrics;
 use live::media::OpenError;
 use live::state::StateError;
 use live::unix::BindError;
@@ -43,6 +44,17 @@ pub(crate) enum Error {
 
     #[error("{0}")]
     Attach(AttachError),
+
+    #[error("{0}")]
+    #[diagnostic(help("farlane discover nvme-tcp://HOST:PORT lists the subsystems that a host may use"))]
+    Fabrics(#[from] fabrics::AttachError),
+
+    #[error("{command}: {error}")]
+    FabricsCommand { command: &'static str, error: fabrics::AttachError },
+
+    #[error("{0}")]
+    #[diagnostic(help("is that a discovery controller? its port is often 8009 or 4420"))]
+    Discovery(nvme_fabrics::host::discovery::ReadError),
 
     #[error("--listen {address} has nothing to offer")]
     #[diagnostic(help("give a --namespace or --ram behind each --listen; see farlane export --help"))]

@@ -5,6 +5,7 @@ mod commands;
 mod device_url;
 mod distribution;
 mod error;
+mod fabrics;
 mod picture;
 mod session;
 mod workload;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         Command::Ping(args) => commands::ping::run(&args),
         Command::Read(args) => commands::copy::read(&args),
         Command::Write(args) => commands::copy::write(&args),
+        Command::Discover(args) => commands::discover::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
         Command::FloorServer(args) => commands::floor_server::run(&args),
     };

@@ -18,6 +18,7 @@ use crate::args::Target;
 use crate::commands::stay_on;
 use crate::device_url::DeviceUrl;
 use crate::error::Error;
+use crate::fabrics::Fabrics;
 
 /// Host memory besides the data of commands under way: queues, PRP lists, admin data.
 const QUEUE_BYTES: u64 = 8 << 20;
@@ -51,6 +52,8 @@ enum Way {
     Near(Box<Attachment>, ControllerIndex),
     /// vfio-user, to a function in another process of this machine.
     User(Box<user::Attachment>),
+    /// NVMe/TCP, to a subsystem.
+    Fabrics(Box<Fabrics>),
 }
 
 /// What happened to the controller.
@@ -102,6 +105,10 @@ impl Session {
                 Self::wait(Attachment::over_tcp(std::slice::from_ref(&url.authority), &options)?, &options)
             }
             DeviceUrl::VfioUser(path) => Self::over_vfio_user(path, &options),
+            DeviceUrl::NvmeTcp(url) => {
+                let fabrics = Fabrics::attach(url, needs, options.spin, options.timeout)?;
+                Ok(Self { way: Way::Fabrics(Box::new(fabrics)), copy: Vec::new() })
+            }
         }
     }
 
@@ -140,7 +147,7 @@ impl Session {
     pub(crate) fn near(&self) -> Option<&Near> {
         match &self.way {
             Way::Near(attachment, _) => Some(attachment.near()),
-            Way::User(_) => None,
+            Way::User(_) | Way::Fabrics(_) => None,
         }
     }
     /// The host on PCI Express, for what only that can do.
@@ -150,13 +157,14 @@ impl Session {
     pub(crate) fn near_mut(&mut self) -> &mut Near {
         match &mut self.way {
             Way::Near(attachment, _) => attachment.near_mut(),
-            Way::User(_) => panic!("a demo's hosts are on PCI Express"),
+            Way::User(_) | Way::Fabrics(_) => panic!("a demo's hosts are on PCI Express"),
         }
     }
     pub(crate) fn now(&self) -> Instant {
         match &self.way {
             Way::Near(attachment, _) => attachment.now(),
             Way::User(attachment) => attachment.now(),
+            Way::Fabrics(fabrics) => fabrics.now(),
         }
     }
     /// The controller's place in the hierarchy; the first one where there is no hierarchy.
@@ -165,19 +173,36 @@ impl Session {
         let mut controllers = attachment.near().controllers();
         controllers.find(|(index, _)| index == controller).map(|(_, bdf)| bdf).unwrap_or_default()
     }
+    /// What a person calls the controller: its place in the hierarchy, or its identifier in its subsystem.
+    pub(crate) fn name(&self) -> String {
+        match &self.way {
+            Way::Fabrics(fabrics) => {
+                let identity = fabrics.identity();
+                identity.map_or_else(String::new, |identity| identity.controller.controller_id.to_string())
+            }
+            _ => self.bdf().to_string(),
+        }
+    }
     fn driver(&self) -> Option<&Host> {
         match &self.way {
             Way::Near(attachment, controller) => attachment.near().driver(*controller),
             Way::User(attachment) => attachment.host(),
+            Way::Fabrics(_) => None,
         }
     }
     /// What the controller said of itself.
     pub(crate) fn identity(&self) -> Result<&Identity, Error> {
-        let identity = self.driver().and_then(Host::identity);
+        let identity = match &self.way {
+            Way::Fabrics(fabrics) => fabrics.identity(),
+            _ => self.driver().and_then(Host::identity),
+        };
         identity.ok_or(Error::Attach(AttachError::NoController))
     }
     /// Host memory for the data of commands.
     pub(crate) fn data_region(&self) -> DataRegion {
+        if let Way::Fabrics(fabrics) = &self.way {
+            return fabrics.data_region();
+        }
         self.driver().map_or(DataRegion { base: 0, length: 0 }, Host::data_region)
     }
     /// The namespace called `wanted`.
@@ -205,6 +230,7 @@ impl Session {
                 read.expect("data lies in the region that the driver gave");
                 &self.copy
             }
+            Way::Fabrics(fabrics) => fabrics.bytes(data),
         }
     }
     /// Has `fill` write the bytes in host memory at `data`, all of them.
@@ -223,6 +249,7 @@ impl Session {
                 written.expect("data lies in the region that the driver gave");
                 result
             }
+            Way::Fabrics(fabrics) => fill(fabrics.bytes_mut(data)),
         }
     }
 
@@ -234,6 +261,7 @@ impl Session {
                 attachment.near_mut().submit(now, *controller, submission).map(|_| ())
             }
             Way::User(attachment) => attachment.submit(now, submission),
+            Way::Fabrics(fabrics) => return fabrics.submit(command, now, submission),
         };
         submitted.map_err(|error| Error::Submit { command, error })
     }
@@ -243,6 +271,7 @@ impl Session {
         match &mut self.way {
             Way::Near(attachment, _) => attachment.next_event(deadline)?.map(of_near).transpose(),
             Way::User(attachment) => attachment.next_event(deadline)?.map(of_user).transpose(),
+            Way::Fabrics(fabrics) => Ok(fabrics.next_completed(deadline)?.map(Happened::Completed)),
         }
     }
 
@@ -263,6 +292,7 @@ impl Session {
             let happened = match &mut self.way {
                 Way::Near(attachment, _) => attachment.poll_event().map(of_near),
                 Way::User(attachment) => attachment.poll_event().map(of_user),
+                Way::Fabrics(fabrics) => return fabrics.poll_completed(),
             };
             match happened {
                 Some(Ok(Happened::Completed(completed))) => return Ok(Some(completed)),
@@ -301,6 +331,11 @@ impl Session {
         self.execute(command, Submission { queue: QueueId::ADMIN, entry, data, cookie: 0 })
     }
 
+    /// Whether the controller is behind a fabric, where [`Session::config_read`] is a Property Get of VS.
+    pub(crate) const fn is_fabrics(&self) -> bool {
+        matches!(self.way, Way::Fabrics(_))
+    }
+
     /// Reads a double word of the controller's configuration space, and says how long that took.
     pub(crate) fn config_read(&mut self, offset: u16) -> Result<(u32, Nanos), Error> {
         let (target, started) = (self.bdf(), self.now());
@@ -311,6 +346,8 @@ impl Session {
                 }
             }
             Way::User(attachment) => attachment.config_read(started, offset),
+            // There is no configuration space at the other end of a fabric.
+            Way::Fabrics(fabrics) => return fabrics.round_trip(),
         }
         loop {
             match self.next(Some(started + PATIENCE))? {
@@ -326,6 +363,9 @@ impl Session {
 
     /// Lets the engines go on until `at`, with nothing else to do.
     pub(crate) fn idle_until(&mut self, at: Instant) -> Result<(), Error> {
+        if let Way::Fabrics(fabrics) = &mut self.way {
+            return fabrics.idle_until(at);
+        }
         while self.now() < at {
             self.next(Some(at))?;
         }
@@ -342,6 +382,7 @@ impl Session {
         let closed = match self.way {
             Way::Near(attachment, _) => attachment.close(),
             Way::User(attachment) => attachment.close(),
+            Way::Fabrics(fabrics) => return fabrics.close(),
         };
         closed.map_err(|error| AttachError::Io(error).into())
     }

@@ -5,6 +5,7 @@ pub(crate) mod bench;
 pub(crate) mod copy;
 pub(crate) mod demo;
 pub(crate) mod device;
+pub(crate) mod discover;
 pub(crate) mod export;
 mod fields;
 pub(crate) mod floor_server;

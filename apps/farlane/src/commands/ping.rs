@@ -1,4 +1,4 @@
-//! `farlane ping`: the round trip of configuration reads.
+//! `farlane ping`: the round trip of configuration reads, or of Property Gets over a fabric.
 
 use std::time::Duration;
 
@@ -56,9 +56,17 @@ pub(crate) fn run(args: &PingArgs) -> Result<(), Error> {
         upstream.session(tunnel::upstream::PortIndex(0)).and_then(tunnel::Session::clock)
     });
     let clock = clock.map(|clock| ClockJson { offset_ns: clock.offset_ns, error_ns: clock.error.get() });
+    let fabrics = session.is_fabrics();
+    let (what, function, id) = if fabrics {
+        let version = format!("NVMe {}.{}.{}", id >> 16, id >> 8 & 0xff, id & 0xff);
+        ("Property Gets of VS", args.target.url.to_string(), version)
+    } else {
+        let id = format!("{:04x}:{:04x}", id & 0xffff, id >> 16);
+        ("configuration reads", session.bdf().to_string(), id)
+    };
     let json = Json {
-        function: session.bdf().to_string(),
-        id: format!("{:04x}:{:04x}", id & 0xffff, id >> 16),
+        function,
+        id,
         count: args.count,
         elapsed_s: Duration::from(elapsed).as_secs_f64(),
         rate: rate(args.count, elapsed),
@@ -70,7 +78,7 @@ pub(crate) fn run(args: &PingArgs) -> Result<(), Error> {
         return print_json(&json);
     }
     let mut text = format!(
-        "{} configuration reads of {} ({}) in {elapsed}, {:.0} a second\n  round trip  {}\n",
+        "{} {what} of {} ({}) in {elapsed}, {:.0} a second\n  round trip  {}\n",
         json.count, json.function, json.id, json.rate, json.latency_ns
     );
     if let Some(clock) = &json.clock {

@@ -24,13 +24,13 @@ const WARNINGS: [(u32, &str); 6] = [
 pub(crate) fn run(args: &TargetArgs) -> Result<(), Error> {
     let mut session = Session::attach(&args.target, Needs::default())?;
     let log = read(&mut session)?;
-    let bdf = session.bdf();
+    let name = session.name();
     session.close()?;
     let fields = fields(&log);
     if args.output.json {
         return print_json(&fields);
     }
-    print(&format!("SMART / health of the controller {bdf} at {}\n{}", args.target.url, fields.table()))
+    print(&format!("SMART / health of the controller {name} at {}\n{}", args.target.url, fields.table()))
 }
 
 /// Get Log Page for all namespaces.

@@ -27,7 +27,7 @@ pub(crate) fn run(args: &TargetArgs) -> Result<(), Error> {
     let identity = session.identity()?;
     let controller = controller::fields(&identity.controller);
     let namespaces = namespaces(&mut session)?;
-    let bdf = session.bdf();
+    let name = session.name();
     session.close()?;
     if args.output.json {
         return print_json(&Json {
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &TargetArgs) -> Result<(), Error> {
             namespaces: namespaces.into_iter().map(|(_, it)| it).collect(),
         });
     }
-    let mut text = format!("Controller {bdf} at {}\n{}", args.target.url, controller.table());
+    let mut text = format!("Controller {name} at {}\n{}", args.target.url, controller.table());
     if namespaces.is_empty() {
         text.push_str("\nNo namespace is attached to it.\n");
     }

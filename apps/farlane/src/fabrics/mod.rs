@@ -1,0 +1,328 @@
+//! A subsystem of NVMe over Fabrics in use by a subcommand.
+
+pub(crate) mod url;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+use engine::{Buffer, Instant, Nanos, Pool};
+use live::fabrics::initiator::{AttachError, Attachment, Options};
+use machine::initiator::Output;
+use nvme::wire::CompletionQueueEntry;
+use nvme_fabrics::host::multipath::{self, Origin, PathIndex, Request};
+use nvme_fabrics::host::{self, Data};
+use nvme_fabrics::wire::{FabricsCommand, HostId, Nqn, PropertyGet, PropertySize, property};
+use nvme_pcie::host as pcie_host;
+use nvme_pcie::host::{Completed, DataRegion, Identity, Namespace, Submission};
+
+use crate::error::Error;
+use crate::session::Needs;
+use url::SubsystemUrl;
+
+/// Where the memory for data begins, as commands name places in it.
+const BASE: u64 = 4096;
+/// Bytes of it beside the data of commands under way.
+const ADMIN_BYTES: u64 = 1 << 20;
+/// Cookies of admin commands have this bit.
+const ADMIN: u64 = 1 << 61;
+
+/// A command that has not ended.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    cookie: u64,
+    data: Option<pcie_host::Data>,
+    queue: pcie_host::QueueId,
+    submitted: Instant,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Fabrics {
+    attachment: Attachment,
+    memory: Vec<u8>,
+    pending: Vec<Option<Pending>>,
+    free: Vec<usize>,
+    identity: Option<Identity>,
+    /// Events that came while something else was waited for.
+    completed: VecDeque<Completed>,
+    pool: Pool,
+    /// Paths that were told of as lost.
+    lost: BTreeSet<PathIndex>,
+}
+
+/// Who this host is to controllers: as nvme-cli keeps it, or made of the machine's identifier.
+fn host_names() -> (Nqn, HostId) {
+    let read = |path: &str| std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
+    let machine = read("/etc/machine-id")
+        .and_then(|text| url::host_id(&text))
+        .unwrap_or(HostId([0xfa, 0x41, 0xa0, 0xe0, 0, 0, 0x40, 0, 0x80, 0, 0, 0, 0, 0, 0, 1]));
+    let id = read("/etc/nvme/hostid").and_then(|text| url::host_id(&text)).unwrap_or(machine);
+    let name = read("/etc/nvme/hostnqn").and_then(|text| text.parse().ok());
+    let made = || format!("nqn.2014-08.org.nvmexpress:uuid:{id}").parse().ok();
+    (name.or_else(made).unwrap_or_else(Nqn::discovery), id)
+}
+
+fn options(url: &SubsystemUrl, needs: Needs, spin: Nanos) -> Options {
+    let (name, id) = host_names();
+    let settings = &url.settings;
+    let host = settings.host.clone().unwrap_or(name);
+    let mut association = host::Config::new(url.subsystem.clone(), host, settings.host_id.unwrap_or(id));
+    let nanos = |time: Duration| Nanos::from(time);
+    association.io_queues = settings.queues.unwrap_or(1);
+    let depth = u16::try_from(needs.depth).unwrap_or(1024).clamp(128, 1024);
+    association.queue_size = settings.queue_size.unwrap_or(depth);
+    if let Some(time) = settings.keep_alive {
+        association.keep_alive = nanos(time);
+    }
+    if let Some(limit) = settings.controller_loss {
+        association.controller_loss_timeout = limit.map(nanos);
+    }
+    association.fast_io_fail_timeout = settings.fast_io_fail.map(nanos);
+    let multipath = multipath::Config {
+        policy: settings.policy,
+        commands_max: needs.depth.max(1024),
+        ..multipath::Config::default()
+    };
+    Options {
+        association,
+        multipath,
+        header_digest: settings.header_digest,
+        data_digest: settings.data_digest,
+        spin,
+    }
+}
+
+/// Connects to the subsystem of `url` and waits until it takes commands.
+pub(crate) fn attach(
+    url: &SubsystemUrl,
+    needs: Needs,
+    spin: Nanos,
+    timeout: Nanos,
+) -> Result<Attachment, Error> {
+    let resolve = |path: &String| live::tcp::resolve(path).map_err(|error| Error::Fabrics(error.into()));
+    let paths = url.paths.iter().map(resolve).collect::<Result<Vec<_>, _>>()?;
+    let mut attachment = Attachment::connect(paths, &options(url, needs, spin))?;
+    attachment.stop().on_signals().map_err(AttachError::Io)?;
+    attachment.wait_ready(timeout)?;
+    Ok(attachment)
+}
+
+impl Fabrics {
+    pub(crate) fn attach(
+        url: &SubsystemUrl,
+        needs: Needs,
+        spin: Nanos,
+        timeout: Nanos,
+    ) -> Result<Self, Error> {
+        let attachment = attach(url, needs, spin, timeout)?;
+        let length = usize::try_from(needs.data_bytes + ADMIN_BYTES).expect("memory is addressable");
+        let mut fabrics = Self {
+            attachment,
+            memory: vec![0; length],
+            pending: Vec::new(),
+            free: Vec::new(),
+            identity: None,
+            completed: VecDeque::new(),
+            pool: Pool::default(),
+            lost: BTreeSet::new(),
+        };
+        fabrics.take_identity();
+        Ok(fabrics)
+    }
+
+    /// What the controller tells, as one behind PCI Express would.
+    fn take_identity(&mut self) {
+        let Some(identity) = self.attachment.identity() else { return };
+        let namespaces = identity.namespaces.iter().map(|namespace| Namespace {
+            id: namespace.id,
+            blocks: namespace.blocks,
+            block_bytes: namespace.block_bytes,
+            metadata_bytes: namespace.metadata_bytes,
+            deallocate_features: namespace.deallocate_features,
+        });
+        self.identity = Some(Identity {
+            version: identity.version,
+            capabilities: identity.capabilities,
+            controller: Box::new(identity.controller()),
+            namespaces: namespaces.collect(),
+            queue_pairs: identity.io_queues,
+            transfer_bytes_max: identity.transfer_bytes_max().min(128 << 10),
+        });
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.attachment.now()
+    }
+
+    pub(crate) const fn identity(&self) -> Option<&Identity> {
+        self.identity.as_ref()
+    }
+
+    pub(crate) fn data_region(&self) -> DataRegion {
+        DataRegion { base: BASE, length: self.memory.len() as u64 }
+    }
+
+    pub(crate) fn bytes(&self, data: pcie_host::Data) -> &[u8] {
+        &self.memory[range(data)]
+    }
+
+    pub(crate) fn bytes_mut(&mut self, data: pcie_host::Data) -> &mut [u8] {
+        &mut self.memory[range(data)]
+    }
+
+    pub(crate) fn submit(
+        &mut self,
+        command: &'static str,
+        now: Instant,
+        submission: Submission,
+    ) -> Result<(), Error> {
+        let Submission { queue, entry, data, cookie } = submission;
+        let moved = match data {
+            None => Data::None,
+            // The two lowest bits of an opcode say which way data goes.
+            Some(data) if entry.opcode & 0b11 == 0b10 => Data::Read(data.length),
+            Some(data) => Data::Write(self.pool.copy(&self.memory[range(data)])),
+        };
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.pending.push(None);
+            self.pending.len() - 1
+        });
+        self.pending[index] = Some(Pending { cookie, data, queue, submitted: now });
+        let cookie = index as u64;
+        let taken = if queue == pcie_host::QueueId::ADMIN {
+            self.attachment.submit_admin(ADMIN | cookie, entry, moved)
+        } else {
+            let request = Request { cookie, entry, data: moved, queue: queue.0.wrapping_sub(1) };
+            let submitted = self.attachment.submit(now, request);
+            submitted.map_err(|error| AttachError::Submit(error.to_string()))
+        };
+        taken.map_err(|error| {
+            self.retire(index);
+            Error::FabricsCommand { command, error }
+        })
+    }
+
+    fn retire(&mut self, index: usize) -> Option<Pending> {
+        let pending = self.pending.get_mut(index)?.take()?;
+        self.free.push(index);
+        Some(pending)
+    }
+
+    /// A command that has ended, with what it read in its place.
+    fn on_completed(
+        &mut self,
+        cookie: u64,
+        entry: CompletionQueueEntry,
+        data: &Buffer,
+        origin: Origin,
+    ) -> Option<Completed> {
+        let index = usize::try_from(cookie & !ADMIN).ok()?;
+        let Pending { cookie, data: place, queue, submitted } = self.retire(index)?;
+        if let Some(place) = place {
+            let start = range(place).start;
+            let length = data.len().min(range(place).len());
+            self.memory[start..start + length].copy_from_slice(&data[..length]);
+        }
+        Some(Completed {
+            cookie,
+            queue,
+            command: entry.command_id,
+            status: entry.status(),
+            dw0: entry.dw0,
+            dw1: entry.dw1,
+            origin: match origin {
+                Origin::Controller => pcie_host::Origin::Controller,
+                Origin::Host => pcie_host::Origin::Driver,
+            },
+            submitted,
+            completed: self.now(),
+        })
+    }
+
+    /// What an event is to a subcommand; what is only for a person is told on standard error.
+    fn on_event(&mut self, event: Output) -> Result<Option<Completed>, Error> {
+        match event {
+            Output::Completed(completed) => {
+                let multipath::Completed { cookie, entry, data, origin, .. } = completed;
+                return Ok(self.on_completed(cookie, entry, &data, origin));
+            }
+            Output::AdminCompleted { cookie, entry, data } if cookie & ADMIN != 0 => {
+                return Ok(self.on_completed(cookie, entry, &data, Origin::Controller));
+            }
+            Output::PathLost(path, why) => {
+                eprintln!("farlane: path {} is lost: {why}", path.0 + 1);
+                self.lost.insert(path);
+            }
+            Output::PathUp(path) => {
+                if self.lost.remove(&path) {
+                    eprintln!("farlane: path {} is up again", path.0 + 1);
+                }
+                self.take_identity();
+            }
+            Output::ProtocolError(_, why) => eprintln!("farlane: {why}"),
+            Output::PathEnded(path, Some(failure)) => {
+                if self.attachment.initiator().multipath().is_over() {
+                    return Err(AttachError::Failed(failure).into());
+                }
+                eprintln!("farlane: path {} is given up: {failure}", path.0 + 1);
+            }
+            Output::IdentityChanged(_) => self.take_identity(),
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    /// The next command that ends, until `deadline`; none when that came first.
+    pub(crate) fn next_completed(&mut self, deadline: Option<Instant>) -> Result<Option<Completed>, Error> {
+        loop {
+            if let Some(completed) = self.completed.pop_front() {
+                return Ok(Some(completed));
+            }
+            let Some(event) = self.attachment.next_event(deadline)? else { return Ok(None) };
+            if let Some(completed) = self.on_event(event)? {
+                return Ok(Some(completed));
+            }
+        }
+    }
+
+    /// Another command that has ended already.
+    pub(crate) fn poll_completed(&mut self) -> Result<Option<Completed>, Error> {
+        while let Some(event) = self.attachment.poll_event() {
+            if let Some(completed) = self.on_event(event)? {
+                return Ok(Some(completed));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Lets the engines go on until `at`.
+    pub(crate) fn idle_until(&mut self, at: Instant) -> Result<(), Error> {
+        while self.now() < at {
+            if let Some(event) = self.attachment.next_event(Some(at))? {
+                let completed = self.on_event(event)?;
+                self.completed.extend(completed);
+            }
+        }
+        Ok(())
+    }
+
+    /// A round trip to the controller that no medium takes part in: Property Get of VS, and how long it took.
+    pub(crate) fn round_trip(&mut self) -> Result<(u32, Nanos), Error> {
+        let get = PropertyGet { size: PropertySize::Dword, offset: property::VERSION };
+        let entry = FabricsCommand::PropertyGet(get).emit();
+        let started = self.now();
+        let (entry, _) = self.attachment.admin(entry, Data::None)?;
+        Ok((entry.dw0, self.now() - started))
+    }
+
+    pub(crate) fn close(self) -> Result<(), Error> {
+        self.attachment.close().map_err(|error| Error::Fabrics(error.into()))
+    }
+}
+
+/// Where in the memory `data` is.
+fn range(data: pcie_host::Data) -> std::ops::Range<usize> {
+    let start =
+        usize::try_from(data.address.saturating_sub(BASE)).expect("data lies in the region that was given");
+    start..start + usize::try_from(data.length).expect("32 bits fit")
+}

@@ -1,0 +1,181 @@
+//! `nvme-tcp://HOST:PORT[,HOST:PORT…]/NQN[?…]`: a subsystem, its paths and how it is used.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use nvme_fabrics::host::multipath::Policy;
+use nvme_fabrics::wire::{HostId, Nqn};
+
+/// The scheme.
+pub(crate) const SCHEME: &str = "nvme-tcp://";
+/// The port of NVMe/TCP, and that of its discovery.
+const PORTS: [&str; 2] = ["4420", "8009"];
+
+/// Which subsystem, by which paths, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SubsystemUrl {
+    text: String,
+    /// `host:port` of each path.
+    pub(crate) paths: Vec<String>,
+    /// The subsystem.
+    pub(crate) subsystem: Nqn,
+    pub(crate) settings: Settings,
+}
+
+/// What the query says; none where it says nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Settings {
+    pub(crate) queues: Option<u16>,
+    pub(crate) queue_size: Option<u16>,
+    pub(crate) header_digest: bool,
+    pub(crate) data_digest: bool,
+    pub(crate) host: Option<Nqn>,
+    pub(crate) host_id: Option<HostId>,
+    pub(crate) keep_alive: Option<Duration>,
+    /// None within: forever.
+    pub(crate) controller_loss: Option<Option<Duration>>,
+    pub(crate) fast_io_fail: Option<Duration>,
+    pub(crate) policy: Policy,
+}
+
+/// Names of what a query may hold.
+const KEYS: &str = "queues, queue-size, hdgst, ddgst, hostnqn, hostid, keep-alive-tmo, ctrl-loss-tmo, \
+    fast-io-fail-tmo, policy";
+
+impl FromStr for SubsystemUrl {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = |why: &str| {
+            format!(
+                "{why}; expected {SCHEME}HOST:PORT/NQN, for example {SCHEME}127.0.0.1:4420/nqn.2014-08.org.example:disk"
+            )
+        };
+        let rest = text.strip_prefix(SCHEME).ok_or_else(|| wrong("no such scheme"))?;
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, name) = rest.split_once('/').unwrap_or((rest, ""));
+        let discovery = name.is_empty();
+        let name = if discovery { Nqn::DISCOVERY } else { name };
+        let subsystem = name.parse().map_err(|error| wrong(&format!("{name}: {error}")))?;
+        let port = PORTS[usize::from(discovery)];
+        let paths: Vec<String> = authority
+            .split(',')
+            .map(|path| with_port(path, port).ok_or_else(|| wrong(&format!("'{path}' is no host and port"))))
+            .collect::<Result<_, _>>()?;
+        let mut settings = Settings::default();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            settings.set(pair)?;
+        }
+        Ok(Self { text: text.to_owned(), paths, subsystem, settings })
+    }
+}
+
+/// `host:port`, with `port` where none is given.
+fn with_port(path: &str, port: &str) -> Option<String> {
+    let after_bracket = path.rfind(']').map_or(0, |at| at + 1);
+    match path[after_bracket..].rsplit_once(':') {
+        Some((host, digits)) => {
+            let named = after_bracket > 0 || !host.is_empty();
+            (named && digits.parse::<u16>().is_ok()).then(|| path.to_owned())
+        }
+        None => (!path.is_empty()).then(|| format!("{path}:{port}")),
+    }
+}
+
+impl Settings {
+    fn set(&mut self, pair: &str) -> Result<(), String> {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, "on"));
+        let number = |least: u16, most: u16| {
+            let parsed = value.parse().ok().filter(|number| (least..=most).contains(number));
+            parsed.ok_or_else(|| format!("{key}={value}: expected a number from {least} to {most}"))
+        };
+        let switch = || match value {
+            "on" | "true" | "1" | "yes" => Ok(true),
+            "off" | "false" | "0" | "no" => Ok(false),
+            _ => Err(format!("{key}={value}: expected on or off")),
+        };
+        let time = || match value.parse::<u32>() {
+            // As nvme-cli has them: seconds.
+            Ok(seconds) => Ok(Duration::from_secs(seconds.into())),
+            Err(_) => humantime::parse_duration(value)
+                .map_err(|_| format!("{key}={value}: expected seconds, or a time such as 500ms")),
+        };
+        match key {
+            "queues" | "nr-io-queues" => self.queues = Some(number(1, 64)?),
+            "queue-size" | "depth" => self.queue_size = Some(number(2, 1024)?),
+            "hdgst" => self.header_digest = switch()?,
+            "ddgst" => self.data_digest = switch()?,
+            "hostnqn" => {
+                self.host = Some(value.parse().map_err(|error| format!("{key}={value}: {error}"))?);
+            }
+            "hostid" => {
+                self.host_id = Some(host_id(value).ok_or_else(|| format!("{key}={value}: expected a UUID"))?);
+            }
+            "keep-alive-tmo" => self.keep_alive = Some(time()?),
+            "ctrl-loss-tmo" if matches!(value, "-1" | "off") => self.controller_loss = Some(None),
+            "ctrl-loss-tmo" => self.controller_loss = Some(Some(time()?)),
+            "fast-io-fail-tmo" => self.fast_io_fail = Some(time()?),
+            "policy" => {
+                self.policy = match value {
+                    "round-robin" => Policy::RoundRobin,
+                    "latency" | "lowest-latency" => Policy::LowestLatency,
+                    _ => return Err(format!("policy={value}: expected round-robin or latency")),
+                };
+            }
+            _ => return Err(format!("'{key}' can't be set here; what can: {KEYS}")),
+        }
+        Ok(())
+    }
+}
+
+/// The bytes of a UUID.
+pub(crate) fn host_id(text: &str) -> Option<HostId> {
+    let digits: Vec<u8> = text.bytes().filter(|byte| *byte != b'-').collect();
+    if digits.len() != 32 {
+        return None;
+    }
+    let mut id = HostId::default();
+    for (place, pair) in id.0.iter_mut().zip(digits.chunks(2)) {
+        *place = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(id)
+}
+
+impl fmt::Display for SubsystemUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subsystem_is_named_with_its_paths_and_how_it_is_used() {
+        let url: SubsystemUrl = "nvme-tcp://a:4420,[::1]:4421,b/nqn.2014-08.org.example:x?queues=4&hdgst=on&\
+            ddgst&ctrl-loss-tmo=-1&fast-io-fail-tmo=500ms&policy=latency&hostid=00000000-0000-0000-0000-0000000000ff"
+            .parse()
+            .unwrap();
+        assert_eq!(url.paths, ["a:4420", "[::1]:4421", "b:4420"]);
+        assert_eq!(url.subsystem.as_str(), "nqn.2014-08.org.example:x");
+        let settings = &url.settings;
+        assert!(settings.header_digest && settings.data_digest);
+        assert_eq!((settings.queues, settings.controller_loss), (Some(4), Some(None)));
+        assert_eq!(settings.fast_io_fail, Some(Duration::from_millis(500)));
+        assert_eq!((settings.policy, settings.host_id.unwrap().0[15]), (Policy::LowestLatency, 255));
+        let discovery: SubsystemUrl = "nvme-tcp://box".parse().unwrap();
+        assert!(discovery.subsystem.is_discovery() && discovery.paths == ["box:8009"]);
+        for wrong in [
+            "nvme-tcp://",
+            "nvme-tcp://a:x/nqn.2014-08.org.example:x",
+            "nvme-tcp://a/nqn.2014-08.org.example:x?queues=0",
+            "nvme-tcp://a/nqn.2014-08.org.example:x?colour=red",
+            "nvme-tcp://a/nqn.2014-08.org.example:x?hdgst=maybe",
+            "nvme-tcp://a,/nqn.2014-08.org.example:x",
+        ] {
+            let error = wrong.parse::<SubsystemUrl>().unwrap_err();
+            assert!(error.contains("expected") || error.contains("what can"), "{wrong}: {error}");
+        }
+    }
+}
