@@ -99,6 +99,7 @@ impl Region {
     }
 
     /// Where the access begins, if all of it is here.
+    #[inline]
     fn place(&self, address: u64, length: usize) -> Option<NonNull<u8>> {
         let offset = address.checked_sub(self.mapping.address)?;
         let offset = usize::try_from(offset).ok()?;
@@ -176,6 +177,7 @@ impl SharedMemory {
         self.regions.clear();
     }
 
+    #[inline]
     fn find(&self, address: u64, length: usize) -> Option<(&Region, NonNull<u8>)> {
         if let Some(region) = self.regions.get(self.latest.get())
             && let Some(place) = region.place(address, length)
@@ -187,6 +189,19 @@ impl SharedMemory {
         let place = region.place(address, length)?;
         self.latest.set(at);
         Some((region, place))
+    }
+
+    /// Has the processor fetch the line at `address`, without waiting for it.
+    #[inline]
+    pub fn prefetch(&self, address: u64) {
+        #[cfg(target_arch = "x86_64")]
+        if let Some((_, place)) = self.find(address, WORD) {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: fetching a line has no effect that a program could see, whatever is there.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(place.as_ptr().cast()) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = address;
     }
 
     /// Copies the bytes at `address` into `bytes`.

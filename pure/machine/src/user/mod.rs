@@ -15,6 +15,7 @@ use alloc::vec::Vec;
 use engine::{Buffer, Engine, Instant, Step};
 use nvme::wire::CommandId;
 use nvme_pcie::host::{self, Host, Submission, SubmitError};
+use nvme_pcie::registers::{DOORBELL_BYTES, offset};
 use pcie::memory::Memory;
 use vfio_user::client::{self, Answer, Client, RequestId};
 use vfio_user::wire::DmaMap;
@@ -198,6 +199,27 @@ impl<D: 'static, M: Memory> User<D, M> {
         if let Some(host) = &mut self.host {
             host.poll_completions(now, &mut self.memory);
         }
+    }
+
+    /// Takes the completions that have come to I/O queues, and does nothing else; returns whether there were any. For
+    /// whoever looks all the time: see [`Host::poll_io_completions`].
+    #[inline]
+    pub fn poll_io_completions(&mut self, now: Instant) -> bool {
+        self.now = now;
+        self.host.as_mut().is_some_and(|host| host.poll_io_completions(now, &mut self.memory))
+    }
+
+    /// The next doorbell to store, where in the mapping and its value, ahead of all outputs; none where doorbells are
+    /// messages. For whoever has just submitted.
+    #[inline]
+    pub fn poll_doorbell(&mut self) -> Option<(u64, u32)> {
+        let area = self.doorbells?;
+        // Whatever else there is comes first; and a doorbell that is not mapped is a message.
+        if !self.outputs.is_empty() || !self.rings_in(area) {
+            return None;
+        }
+        let (offset, value) = self.host.as_mut()?.poll_doorbell()?;
+        Some((u64::from(offset) - area.offset, value))
     }
 
     /// Reads a double word of the configuration space; [`Event::ConfigRead`] follows. One at a time.
@@ -413,6 +435,13 @@ impl<D: 'static, M: Memory> User<D, M> {
         } else {
             self.client.post(RegionIndex::BAR0, offset, bytes);
         }
+    }
+
+    /// Whether all doorbells that the driver may ring are within `area`.
+    const fn rings_in(&self, area: Area) -> bool {
+        let first = offset::DOORBELLS as u64;
+        let last = first + (self.config.driver.queue_pairs as u64 + 1) * 2 * DOORBELL_BYTES as u64;
+        area.offset <= first && last <= area.offset + area.length
     }
 
     /// Moves what the parts have for each other and for the world.

@@ -269,6 +269,14 @@ impl Controller {
         self.throttled = throttled;
     }
 
+    /// Where in host memory the next entry of the submission queue will be that was served last, for whoever may look at it
+    /// ahead of time.
+    #[inline]
+    pub fn next_entry(&self) -> Option<u64> {
+        let last = (self.turn + u128::BITS - 1) % u128::BITS;
+        self.submission_queues.get(last as usize)?.as_ref()?.next_address()
+    }
+
     /// A reset of the function (Function Level Reset, hot reset): all registers and commands are as at the start.
     pub fn reset(&mut self) {
         self.reset_controller();

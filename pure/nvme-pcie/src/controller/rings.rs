@@ -98,6 +98,12 @@ impl SubmissionQueue {
         }
     }
 
+    /// Where in host memory the next entry is, if the queue is there.
+    pub(super) fn next_address(&self) -> Option<u64> {
+        let offset = u64::from(self.fetched) * u64::from(SUBMISSION_ENTRY_BYTES);
+        self.local.is_none().then(|| self.base + offset)
+    }
+
     fn distance(&self, from: u32, to: u32) -> u32 {
         if to >= from { to - from } else { to + self.entries - from }
     }

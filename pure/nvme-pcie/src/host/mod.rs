@@ -261,26 +261,37 @@ impl Host {
 
     /// Rings the doorbells of queues with new entries, once each, and those that make room for completions.
     pub fn ring(&mut self) {
-        if !self.doorbells || !matches!(self.state, State::Ready | State::Initialising { .. }) {
-            return;
-        }
-        self.doorbells = false;
-        for number in 0..self.active {
-            if let Some(head) = self.queues[number].take_head() {
-                self.ring_doorbell(number * 2 + 1, head);
-            }
-            if let Some(tail) = self.queues[number].take_tail() {
-                self.ring_doorbell(number * 2, tail);
-            }
+        while let Some((offset, value)) = self.next_doorbell() {
+            let bytes = RegisterBytes::new(u64::from(value), DOORBELL_BYTES);
+            self.outputs.push_back(Output::RegisterWrite { offset, bytes });
         }
     }
 
-    fn ring_doorbell(&mut self, number: usize, value: u32) {
-        let number = u32::try_from(number).expect("doorbells are few");
-        let offset = offset::DOORBELLS + number * DOORBELL_BYTES;
-        let bytes = RegisterBytes::new(u64::from(value), DOORBELL_BYTES);
-        self.statistics.doorbells += 1;
-        self.outputs.push_back(Output::RegisterWrite { offset, bytes });
+    /// The next doorbell to ring, where in BAR0 and with what value: as [`Host::ring`], for whoever can ring at once. None while
+    /// outputs wait, which come first.
+    #[inline]
+    pub fn poll_doorbell(&mut self) -> Option<(u32, u32)> {
+        if self.outputs.is_empty() { self.next_doorbell() } else { None }
+    }
+
+    #[inline]
+    fn next_doorbell(&mut self) -> Option<(u32, u32)> {
+        if !self.doorbells || !matches!(self.state, State::Ready | State::Initialising { .. }) {
+            return None;
+        }
+        for (number, queue) in (0..).zip(&mut self.queues[..self.active]) {
+            let (which, value) = match queue.take_head() {
+                Some(head) => (number * 2 + 1, head),
+                None => match queue.take_tail() {
+                    Some(tail) => (number * 2, tail),
+                    None => continue,
+                },
+            };
+            self.statistics.doorbells += 1;
+            return Some((offset::DOORBELLS + which * DOORBELL_BYTES, value));
+        }
+        self.doorbells = false;
+        None
     }
 
     /// Takes the completions that have come, and does what else needs host memory. Cheap where there is nothing.
@@ -296,6 +307,20 @@ impl Host {
         if !self.pending.is_empty() {
             self.do_pending(now, memory);
         }
+    }
+
+    /// Takes the completions that have come to I/O queues, and does nothing else: for whoever looks all the time. Returns
+    /// whether there were any.
+    #[inline]
+    pub fn poll_io_completions(&mut self, now: Instant, memory: &mut impl Memory) -> bool {
+        let mut came = false;
+        for number in 1..self.active {
+            if self.queues[number].outstanding > 0 && self.queues[number].has_completion(memory) {
+                came = true;
+                self.poll_queue(now, memory, number);
+            }
+        }
+        came
     }
 
     fn poll_queue(&mut self, now: Instant, memory: &mut impl Memory, number: usize) {

@@ -217,13 +217,25 @@ impl Queue {
         Some(self.head)
     }
 
+    /// Whether there is a completion.
+    #[inline]
+    pub(super) fn has_completion(&self, memory: &impl Memory) -> bool {
+        let mut bytes = [0; CompletionQueueEntry::LENGTH];
+        let read = memory.read(self.completion_address(), &mut bytes);
+        read.is_ok() && CompletionQueueEntry::parse(&bytes).phase() == self.phase
+    }
+
+    fn completion_address(&self) -> u64 {
+        self.layout.completion + u64::from(self.head * COMPLETION_ENTRY_BYTES)
+    }
+
     /// The next completion, if there is one.
     pub(super) fn next_completion(
         &mut self,
         memory: &impl Memory,
     ) -> Result<Option<CompletionQueueEntry>, Unmapped> {
         let mut bytes = [0; CompletionQueueEntry::LENGTH];
-        memory.read(self.layout.completion + u64::from(self.head * COMPLETION_ENTRY_BYTES), &mut bytes)?;
+        memory.read(self.completion_address(), &mut bytes)?;
         let entry = CompletionQueueEntry::parse(&bytes);
         if entry.phase() != self.phase {
             return Ok(None);

@@ -413,3 +413,25 @@ fn check(
         }
     }
 }
+
+#[test]
+fn a_doorbell_can_be_rung_at_once() {
+    let mut rig = Rig::ready();
+    let bytes = random(1, 4096);
+    fill(&mut rig, 0, &bytes);
+    for cookie in 0..200 {
+        rig.submit(rig.write_of(1, 4096 * cookie, rig.data(0, 4096), cookie));
+        let mut rung = Vec::new();
+        while let Some((offset, value)) = rig.host.poll_doorbell() {
+            rung.push(offset);
+            rig.write(offset, &value.to_le_bytes());
+        }
+        // Submission queue 1, and now and then its completion queue.
+        assert!(rung == [0x1008] || rung == [0x100c, 0x1008], "{rung:x?}");
+        rig.settle();
+        let completed = rig.completed.pop().expect("the command completes");
+        assert_eq!((completed.cookie, completed.status), (cookie, Status::SUCCESS));
+    }
+    let read = rig.run(rig.read_of(1, 4096 * 199, rig.data(8192, 4096), 200));
+    assert_eq!((read.status, contents(&rig, 8192, 4096)), (Status::SUCCESS, bytes));
+}

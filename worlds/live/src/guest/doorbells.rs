@@ -17,10 +17,17 @@ use rustix::mm::{MapFlags, ProtFlags};
 const NOTHING: u32 = u32::MAX;
 /// Bytes of a doorbell.
 const BYTES: usize = 4;
-/// Each so manieth look is at all of them; the others end behind the last that was ever rung.
-const LOOKS_PER_ROUND: u32 = 16;
 /// Doorbells that are always looked at: those of a cache line.
 const ALWAYS: usize = 16;
+
+/// Which doorbells to look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    /// Those up to the last that was ever rung: takes no time.
+    Usual,
+    /// All, page by page: takes a good part of a microsecond.
+    All,
+}
 
 /// See the module.
 pub(super) struct Doorbells {
@@ -30,7 +37,6 @@ pub(super) struct Doorbells {
     length: usize,
     /// How many to look at as a rule.
     usual: Cell<usize>,
-    looks: Cell<u32>,
 }
 
 impl Doorbells {
@@ -48,8 +54,7 @@ impl Doorbells {
             rustix::mm::mmap(std::ptr::null_mut(), length, protection, MapFlags::SHARED, &file, place.offset)
         }?;
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        let (usual, looks) = (Cell::new(ALWAYS), Cell::new(0));
-        let doorbells = Self { file, place, base, length, usual, looks };
+        let doorbells = Self { file, place, base, length, usual: Cell::new(ALWAYS) };
         doorbells.clear();
         Ok(doorbells)
     }
@@ -71,11 +76,10 @@ impl Doorbells {
     }
 
     /// Takes the doorbells that were rung: where in the region each is, and its value.
-    pub(super) fn take(&self, mut rung: impl FnMut(u64, u32)) {
+    #[inline]
+    pub(super) fn take(&self, look: Look, mut rung: impl FnMut(u64, u32)) {
         let count = usize::from(self.place.count).min(self.length / BYTES);
-        self.looks.set(self.looks.get().wrapping_add(1));
-        let all = self.looks.get().is_multiple_of(LOOKS_PER_ROUND);
-        let count = if all { count } else { count.min(self.usual.get()) };
+        let count = if look == Look::All { count } else { count.min(self.usual.get()) };
         for (index, doorbell) in self.each()[..count].iter().enumerate() {
             if doorbell.load(Ordering::Relaxed) == NOTHING {
                 continue;
@@ -124,7 +128,7 @@ mod tests {
         client.map(doorbells.share().unwrap(), mapping).unwrap();
         let take = || {
             let mut rung = Vec::new();
-            doorbells.take(|offset, value| rung.push((offset, value)));
+            doorbells.take(Look::All, |offset, value| rung.push((offset, value)));
             rung
         };
         assert_eq!(take(), []);

@@ -64,25 +64,22 @@ impl Local {
         memory: &SharedMemory,
     ) -> bool {
         let mut moved = false;
-        loop {
-            while let Some(completion) = self.completions.pop_front() {
-                self.function.handle_input(now, function::Input::Media(completion));
-            }
-            let Self { function, media, completions, pool, .. } = self;
-            while let Some(output) = function.poll_output_within(|dma| reach(guest, memory, pool, dma)) {
-                moved = true;
-                match output {
-                    function::Output::Packet(packet) => guest.handle_input(now, Input::Packet(packet)),
-                    function::Output::Media(request) => {
-                        media.submit(request, &mut |completion| completions.push_back(completion));
-                    }
-                    function::Output::Notify(notification) => media.note(&notification),
-                }
-            }
-            if self.completions.is_empty() {
-                return moved;
+        let Self { function, media, completions, pool, .. } = self;
+        while let Some(completion) = completions.pop_front() {
+            function.handle_input(now, function::Input::Media(completion));
+        }
+        while let Some(output) = function.poll_output_within(|dma| reach(guest, memory, pool, dma)) {
+            moved = true;
+            match output {
+                function::Output::Packet(packet) => guest.handle_input(now, Input::Packet(packet)),
+                // Memory answers at once.
+                function::Output::Media(request) => media.submit(request, &mut |completion| {
+                    function.handle_input(now, function::Input::Media(completion));
+                }),
+                function::Output::Notify(notification) => media.note(&notification),
             }
         }
+        moved
     }
 
     /// The process is to end in an orderly way.

@@ -16,11 +16,11 @@ use nvme_pcie::function::{self, Function};
 
 use crate::clock::Clock;
 use crate::media::Media;
-use crate::reactor::{Attention, Context, Driver, Sources, Turn};
+use crate::reactor::{Attention, Context, Driver, Glance, Sources, Turn};
 use crate::shared::{MapError, Mapping, SharedMemory};
 use crate::state;
 use crate::unix::{Connection, Listener, Received};
-use doorbells::Doorbells;
+use doorbells::{Doorbells, Look};
 use far::{Dial, Far};
 use local::Local;
 use signal::Signaller;
@@ -30,6 +30,9 @@ const PIECES_PER_TURN: usize = 16;
 
 /// How often shared doorbells are looked at while nothing happens: not so often that an idle guest costs a processor.
 const LOOK_EVERY: Nanos = Nanos::from_millis(2);
+
+/// How often all of the shared doorbells are looked at while the loop spins: a queue's first ring waits for it.
+const SWEEP_EVERY: Nanos = Nanos::from_micros(50);
 
 /// How long after a ring deadlines are not looked at: the next ring may come any moment. Less than [`LOOK_EVERY`], after
 /// which they are.
@@ -93,8 +96,11 @@ pub struct GuestDriver<F> {
     unsettled: bool,
     /// When the last turn was.
     looked_at: Instant,
-    /// When a shared doorbell was last seen rung.
+    /// When a shared doorbell was last seen rung, and when all of them were last looked at.
     rung_at: Instant,
+    /// Where the entry will be that is rung for next.
+    next_entry: Option<u64>,
+    swept_at: Instant,
     stopping: bool,
 }
 
@@ -140,6 +146,8 @@ impl<F: FnMut(Event)> GuestDriver<F> {
             unsettled: true,
             looked_at: Instant::ZERO,
             rung_at: Instant::ZERO,
+            next_entry: None,
+            swept_at: Instant::ZERO,
             stopping: false,
         }
     }
@@ -248,13 +256,17 @@ impl<F: FnMut(Event)> GuestDriver<F> {
     }
 
     /// Passes on the doorbells that were rung in shared memory; returns whether there were any.
-    fn look_at_doorbells(&mut self, now: Instant) -> bool {
+    fn look_at_doorbells(&mut self, now: Instant, look: Look) -> bool {
         let Some(doorbells) = self.doorbells.as_ref().filter(|_| self.shared && self.guest.takes_rings())
         else {
             return false;
         };
+        // An entry comes just before its ring: both are fetched at once, not one after the other.
+        if let Some(address) = self.next_entry {
+            self.memory.prefetch(address);
+        }
         let mut rung = false;
-        doorbells.take(|offset, value| {
+        doorbells.take(look, |offset, value| {
             rung = true;
             match &mut self.side {
                 Side::Local(local) => local.ring(now, offset, value),
@@ -265,6 +277,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
             // The function's answer comes before everything else.
             if let Side::Local(local) = &mut self.side {
                 local.exchange(now, &mut self.guest, &self.memory);
+                self.next_entry = local.function.controller().next_entry();
             }
             self.exchange(now);
             self.rung_at = now;
@@ -514,7 +527,11 @@ impl<F: FnMut(Event)> Driver for GuestDriver<F> {
         // The engines have been told later times since the turn began, and theirs never goes back.
         let now = if busy { context.clock.now() } else { context.now };
         busy |= self.admit(now, sources)?;
-        busy |= self.look_at_doorbells(now);
+        let sweeps = now - self.swept_at >= SWEEP_EVERY;
+        if sweeps {
+            self.swept_at = now;
+        }
+        busy |= self.look_at_doorbells(now, if sweeps { Look::All } else { Look::Usual });
         if self.reap(now)? {
             busy = true;
             self.exchange(now);
@@ -531,6 +548,14 @@ impl<F: FnMut(Event)> Driver for GuestDriver<F> {
             return Ok(Turn::Done);
         }
         Ok(if busy { Turn::Busy } else { Turn::Idle })
+    }
+
+    fn glance(&mut self, now: Instant) -> Glance {
+        match (self.shared, self.look_at_doorbells(now, Look::Usual)) {
+            (false, _) => Glance::Blind,
+            (true, false) => Glance::Nothing,
+            (true, true) => Glance::Done,
+        }
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

@@ -32,6 +32,9 @@ const NEWS_EVERY: Nanos = Nanos::from_micros(100);
 /// How long a spin goes on before it offers the processor to whoever else wants it, and again: where processors
 /// are scarce, that is the peer we spin for. Longer than a round trip between two processors.
 const YIELD_EVERY: Nanos = Nanos::from_micros(10);
+/// How often a driver may glance between two turns of a loop that spins: what only a turn finds waits for no longer than a
+/// few microseconds.
+const GLANCES: u32 = 64;
 /// News taken from the kernel at once; more come with the next call.
 const NEWS_MAX: usize = 64;
 /// The kernel's timeouts are milliseconds: a deadline sooner than that is spun for, if spinning is allowed.
@@ -56,6 +59,17 @@ pub enum Turn {
     Done,
 }
 
+/// What a glance has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Glance {
+    /// Nothing comes that way now; what there is, a turn finds.
+    Blind,
+    /// There was nothing.
+    Nothing,
+    /// Something was done.
+    Done,
+}
+
 /// Moves bytes between engines and the world, never waiting.
 pub trait Driver {
     /// Does what can be done now. The sources of [`Attention::EachTurn`] are to be looked at always, those of
@@ -65,6 +79,14 @@ pub trait Driver {
     /// # Errors
     /// When the world fails in a way that ends the driver.
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn>;
+
+    /// Looks at what other processes store in memory shared with this one, and does what that asks for: all of it, and
+    /// nothing else. Made many times between two turns of a loop that spins, so a look that finds nothing should cost
+    /// next to nothing; `now` is the time of the turn before, for reading the clock would take longer than the look.
+    fn glance(&mut self, now: Instant) -> Glance {
+        let _ = now;
+        Glance::Blind
+    }
 
     /// When a turn is wanted even though nothing has happened.
     fn poll_timeout(&self) -> Option<Instant>;
@@ -233,13 +255,10 @@ impl Reactor {
         deadline: Option<Instant>,
         mut met: impl FnMut(&mut D) -> bool,
     ) -> io::Result<Outcome> {
+        let mut now = self.clock.now();
         // The application may have given the driver something to do.
-        let mut began = true;
+        self.busy_at = now;
         loop {
-            let now = self.clock.now();
-            if core::mem::take(&mut began) {
-                self.busy_at = now;
-            }
             if let Some(outcome) = self.heed_stop(driver, now) {
                 return Ok(outcome);
             }
@@ -259,37 +278,54 @@ impl Reactor {
             if deadline.is_some_and(|at| at <= now) {
                 return Ok(Outcome::TimedOut);
             }
-            if turn == Turn::Idle {
-                self.rest(driver, now, deadline)?;
+            if turn == Turn::Idle && self.rest(driver, now, deadline)? == Glance::Done {
+                self.busy_at = now;
+                if met(driver) {
+                    return Ok(Outcome::Met);
+                }
             }
+            now = self.clock.now();
         }
     }
 
     /// After an idle turn: spin on, or sleep. News that came since the sources were emptied is still with the
     /// kernel, and ends a sleep at once.
-    fn rest<D: Driver>(&mut self, driver: &D, now: Instant, deadline: Option<Instant>) -> io::Result<()> {
+    fn rest<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        now: Instant,
+        deadline: Option<Instant>,
+    ) -> io::Result<Glance> {
         self.news = false;
         if now - self.busy_at < self.spin {
-            self.spin_on(now);
-            return Ok(());
+            return Ok(self.spin_on(driver, now));
         }
         let close_by = self.stopping.map(|since| since + CLOSE_MAX);
         let wake = [driver.poll_timeout(), deadline, close_by].into_iter().flatten().min();
         let length = wake.map_or(SLEEP_MAX, |at| at - self.clock.now()).min(SLEEP_MAX);
         if length < SLEEP_MIN && self.spin > Nanos::ZERO {
-            self.spin_on(now);
-            return Ok(());
+            return Ok(self.spin_on(driver, now));
         }
         // Spins again only if the turn after the sleep finds something.
-        self.ask(now, length.into())
+        self.ask(now, length.into())?;
+        Ok(Glance::Nothing)
     }
 
-    fn spin_on(&mut self, now: Instant) {
+    /// Looks at what needs no turn, until it has found something or a turn is due.
+    fn spin_on<D: Driver>(&mut self, driver: &mut D, now: Instant) -> Glance {
         if now - self.busy_at.max(self.yielded_at) >= YIELD_EVERY {
             self.yielded_at = now;
             std::thread::yield_now();
         }
+        for _ in 0..GLANCES {
+            match driver.glance(now) {
+                Glance::Nothing => std::hint::spin_loop(),
+                Glance::Done => return Glance::Done,
+                Glance::Blind => break,
+            }
+        }
         std::hint::spin_loop();
+        Glance::Nothing
     }
 
     /// Asks the kernel for news, for at most `length`.

@@ -4,7 +4,7 @@ use std::io;
 
 use engine::Instant;
 
-use super::{Context, Driver, Turn};
+use super::{Context, Driver, Glance, Turn};
 
 /// Drivers that take their turns one after another, and end together.
 #[derive(Debug)]
@@ -31,6 +31,18 @@ impl<D: Driver> Driver for Several<D> {
             }
         }
         Ok(result)
+    }
+
+    fn glance(&mut self, now: Instant) -> Glance {
+        let mut result = Glance::Blind;
+        for (driver, _) in self.drivers.iter_mut().filter(|(_, ended)| !ended) {
+            match driver.glance(now) {
+                Glance::Blind => {}
+                Glance::Nothing if result == Glance::Done => {}
+                glance => result = glance,
+            }
+        }
+        result
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

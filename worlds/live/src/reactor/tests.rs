@@ -1,6 +1,7 @@
 //! The loop, with drivers that count.
 
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant as Wall};
 
@@ -296,4 +297,42 @@ fn a_peer_that_reads_again_ends_a_sleep() {
     });
     assert_eq!(reactor.run(&mut echo).unwrap(), Outcome::Done);
     client.join().unwrap();
+}
+
+/// Waits for a store of another thread.
+struct Watch {
+    place: Arc<AtomicU32>,
+    turns: u32,
+    glances: u32,
+    seen: bool,
+}
+
+impl Driver for Watch {
+    fn turn(&mut self, _context: &Context<'_>) -> io::Result<Turn> {
+        self.turns += 1;
+        Ok(Turn::Idle)
+    }
+    fn glance(&mut self, _now: Instant) -> Glance {
+        self.glances += 1;
+        self.seen = self.place.load(Ordering::Acquire) > 0;
+        if self.seen { Glance::Done } else { Glance::Nothing }
+    }
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+    fn on_stop(&mut self, _now: Instant) {}
+}
+
+#[test]
+fn what_a_glance_finds_needs_no_turn() {
+    let mut reactor = Reactor::new(Clock::start(), Nanos::from_secs(60)).unwrap();
+    let place = Arc::new(AtomicU32::new(0));
+    let mut watch = Watch { place: Arc::clone(&place), turns: 0, glances: 0, seen: false };
+    let storing = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(5));
+        place.store(1, Ordering::Release);
+    });
+    assert_eq!(reactor.run_until(&mut watch, None, |watch| watch.seen).unwrap(), Outcome::Met);
+    storing.join().unwrap();
+    assert!(watch.turns >= 1 && watch.glances > watch.turns, "{} in {}", watch.glances, watch.turns);
 }

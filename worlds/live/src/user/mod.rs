@@ -16,7 +16,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::attach::Application;
 use crate::clock::Clock;
 use crate::doorbells::Doorbells;
-use crate::reactor::{Attention, Context, Driver, Sources, Turn};
+use crate::reactor::{Attention, Context, Driver, Glance, Sources, Turn};
 use crate::shared::SharedMemory;
 use crate::unix::{Connection, Received};
 
@@ -305,6 +305,18 @@ impl Driver for UserDriver {
         Ok(if busy { Turn::Busy } else { Turn::Idle })
     }
 
+    fn glance(&mut self, now: Instant) -> Glance {
+        // Where the server rings and is rung by messages, a completion is worth no more than those.
+        if self.doorbells.is_none() || self.under_way == 0 {
+            return Glance::Blind;
+        }
+        if !self.user.poll_io_completions(now) {
+            return Glance::Nothing;
+        }
+        self.exchange(now);
+        Glance::Done
+    }
+
     fn poll_timeout(&self) -> Option<Instant> {
         self.wake.into_iter().chain(self.look_at).min()
     }
@@ -327,8 +339,11 @@ impl Application for UserDriver {
     }
     /// Doorbells are rung ahead of everything else.
     fn before_wait(&mut self) {
-        if self.touched && self.doorbells.is_some() {
-            self.exchange(self.submitted_at);
+        if self.doorbells.is_none() {
+            return;
+        }
+        while let Some((offset, value)) = self.user.poll_doorbell() {
+            self.ring(self.submitted_at, offset, value);
         }
     }
 }
