@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use guest::{Builder, Device, Guest, Kit, Running, skip};
+use serde_json::Value;
 use tempfile::TempDir;
 
 use support::{Export, FARLANE};
@@ -120,6 +121,42 @@ fn a_guest_uses_a_far_ssd_as_any_other() {
     assert!(!said.contains("outside of the guest's memory"), "{said}");
     assert!(said.contains("link up with farlane export FAR"), "{said}");
     far.wait_for("link down");
+}
+
+#[test]
+fn the_round_trips_of_a_boot_to_a_mounted_file_system_are_counted() {
+    let Some(kit) = skip::kit_or_skip("the round trips of a boot") else { return };
+    let place = Place::new();
+    let far = Export::start(&["--ram", "64MiB"]);
+    let mut near = place.attach("ssd", &far.url());
+    let script = r#"
+        set -e
+        appears /dev/nvme0n1
+        mkfs.ext4 -q /dev/nvme0n1
+        mount -t ext4 /dev/nvme0n1 /mnt
+        tell mounted
+        await never
+    "#;
+    let held = turn();
+    let device = Device::vfio_user(place.socket("ssd"));
+    let mut running = guest_with(kit, device).script(script).start().unwrap();
+    expect(&mut running, "mounted");
+    let (status, said) = near.end_by("TERM");
+    drop((running, held));
+    assert_eq!(status, Some(0), "{said}");
+    let told = near.next_line();
+    let count = |of: &Value, name: &str| of[name].as_u64().unwrap();
+    let trips = &told["round_trips"];
+    let (accesses, resets, reads) =
+        (count(trips, "accesses"), count(trips, "resets"), count(trips, "memory_reads"));
+    let all = count(&told, "config_accesses") + count(&told, "register_accesses");
+    // Most of what a monitor asks is known at the near end, and registers are written without waiting.
+    assert!(accesses > 10 && accesses < all * 2 / 3, "{accesses} of {all} accesses");
+    assert!(resets > 0 && reads > 10 && reads <= count(&told, "memory_reads"), "{told}");
+    let trips = accesses + resets + reads;
+    assert!(said.contains(&format!("farlane: {trips} round trips: {accesses} of")), "{said}");
+    assert!(trips < 1_000, "{told}");
+    eprintln!("a boot to a mounted file system: {told}");
 }
 
 /// A guest that says what it finds at the start of its SSD, and writes what it is told.

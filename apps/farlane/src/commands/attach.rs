@@ -8,7 +8,7 @@ use live::tcp;
 use machine::guest::{Config, Guest};
 
 use crate::args::AttachArgs;
-use crate::commands::guest::{announce, listen, report, spin, summarise};
+use crate::commands::guest::{announce, conclude, listen, report, spin};
 use crate::commands::stay_on;
 use crate::error::Error;
 
@@ -41,7 +41,5 @@ pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
     let mut reactor = Reactor::new(clock, spin(&args.socket, &args.spin)).map_err(Error::Output)?;
     reactor.stop().on_signals().map_err(Error::Output)?;
     reactor.run(&mut driver).map_err(|error| Error::Child { what: "the guest's end", error })?;
-    summarise(driver.guest());
-    eprintln!("farlane: the guest's end has shut down");
-    Ok(())
+    conclude(args.output.json, driver.guest(), "the guest's end")
 }

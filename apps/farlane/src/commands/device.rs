@@ -8,7 +8,7 @@ use nvme_pcie::controller;
 use nvme_pcie::function::{self, Function};
 
 use crate::args::DeviceArgs;
-use crate::commands::guest::{announce, listen, report, spin, summarise};
+use crate::commands::guest::{announce, conclude, listen, report, spin};
 use crate::commands::served::Ssd;
 use crate::commands::stay_on;
 use crate::error::Error;
@@ -33,7 +33,5 @@ pub(crate) fn run(args: &DeviceArgs) -> Result<(), Error> {
     let mut reactor = Reactor::new(clock, spin(&args.socket, &args.spin)).map_err(Error::Output)?;
     reactor.stop().on_signals().map_err(Error::Output)?;
     reactor.run(&mut driver).map_err(|error| Error::Child { what: "the device", error })?;
-    summarise(driver.guest());
-    eprintln!("farlane: the device has shut down");
-    Ok(())
+    conclude(args.output.json, driver.guest(), "the device")
 }

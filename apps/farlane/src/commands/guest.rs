@@ -35,23 +35,47 @@ pub(crate) fn announce(json: bool, path: &Path, text: &str) -> Result<(), Error>
     print(&format!("{text} at {}\n", path.display()))
 }
 
-/// Tells a person what there was to do, on standard error.
-pub(crate) fn summarise<D: 'static>(guest: &Guest<D>) {
+/// Tells a person what there was to do, on standard error, and that `what` has shut down; and a machine, on standard output.
+pub(crate) fn conclude<D: 'static>(json: bool, guest: &Guest<D>, what: &str) -> Result<(), Error> {
     let (ours, root) = (guest.statistics(), guest.root().statistics());
+    let outside = ours.reads_refused + ours.writes_dropped;
     eprintln!(
         "farlane: {} accesses to the configuration space, {} to registers, {} doorbells in shared memory;",
         ours.config_accesses, ours.bar_accesses, ours.rings
     );
     eprintln!(
-        "farlane: {} reads and {} writes of the guest's memory, {} of them outside of it; {} interrupts",
-        root.memory_reads,
-        root.memory_writes,
-        ours.reads_refused + ours.writes_dropped,
-        ours.signals
+        "farlane: {} reads and {} writes of the guest's memory, {outside} of them outside of it; {} interrupts;",
+        root.memory_reads, root.memory_writes, ours.signals
+    );
+    eprintln!(
+        "farlane: {} round trips: {} of the guest's accesses, {} of resets, {} of the function's reads of memory",
+        ours.round_trips(),
+        ours.waited,
+        ours.reset_trips,
+        ours.read_trips
     );
     if ours.given_up > 0 {
         eprintln!("farlane: {} accesses that the function did not answer in time", ours.given_up);
     }
+    eprintln!("farlane: {what} has shut down");
+    if !json {
+        return Ok(());
+    }
+    print_json(&serde_json::json!({
+        "config_accesses": ours.config_accesses,
+        "register_accesses": ours.bar_accesses,
+        "shared_doorbells": ours.rings,
+        "memory_reads": root.memory_reads,
+        "memory_writes": root.memory_writes,
+        "outside_memory": outside,
+        "interrupts": ours.signals,
+        "given_up": ours.given_up,
+        "round_trips": {
+            "accesses": ours.waited,
+            "resets": ours.reset_trips,
+            "memory_reads": ours.read_trips,
+        },
+    }))
 }
 
 /// Tells a person what happens, on standard error.

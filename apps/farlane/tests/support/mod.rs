@@ -96,6 +96,13 @@ impl Export {
         (status.and_then(|status| status.code()), self.errors.all())
     }
 
+    /// The next line of JSON: what it tells of itself at its end.
+    pub(crate) fn next_line(&mut self) -> Value {
+        let mut line = String::new();
+        self.announcements.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap()
+    }
+
     /// Waits until it has said `words`.
     pub(crate) fn wait_for(&self, words: &str) {
         wait_until(words, || self.errors.so_far().contains(words));

@@ -34,6 +34,8 @@ impl<D: 'static> Guest<D> {
     }
 
     fn on_memory_read(&mut self, token: MemoryReadToken, address: u64, length: u32) {
+        // What comes together is answered together.
+        self.statistics.read_trips += u64::from(self.read_at.replace(self.now) != Some(self.now));
         let bytes = usize::try_from(length).expect("a TLP reads at most 4 KiB");
         if self.by_message.covers(address, u64::from(length)) {
             self.by_message.read(token, address, bytes, &mut self.pool);

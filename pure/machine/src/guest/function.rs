@@ -297,9 +297,11 @@ impl<D: 'static> Guest<D> {
 
     /// Begins what a script asks for. Returns whether it is done already.
     fn ask(&mut self, question: Question) -> bool {
-        let Phase::Scripted(running, _) = &mut self.phase else { return false };
+        let Phase::Scripted(running, purpose) = &mut self.phase else { return false };
         let name = SCRIPT | self.script_serial << NAME_SHIFT;
         let none = Err(RequestError::LinkDown);
+        let asks = matches!(question, Question::Read(_) | Question::Write(_));
+        self.statistics.reset_trips += u64::from(asks && purpose.since().is_some());
         match question {
             Question::Wait(length) => {
                 running.wake = Some(self.now + length);

@@ -193,10 +193,24 @@ pub struct Statistics {
     pub rings: u64,
     /// Vectors that were signalled.
     pub signals: u64,
+    /// Accesses of the client that waited for an answer of the function: a round trip each, however many registers it asked
+    /// for. All others were answered here, or posted.
+    pub waited: u64,
+    /// Round trips of resets that the client waited for.
+    pub reset_trips: u64,
+    /// Round trips that the function waited for the guest's memory: reads that came together are one.
+    pub read_trips: u64,
     /// Accesses that were given up because the function did not answer.
     pub given_up: u64,
     /// Maps of the guest's memory.
     pub maps: u64,
+}
+
+impl Statistics {
+    /// Round trips to the function and back that either side waited for.
+    pub const fn round_trips(&self) -> u64 {
+        self.waited + self.reset_trips + self.read_trips
+    }
 }
 
 /// A guest's device slot. See the module.
@@ -227,6 +241,8 @@ pub struct Guest<D> {
     pool: Pool,
     outputs: VecDeque<Output<D>>,
     statistics: Statistics,
+    /// When the function last read the guest's memory.
+    read_at: Option<Instant>,
     now: Instant,
 }
 
@@ -285,6 +301,7 @@ impl<D: 'static> Guest<D> {
             pool: Pool::default(),
             outputs: VecDeque::new(),
             statistics: Statistics::default(),
+            read_at: None,
             now: Instant::ZERO,
         }
     }

@@ -201,6 +201,7 @@ impl<D: 'static> Guest<D> {
         let region = RegionIndex::CONFIG;
         let purpose = Purpose::Read { token, region, offset, bytes };
         let name = self.accesses.start(self.now, missing, purpose);
+        self.statistics.waited += 1;
         self.requests += live;
         let bdf = slot.target.function.bdf;
         for index in dwords.filter(|index| slot.shadow.read(*index).is_none()) {
@@ -240,6 +241,7 @@ impl<D: 'static> Guest<D> {
         }
         let bdf = slot.target.function.bdf;
         let missing = u32::try_from(forwards.len()).expect("a configuration space has 1024 double words");
+        self.statistics.waited += u64::from(token.is_some());
         let name = self.accesses.start(self.now, missing, Purpose::Write { token });
         self.requests += forwards.len();
         for write in forwards {
@@ -267,6 +269,7 @@ impl<D: 'static> Guest<D> {
                 }
                 let purpose = Purpose::Read { token, region, offset, bytes };
                 let name = self.accesses.start(self.now, 1, purpose);
+                self.statistics.waited += 1;
                 self.requests += 1;
                 let sent = self.root.read(self.now, name << NAME_SHIFT, base + offset, length);
                 sent.expect("accesses have their share of the requests");

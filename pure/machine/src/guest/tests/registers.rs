@@ -1,5 +1,6 @@
 //! The guest's accesses: configuration space, registers, resets.
 
+use super::super::Statistics;
 use super::*;
 
 /// Reads of the whole configuration space, as QEMU begins with.
@@ -205,4 +206,34 @@ fn a_client_that_asks_for_much_at_once_gets_it_all_in_order() {
         let Answer::Data(data) = rig.answer(request) else { panic!("no data") };
         assert_eq!(data[..4], [0x1a, 0xfa, 0x10, 0]);
     }
+}
+
+#[test]
+fn what_is_waited_for_is_told_from_what_is_known_here() {
+    let mut rig = Rig::direct();
+    rig.map(Some(MEMORY_FILE));
+    rig.bring_up();
+    let before = *rig.guest.statistics();
+    // A base address register is kept here; a write that is posted waits for nothing.
+    rig.config(0x10);
+    rig.post_register(offset::STATUS, 0);
+    assert_eq!(
+        *rig.guest.statistics(),
+        Statistics {
+            config_accesses: before.config_accesses + 1,
+            bar_accesses: before.bar_accesses + 1,
+            ..before
+        }
+    );
+    // The whole configuration space is one round trip, a register another one.
+    rig.read(RegionIndex::CONFIG, 0, ALL);
+    rig.register(offset::STATUS);
+    assert_eq!(rig.guest.statistics().waited, before.waited + 2);
+    // An entry is fetched, and nothing else is read.
+    rig.identify(0);
+    let after = rig.guest.statistics();
+    assert_eq!((after.read_trips, after.round_trips()), (before.read_trips + 1, before.round_trips() + 3));
+    let reset = rig.client.reset(rig.now);
+    assert_eq!(rig.answer(reset), Answer::Done);
+    assert!(rig.guest.statistics().reset_trips > before.reset_trips);
 }
