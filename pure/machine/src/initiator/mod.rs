@@ -4,6 +4,8 @@
 //! Whoever drives it dials where [`Output::Dial`] says, gives it what arrives, and sends what gathers in
 //! [`Initiator::outbox`] of each connection.
 
+#[cfg(test)]
+mod tests;
 mod types;
 
 use alloc::boxed::Box;
