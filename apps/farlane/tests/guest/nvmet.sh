@@ -21,7 +21,7 @@ echo "the target is up"
 tell ready
 for state in inaccessible optimized; do
     await $state
-    echo $state > ports/1/ana_groups/1/state
+    echo $state > ports/1/ana_groups/1/ana_state
     tell $state
 done
 # Taking a subsystem from a port drops the connections that came by it.
