@@ -1,8 +1,12 @@
 //! What fuzz targets call: every input must come through without a panic.
 
+mod host;
+
 use nvme::wire::SubmissionQueueEntry;
 
 use crate::wire::{ConnectData, DiscoveryEntry, DiscoveryHeader, FabricsCommand};
+
+pub use host::host;
 
 /// Commands, the data of Connect, the Discovery log; what is understood is understood again when it is emitted.
 pub fn structures(bytes: &[u8]) {
