@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use nvme::media::MediumId;
 use nvme::subsystem::{
-    BlockSize, Config, Notification, Output, SanitizeRecord, SanitizeStatus, SavedFeature, Subsystem,
-    UnreadableBlocks,
+    BlockSize, Config, ControllerConfig, Notification, Output, SanitizeRecord, SanitizeStatus, SavedFeature,
+    Subsystem, UnreadableBlocks,
 };
 use nvme::wire::NamespaceId;
 use serde::{Deserialize, Serialize};
@@ -234,6 +234,7 @@ fn an_ssd_remembers_what_its_controller_said() {
     }
     // A controller of that configuration says what it is up to when it starts.
     let mut controller = Subsystem::new(engine::Instant::ZERO, config.clone());
+    controller.add_controller(engine::Instant::ZERO, ControllerConfig::pcie(0));
     while let Some(output) = engine::Engine::poll_output(&mut controller) {
         if let Output::Notify(notification) = output {
             first.state.apply(&notification);
