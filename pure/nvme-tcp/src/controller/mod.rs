@@ -172,7 +172,7 @@ impl Connection {
     /// [`Output::HostData`] once the host has sent them. One pull a command.
     ///
     /// # Errors
-    /// How to complete the command when its SGL descriptor does not offer so many bytes.
+    /// How to complete the command when its SGL descriptor offers fewer bytes.
     ///
     /// # Panics
     /// When no command has that slot, or `length` is 0 or more than [`TRANSFER_BYTES_MAX`].
@@ -185,7 +185,8 @@ impl Connection {
                 let whole = core::mem::take(&mut command.capsule);
                 in_capsule(&whole, offset, offered, length).map(Some)
             }
-            DataPointer::Transport { length: offered } if offered == length => {
+            // A host may offer more than the command wants: Linux does for Dataset Management.
+            DataPointer::Transport { length: offered } if offered >= length => {
                 if over {
                     return Ok(None);
                 }
@@ -282,10 +283,10 @@ fn in_capsule(whole: &Buffer, offset: u64, offered: u32, length: u32) -> Result<
     let start = usize::try_from(offset).ok().filter(|start| *start <= whole.len());
     let start = start.ok_or(SglOffsetInvalid)?;
     let end = start + offered as usize;
-    if end > whole.len() || offered != length {
+    if end > whole.len() || offered < length {
         return Err(DataSglLengthInvalid.into());
     }
-    Ok(whole.slice(start..end))
+    Ok(whole.slice(start..start + length as usize))
 }
 
 impl Engine for Connection {

@@ -1,0 +1,113 @@
+//! An association: a host, a controller, and the queues between them.
+
+use engine::{Instant, Nanos};
+
+use super::SubsystemKey;
+use super::discovery::Discovery;
+use super::properties::Properties;
+use crate::wire::{ControllerId, HostId, Nqn, PortId, QueueId};
+
+/// Names an association while it exists: a small index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AssociationKey(pub u32);
+
+impl AssociationKey {
+    pub(super) const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What an association is with.
+#[derive(Debug)]
+pub enum Served {
+    /// A controller of an NVM subsystem.
+    Nvm(SubsystemKey),
+    /// A discovery controller.
+    Discovery(Discovery),
+}
+
+/// The queues of an association: a bit for each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Queues(u128);
+
+impl Queues {
+    const fn bit(queue: QueueId) -> u128 {
+        if queue.0 < 128 { 1 << queue.0 } else { 0 }
+    }
+    pub(super) const fn has(self, queue: QueueId) -> bool {
+        self.0 & Self::bit(queue) != 0
+    }
+    pub(super) fn insert(&mut self, queue: QueueId) {
+        self.0 |= Self::bit(queue);
+    }
+    pub(super) fn remove(&mut self, queue: QueueId) {
+        self.0 &= !Self::bit(queue);
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Association {
+    pub(super) served: Served,
+    pub(super) controller: ControllerId,
+    pub(super) host: Nqn,
+    pub(super) host_id: HostId,
+    pub(super) port: PortId,
+    pub(super) queues: Queues,
+    /// I/O queues that may be connected.
+    pub(super) io_queues: u16,
+    pub(super) properties: Properties,
+    /// Keep Alive Timeout, if there is one.
+    pub(super) keep_alive: Option<Nanos>,
+    /// When the host was last heard.
+    pub(super) heard: Instant,
+    /// Since when the controller can do nothing: it is not enabled, or was shut down.
+    pub(super) disabled: Option<Instant>,
+}
+
+impl Association {
+    /// What it is with.
+    pub const fn served(&self) -> &Served {
+        &self.served
+    }
+    /// The subsystem, if it is an NVM subsystem.
+    pub const fn subsystem(&self) -> Option<SubsystemKey> {
+        match self.served {
+            Served::Nvm(subsystem) => Some(subsystem),
+            Served::Discovery(_) => None,
+        }
+    }
+    /// Controller ID (CNTLID).
+    pub const fn controller(&self) -> ControllerId {
+        self.controller
+    }
+    /// Host NQN.
+    pub const fn host(&self) -> &Nqn {
+        &self.host
+    }
+    /// Host Identifier.
+    pub const fn host_id(&self) -> HostId {
+        self.host_id
+    }
+    /// The port through which its Admin Queue was connected.
+    pub const fn port(&self) -> PortId {
+        self.port
+    }
+    /// Whether a queue is connected.
+    pub const fn has_queue(&self, queue: QueueId) -> bool {
+        self.queues.has(queue)
+    }
+    /// Connected queues, the Admin Queue included.
+    pub const fn queue_count(&self) -> u32 {
+        self.queues.0.count_ones()
+    }
+    /// Keep Alive Timeout (KATO), if the timer is on.
+    pub const fn keep_alive(&self) -> Option<Nanos> {
+        self.keep_alive
+    }
+    /// Whether commands other than those of fabrics may be carried out: CSTS.RDY.
+    #[inline]
+    pub const fn is_ready(&self) -> bool {
+        self.properties.is_ready()
+    }
+}

@@ -1,0 +1,303 @@
+//! Connect: which of the many ways to be wrong it is, or a queue.
+
+use core::fmt;
+
+use engine::Instant;
+use nvme::wire::{Status, StatusCode};
+
+use super::association::Queues;
+use super::discovery::Discovery;
+use super::properties::Properties;
+use super::{
+    ASSOCIATIONS_MAX, Association, AssociationKey, ControllerModel, IO_QUEUES_MAX, QUEUE_ENTRIES_MAX, Served,
+    Subsystem, SubsystemKey, Target, keep_alive,
+};
+use crate::wire::{
+    ConnectCommand, ConnectData, ConnectResponse, ControllerChoice, ControllerId, FabricsStatus, Nqn,
+    Parameter, PortId, QueueId, TransportAddress, WireError,
+};
+
+/// A queue that was connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connected {
+    /// The association that it is of.
+    pub association: AssociationKey,
+    /// The subsystem; none for the discovery subsystem.
+    pub subsystem: Option<SubsystemKey>,
+    /// The queue. With an Admin Queue, the association is new.
+    pub queue: QueueId,
+    /// Its entries, 2..=[`QUEUE_ENTRIES_MAX`].
+    pub entries: u16,
+    /// Whether it is without flow control.
+    pub without_flow_control: bool,
+    /// What to answer.
+    pub response: ConnectResponse,
+}
+
+/// What becomes of a Connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// There is a queue.
+    Connected(Connected),
+    /// The subsystem is another reactor's: the connection is to go there, with everything that was said.
+    Elsewhere(SubsystemKey),
+}
+
+/// Why a Connect was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The record format is not 0.
+    Format(u16),
+    /// The data are not what they should be.
+    Data(WireError),
+    /// A queue of no or one entry, or of too many.
+    QueueSize(u16),
+    /// There is no such subsystem here, or not through this port.
+    UnknownSubsystem(Nqn),
+    /// The subsystem does not let that host in.
+    HostNotAllowed,
+    /// No such controller can be asked for, or there is none that the host has an Admin Queue of.
+    Controller(u16),
+    /// The controller is another host's.
+    OtherHost,
+    /// The static controller is in use, or there are as many controllers as there can be.
+    Busy,
+    /// There is no I/O queue of that number, or none at all.
+    Queue(QueueId),
+    /// The queue is connected already.
+    QueueTwice(QueueId),
+    /// The controller is not enabled.
+    NotReady,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Format(format) => write!(f, "the record format is {format}, and 0 is known"),
+            Self::Data(error) => error.fmt(f),
+            Self::QueueSize(size) => {
+                write!(f, "SQSIZE is {size}, and a queue has 2 to {QUEUE_ENTRIES_MAX} entries")
+            }
+            Self::UnknownSubsystem(name) => write!(f, "there is no subsystem {name} at this port"),
+            Self::HostNotAllowed => f.write_str("the subsystem does not let this host in"),
+            Self::Controller(id) => write!(f, "there is no controller {id:#06x} for it"),
+            Self::OtherHost => f.write_str("the controller is another host's"),
+            Self::Busy => f.write_str("no controller is free"),
+            Self::Queue(queue) => write!(f, "there is no queue {queue}"),
+            Self::QueueTwice(queue) => write!(f, "queue {queue} is connected already"),
+            Self::NotReady => f.write_str("the controller is not enabled"),
+        }
+    }
+}
+
+/// A Connect that was refused: how it ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The Status Field.
+    pub status: Status,
+    /// DW0: what Connect Invalid Parameters points at.
+    pub dw0: u32,
+    /// For a person.
+    pub why: Why,
+}
+
+impl Refusal {
+    fn new(status: impl Into<Status>, why: Why) -> Self {
+        Self { status: status.into(), dw0: 0, why }
+    }
+    fn parameter(parameter: Parameter, why: Why) -> Self {
+        Self { status: FabricsStatus::InvalidParameters.into(), dw0: parameter.dw0(), why }
+    }
+}
+
+impl Target {
+    /// A Connect command with its data, from a host that came to `local` through `port`.
+    ///
+    /// # Errors
+    /// The refusal to answer.
+    pub fn connect(
+        &mut self,
+        now: Instant,
+        port: PortId,
+        local: Option<&TransportAddress>,
+        command: &ConnectCommand,
+        data: &[u8],
+    ) -> Result<Outcome, Refusal> {
+        if command.record_format != 0 {
+            let why = Why::Format(command.record_format);
+            return Err(Refusal::new(FabricsStatus::IncompatibleFormat, why));
+        }
+        let data = ConnectData::parse(data)
+            .map_err(|(error, parameter)| Refusal::parameter(parameter, Why::Data(error)))?;
+        let size = command.submission_queue_size;
+        if !(1..QUEUE_ENTRIES_MAX).contains(&size) {
+            return Err(Refusal::parameter(Parameter::SUBMISSION_QUEUE_SIZE, Why::QueueSize(size)));
+        }
+        if data.subsystem.is_discovery() {
+            return self.connect_to_discovery(now, port, local, command, data);
+        }
+        let Some(subsystem) = self.directory.find(&data.subsystem, port) else {
+            let why = Why::UnknownSubsystem(data.subsystem);
+            return Err(Refusal::parameter(Parameter::SUBSYSTEM, why));
+        };
+        if !subsystem.hosts.allow(&data.host) {
+            return Err(Refusal::new(FabricsStatus::InvalidHost, Why::HostNotAllowed));
+        }
+        if !subsystem.is_here {
+            return Ok(Outcome::Elsewhere(subsystem.key));
+        }
+        if !command.queue.is_admin() {
+            let key = subsystem.key;
+            return self.connect_io_queue(now, key, command, &data);
+        }
+        let key = subsystem.key;
+        let controller = self.choose_controller(subsystem, data.controller)?;
+        self.associate(now, Served::Nvm(key), controller, port, command, data)
+    }
+
+    fn connect_to_discovery(
+        &mut self,
+        now: Instant,
+        port: PortId,
+        local: Option<&TransportAddress>,
+        command: &ConnectCommand,
+        data: ConnectData,
+    ) -> Result<Outcome, Refusal> {
+        if !command.queue.is_admin() {
+            return Err(Refusal::parameter(Parameter::QUEUE, Why::Queue(command.queue)));
+        }
+        if ControllerChoice::from(data.controller) != ControllerChoice::Dynamic {
+            return Err(Refusal::parameter(Parameter::CONTROLLER, Why::Controller(data.controller)));
+        }
+        let ids = 1..=ControllerId::MAX.0;
+        let is_taken = |id| {
+            let of = |one: &Association| matches!(one.served, Served::Discovery(_)) && one.controller == id;
+            self.associations.iter().flatten().any(of)
+        };
+        let controller = next_free(ids, self.next_controller, is_taken);
+        let controller = controller.ok_or(Refusal::new(FabricsStatus::ControllerBusy, Why::Busy))?;
+        let discovery = Discovery::new(local.cloned());
+        self.associate(now, Served::Discovery(discovery), controller, port, command, data)
+    }
+
+    /// The controller that an Admin Queue is connected to.
+    fn choose_controller(&self, subsystem: &Subsystem, asked: u16) -> Result<ControllerId, Refusal> {
+        let is_taken = |id| {
+            let of = |one: &Association| one.subsystem() == Some(subsystem.key) && one.controller == id;
+            self.associations.iter().flatten().any(of)
+        };
+        let busy = Refusal::new(FabricsStatus::ControllerBusy, Why::Busy);
+        match (&subsystem.model, ControllerChoice::from(asked)) {
+            (ControllerModel::Dynamic(ids), ControllerChoice::Dynamic) => {
+                next_free(ids.clone(), self.next_controller, is_taken).ok_or(busy)
+            }
+            (ControllerModel::Static(ids), ControllerChoice::AnyStatic) => {
+                next_free(ids.clone(), *ids.start(), is_taken).ok_or(busy)
+            }
+            (ControllerModel::Static(ids), ControllerChoice::This(id)) if ids.contains(&id.0) => {
+                if is_taken(id) { Err(busy) } else { Ok(id) }
+            }
+            _ => Err(Refusal::parameter(Parameter::CONTROLLER, Why::Controller(asked))),
+        }
+    }
+
+    fn associate(
+        &mut self,
+        now: Instant,
+        served: Served,
+        controller: ControllerId,
+        port: PortId,
+        command: &ConnectCommand,
+        data: ConnectData,
+    ) -> Result<Outcome, Refusal> {
+        let free = self.associations.iter().position(Option::is_none).unwrap_or(self.associations.len());
+        let index = u32::try_from(free).ok().filter(|_| free < ASSOCIATIONS_MAX);
+        let index = index.ok_or(Refusal::new(FabricsStatus::ControllerBusy, Why::Busy))?;
+        self.next_controller = controller.0.wrapping_add(1);
+        let mut queues = Queues::default();
+        queues.insert(QueueId::ADMIN);
+        let association = Association {
+            served,
+            controller,
+            host: data.host,
+            host_id: data.host_id,
+            port,
+            queues,
+            io_queues: IO_QUEUES_MAX,
+            properties: Properties::default(),
+            keep_alive: keep_alive::timeout(command.keep_alive_timeout),
+            heard: now,
+            disabled: Some(now),
+        };
+        let subsystem = association.subsystem();
+        let key = AssociationKey(index);
+        if free == self.associations.len() {
+            self.associations.push(None);
+        }
+        self.associations[free] = Some(association);
+        self.look_again(key);
+        Ok(Outcome::Connected(connected(key, subsystem, command, controller)))
+    }
+
+    fn connect_io_queue(
+        &mut self,
+        now: Instant,
+        subsystem: SubsystemKey,
+        command: &ConnectCommand,
+        data: &ConnectData,
+    ) -> Result<Outcome, Refusal> {
+        let id = ControllerId(data.controller);
+        let is_it = |one: &Association| one.subsystem() == Some(subsystem) && one.controller == id;
+        let found = self.associations().find(|(_, one)| is_it(one)).map(|(key, _)| key);
+        let Some(key) = found else {
+            return Err(Refusal::parameter(Parameter::CONTROLLER, Why::Controller(id.0)));
+        };
+        let association = self.of(key);
+        if association.host != data.host {
+            return Err(Refusal::parameter(Parameter::HOST, Why::OtherHost));
+        }
+        if association.host_id != data.host_id {
+            return Err(Refusal::parameter(Parameter::HOST_ID, Why::OtherHost));
+        }
+        if !association.is_ready() {
+            return Err(Refusal::new(StatusCode::CommandSequenceError, Why::NotReady));
+        }
+        let queue = command.queue;
+        if queue.0 > association.io_queues {
+            return Err(Refusal::parameter(Parameter::QUEUE, Why::Queue(queue)));
+        }
+        if association.has_queue(queue) {
+            return Err(Refusal::new(StatusCode::CommandSequenceError, Why::QueueTwice(queue)));
+        }
+        association.queues.insert(queue);
+        association.heard = now;
+        Ok(Outcome::Connected(connected(key, Some(subsystem), command, id)))
+    }
+}
+
+const fn connected(
+    association: AssociationKey,
+    subsystem: Option<SubsystemKey>,
+    command: &ConnectCommand,
+    controller: ControllerId,
+) -> Connected {
+    Connected {
+        association,
+        subsystem,
+        queue: command.queue,
+        entries: command.submission_queue_size + 1,
+        without_flow_control: command.attributes.disables_flow_control(),
+        response: ConnectResponse { controller, authentication: 0 },
+    }
+}
+
+/// The first identifier from `from` on that is not taken, going round; a new one is not soon one that was used before.
+fn next_free(
+    ids: core::ops::RangeInclusive<u16>,
+    from: u16,
+    is_taken: impl Fn(ControllerId) -> bool,
+) -> Option<ControllerId> {
+    let (first, last) = (*ids.start(), *ids.end());
+    let from = from.clamp(first, last.max(first));
+    (from..=last).chain(first..from).map(ControllerId).take(ASSOCIATIONS_MAX + 1).find(|id| !is_taken(*id))
+}

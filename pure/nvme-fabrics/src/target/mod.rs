@@ -1,0 +1,213 @@
+//! The controller's side of fabrics: who may connect to what, which queues an association has, the properties of its
+//! controller, whether its host is still alive, and what the discovery service says.
+//!
+//! A transport gives [`Target`] the commands that are about fabrics. What is about namespaces goes to the command core
+//! of `nvme`; what is sent to a discovery controller, to [`Target::discover`].
+
+mod association;
+mod connect;
+mod directory;
+mod discovery;
+mod keep_alive;
+mod properties;
+#[cfg(test)]
+mod tests;
+
+pub use association::{Association, AssociationKey, Served};
+pub use connect::{Connected, Outcome, Refusal, Why};
+pub use directory::{
+    ControllerModel, Directory, Hosts, PORTS_MAX, Port, REFERRALS_MAX, Referral, SUBSYSTEMS_MAX, Subsystem,
+    SubsystemKey,
+};
+pub use discovery::Reply;
+pub use properties::Change;
+
+use alloc::vec::Vec;
+
+use engine::{Instant, Nanos};
+use nvme::wire::{Status, StatusCode};
+
+use crate::wire::{FabricsStatus, PropertyGet, PropertySet, QueueId};
+
+/// Entries of a queue, at most; Maximum Queue Entries Supported (MQES) is one less.
+pub const QUEUE_ENTRIES_MAX: u16 = 1024;
+/// I/O queues of a controller, at most.
+pub const IO_QUEUES_MAX: u16 = 64;
+/// Associations at once, at most; further hosts are told that controllers are busy.
+pub const ASSOCIATIONS_MAX: usize = 4096;
+/// How long an association lasts whose controller is not enabled, or was shut down.
+pub const DISABLED_MAX: Nanos = Nanos::from_secs(120);
+/// How long an association with a discovery controller lasts that no command is sent to and that has no Keep Alive
+/// Timeout.
+pub const DISCOVERY_IDLE_MAX: Nanos = Nanos::from_secs(120);
+
+/// See the module.
+#[derive(Debug)]
+pub struct Target {
+    directory: Directory,
+    /// By key.
+    associations: Vec<Option<Association>>,
+    /// Where the search for a free controller identifier goes on.
+    next_controller: u16,
+    /// Nothing is due before this.
+    next_check: Option<Instant>,
+}
+
+impl Target {
+    /// A target that offers what `directory` says.
+    pub const fn new(directory: Directory) -> Self {
+        Self { directory, associations: Vec::new(), next_controller: 0, next_check: None }
+    }
+
+    /// What is offered.
+    pub const fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    /// Offers something else from now on. What is connected stays connected; the keys are returned of discovery
+    /// associations that now have an event to send (see [`Target::take_event`]), and of associations whose host is no
+    /// longer allowed, or whose subsystem is gone: those are the owner's to close.
+    pub fn set_directory(&mut self, mut directory: Directory) -> (Vec<AssociationKey>, Vec<AssociationKey>) {
+        let changed = !directory.says_the_same(&self.directory);
+        directory.generation = self.directory.generation.wrapping_add(u64::from(changed));
+        self.directory = directory;
+        let Self { directory, associations, .. } = self;
+        let (mut told, mut ended) = (Vec::new(), Vec::new());
+        for (key, association) in (0..).map(AssociationKey).zip(associations) {
+            let Some(association) = association else { continue };
+            match &mut association.served {
+                Served::Discovery(discovery) => {
+                    if changed && discovery.on_log_changed() {
+                        told.push(key);
+                    }
+                }
+                Served::Nvm(subsystem) => {
+                    let offered = directory.by_key(*subsystem);
+                    if !offered.is_some_and(|offered| offered.hosts.allow(&association.host)) {
+                        ended.push(key);
+                    }
+                }
+            }
+        }
+        (told, ended)
+    }
+
+    /// An association.
+    pub fn association(&self, key: AssociationKey) -> Option<&Association> {
+        self.associations.get(key.index())?.as_ref()
+    }
+
+    /// Every association.
+    pub fn associations(&self) -> impl Iterator<Item = (AssociationKey, &Association)> {
+        (0..).zip(&self.associations).filter_map(|(key, one)| Some((AssociationKey(key), one.as_ref()?)))
+    }
+
+    fn of(&mut self, key: AssociationKey) -> &mut Association {
+        let found = self.associations.get_mut(key.index()).and_then(Option::as_mut);
+        found.expect("a key names an association until it is ended")
+    }
+
+    /// A command has come from the association's host: it is alive.
+    ///
+    /// # Panics
+    /// When there is no such association.
+    #[inline]
+    pub fn touch(&mut self, now: Instant, key: AssociationKey) {
+        self.of(key).heard = now;
+    }
+
+    /// The Keep Alive Timer feature was set, in milliseconds; 0 switches the timer off.
+    ///
+    /// # Panics
+    /// When there is no such association.
+    pub fn set_keep_alive(&mut self, now: Instant, key: AssociationKey, milliseconds: u32) {
+        let association = self.of(key);
+        association.heard = now;
+        association.keep_alive = keep_alive::timeout(milliseconds);
+        self.look_again(key);
+    }
+
+    /// The Number of Queues feature was set: so many I/O queues may be connected.
+    ///
+    /// # Panics
+    /// When there is no such association.
+    pub fn set_io_queues(&mut self, key: AssociationKey, count: u16) {
+        self.of(key).io_queues = count.min(IO_QUEUES_MAX);
+    }
+
+    /// Property Get.
+    ///
+    /// # Errors
+    /// Invalid Queue Type on an I/O queue; Invalid Field where there is no such property of that size.
+    ///
+    /// # Panics
+    /// When there is no such association.
+    pub fn property_get(&self, key: AssociationKey, queue: QueueId, get: PropertyGet) -> Result<u64, Status> {
+        if !queue.is_admin() {
+            return Err(FabricsStatus::InvalidQueueType.into());
+        }
+        let association = self.association(key).expect("a key names an association until it is ended");
+        association.property(get).ok_or(StatusCode::InvalidField.into())
+    }
+
+    /// Property Set; returns what the owner has to do about it.
+    ///
+    /// # Errors
+    /// As [`Target::property_get`].
+    ///
+    /// # Panics
+    /// When there is no such association.
+    pub fn property_set(
+        &mut self,
+        now: Instant,
+        key: AssociationKey,
+        queue: QueueId,
+        set: PropertySet,
+    ) -> Result<Change, Status> {
+        if !queue.is_admin() {
+            return Err(FabricsStatus::InvalidQueueType.into());
+        }
+        let change = self.of(key).set_property(now, set).ok_or(Status::from(StatusCode::InvalidField))?;
+        self.look_again(key);
+        Ok(change)
+    }
+
+    /// The controller that [`Change::Enable`] asked for is ready.
+    ///
+    /// # Panics
+    /// When there is no such association.
+    pub fn set_ready(&mut self, key: AssociationKey) {
+        self.of(key).set_ready();
+    }
+
+    /// The shutdown that [`Change::ShutDown`] asked for is complete.
+    ///
+    /// # Panics
+    /// When there is no such association.
+    pub fn set_shut_down(&mut self, now: Instant, key: AssociationKey) {
+        self.of(key).set_shut_down(now);
+        self.look_again(key);
+    }
+
+    /// The subsystem was reset (NSSR): each of its controllers says so from now on until it is enabled.
+    pub fn set_subsystem_reset(&mut self, now: Instant, subsystem: SubsystemKey) {
+        for association in self.associations.iter_mut().flatten() {
+            if matches!(association.served, Served::Nvm(of) if of == subsystem) {
+                association.on_subsystem_reset(now);
+            }
+        }
+        self.next_check = Some(now);
+    }
+
+    /// An I/O queue of an association is gone, if it was not gone already.
+    pub fn close_queue(&mut self, key: AssociationKey, queue: QueueId) {
+        if let Some(association) = self.associations.get_mut(key.index()).and_then(Option::as_mut) {
+            association.queues.remove(queue);
+        }
+    }
+
+    /// Ends an association, and with it its controller.
+    pub fn end(&mut self, key: AssociationKey) -> Option<Association> {
+        self.associations.get_mut(key.index())?.take()
+    }
+}

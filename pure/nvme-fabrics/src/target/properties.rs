@@ -1,0 +1,172 @@
+//! The properties of a controller over fabrics.
+
+use engine::Instant;
+
+use super::{Association, QUEUE_ENTRIES_MAX, Served};
+use crate::wire::{PropertyGet, PropertySet, PropertySize, QueueId, property};
+
+/// CAP.TO and CRTO.CRWMT, in units of 500 ms: how long a host should wait for CSTS.RDY.
+const READY_TIMEOUT: u32 = 30;
+/// I/O entries of the NVM command set: 64 and 16 bytes, as powers of two.
+const IO_ENTRY_SIZES: (u32, u32) = (6, 4);
+
+/// What the owner has to do about a property that was set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Nothing.
+    Nothing,
+    /// The controller is to be enabled; answer with [`super::Target::set_ready`] once it is.
+    Enable,
+    /// A Controller Level Reset: commands in flight are gone, I/O queues are to be closed. The association stays.
+    Reset,
+    /// The controller is to be shut down; answer with [`super::Target::set_shut_down`] once it is.
+    ShutDown,
+    /// An NVM Subsystem Reset: every controller of the subsystem is to be reset and its connections closed.
+    ResetSubsystem,
+}
+
+/// The properties that hold what was written to them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Properties {
+    /// Controller Configuration (CC).
+    configuration: u32,
+    /// Controller Status (CSTS).
+    status: u32,
+}
+
+impl Properties {
+    pub(super) const fn is_ready(&self) -> bool {
+        property::READY.is_set(self.status) && !property::FATAL.is_set(self.status)
+    }
+
+    pub(super) fn set_fatal(&mut self) {
+        self.status = property::FATAL.replace(self.status, 1);
+    }
+
+    const fn is_enabled(&self) -> bool {
+        property::ENABLE.is_set(self.configuration)
+    }
+
+    /// Whether the controller can do what CC asks for. A discovery controller has no I/O queues.
+    fn is_sound(&self, has_io: bool) -> bool {
+        let configured = |field: nvme::wire::Bits| field.of(self.configuration);
+        let sizes =
+            (configured(property::SUBMISSION_ENTRY_SIZE), configured(property::COMPLETION_ENTRY_SIZE));
+        configured(property::COMMAND_SET) == 0
+            && configured(property::PAGE_SIZE) == 0
+            && configured(property::ARBITRATION) == 0
+            && (!has_io || sizes == IO_ENTRY_SIZES)
+    }
+}
+
+impl Association {
+    fn is_nvm(&self) -> bool {
+        matches!(self.served, Served::Nvm(_))
+    }
+
+    fn capabilities(&self) -> u64 {
+        let low = property::QUEUE_ENTRIES_MAX.put(u32::from(QUEUE_ENTRIES_MAX) - 1)
+            | property::CONTIGUOUS_QUEUES.put(1)
+            | property::TIMEOUT.put(READY_TIMEOUT);
+        let high = property::NVM_COMMAND_SET.put(1)
+            | property::SUBSYSTEM_RESET_SUPPORTED.put(self.is_nvm().into())
+            | property::READY_WITH_MEDIA.put(1);
+        u64::from(high) << 32 | u64::from(low)
+    }
+
+    /// A property, if there is one of that length there.
+    pub(super) fn property(&self, get: PropertyGet) -> Option<u64> {
+        let dword = match (get.size, get.offset) {
+            (PropertySize::Quad, property::CAPABILITIES) => return Some(self.capabilities()),
+            (PropertySize::Dword, property::VERSION) => property::VERSION_2_0,
+            (PropertySize::Dword, property::CONFIGURATION) => self.properties.configuration,
+            (PropertySize::Dword, property::STATUS) => self.properties.status,
+            (PropertySize::Dword, property::SUBSYSTEM_RESET) => 0,
+            (PropertySize::Dword, property::READY_TIMEOUTS) => READY_TIMEOUT,
+            _ => return None,
+        };
+        Some(dword.into())
+    }
+
+    /// Sets a property; none if there is no such one that can be written.
+    pub(super) fn set_property(&mut self, now: Instant, set: PropertySet) -> Option<Change> {
+        let [a, b, c, d, ..] = set.value.to_le_bytes();
+        let value = u32::from_le_bytes([a, b, c, d]);
+        match (set.size, set.offset) {
+            (PropertySize::Dword, property::CONFIGURATION) => Some(self.configure(now, value)),
+            (PropertySize::Dword, property::SUBSYSTEM_RESET) if self.is_nvm() => {
+                let reset = value == property::RESET_SIGNATURE;
+                Some(if reset { Change::ResetSubsystem } else { Change::Nothing })
+            }
+            // Writing one clears it.
+            (PropertySize::Dword, property::STATUS) => {
+                let occurred = property::SUBSYSTEM_RESET_OCCURRED;
+                if occurred.is_set(value) {
+                    self.properties.status = occurred.replace(self.properties.status, 0);
+                }
+                Some(Change::Nothing)
+            }
+            _ => None,
+        }
+    }
+
+    fn configure(&mut self, now: Instant, value: u32) -> Change {
+        let has_io = self.is_nvm();
+        let before = self.properties;
+        self.properties.configuration = value;
+        let shutdown = property::SHUTDOWN.of(value);
+        match (before.is_enabled(), self.properties.is_enabled()) {
+            (false, true) => {
+                if !self.properties.is_sound(has_io) {
+                    self.properties.set_fatal();
+                    return Change::Nothing;
+                }
+                self.disabled = None;
+                self.set_shutdown_status(0);
+                Change::Enable
+            }
+            (true, false) => {
+                let occurred = property::SUBSYSTEM_RESET_OCCURRED.of(before.status);
+                self.properties.status = property::SUBSYSTEM_RESET_OCCURRED.put(occurred);
+                self.disabled = Some(now);
+                self.keep_only_admin_queue();
+                Change::Reset
+            }
+            _ if shutdown != 0 && shutdown != property::SHUTDOWN.of(before.configuration) => {
+                self.set_shutdown_status(property::SHUTDOWN_OCCURRING);
+                Change::ShutDown
+            }
+            _ => Change::Nothing,
+        }
+    }
+
+    fn set_shutdown_status(&mut self, value: u32) {
+        self.properties.status = property::SHUTDOWN_STATUS.replace(self.properties.status, value);
+    }
+
+    pub(super) fn set_ready(&mut self) {
+        if self.properties.is_enabled() {
+            self.properties.status = property::READY.replace(self.properties.status, 1);
+        }
+    }
+
+    pub(super) fn set_shut_down(&mut self, now: Instant) {
+        self.set_shutdown_status(property::SHUTDOWN_COMPLETE);
+        self.disabled = Some(now);
+    }
+
+    pub(super) fn on_subsystem_reset(&mut self, now: Instant) {
+        let status = property::SUBSYSTEM_RESET_OCCURRED.put(1);
+        self.properties = Properties { configuration: 0, status };
+        self.disabled = Some(now);
+        self.keep_only_admin_queue();
+    }
+
+    fn keep_only_admin_queue(&mut self) {
+        let mut queues = super::association::Queues::default();
+        if self.queues.has(QueueId::ADMIN) {
+            queues.insert(QueueId::ADMIN);
+        }
+        self.queues = queues;
+    }
+}
