@@ -6,6 +6,7 @@
 //! [`initiator::Initiator`] is the host of NVMe/TCP subsystems.
 //! [`far::Far`] is the box with the SSD: the downstream end of the tunnel and an NVMe function, or
 //! [`foreign::Foreign`], a function that another process emulates.
+//! [`target::Target`] offers subsystems over NVMe/TCP: connections, associations, and the command cores behind them.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -21,6 +22,7 @@ pub mod fuzz;
 pub mod guest;
 pub mod initiator;
 pub mod near;
+pub mod target;
 pub mod user;
 
 #[cfg(test)]

@@ -1,0 +1,231 @@
+//! Associations as the cores and connections know them, and their ends.
+
+use alloc::vec::Vec;
+
+use nvme::subsystem::{ControllerKey, Input as CoreInput};
+use nvme::wire::{StatusCode, SubmissionQueueId};
+use nvme_fabrics::target::{AssociationKey, SubsystemKey};
+use nvme_fabrics::wire::{Nqn, QueueId};
+
+use engine::Engine;
+
+use super::peer::{Role, Standing};
+use super::{Close, ConnectionId, Event, Output, Target};
+
+/// What an association has here.
+#[derive(Debug)]
+pub(super) struct Member {
+    /// The subsystem and the controller in it; none for a discovery controller.
+    pub(super) controller: Option<(SubsystemKey, ControllerKey)>,
+    pub(super) admin: ConnectionId,
+    /// I/O queues.
+    pub(super) queues: Vec<(QueueId, ConnectionId)>,
+}
+
+impl Member {
+    pub(super) const fn new(controller: Option<(SubsystemKey, ControllerKey)>, admin: ConnectionId) -> Self {
+        Self { controller, admin, queues: Vec::new() }
+    }
+}
+
+impl Target {
+    pub(super) fn add_member(&mut self, key: AssociationKey, member: Member) {
+        let index = key.0 as usize;
+        if self.members.len() <= index {
+            self.members.resize_with(index + 1, || None);
+        }
+        self.members[index] = Some(member);
+    }
+
+    pub(super) fn name_of(&self, subsystem: SubsystemKey) -> Option<Nqn> {
+        Some(self.fabrics.directory().by_key(subsystem)?.name.clone())
+    }
+
+    /// Ends a connection: what it stands for goes, and it is closed once its last words are sent.
+    pub(super) fn retire(&mut self, id: ConnectionId, why: &Close) {
+        self.release(id, why);
+        self.say_goodbye(id);
+    }
+
+    fn say_goodbye(&mut self, id: ConnectionId) {
+        if let Some(peer) = self.peer(id) {
+            peer.standing = Standing::Over;
+            self.announce(id);
+            self.outputs.push_back(Output::Close(id));
+        }
+    }
+
+    /// Takes away what a connection stands for. Its place is the caller's to free.
+    pub(super) fn release(&mut self, id: ConnectionId, why: &Close) {
+        let Some(peer) = self.peer(id) else { return };
+        let (association, number) = match &peer.standing {
+            Standing::Over => return,
+            Standing::AwaitingConnect(_) => {
+                let address = peer.address;
+                peer.standing = Standing::Over;
+                // Port scanners and health checks say nothing.
+                if *why != Close::Lost {
+                    self.log(Event::Turned { peer: address, why: why.clone() });
+                }
+                return;
+            }
+            Standing::Queue(queue) => (queue.association, queue.queue),
+        };
+        if number.is_admin() {
+            return self.end_association_but(association, why, Some(id));
+        }
+        self.release_queue(id);
+        self.fabrics.close_queue(association, number);
+        if let Some(controller) = self.fabrics.association(association).map(|one| one.controller()) {
+            self.log(Event::QueueGone { controller, queue: number, why: why.clone() });
+        }
+    }
+
+    /// Gives up the commands of an I/O queue.
+    fn release_queue(&mut self, id: ConnectionId) {
+        let now = self.now;
+        let Some(peer) = self.peers[id.0 as usize].as_mut() else { return };
+        let tokens = peer.take_tokens();
+        let standing = core::mem::replace(&mut peer.standing, Standing::Over);
+        let Standing::Queue(queue) = standing else { return };
+        let Role::Nvm(subsystem, controller) = queue.role else { return };
+        let Some(member) = self.members[queue.association.0 as usize].as_mut() else { return };
+        member.queues.retain(|(_, connection)| *connection != id);
+        let is_last = member.queues.is_empty();
+        let Some(served) = self.subsystems[subsystem.0 as usize].as_mut() else { return };
+        for token in tokens {
+            served.orphan(token);
+            let status = StatusCode::TransientTransportError.into();
+            if served.core.transfer(token).is_some() {
+                served.core.handle_input(now, CoreInput::HostDataFailed { token, status });
+            }
+        }
+        served.core.abort_queue(now, controller, SubmissionQueueId(queue.queue.0));
+        if is_last {
+            served.core.set_io_queues_exist(controller, false);
+        }
+        self.drain_core(subsystem);
+    }
+
+    /// Ends an association: its connections are closed, its controller is gone.
+    pub(super) fn end_association(&mut self, key: AssociationKey, why: &Close) {
+        self.end_association_but(key, why, None);
+    }
+
+    /// As [`Target::end_association`]; the connection `spared` is not told to be closed.
+    fn end_association_but(&mut self, key: AssociationKey, why: &Close, spared: Option<ConnectionId>) {
+        let now = self.now;
+        let Some(member) = self.members.get_mut(key.0 as usize).and_then(Option::take) else { return };
+        let admin = self.peers[member.admin.0 as usize].as_ref().map(|peer| peer.address);
+        if let Some((subsystem, controller)) = member.controller
+            && let Some(served) = self.subsystems[subsystem.0 as usize].as_mut()
+        {
+            served.core.remove_controller(now, controller);
+            served.forget(key, |_, _| ());
+            served.set_association(controller, None);
+        }
+        let connections = member.queues.iter().map(|(_, connection)| *connection).chain([member.admin]);
+        for connection in connections {
+            if let Some(peer) = self.peer(connection) {
+                peer.standing = Standing::Over;
+                drop(peer.take_tokens());
+            }
+            if spared != Some(connection) {
+                self.say_goodbye(connection);
+            }
+        }
+        let Some(ended) = self.fabrics.end(key) else { return };
+        let subsystem = ended.subsystem().and_then(|key| self.name_of(key));
+        let (host, controller) = (ended.host().clone(), ended.controller());
+        self.log(Event::Ended { host, peer: admin, subsystem, controller, why: why.clone() });
+        if let Some((subsystem, _)) = member.controller {
+            self.drain_core(subsystem);
+        }
+    }
+
+    /// A Controller Level Reset: I/O queues and what is under way go, the association stays.
+    pub(super) fn reset(&mut self, key: AssociationKey) {
+        let now = self.now;
+        let Some(member) = self.members.get_mut(key.0 as usize).and_then(Option::as_mut) else { return };
+        let (admin, queues) = (member.admin, core::mem::take(&mut member.queues));
+        let controller = member.controller;
+        for (_, connection) in queues {
+            if let Some(peer) = self.peer(connection) {
+                drop(peer.take_tokens());
+            }
+            self.say_goodbye(connection);
+        }
+        let Some((subsystem, controller)) = controller else {
+            self.fabrics.reset_discovery(key);
+            return self.abort_held(admin);
+        };
+        let Some(served) = self.subsystems[subsystem.0 as usize].as_mut() else { return };
+        served.core.reset(now, controller);
+        let mut forgotten = Vec::new();
+        served.forget(key, |connection, slot| forgotten.push((connection, slot)));
+        // The host may use their identifiers again on a queue that lasts.
+        for (connection, slot) in forgotten {
+            if let Some(peer) = self.peer(connection)
+                && !peer.is_over()
+            {
+                peer.set_token(slot, None);
+                peer.complete(slot, StatusCode::CommandAbortRequested.into(), 0, 0);
+            }
+        }
+        self.touch(admin);
+        self.drain_core(subsystem);
+    }
+
+    /// Ends the Asynchronous Event Requests that a discovery controller held.
+    fn abort_held(&mut self, id: ConnectionId) {
+        let Some(peer) = self.peer(id) else { return };
+        let Standing::Queue(queue) = &mut peer.standing else { return };
+        let Role::Discovery(held) = &mut queue.role else { return };
+        for (_, slot) in core::mem::take(held) {
+            peer.complete(slot, StatusCode::CommandAbortRequested.into(), 0, 0);
+        }
+        self.touch(id);
+    }
+
+    pub(super) fn begin_shutdown(&mut self, key: AssociationKey) {
+        let now = self.now;
+        let Some(member) = self.members.get(key.0 as usize).and_then(Option::as_ref) else { return };
+        match member.controller {
+            None => self.fabrics.set_shut_down(now, key),
+            Some((subsystem, controller)) => {
+                if let Some(served) = self.subsystems[subsystem.0 as usize].as_mut() {
+                    served.core.shut_down(now, controller);
+                    self.drain_core(subsystem);
+                }
+            }
+        }
+    }
+
+    /// An NVM Subsystem Reset: every controller is reset; Admin Queues last, and say that it has occurred.
+    pub(super) fn reset_subsystem(&mut self, subsystem: SubsystemKey) {
+        let of = |(key, member): (u32, &Option<Member>)| {
+            let (found, _) = member.as_ref()?.controller?;
+            (found == subsystem).then_some(AssociationKey(key))
+        };
+        let keys: Vec<_> = (0..).zip(&self.members).filter_map(of).collect();
+        for key in keys {
+            self.reset(key);
+        }
+        self.fabrics.set_subsystem_reset(self.now, subsystem);
+    }
+
+    /// Sends the event that a discovery controller has, if any.
+    pub(super) fn tell_event(&mut self, key: AssociationKey) {
+        let Some(member) = self.members.get(key.0 as usize).and_then(Option::as_ref) else { return };
+        let admin = member.admin;
+        let Some((command, dw0)) = self.fabrics.take_event(key) else { return };
+        let Some(peer) = self.peer(admin) else { return };
+        let Standing::Queue(queue) = &mut peer.standing else { return };
+        let Role::Discovery(held) = &mut queue.role else { return };
+        if let Some(index) = held.iter().position(|(one, _)| *one == command) {
+            let (_, slot) = held.remove(index);
+            peer.complete(slot, nvme::wire::Status::SUCCESS, dw0, 0);
+            self.touch(admin);
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Commands from connections to cores, and their data and completions back.
+
+use engine::{Buffer, Engine};
+use nvme::subsystem::{
+    CommandToken, CompletionResult, ControllerKey, Input as CoreInput, Notification, Output as CoreOutput,
+};
+use nvme::wire::{Status, StatusCode, SubmissionQueueEntry};
+use nvme_fabrics::target::{Reply, SubsystemKey};
+use nvme_fabrics::wire::FABRICS_OPCODE;
+use nvme_tcp::controller::{Output as ConnectionOutput, Slot};
+
+use super::peer::{Role, Standing};
+use super::subsystem::Owner;
+use super::{Close, ConnectionId, Output, Target};
+
+impl Target {
+    /// Takes what a connection has to say.
+    pub(super) fn poll_connection(&mut self, id: ConnectionId) {
+        while let Some(peer) = self.peer(id)
+            && let Some(output) = peer.connection.poll_output()
+        {
+            match output {
+                ConnectionOutput::Command { slot, entry } => self.on_command(id, slot, entry),
+                ConnectionOutput::HostData { slot, data } => self.on_host_data(id, slot, data),
+                ConnectionOutput::HostDataFailed { slot, status } => {
+                    self.on_host_data_failed(id, slot, status);
+                }
+                ConnectionOutput::Initialized(parameters) => peer.parameters = Some(parameters),
+                ConnectionOutput::Closed(why) => {
+                    self.retire(id, &Close::Protocol(why));
+                    return;
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn on_command(&mut self, id: ConnectionId, slot: Slot, entry: SubmissionQueueEntry) {
+        if entry.opcode == FABRICS_OPCODE {
+            return self.on_fabrics_command(id, slot, &entry);
+        }
+        let now = self.now;
+        let Some(peer) = self.peers[id.0 as usize].as_mut() else { return };
+        let Standing::Queue(queue) = &mut peer.standing else {
+            return peer.complete(slot, StatusCode::CommandSequenceError.into(), 0, 0);
+        };
+        let association = queue.association;
+        self.fabrics.touch(now, association);
+        if !self.fabrics.association(association).is_some_and(|one| one.is_ready()) {
+            return peer.complete(slot, StatusCode::CommandSequenceError.into(), 0, 0);
+        }
+        let Role::Nvm(subsystem, controller) = queue.role else {
+            return self.on_discovery_command(id, slot, &entry);
+        };
+        let submission_queue = queue.submission_queue();
+        let Some(served) = self.subsystems[subsystem.0 as usize].as_mut() else { return };
+        let Some(token) = served.issue(Owner { association, place: Some((id, slot)) }) else {
+            // More than anybody was promised at once; the host tries again.
+            return peer.complete(slot, StatusCode::CommandInterrupted.into(), 0, 0);
+        };
+        peer.set_token(slot, Some(token));
+        served
+            .core
+            .handle_input(now, CoreInput::Command { controller, token, queue: submission_queue, entry });
+    }
+
+    fn on_discovery_command(&mut self, id: ConnectionId, slot: Slot, entry: &SubmissionQueueEntry) {
+        let now = self.now;
+        let Some(peer) = self.peers[id.0 as usize].as_mut() else { return };
+        let Standing::Queue(queue) = &mut peer.standing else { return };
+        let association = queue.association;
+        match self.fabrics.discover(now, association, entry) {
+            Reply::Done(dw0) => peer.complete(slot, Status::SUCCESS, dw0, 0),
+            Reply::Failed(status) => peer.complete(slot, status, 0, 0),
+            Reply::Held => {
+                if let Role::Discovery(held) = &mut queue.role {
+                    held.push((entry.command_id, slot));
+                }
+            }
+            Reply::Data(data) => {
+                let total = u32::try_from(data.len()).expect("a log page of at most 1 MiB");
+                match peer.connection.push(slot, 0, total, Buffer::from(data)) {
+                    Ok(()) => peer.complete(slot, Status::SUCCESS, 0, 0),
+                    Err(status) => peer.complete(slot, status, 0, 0),
+                }
+            }
+        }
+        self.tell_event(association);
+    }
+
+    fn on_host_data(&mut self, id: ConnectionId, slot: Slot, data: Buffer) {
+        let now = self.now;
+        let Some(peer) = self.peers[id.0 as usize].as_mut() else { return };
+        if peer.is_awaiting() {
+            return self.on_connect_data(id, slot, &data);
+        }
+        let (Some(token), Some(subsystem)) = (peer.token(slot), peer.subsystem()) else { return };
+        if let Some(served) = self.subsystems[subsystem.0 as usize].as_mut() {
+            served.core.handle_input(now, CoreInput::HostData { token, data });
+        }
+    }
+
+    fn on_host_data_failed(&mut self, id: ConnectionId, slot: Slot, status: Status) {
+        let now = self.now;
+        let Some(peer) = self.peers[id.0 as usize].as_mut() else { return };
+        match (peer.token(slot), peer.subsystem()) {
+            (Some(token), Some(subsystem)) => {
+                if let Some(served) = self.subsystems[subsystem.0 as usize].as_mut() {
+                    served.core.handle_input(now, CoreInput::HostDataFailed { token, status });
+                }
+            }
+            // It was the data of a Connect.
+            _ => peer.complete(slot, status, 0, 0),
+        }
+    }
+
+    /// Takes what a subsystem's core has to say.
+    pub(super) fn drain_core(&mut self, key: SubsystemKey) {
+        loop {
+            let Some(served) = self.subsystems.get_mut(key.0 as usize).and_then(Option::as_mut) else {
+                return;
+            };
+            let Some(output) = served.core.poll_output() else { return };
+            match output {
+                CoreOutput::Media(request) => {
+                    self.outputs.push_back(Output::Media { subsystem: key, request });
+                }
+                CoreOutput::PushHostData { token, offset, length, data } => {
+                    self.push(key, token, (offset, length), data);
+                }
+                CoreOutput::Complete { token, completion } => self.complete(key, token, completion),
+                CoreOutput::PullHostData { token, length } => self.pull(key, token, length),
+                CoreOutput::Notify(notification) => self.on_notification(key, notification),
+            }
+        }
+    }
+
+    #[inline]
+    fn complete(&mut self, key: SubsystemKey, token: CommandToken, completion: CompletionResult) {
+        let Some(served) = self.subsystems[key.0 as usize].as_mut() else { return };
+        let Some(Owner { place: Some((id, slot)), .. }) = served.retire(token) else { return };
+        let Some(peer) = self.peers[id.0 as usize].as_mut() else { return };
+        peer.set_token(slot, None);
+        peer.complete(slot, completion.status, completion.dw0, completion.dw1);
+        self.touch(id);
+    }
+
+    #[inline]
+    fn push(&mut self, key: SubsystemKey, token: CommandToken, (offset, total): (u32, u32), data: Buffer) {
+        let now = self.now;
+        let Some(served) = self.subsystems[key.0 as usize].as_mut() else { return };
+        let Some(Owner { place: Some((id, slot)), .. }) = served.owner(token) else { return };
+        let Some(peer) = self.peers[id.0 as usize].as_mut() else { return };
+        if let Err(status) = peer.connection.push(slot, offset, total, data) {
+            served.core.handle_input(now, CoreInput::HostDataFailed { token, status });
+        }
+    }
+
+    fn pull(&mut self, key: SubsystemKey, token: CommandToken, length: u32) {
+        let now = self.now;
+        let Some(served) = self.subsystems[key.0 as usize].as_mut() else { return };
+        let pulled = match served.owner(token) {
+            Some(Owner { place: Some((id, slot)), .. }) => {
+                let Some(peer) = self.peers[id.0 as usize].as_mut() else { return };
+                peer.connection.pull(slot, length)
+            }
+            _ => Err(StatusCode::TransientTransportError.into()),
+        };
+        match pulled {
+            Ok(None) => {}
+            Ok(Some(data)) => served.core.handle_input(now, CoreInput::HostData { token, data }),
+            Err(status) => served.core.handle_input(now, CoreInput::HostDataFailed { token, status }),
+        }
+    }
+
+    fn on_notification(&mut self, key: SubsystemKey, notification: Notification) {
+        let association = |controller: ControllerKey| {
+            self.subsystems[key.0 as usize].as_ref().and_then(|served| served.association(controller))
+        };
+        match notification {
+            Notification::NumberOfQueues { controller, submission, completion } => {
+                if let Some(association) = association(controller) {
+                    self.fabrics.set_io_queues(association, submission.min(completion));
+                }
+            }
+            Notification::KeepAliveTimeout { controller, milliseconds } => {
+                if let Some(association) = association(controller) {
+                    self.fabrics.set_keep_alive(self.now, association, milliseconds);
+                }
+            }
+            Notification::ShutDown { controller, .. } => {
+                if let Some(association) = association(controller) {
+                    self.fabrics.set_shut_down(self.now, association);
+                }
+            }
+            notification => self.outputs.push_back(Output::Notify { subsystem: key, notification }),
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Fabrics commands: Connect, properties, Disconnect.
+
+use nvme::subsystem::{ControllerConfig, HostIdentity, Transport};
+use nvme::wire::{Status, StatusCode, SubmissionQueueEntry};
+use nvme_fabrics::target::{AssociationKey, Change, Connected, Outcome, Refusal, SubsystemKey};
+use nvme_fabrics::wire::{
+    ConnectCommand, ConnectData, ConnectResponse, FabricsCommand, FabricsStatus, PropertySet,
+};
+use nvme_tcp::ADMIN_CAPSULE_DATA_MAX;
+use nvme_tcp::controller::Slot;
+
+use super::association::Member;
+use super::event::Handover;
+use super::peer::{Queue, Role, Standing};
+use super::{CAPSULE_DATA_MAX, Close, ConnectionId, Event, Output, QueueDescription, Target};
+
+/// SGL Support (SGLS): SGLs, longer ones than the data, in-capsule data at an offset, Transport SGL Data Blocks.
+const SGL_SUPPORT: u32 = 1 << 0 | 1 << 18 | 1 << 20 | 1 << 21;
+/// Bytes of a Submission Queue Entry.
+const ENTRY_BYTES: u32 = 64;
+
+impl Target {
+    pub(super) fn on_fabrics_command(&mut self, id: ConnectionId, slot: Slot, entry: &SubmissionQueueEntry) {
+        let now = self.now;
+        let Some(peer) = self.peers[id.0 as usize].as_mut() else { return };
+        let command = FabricsCommand::parse(entry);
+        let Standing::Queue(queue) = &peer.standing else {
+            return match command {
+                Ok(FabricsCommand::Connect(connect)) => self.on_connect(id, slot, connect),
+                _ => peer.complete(slot, StatusCode::CommandSequenceError.into(), 0, 0),
+            };
+        };
+        let (association, number) = (queue.association, queue.queue);
+        self.fabrics.touch(now, association);
+        let result = match command {
+            Ok(FabricsCommand::PropertyGet(get)) => self.fabrics.property_get(association, number, get),
+            Ok(FabricsCommand::PropertySet(set)) => {
+                return self.on_property_set(id, slot, association, set);
+            }
+            // A queue is connected once.
+            Ok(FabricsCommand::Connect(_)) => Err(StatusCode::CommandSequenceError.into()),
+            Ok(FabricsCommand::Disconnect { .. }) if number.is_admin() => {
+                Err(FabricsStatus::InvalidQueueType.into())
+            }
+            Ok(FabricsCommand::Disconnect { record_format: 0 }) => {
+                peer.complete(slot, Status::SUCCESS, 0, 0);
+                return self.retire(id, &Close::Disconnect);
+            }
+            Ok(FabricsCommand::Disconnect { .. }) => Err(FabricsStatus::IncompatibleFormat.into()),
+            // Nobody is asked to authenticate.
+            Ok(FabricsCommand::Other(_)) => Err(StatusCode::InvalidCommandOpcode.into()),
+            Err(_) => Err(StatusCode::InvalidField.into()),
+        };
+        match result {
+            Ok(value) => {
+                let [a, b, c, d, e, f, g, h] = value.to_le_bytes();
+                let (dw0, dw1) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]));
+                peer.complete(slot, Status::SUCCESS, dw0, dw1);
+            }
+            Err(status) => peer.complete(slot, status, 0, 0),
+        }
+    }
+
+    fn on_connect(&mut self, id: ConnectionId, slot: Slot, command: ConnectCommand) {
+        let Some(peer) = self.peers[id.0 as usize].as_mut() else { return };
+        let Standing::AwaitingConnect(awaiting) = &mut peer.standing else { return };
+        awaiting.command = Some((slot, command));
+        let length = u32::try_from(ConnectData::LENGTH).expect("1 KiB");
+        match peer.connection.pull(slot, length) {
+            Ok(Some(data)) => self.on_connect_data(id, slot, &data),
+            Ok(None) => {}
+            Err(status) => peer.complete(slot, status, 0, 0),
+        }
+    }
+
+    pub(super) fn on_connect_data(&mut self, id: ConnectionId, slot: Slot, data: &[u8]) {
+        let now = self.now;
+        let Some(peer) = self.peers[id.0 as usize].as_mut() else { return };
+        let Standing::AwaitingConnect(awaiting) = &mut peer.standing else { return };
+        let Some((_, command)) = awaiting.command.take() else { return };
+        match self.fabrics.connect(now, peer.port, Some(&peer.local), &command, data) {
+            Ok(Outcome::Connected(connected)) => self.on_connected(id, slot, connected, &command),
+            Ok(Outcome::Elsewhere(subsystem)) => {
+                let Some(received) = awaiting.take_history() else {
+                    return self.retire(id, &Close::Unmovable);
+                };
+                let sent = usize::try_from(peer.sent).expect("little was said so far");
+                let handover = Handover { received, sent };
+                self.peers[id.0 as usize] = None;
+                self.outputs.push_back(Output::HandOver { connection: id, subsystem, handover });
+            }
+            Err(Refusal { status, dw0, why }) => {
+                peer.complete(slot, status, dw0, 0);
+                let peer = peer.address;
+                self.log(Event::Refused { peer, why });
+            }
+        }
+    }
+
+    fn on_connected(&mut self, id: ConnectionId, slot: Slot, connected: Connected, command: &ConnectCommand) {
+        let role = match connected.subsystem {
+            None => Role::Discovery(alloc::vec::Vec::new()),
+            Some(subsystem) => {
+                let Some(role) = self.join(id, subsystem, &connected, command) else { return };
+                role
+            }
+        };
+        if connected.subsystem.is_none() {
+            self.add_member(connected.association, Member::new(None, id));
+        }
+        let Some(peer) = self.peers[id.0 as usize].as_mut() else { return };
+        let capsule_data_max =
+            if connected.queue.is_admin() { ADMIN_CAPSULE_DATA_MAX } else { CAPSULE_DATA_MAX };
+        peer.connection.set_queue(nvme_tcp::controller::Queue {
+            size: connected.entries,
+            capsule_data_max,
+            success_flag: connected.without_flow_control,
+        });
+        let head = if connected.without_flow_control { ConnectResponse::WITHOUT_FLOW_CONTROL } else { 0 };
+        peer.complete_connect(slot, connected.response.dw0(), head);
+        peer.standing = Standing::Queue(Queue::new(&connected, role));
+        self.tell_connected(id, &connected);
+    }
+
+    /// Makes a queue part of its association in the subsystem: with an Admin Queue, there is a new controller.
+    fn join(
+        &mut self,
+        id: ConnectionId,
+        subsystem: SubsystemKey,
+        connected: &Connected,
+        command: &ConnectCommand,
+    ) -> Option<Role> {
+        let served = self.subsystems.get_mut(subsystem.0 as usize)?.as_mut()?;
+        let association = self.fabrics.association(connected.association)?;
+        if !connected.queue.is_admin() {
+            let member = self.members.get_mut(connected.association.0 as usize)?.as_mut()?;
+            member.queues.push((connected.queue, id));
+            let (_, controller) = member.controller?;
+            served.core.set_io_queues_exist(controller, true);
+            return Some(Role::Nvm(subsystem, controller));
+        }
+        let host =
+            HostIdentity { name: association.host().as_str().into(), identifier: association.host_id().0 };
+        let mut config = ControllerConfig::fabrics(connected.response.controller.0, host);
+        config.sgl_support = SGL_SUPPORT;
+        if let Transport::Fabrics(fabrics) = &mut config.transport {
+            fabrics.command_capsule_bytes = ENTRY_BYTES + CAPSULE_DATA_MAX;
+            fabrics.keep_alive_milliseconds = command.keep_alive_timeout;
+        }
+        let controller = served.core.add_controller(self.now, config);
+        served.set_association(controller, Some(connected.association));
+        self.add_member(connected.association, Member::new(Some((subsystem, controller)), id));
+        Some(Role::Nvm(subsystem, controller))
+    }
+
+    fn tell_connected(&mut self, id: ConnectionId, connected: &Connected) {
+        let (Some(peer), Some(association)) =
+            (self.peers[id.0 as usize].as_ref(), self.fabrics.association(connected.association))
+        else {
+            return;
+        };
+        let description = QueueDescription {
+            peer: peer.address,
+            host: association.host().clone(),
+            subsystem: connected.subsystem.and_then(|key| self.name_of(key)),
+            controller: connected.response.controller,
+            queue: connected.queue,
+            entries: connected.entries,
+            parameters: peer.parameters,
+            without_flow_control: connected.without_flow_control,
+            keep_alive: association.keep_alive(),
+        };
+        self.log(Event::Connected(description));
+    }
+
+    fn on_property_set(
+        &mut self,
+        id: ConnectionId,
+        slot: Slot,
+        association: AssociationKey,
+        set: PropertySet,
+    ) {
+        let now = self.now;
+        let Some(peer) = self.peers[id.0 as usize].as_mut() else { return };
+        let Some(queue) = peer.queue() else { return };
+        let change = self.fabrics.property_set(now, association, queue.queue, set);
+        let status = change.err().unwrap_or(Status::SUCCESS);
+        peer.complete(slot, status, 0, 0);
+        match change.unwrap_or(Change::Nothing) {
+            Change::Nothing => {}
+            Change::Enable => self.fabrics.set_ready(association),
+            Change::Reset => self.reset(association),
+            Change::ShutDown => self.begin_shutdown(association),
+            Change::ResetSubsystem => {
+                if let Some(subsystem) = self.fabrics.association(association).and_then(|one| one.subsystem())
+                {
+                    self.reset_subsystem(subsystem);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! Subsystems offered over NVMe/TCP: connections, associations, and a command core a subsystem.
+//!
+//! The world accepts connections and moves bytes: [`Input::Received`] in, and after [`Output::Send`] what
+//! [`Target::outbox`] shows, told by [`Target::sent`]. Media are asked by [`Output::Media`].
+
+mod association;
+mod commands;
+mod event;
+mod fabrics;
+mod peer;
+mod status;
+mod subsystem;
+#[cfg(test)]
+mod tests;
+
+pub use event::{Accepted, Close, ConnectionId, Event, Handover, Input, Output, QueueDescription};
+pub use status::{AssociationStatus, ConnectionStatus};
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use engine::{Engine, Instant, Nanos};
+use nvme::subsystem::Config as SubsystemConfig;
+use nvme_fabrics::target as fabrics_target;
+use nvme_fabrics::target::{AssociationKey, Directory, SubsystemKey};
+use nvme_tcp::Outbox;
+use nvme_tcp::controller::Input as ConnectionInput;
+
+use association::Member;
+use peer::{Peer, Standing};
+use subsystem::Served;
+
+/// How long a host may take from its connection to its Connect command.
+pub const CONNECT_MAX: Nanos = Nanos::from_secs(10);
+/// Connections at once, at most; further ones are closed.
+pub const CONNECTIONS_MAX: u32 = 1 << 16;
+/// What is kept of what a host said before its queue is known, so that another reactor can begin again with it.
+const HISTORY_MAX: usize = 16 << 10;
+/// The data that a capsule of an I/O queue may carry, bytes.
+pub const CAPSULE_DATA_MAX: u32 = 8 << 10;
+
+/// What a target is made of.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// What its connections are like.
+    pub connection: nvme_tcp::controller::Config,
+    /// What it offers; [`Target::add_subsystem`] brings what is here.
+    pub directory: Directory,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Target {
+    connection: nvme_tcp::controller::Config,
+    fabrics: fabrics_target::Target,
+    /// By connection.
+    peers: Vec<Option<Peer>>,
+    /// By association.
+    members: Vec<Option<Member>>,
+    /// By subsystem.
+    subsystems: Vec<Option<Served>>,
+    /// Connections whose queue is not known, in the order in which they came.
+    awaiting: VecDeque<(Instant, ConnectionId)>,
+    /// Connections that may have something to say.
+    touched: Vec<ConnectionId>,
+    outputs: VecDeque<Output>,
+    now: Instant,
+}
+
+impl Target {
+    /// A target that offers what `config` says.
+    pub fn new(now: Instant, config: Config) -> Self {
+        Self {
+            connection: config.connection,
+            fabrics: fabrics_target::Target::new(config.directory),
+            peers: Vec::new(),
+            members: Vec::new(),
+            subsystems: Vec::new(),
+            awaiting: VecDeque::new(),
+            touched: Vec::new(),
+            outputs: VecDeque::new(),
+            now,
+        }
+    }
+
+    /// Brings the core of a subsystem that the directory says is here.
+    ///
+    /// # Panics
+    /// When it is there already, or `config` exceeds a limit that its fields name.
+    pub fn add_subsystem(&mut self, now: Instant, key: SubsystemKey, config: SubsystemConfig) {
+        self.now = now;
+        let index = key.0 as usize;
+        if self.subsystems.len() <= index {
+            self.subsystems.resize_with(index + 1, || None);
+        }
+        assert!(self.subsystems[index].is_none(), "{key:?} is here already");
+        self.subsystems[index] = Some(Served::new(now, config));
+        self.drain_core(key);
+        self.work();
+    }
+
+    /// Offers something else from now on. Associations whose host is no longer allowed, or whose subsystem is gone, end;
+    /// a subsystem that is gone is forgotten.
+    pub fn set_directory(&mut self, now: Instant, directory: Directory) {
+        self.now = now;
+        let (told, ended) = self.fabrics.set_directory(directory);
+        for key in ended {
+            self.end_association(key, &Close::NotOffered);
+        }
+        for key in told {
+            self.tell_event(key);
+        }
+        for index in 0..self.subsystems.len() {
+            let key = SubsystemKey(u32::try_from(index).expect("keys have 32 bits"));
+            let offered = self.fabrics.directory().by_key(key).is_some_and(|one| one.is_here);
+            if !offered {
+                self.subsystems[index] = None;
+            }
+        }
+        self.work();
+    }
+
+    /// What is offered.
+    pub const fn directory(&self) -> &Directory {
+        self.fabrics.directory()
+    }
+
+    /// The core of a subsystem.
+    pub fn subsystem(&self, key: SubsystemKey) -> Option<&nvme::subsystem::Subsystem> {
+        self.subsystems.get(key.0 as usize)?.as_ref().map(|served| &served.core)
+    }
+
+    /// Does something to the core of a subsystem: its namespaces change.
+    pub fn with_subsystem<T>(
+        &mut self,
+        now: Instant,
+        key: SubsystemKey,
+        change: impl FnOnce(&mut nvme::subsystem::Subsystem) -> T,
+    ) -> Option<T> {
+        self.now = now;
+        let result = self.subsystems.get_mut(key.0 as usize)?.as_mut().map(|served| change(&mut served.core));
+        self.drain_core(key);
+        self.work();
+        result
+    }
+
+    /// What is to be sent on a connection, if there is such a one.
+    pub fn outbox(&mut self, connection: ConnectionId) -> Option<&Outbox> {
+        Some(self.peer(connection)?.connection.outbox())
+    }
+
+    /// As [`Target::outbox`], for a world that takes it out as buffers.
+    pub fn outbox_mut(&mut self, connection: ConnectionId) -> Option<&mut Outbox> {
+        Some(self.peer(connection)?.connection.outbox_mut())
+    }
+
+    /// The first `count` bytes of the outbox were sent.
+    pub fn sent(&mut self, now: Instant, connection: ConnectionId, count: usize) {
+        self.now = now;
+        let Some(peer) = self.peer(connection) else { return };
+        peer.connection.sent(count);
+        peer.sent += count as u64;
+        if peer.connection.outbox().is_empty() {
+            peer.is_sending = false;
+        }
+        self.touch(connection);
+        self.work();
+    }
+
+    /// Whether bytes from the host are wanted now.
+    pub fn wants_input(&self, connection: ConnectionId) -> bool {
+        let peer = self.peers.get(connection.0 as usize).and_then(Option::as_ref);
+        peer.is_some_and(|peer| peer.connection.wants_input())
+    }
+
+    /// Where the next bytes from the host belong, when they are data that are put together; see
+    /// [`nvme_tcp::controller::Connection::landing`].
+    pub fn landing(&mut self, connection: ConnectionId) -> Option<&mut [u8]> {
+        let peer = self.peer(connection)?;
+        // What is kept for another reactor must pass by.
+        matches!(peer.standing, Standing::Queue(_)).then(|| peer.connection.landing())?
+    }
+
+    /// The first `count` bytes of [`Target::landing`] were received.
+    ///
+    /// # Panics
+    /// When there are not so many.
+    pub fn landed(&mut self, now: Instant, connection: ConnectionId, count: usize) {
+        self.now = now;
+        let Some(peer) = self.peer(connection) else { return };
+        peer.connection.landed(count);
+        self.touch(connection);
+        self.work();
+    }
+
+    /// Ends every association in good order: connections are closed once what was answered is sent.
+    pub fn shut_down(&mut self, now: Instant) {
+        self.now = now;
+        for index in 0..self.members.len() {
+            if self.members[index].is_some() {
+                let key = AssociationKey(u32::try_from(index).expect("associations are few"));
+                self.end_association(key, &Close::ShuttingDown);
+            }
+        }
+        for index in 0..self.peers.len() {
+            let id = ConnectionId(u32::try_from(index).expect("connections are fewer than 2^32"));
+            if self.peers[index].as_ref().is_some_and(|peer| !peer.is_over()) {
+                self.retire(id, &Close::ShuttingDown);
+            }
+        }
+        self.work();
+    }
+
+    fn peer(&mut self, connection: ConnectionId) -> Option<&mut Peer> {
+        self.peers.get_mut(connection.0 as usize)?.as_mut()
+    }
+
+    fn touch(&mut self, connection: ConnectionId) {
+        if let Some(peer) = self.peer(connection)
+            && !core::mem::replace(&mut peer.is_touched, true)
+        {
+            self.touched.push(connection);
+        }
+    }
+
+    /// Goes on until no connection has anything more to say.
+    fn work(&mut self) {
+        while let Some(connection) = self.touched.pop() {
+            if let Some(peer) = self.peer(connection) {
+                peer.is_touched = false;
+            }
+            self.poll_connection(connection);
+            if let Some(subsystem) = self.peer(connection).and_then(|peer| peer.subsystem()) {
+                self.drain_core(subsystem);
+            }
+            self.announce(connection);
+        }
+    }
+
+    /// Says once that a connection has something to send.
+    fn announce(&mut self, connection: ConnectionId) {
+        if let Some(peer) = self.peer(connection)
+            && !peer.is_sending
+            && !peer.connection.outbox().is_empty()
+        {
+            peer.is_sending = true;
+            self.outputs.push_back(Output::Send(connection));
+        }
+    }
+
+    fn log(&mut self, event: Event) {
+        self.outputs.push_back(Output::Event(event));
+    }
+
+    fn on_accepted(&mut self, accepted: event::Accepted) {
+        let id = accepted.connection;
+        let index = id.0 as usize;
+        assert!(id.0 < CONNECTIONS_MAX, "{id:?} is beyond {CONNECTIONS_MAX}");
+        if self.peers.len() <= index {
+            self.peers.resize_with(index + 1, || None);
+        }
+        assert!(self.peers[index].is_none(), "{id:?} is in use");
+        let resume = accepted.resume.as_ref().map(|handover| handover.received.clone());
+        self.peers[index] = Some(Peer::new(self.now, &self.connection, accepted));
+        self.awaiting.push_back((self.now + CONNECT_MAX, id));
+        if let Some(received) = resume {
+            self.on_received(id, engine::Buffer::from(received));
+        }
+    }
+
+    fn on_received(&mut self, id: ConnectionId, bytes: engine::Buffer) {
+        let now = self.now;
+        let Some(peer) = self.peer(id) else { return };
+        if let Standing::AwaitingConnect(awaiting) = &mut peer.standing {
+            awaiting.remember(&bytes);
+        }
+        peer.connection.handle_input(now, ConnectionInput::Received(bytes));
+        self.touch(id);
+        self.work();
+        self.skip_sent(id);
+    }
+
+    /// Passes over what another reactor has sent already.
+    fn skip_sent(&mut self, id: ConnectionId) {
+        let Some(peer) = self.peer(id) else { return };
+        if peer.skip > 0 {
+            let count = peer.skip.min(peer.connection.outbox().len());
+            peer.skip -= count;
+            peer.connection.sent(count);
+            peer.is_sending &= !peer.connection.outbox().is_empty();
+        }
+    }
+
+    /// The world has closed a connection, or found it closed.
+    fn on_closed(&mut self, id: ConnectionId) {
+        if self.peer(id).is_some_and(|peer| !peer.is_over()) {
+            self.release(id, &Close::Lost);
+        }
+        if let Some(place) = self.peers.get_mut(id.0 as usize) {
+            *place = None;
+        }
+        self.work();
+    }
+}
+
+impl Engine for Target {
+    type Input<'a> = Input;
+    type Output = Output;
+
+    #[inline]
+    fn handle_input(&mut self, now: Instant, input: Input) {
+        self.now = now;
+        match input {
+            Input::Received { connection, bytes } => self.on_received(connection, bytes),
+            Input::Media { subsystem, completion } => {
+                if let Some(served) = self.subsystems.get_mut(subsystem.0 as usize).and_then(Option::as_mut) {
+                    served.core.handle_input(now, nvme::subsystem::Input::Media(completion));
+                    self.drain_core(subsystem);
+                    self.work();
+                }
+            }
+            Input::Accepted(accepted) => self.on_accepted(accepted),
+            Input::Closed(connection) => self.on_closed(connection),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
+        while let Some((at, id)) = self.awaiting.front().copied()
+            && at <= now
+        {
+            self.awaiting.pop_front();
+            // The connection may be another one by now, which is younger.
+            let is_late = |peer: &&mut Peer| peer.is_awaiting() && peer.accepted + CONNECT_MAX <= now;
+            if self.peer(id).filter(is_late).is_some() {
+                self.retire(id, &Close::NoConnect);
+            }
+        }
+        for key in self.fabrics.expired(now) {
+            let expired = self.fabrics.association(key).is_some_and(|one| one.keep_alive_has_expired(now));
+            self.end_association(key, if expired { &Close::KeepAlive } else { &Close::Idle });
+        }
+        for index in 0..self.subsystems.len() {
+            let due = |served: &&mut Served| served.core.poll_timeout().is_some_and(|at| at <= now);
+            if let Some(served) = self.subsystems[index].as_mut().filter(due) {
+                served.core.handle_timeout(now);
+                self.drain_core(SubsystemKey(u32::try_from(index).expect("keys have 32 bits")));
+            }
+        }
+        self.work();
+    }
+
+    #[inline]
+    fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let awaiting = self.awaiting.front().map(|(at, _)| *at);
+        let cores = self.subsystems.iter().flatten().filter_map(|served| served.core.poll_timeout());
+        cores.chain(awaiting).chain(self.fabrics.poll_timeout()).min()
+    }
+}

@@ -1,0 +1,188 @@
+//! A connection: what it is, and which commands of it are under way.
+
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+use engine::Instant;
+use nvme::subsystem::{CommandToken, ControllerKey};
+use nvme::wire::{CommandId, CompletionQueueEntry, Status, SubmissionQueueId};
+use nvme_fabrics::target::{AssociationKey, Connected, SubsystemKey};
+use nvme_fabrics::wire::{ConnectCommand, PortId, QueueId, TransportAddress};
+use nvme_tcp::controller::{Config, Connection, Parameters, Slot};
+
+use super::HISTORY_MAX;
+use super::event::Accepted;
+
+/// What a connection stands for.
+#[derive(Debug)]
+pub(super) enum Standing {
+    /// Nobody knows yet.
+    AwaitingConnect(AwaitingConnect),
+    /// A queue.
+    Queue(Queue),
+    /// Nothing any more: it is sending its last words.
+    Over,
+}
+
+/// A connection whose queue is not known.
+#[derive(Debug, Default)]
+pub(super) struct AwaitingConnect {
+    /// Everything that was received, unless it is too much.
+    history: Option<Vec<u8>>,
+    /// The Connect command whose data are on their way.
+    pub(super) command: Option<(Slot, ConnectCommand)>,
+}
+
+impl AwaitingConnect {
+    pub(super) fn remember(&mut self, bytes: &[u8]) {
+        if let Some(history) = &mut self.history {
+            history.extend_from_slice(bytes);
+            if history.len() > HISTORY_MAX {
+                self.history = None;
+            }
+        }
+    }
+
+    pub(super) const fn take_history(&mut self) -> Option<Vec<u8>> {
+        self.history.take()
+    }
+}
+
+/// A queue of an association.
+#[derive(Debug)]
+pub(super) struct Queue {
+    pub(super) association: AssociationKey,
+    pub(super) queue: QueueId,
+    pub(super) entries: u16,
+    pub(super) without_flow_control: bool,
+    /// SQ Head Pointer (SQHD): advanced by each command that ends.
+    head: u16,
+    pub(super) role: Role,
+}
+
+/// What answers the commands of a queue.
+#[derive(Debug)]
+pub(super) enum Role {
+    /// A subsystem's core.
+    Nvm(SubsystemKey, ControllerKey),
+    /// A discovery controller, with the Asynchronous Event Requests that it holds.
+    Discovery(Vec<(CommandId, Slot)>),
+}
+
+impl Queue {
+    pub(super) const fn new(connected: &Connected, role: Role) -> Self {
+        Self {
+            association: connected.association,
+            queue: connected.queue,
+            entries: connected.entries,
+            without_flow_control: connected.without_flow_control,
+            head: 0,
+            role,
+        }
+    }
+
+    pub(super) const fn submission_queue(&self) -> SubmissionQueueId {
+        SubmissionQueueId(self.queue.0)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) connection: Connection,
+    pub(super) accepted: Instant,
+    pub(super) port: PortId,
+    pub(super) address: SocketAddr,
+    pub(super) local: TransportAddress,
+    pub(super) parameters: Option<Parameters>,
+    pub(super) standing: Standing,
+    /// The commands that a core has, by slot.
+    tokens: Vec<Option<CommandToken>>,
+    /// Bytes that were sent.
+    pub(super) sent: u64,
+    /// Bytes that another reactor has sent in our place.
+    pub(super) skip: usize,
+    /// The world was told that there is something to send.
+    pub(super) is_sending: bool,
+    pub(super) is_touched: bool,
+}
+
+impl Peer {
+    pub(super) fn new(now: Instant, config: &Config, accepted: Accepted) -> Self {
+        let awaiting = AwaitingConnect { history: Some(Vec::new()), command: None };
+        let skip = accepted.resume.map_or(0, |handover| handover.sent);
+        Self {
+            connection: Connection::new(now, config.clone()),
+            accepted: now,
+            port: accepted.port,
+            address: accepted.peer,
+            local: accepted.local.into(),
+            parameters: None,
+            standing: Standing::AwaitingConnect(awaiting),
+            tokens: Vec::new(),
+            sent: skip as u64,
+            skip,
+            is_sending: false,
+            is_touched: false,
+        }
+    }
+
+    pub(super) const fn is_over(&self) -> bool {
+        matches!(self.standing, Standing::Over)
+    }
+
+    pub(super) const fn is_awaiting(&self) -> bool {
+        matches!(self.standing, Standing::AwaitingConnect(_))
+    }
+
+    pub(super) const fn queue(&self) -> Option<&Queue> {
+        match &self.standing {
+            Standing::Queue(queue) => Some(queue),
+            _ => None,
+        }
+    }
+
+    pub(super) const fn subsystem(&self) -> Option<SubsystemKey> {
+        match self.queue() {
+            Some(Queue { role: Role::Nvm(subsystem, _), .. }) => Some(*subsystem),
+            _ => None,
+        }
+    }
+
+    pub(super) fn set_token(&mut self, slot: Slot, token: Option<CommandToken>) {
+        let index = usize::from(slot.0);
+        if self.tokens.len() <= index {
+            self.tokens.resize(index + 1, None);
+        }
+        self.tokens[index] = token;
+    }
+
+    pub(super) fn token(&self, slot: Slot) -> Option<CommandToken> {
+        *self.tokens.get(usize::from(slot.0))?
+    }
+
+    /// The commands that a core has of this connection, which are not this connection's any more.
+    pub(super) fn take_tokens(&mut self) -> impl Iterator<Item = CommandToken> + use<> {
+        core::mem::take(&mut self.tokens).into_iter().flatten()
+    }
+
+    /// Ends the command of `slot`.
+    #[inline]
+    pub(super) fn complete(&mut self, slot: Slot, status: Status, dw0: u32, dw1: u32) {
+        let mut entry = CompletionQueueEntry { dw0, dw1, ..CompletionQueueEntry::default() };
+        if let Standing::Queue(queue) = &mut self.standing {
+            queue.head = if queue.head + 1 >= queue.entries { 0 } else { queue.head + 1 };
+            if !queue.without_flow_control {
+                entry.submission_queue_head = queue.head;
+            }
+            entry.submission_queue = queue.submission_queue();
+        }
+        self.connection.complete(slot, entry.with_status(status, false));
+    }
+
+    /// Ends the Connect command of `slot`, with SQHD as it is.
+    pub(super) fn complete_connect(&mut self, slot: Slot, dw0: u32, head: u16) {
+        let entry =
+            CompletionQueueEntry { dw0, submission_queue_head: head, ..CompletionQueueEntry::default() };
+        self.connection.complete(slot, entry);
+    }
+}
