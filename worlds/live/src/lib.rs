@@ -9,6 +9,7 @@
 
 pub mod attach;
 pub mod clock;
+pub mod control;
 pub mod doorbells;
 pub mod fabrics;
 pub mod far;

@@ -1,7 +1,8 @@
-//! NVMe over Fabrics, live: sockets for connections.
+//! NVMe over Fabrics, live: sockets and media around the engines.
 
 pub mod initiator;
 mod socket;
+pub mod target;
 
 pub use socket::{Received, Socket};
 

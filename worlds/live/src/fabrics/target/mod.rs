@@ -1,0 +1,530 @@
+//! A target of NVMe/TCP: listeners, connections, media, in one loop.
+
+mod link;
+mod mailbox;
+
+pub use mailbox::{Mailbox, Moved};
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, RawFd};
+use std::rc::Rc;
+
+use std::cell::RefCell;
+
+use engine::{Engine, Instant, Nanos, Pool, drain, fire, next_wake};
+use machine::target::{Accepted, CONNECTIONS_MAX, Config, ConnectionId, Handover, Input, Output, Target};
+use nvme::media::{Completion, MediumId};
+use nvme::subsystem::{Config as SubsystemConfig, Notification, Subsystem};
+use nvme_fabrics::target::{Directory, SubsystemKey};
+use nvme_fabrics::wire::PortId;
+use nvme_tcp::SharedPool;
+
+use crate::media::{Media, Medium};
+use crate::reactor::{Attention, Context, Driver, Sources, Turn};
+use crate::state::Notice;
+use crate::tcp::{Listener, Received};
+use link::Link;
+
+/// Pieces taken from one connection in a turn, so that none starves the others or the media.
+const PIECES_PER_TURN: usize = 16;
+/// A piece shorter than this was probably the last: everything else comes before another look.
+const SHORT: usize = 16 << 10;
+/// A connection that was silent for so long is looked at only when the kernel has news of it.
+const SILENT: Nanos = Nanos::from_millis(10);
+/// How long a host may take to close a connection that we have ended, before it is dropped.
+const LINGER: Nanos = Nanos::from_secs(1);
+
+/// What the application is told.
+#[derive(Debug)]
+pub enum Event {
+    /// Something happened to a connection or an association.
+    Target(machine::target::Event),
+    /// The controllers of a subsystem have changed what may be worth remembering.
+    Notify(SubsystemKey, Notification),
+    /// What is kept of a subsystem's state has something to say.
+    State(SubsystemKey, Notice),
+    /// A connection could not be accepted.
+    AcceptFailed(io::Error),
+}
+
+/// A port that is listened on.
+#[derive(Debug)]
+struct Port {
+    id: PortId,
+    listener: Listener,
+    is_registered: bool,
+}
+
+/// See the module.
+pub struct TargetDriver<F> {
+    target: Target,
+    ports: Vec<Port>,
+    /// By connection.
+    links: Vec<Option<Link>>,
+    /// Connections that are looked at in each turn.
+    lively: Vec<ConnectionId>,
+    /// Connections with something to send.
+    sending: Vec<ConnectionId>,
+    /// Connections that we have ended and that the host has not closed.
+    lingering: Vec<(Instant, ConnectionId)>,
+    /// By subsystem.
+    media: Vec<Option<Media>>,
+    /// Subsystems of whose media some descriptors may not end a sleep yet.
+    unregistered: Vec<SubsystemKey>,
+    /// Those that do, by subsystem.
+    registered: Vec<(SubsystemKey, RawFd)>,
+    /// What media have answered at once.
+    inputs: VecDeque<(SubsystemKey, Completion)>,
+    pool: SharedPool,
+    /// Where connections come from that other reactors have accepted, and where those go that are theirs.
+    mailbox: Option<Mailbox>,
+    report: F,
+    wake: Option<Instant>,
+    unsettled: bool,
+    stopping: bool,
+}
+
+impl<F: FnMut(Event)> TargetDriver<F> {
+    /// A target that offers what `directory` says; its subsystems and ports are yet to come. What happens is told to
+    /// `report`.
+    pub fn new(now: Instant, directory: Directory, report: F) -> Self {
+        let pool: SharedPool = Rc::new(RefCell::new(Pool::default()));
+        let mut connection = nvme_tcp::controller::Config::new(Rc::clone(&pool));
+        connection.crc32c = crc32c::crc32c_append;
+        Self {
+            target: Target::new(now, Config { connection, directory }),
+            ports: Vec::new(),
+            links: Vec::new(),
+            lively: Vec::new(),
+            sending: Vec::new(),
+            lingering: Vec::new(),
+            media: Vec::new(),
+            unregistered: Vec::new(),
+            registered: Vec::new(),
+            inputs: VecDeque::new(),
+            pool,
+            mailbox: None,
+            report,
+            wake: None,
+            unsettled: true,
+            stopping: false,
+        }
+    }
+
+    /// Listens at `listener` as port `id`.
+    pub fn add_port(&mut self, id: PortId, listener: Listener) {
+        self.ports.push(Port { id, listener, is_registered: false });
+    }
+
+    /// Brings a subsystem that the directory says is here, and the media that its namespaces name.
+    pub fn add_subsystem(&mut self, now: Instant, key: SubsystemKey, config: SubsystemConfig, media: Media) {
+        let index = key.0 as usize;
+        if self.media.len() <= index {
+            self.media.resize_with(index + 1, || None);
+        }
+        self.media[index] = Some(media);
+        self.unregistered.push(key);
+        self.target.add_subsystem(now, key, config);
+        self.exchange(now);
+    }
+
+    /// Takes connections from `mailbox`, and gives it those of other reactors.
+    pub fn set_mailbox(&mut self, mailbox: Mailbox) {
+        self.mailbox = Some(mailbox);
+    }
+
+    /// The engines.
+    pub const fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Adds a medium to a subsystem that is here.
+    pub fn add_medium(&mut self, key: SubsystemKey, medium: impl Into<Medium>) -> Option<MediumId> {
+        let media = self.media.get_mut(key.0 as usize)?.as_mut()?;
+        self.unregistered.push(key);
+        Some(media.add(medium))
+    }
+
+    /// Does something to the core of a subsystem that is here.
+    pub fn with_subsystem<T>(
+        &mut self,
+        now: Instant,
+        key: SubsystemKey,
+        change: impl FnOnce(&mut Subsystem) -> T,
+    ) -> Option<T> {
+        let result = self.target.with_subsystem(now, key, change);
+        self.exchange(now);
+        result
+    }
+
+    /// Stops listening at a port. Connections that came through it last.
+    pub fn remove_port(&mut self, id: PortId) {
+        self.ports.retain(|port| port.id != id);
+    }
+
+    /// Offers something else from now on: see [`Target::set_directory`]. Media of subsystems that are gone are closed.
+    pub fn set_directory(&mut self, now: Instant, directory: Directory) {
+        self.target.set_directory(now, directory);
+        self.exchange(now);
+        for (index, media) in (0..).zip(&mut self.media) {
+            let key = SubsystemKey(index);
+            if self.target.subsystem(key).is_none() {
+                *media = None;
+                self.registered.retain(|(of, _)| *of != key);
+            }
+        }
+    }
+
+    /// Where it listens.
+    pub fn addresses(&self) -> impl Iterator<Item = (PortId, SocketAddr)> {
+        self.ports.iter().map(|port| (port.id, port.listener.address()))
+    }
+
+    fn register(&mut self, sources: &Sources) -> io::Result<()> {
+        for port in self.ports.iter_mut().filter(|port| !port.is_registered) {
+            sources.add(port.listener.as_raw_fd(), Attention::OnNews)?;
+            port.is_registered = true;
+        }
+        for key in core::mem::take(&mut self.unregistered) {
+            if let Some(media) = &self.media[key.0 as usize] {
+                for descriptor in media.poll_fds() {
+                    if !self.registered.contains(&(key, descriptor)) {
+                        sources.add(descriptor, Attention::EachTurn)?;
+                        self.registered.push((key, descriptor));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self, now: Instant, sources: &Sources) -> io::Result<bool> {
+        let mut accepted = false;
+        for index in 0..self.ports.len() {
+            loop {
+                let port = &self.ports[index];
+                let id = port.id;
+                match port.listener.accept() {
+                    Ok(Some(connection)) => {
+                        accepted = true;
+                        self.begin(now, sources, Link::new(connection, now), id, None)?;
+                    }
+                    Ok(None) => break,
+                    // No descriptor is left: those who have one go on.
+                    Err(error) => {
+                        (self.report)(Event::AcceptFailed(error));
+                        break;
+                    }
+                }
+            }
+        }
+        while let Some(moved) = self.mailbox.as_ref().and_then(Mailbox::take) {
+            accepted = true;
+            // One that has failed meanwhile needs no answer.
+            if let Ok(link) = Link::from_socket(moved.socket, now) {
+                self.begin(now, sources, link, moved.port, Some(moved.handover))?;
+            }
+        }
+        Ok(accepted)
+    }
+
+    fn begin(
+        &mut self,
+        now: Instant,
+        sources: &Sources,
+        link: Link,
+        port: PortId,
+        resume: Option<Handover>,
+    ) -> io::Result<()> {
+        let free = self.links.iter().position(Option::is_none).unwrap_or(self.links.len());
+        let (Ok(index), Ok(local)) = (u32::try_from(free), link.connection.local()) else { return Ok(()) };
+        if index >= CONNECTIONS_MAX {
+            return Ok(());
+        }
+        let connection = ConnectionId(index);
+        let peer = link.connection.peer();
+        sources.add(link.connection.as_raw_fd(), Attention::EachTurn)?;
+        if free == self.links.len() {
+            self.links.push(None);
+        }
+        let mut link = link;
+        link.port = port;
+        self.links[free] = Some(link);
+        self.lively.push(connection);
+        let accepted = Accepted { connection, port, peer, local, resume };
+        self.target.handle_input(now, Input::Accepted(accepted));
+        self.exchange(now);
+        Ok(())
+    }
+
+    /// Takes what hosts have sent; returns whether there was anything. With news, connections at rest are looked at too.
+    fn receive(&mut self, context: &Context<'_>) -> bool {
+        let mut busy = false;
+        if context.news && self.lively.len() < self.links.len() {
+            for index in 0..self.links.len() {
+                let id = ConnectionId(u32::try_from(index).expect("connections are fewer than 2^32"));
+                let at_rest = self.links[index].as_ref().is_some_and(|link| !link.is_lively);
+                if at_rest && self.receive_from(id, context) {
+                    busy = true;
+                    self.wake_up(id, context.sources());
+                }
+            }
+        }
+        let mut index = 0;
+        while let Some(id) = self.lively.get(index).copied() {
+            busy |= self.receive_from(id, context);
+            index += 1;
+        }
+        self.put_to_rest(context);
+        busy
+    }
+
+    fn wake_up(&mut self, id: ConnectionId, sources: &Sources) {
+        if let Some(link) = self.links[id.0 as usize].as_mut() {
+            link.is_lively = true;
+            // It stays where it is when that fails, and is looked at in each turn all the same.
+            let _ = sources.change(link.connection.as_raw_fd(), Attention::EachTurn);
+            self.lively.push(id);
+        }
+    }
+
+    fn put_to_rest(&mut self, context: &Context<'_>) {
+        let Self { lively, links, .. } = self;
+        lively.retain(|id| {
+            let Some(link) = links[id.0 as usize].as_mut() else { return false };
+            if context.now - link.heard < SILENT {
+                return true;
+            }
+            let moved = context.sources().change(link.connection.as_raw_fd(), Attention::OnNews);
+            link.is_lively = moved.is_err();
+            link.is_lively
+        });
+    }
+
+    fn receive_from(&mut self, id: ConnectionId, context: &Context<'_>) -> bool {
+        let mut busy = false;
+        for _ in 0..PIECES_PER_TURN {
+            let Some(link) = self.links[id.0 as usize].as_mut() else { break };
+            if !link.is_ended && !self.target.wants_input(id) {
+                break;
+            }
+            let received = link.connection.receive(&mut self.pool.borrow_mut());
+            let bytes = match received {
+                Ok(Received::Nothing) => break,
+                Ok(Received::Data(_)) if link.is_ended => continue,
+                Ok(Received::Data(bytes)) => bytes,
+                Ok(Received::Closed) | Err(_) => {
+                    self.forget(context.clock.now(), id, context.sources());
+                    return true;
+                }
+            };
+            busy = true;
+            let now = context.clock.now();
+            link.heard = now;
+            let is_last = bytes.len() < SHORT;
+            self.target.handle_input(now, Input::Received { connection: id, bytes });
+            // An answer leaves before anything else is looked at.
+            self.exchange(now);
+            self.send(now, id);
+            if is_last {
+                break;
+            }
+        }
+        busy
+    }
+
+    /// A connection is gone.
+    fn forget(&mut self, now: Instant, id: ConnectionId, sources: &Sources) {
+        if let Some(link) = self.links[id.0 as usize].take() {
+            sources.remove(link.connection.as_raw_fd());
+            self.lively.retain(|one| *one != id);
+            self.lingering.retain(|(_, one)| *one != id);
+            self.target.handle_input(now, Input::Closed(id));
+            self.exchange(now);
+        }
+    }
+
+    /// Passes outputs to the world, and what memory answers at once back in, until both are quiet. Deadlines may have
+    /// changed then.
+    fn exchange(&mut self, now: Instant) {
+        self.unsettled = true;
+        loop {
+            while let Some((subsystem, completion)) = self.inputs.pop_front() {
+                self.target.handle_input(now, Input::Media { subsystem, completion });
+            }
+            let Self { target, links, sending, lingering, media, inputs, mailbox, report, .. } = self;
+            drain(target, |output| match output {
+                Output::Media { subsystem, request } => {
+                    if let Some(media) = media.get_mut(subsystem.0 as usize).and_then(Option::as_mut) {
+                        media.submit(request, &mut |completion| inputs.push_back((subsystem, completion)));
+                    }
+                }
+                Output::Send(id) => sending.push(id),
+                Output::Close(id) => {
+                    if let Some(link) = links[id.0 as usize].as_mut() {
+                        link.is_ended = true;
+                        lingering.push((now + LINGER, id));
+                    }
+                }
+                Output::HandOver { connection, subsystem, handover } => {
+                    if let (Some(link), Some(mailbox)) =
+                        (links[connection.0 as usize].take(), mailbox.as_ref())
+                    {
+                        let port = link.port;
+                        let socket = link.connection.into_socket();
+                        mailbox.post(subsystem, Moved { socket, port, handover });
+                    }
+                }
+                Output::Notify { subsystem, notification } => {
+                    if let Some(media) = media.get_mut(subsystem.0 as usize).and_then(Option::as_mut) {
+                        media.note(&notification);
+                    }
+                    report(Event::Notify(subsystem, notification));
+                }
+                Output::Event(event) => report(Event::Target(event)),
+            });
+            if self.inputs.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Sends what waits on a connection; returns whether any of it was taken.
+    fn send(&mut self, now: Instant, id: ConnectionId) -> bool {
+        let mut busy = false;
+        loop {
+            let Some(link) = self.links[id.0 as usize].as_mut() else { return busy };
+            let Some(outbox) = self.target.outbox(id).filter(|outbox| !outbox.is_empty()) else {
+                return busy;
+            };
+            match link.send(outbox) {
+                Ok(0) => return busy,
+                Ok(count) => {
+                    busy = true;
+                    self.target.sent(now, id, count);
+                    self.exchange(now);
+                }
+                Err(_) => {
+                    // Its end is seen with the next receive.
+                    link.connection.abort();
+                    return busy;
+                }
+            }
+        }
+    }
+
+    /// Sends what waits; ends connections that have nothing more to send and are to end.
+    fn flush(&mut self, now: Instant) -> bool {
+        let mut busy = false;
+        let mut sending = core::mem::take(&mut self.sending);
+        sending.retain(|id| {
+            busy |= self.send(now, *id);
+            self.target.outbox(*id).is_some_and(|outbox| !outbox.is_empty())
+        });
+        sending.append(&mut self.sending);
+        self.sending = sending;
+        for (_, id) in &self.lingering {
+            let is_said = self.target.outbox(*id).is_none_or(nvme_tcp::Outbox::is_empty);
+            if let Some(link) = self.links[id.0 as usize].as_mut().filter(|link| is_said && !link.is_shut) {
+                link.is_shut = true;
+                link.connection.close();
+                busy = true;
+            }
+        }
+        busy
+    }
+
+    /// Drops the connections that hosts have had time to close.
+    fn drop_lingering(&mut self, now: Instant, sources: &Sources) {
+        while let Some((at, id)) = self.lingering.first().copied()
+            && at <= now
+        {
+            self.lingering.remove(0);
+            self.forget(now, id, sources);
+        }
+    }
+
+    /// Fires what is due, and finds out when something is due next.
+    fn settle(&mut self, now: Instant) {
+        while self.wake.is_some_and(|at| at <= now) || self.unsettled {
+            fire(&mut self.target, now);
+            self.exchange(now);
+            self.wake = next_wake(&self.target, now);
+            self.unsettled = false;
+        }
+    }
+
+    /// Takes what media have to say.
+    fn reap(&mut self, now: Instant) -> io::Result<bool> {
+        let Self { target, media, inputs, report, .. } = self;
+        let mut done = 0;
+        for (index, media) in (0..).zip(media) {
+            let subsystem = SubsystemKey(index);
+            if let (Some(media), Some(core)) = (media, target.subsystem(subsystem)) {
+                media.keep(now, || core.counters());
+                if let Some(notice) = media.notice() {
+                    report(Event::State(subsystem, notice));
+                }
+                done += media.reap(&mut |completion| inputs.push_back((subsystem, completion)))?;
+            }
+        }
+        if !self.inputs.is_empty() {
+            self.exchange(now);
+        }
+        Ok(done > 0)
+    }
+
+    fn is_media_busy(&self) -> bool {
+        self.media.iter().flatten().any(|media| media.in_flight() > 0)
+    }
+}
+
+impl<F: FnMut(Event)> Driver for TargetDriver<F> {
+    fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
+        let sources = context.sources();
+        self.register(sources)?;
+        let mut busy = context.news && !self.stopping && self.accept(context.now, sources)?;
+        busy |= self.receive(context);
+        // The engines have been told later times since the turn began, and theirs never goes back.
+        let now = if busy { context.clock.now() } else { context.now };
+        busy |= self.reap(now)?;
+        if !busy || self.wake.is_some_and(|at| at <= now) {
+            self.settle(now);
+        }
+        busy |= self.flush(now);
+        // What was submitted last is on its way only after this.
+        busy |= self.reap(now)?;
+        self.drop_lingering(now, sources);
+        if self.stopping && self.links.iter().all(Option::is_none) && !self.is_media_busy() {
+            return Ok(Turn::Done);
+        }
+        Ok(if busy { Turn::Busy } else { Turn::Idle })
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let lingering = self.lingering.first().map(|(at, _)| *at);
+        let media = self.media.iter().flatten().filter_map(Media::poll_timeout);
+        media.chain(self.wake).chain(lingering).min()
+    }
+
+    fn on_stop(&mut self, now: Instant) {
+        self.stopping = true;
+        let Self { target, media, .. } = self;
+        for (index, media) in (0..).zip(media) {
+            if let (Some(media), Some(core)) = (media, target.subsystem(SubsystemKey(index))) {
+                media.keep_now(&core.counters());
+            }
+        }
+        self.target.shut_down(now);
+        self.exchange(now);
+    }
+}
+
+impl<F> fmt::Debug for TargetDriver<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TargetDriver").field("target", &self.target).finish_non_exhaustive()
+    }
+}
