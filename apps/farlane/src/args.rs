@@ -1,5 +1,7 @@
 //! What can be said on the command line.
 
+mod target;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -11,6 +13,8 @@ use live::vfio::PciAddress;
 use crate::commands::discover::DiscoverArgs;
 use crate::device_url::DeviceUrl;
 use crate::error::Error;
+
+pub(crate) use target::{OfferArgs, TargetAction};
 
 /// NVMe and PCIe at the far end of a network, with every hop's latency accounted for.
 #[derive(Debug, Parser)]
@@ -49,6 +53,9 @@ pub(crate) enum Command {
         after_help = "Example:\n  farlane device --vfio-user /run/user/1000/ssd.sock --namespace disk.img,size=10GiB"
     )]
     Device(DeviceArgs),
+    /// Offer NVMe namespaces over TCP (NVMe/TCP), to Linux's own initiator or any other
+    #[command(after_help = target::EXAMPLES)]
+    Target(OfferArgs),
     /// List the PCIe functions that a host sees through the tunnel
     #[command(after_help = "Examples:\n  farlane lspci tcp://127.0.0.1:4430\n  \
         farlane lspci -t tcp://127.0.0.1:4430 tcp://127.0.0.1:4431")]
@@ -118,7 +125,7 @@ pub(crate) struct DemoArgs {
 }
 
 /// The SSD that is offered.
-#[derive(Debug, Default, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Served {
     /// A file or block device to serve as a namespace; may be given again
     #[arg(long, value_name = "PATH[,size=SIZE][,block=512|4096][,readonly]")]

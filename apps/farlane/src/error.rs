@@ -131,6 +131,18 @@ pub(crate) enum Error {
     #[error("{}: {error}", path.display())]
     File { path: PathBuf, error: io::Error },
 
+    #[error("{}: {why}", path.display())]
+    #[diagnostic(help("docs/target.md shows a whole file"))]
+    Config { path: PathBuf, why: String },
+
+    #[error("no target answers at {}: {error}", path.display())]
+    #[diagnostic(help("start one first (farlane target --help), or say where its socket is with --control"))]
+    Control { path: PathBuf, error: io::Error },
+
+    #[error("{why}")]
+    #[diagnostic(help("farlane target status shows what there is"))]
+    TargetRefused { why: String },
+
     #[error("output: {0}")]
     Output(io::Error),
 
@@ -160,6 +172,7 @@ impl Error {
             | Self::Listen { .. }
             | Self::Bind { .. }
             | Self::OneDevice { .. }
+            | Self::Config { .. }
             | Self::NoNamespace { .. }
             | Self::Range { .. } => 2,
             Self::Interrupted => 130,

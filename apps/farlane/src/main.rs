@@ -26,6 +26,7 @@ fn main() -> ExitCode {
         Command::Export(args) => commands::export::run(args, given),
         Command::Attach(args) => commands::attach::run(&args),
         Command::Device(args) => commands::device::run(&args),
+        Command::Target(args) => commands::target::run(args),
         Command::Lspci(args) => commands::lspci::run(&args),
         Command::Identify(args) => commands::identify::run(&args),
         Command::SmartLog(args) => commands::smart_log::run(&args),

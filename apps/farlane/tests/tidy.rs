@@ -48,7 +48,9 @@ fn sources(folder: &str) -> Vec<(String, String)> {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
-                if path.file_name().is_none_or(|name| name != "target") {
+                // What a build leaves is no source; a module of that name is.
+                let inside = path.strip_prefix(root()).unwrap();
+                if !inside.ends_with("target") || inside.iter().any(|name| name == "src") {
                     folders.push(path);
                 }
             } else if path.extension().is_some_and(|extension| extension == "rs") {

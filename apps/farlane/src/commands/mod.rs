@@ -15,6 +15,7 @@ pub(crate) mod lspci;
 pub(crate) mod ping;
 mod served;
 pub(crate) mod smart_log;
+pub(crate) mod target;
 
 use std::io::Write;
 

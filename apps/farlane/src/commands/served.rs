@@ -1,4 +1,4 @@
-//! What `farlane export` and `farlane device` have in common: the SSD that is offered.
+//! What `farlane export`, `farlane device` and `farlane target` have in common: the SSD that is offered.
 
 use std::path::Path;
 
@@ -145,7 +145,12 @@ impl Given {
     }
 }
 
-fn open_file(path: &Path, size: Option<u64>, block: u32, readonly: bool) -> Result<FileMedium, Error> {
+pub(crate) fn open_file(
+    path: &Path,
+    size: Option<u64>,
+    block: u32,
+    readonly: bool,
+) -> Result<FileMedium, Error> {
     let file = open(path, &Options { size, block, readonly, ..Options::default() })?;
     for note in file.notes() {
         eprintln!("farlane: {}: {note}", path.display());

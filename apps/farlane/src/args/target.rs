@@ -1,0 +1,109 @@
+//! `farlane target`: what can be said of a target of NVMe/TCP, and to one that runs.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use nvme_fabrics::wire::Nqn;
+
+use super::{NamespaceSpec, Output, RamSpec, Served, Spin};
+
+pub(super) const EXAMPLES: &str = "Examples:
+  farlane target --nqn nqn.2026-01.io.farlane:disk --ram 1GiB
+  farlane target --listen 0.0.0.0:4420 --nqn nqn.2026-01.io.farlane:disk --namespace disk.img,size=10GiB
+  farlane target --config target.toml
+  farlane target status
+
+On the host:
+  nvme connect -t tcp -a ADDRESS -s 4420 -n nqn.2026-01.io.farlane:disk";
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(group = clap::ArgGroup::new("media").args(["namespace", "ram", "vfio", "pool", "config"]).required(true).multiple(true))]
+pub(crate) struct OfferArgs {
+    #[command(subcommand)]
+    pub(crate) action: Option<TargetAction>,
+    /// Address and port to listen on; may be given again. Whoever reaches it may use what is offered, unless --host names
+    /// who may
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4420")]
+    pub(crate) listen: Vec<SocketAddr>,
+    /// What hosts are told to connect to, where that is not what --listen says: the outer side of an address translation
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) advertise: Vec<SocketAddr>,
+    /// Name of the subsystem
+    #[arg(long, value_name = "NQN", required_unless_present = "config")]
+    pub(crate) nqn: Option<Nqn>,
+    /// A host that may connect, by its NQN; may be given again [default: every host]
+    #[arg(long, value_name = "NQN")]
+    pub(crate) host: Vec<Nqn>,
+    #[command(flatten)]
+    pub(crate) served: Served,
+    /// Offer what this file says: several subsystems, ports, hosts, referrals
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["namespace", "ram", "vfio", "pool", "nqn", "host", "serial", "state", "listen", "advertise"])]
+    pub(crate) config: Option<PathBuf>,
+    /// The socket for farlane target status, add, remove and reload [default: farlane-target.sock in $XDG_RUNTIME_DIR, or
+    /// in /run]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) control: Option<PathBuf>,
+    /// Print the addresses that were bound as JSON on the first lines of standard output
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) spin: Spin,
+}
+
+/// What is asked of a target that runs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TargetAction {
+    /// Show what is offered, and who uses it
+    Status(StatusArgs),
+    /// Add a namespace to a subsystem; hosts hear of it at once
+    Add(AddArgs),
+    /// Take a namespace from a subsystem; hosts hear of it at once
+    Remove(RemoveArgs),
+    /// Read the --config file again; connections to what stays are kept
+    Reload(ControlArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ControlArgs {
+    /// The socket of the target [default: farlane-target.sock in $XDG_RUNTIME_DIR, or in /run]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) control: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    pub(crate) control: ControlArgs,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("medium").args(["namespace", "ram"]).required(true))]
+pub(crate) struct AddArgs {
+    #[command(flatten)]
+    pub(crate) control: ControlArgs,
+    /// The subsystem [default: the only one]
+    #[arg(long, value_name = "NQN")]
+    pub(crate) nqn: Option<Nqn>,
+    /// A file or block device to serve
+    #[arg(long, value_name = "PATH[,size=SIZE][,block=512|4096][,readonly]")]
+    pub(crate) namespace: Option<NamespaceSpec>,
+    /// Memory to serve
+    #[arg(long, value_name = "SIZE[,block=512|4096]")]
+    pub(crate) ram: Option<RamSpec>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RemoveArgs {
+    #[command(flatten)]
+    pub(crate) control: ControlArgs,
+    /// The subsystem [default: the only one]
+    #[arg(long, value_name = "NQN")]
+    pub(crate) nqn: Option<Nqn>,
+    /// Identifier of the namespace
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) nsid: u32,
+}

@@ -1,0 +1,64 @@
+//! `farlane target status`, `add`, `remove`, `reload`: asking a target that runs.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use super::control_path;
+use super::request::{Answer, Request};
+use super::status;
+use crate::args::{NamespaceSpec, TargetAction};
+use crate::commands::{print, print_json};
+use crate::error::Error;
+
+pub(super) fn run(action: TargetAction) -> Result<(), Error> {
+    match action {
+        TargetAction::Status(args) => {
+            let status = ask(args.control.control.as_ref(), &Request::Status)?;
+            if args.output.json { print_json(&status) } else { print(&status::text(&status)) }
+        }
+        TargetAction::Add(args) => {
+            let request = Request::Add {
+                nqn: args.nqn.map(|nqn| nqn.to_string()),
+                namespace: args.namespace.map(absolute),
+                ram: args.ram.map(|ram| format!("{},block={}", ram.size, ram.block)),
+            };
+            let added = ask(args.control.control.as_ref(), &request)?;
+            print(&format!("added namespace {} to {}\n", added["nsid"], plain(&added["nqn"])))
+        }
+        TargetAction::Remove(args) => {
+            let request = Request::Remove { nqn: args.nqn.map(|nqn| nqn.to_string()), nsid: args.nsid };
+            let removed = ask(args.control.control.as_ref(), &request)?;
+            print(&format!("removed namespace {} from {}\n", removed["nsid"], plain(&removed["nqn"])))
+        }
+        TargetAction::Reload(args) => {
+            let done = ask(args.control.as_ref(), &Request::Reload)?;
+            let changes = done["changes"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let lines = changes.iter().map(|change| format!("{}\n", plain(change))).collect::<String>();
+            print(if lines.is_empty() { "nothing has changed\n" } else { &lines })
+        }
+    }
+}
+
+fn ask(given: Option<&PathBuf>, request: &Request) -> Result<Value, Error> {
+    let path = control_path(given);
+    let fail = |error| Error::Control { path: path.clone(), error };
+    let request = serde_json::to_string(request).map_err(|error| fail(error.into()))?;
+    let answer = live::control::ask(&path, &request).map_err(fail)?;
+    match serde_json::from_str(&answer).map_err(|error| fail(error.into()))? {
+        Answer::Done(value) => Ok(value),
+        Answer::Failed(why) => Err(Error::TargetRefused { why }),
+    }
+}
+
+/// The target may have another working directory.
+fn absolute(spec: NamespaceSpec) -> String {
+    let path = std::path::absolute(&spec.path).unwrap_or(spec.path);
+    let size = spec.size.map(|size| format!(",size={size}")).unwrap_or_default();
+    let readonly = if spec.readonly { ",readonly" } else { "" };
+    format!("{}{size},block={}{readonly}", path.display(), spec.block)
+}
+
+fn plain(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}

@@ -1,0 +1,322 @@
+//! What a target offers, as its file says it (TOML).
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use nvme_fabrics::target::ControllerModel;
+use nvme_fabrics::wire::{ControllerId, Nqn};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
+use toml::Spanned;
+
+use crate::args::{NamespaceSpec, RamSpec, Served};
+use crate::error::Error;
+
+/// What a target offers.
+#[derive(Debug, Default)]
+pub(crate) struct Offer {
+    pub(crate) ports: Vec<PortSpec>,
+    pub(crate) subsystems: Vec<SubsystemSpec>,
+    pub(crate) referrals: Vec<(SocketAddr, Nqn)>,
+}
+
+/// Where it listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PortSpec {
+    pub(crate) listen: SocketAddr,
+    pub(crate) advertise: Option<SocketAddr>,
+}
+
+#[derive(Debug)]
+pub(crate) struct SubsystemSpec {
+    pub(crate) nqn: Nqn,
+    pub(crate) serial: Option<String>,
+    /// Everybody, if it is empty.
+    pub(crate) hosts: Vec<Nqn>,
+    /// By what they listen on; all, if it is empty.
+    pub(crate) ports: Vec<SocketAddr>,
+    pub(crate) model: ControllerModel,
+    pub(crate) source: Source,
+}
+
+/// Where the namespaces of a subsystem come from.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// The command line.
+    Given(Box<Served>),
+    /// The file, by namespace identifier.
+    Listed(Vec<(u32, Backing)>),
+}
+
+/// What a namespace is kept on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Backing {
+    File(NamespaceSpec),
+    Ram(RamSpec),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileTable {
+    #[serde(default)]
+    port: Vec<PortTable>,
+    #[serde(default)]
+    subsystem: Vec<SubsystemTable>,
+    #[serde(default)]
+    referral: Vec<ReferralTable>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PortTable {
+    listen: Spanned<SocketAddr>,
+    advertise: Option<SocketAddr>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReferralTable {
+    address: SocketAddr,
+    #[serde(default)]
+    nqn: Option<Text<Nqn>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SubsystemTable {
+    nqn: Spanned<Text<Nqn>>,
+    serial: Option<String>,
+    #[serde(default)]
+    hosts: Vec<Text<Nqn>>,
+    #[serde(default)]
+    ports: Vec<Spanned<SocketAddr>>,
+    controllers: Option<Spanned<ControllersTable>>,
+    #[serde(default)]
+    namespace: Vec<Spanned<NamespaceTable>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ControllersTable {
+    first: u16,
+    last: u16,
+    #[serde(default, rename = "static")]
+    is_static: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NamespaceTable {
+    id: Option<u32>,
+    path: Option<PathBuf>,
+    ram: Option<Text<Size>>,
+    size: Option<Text<Size>>,
+    block: Option<u32>,
+    #[serde(default)]
+    readonly: bool,
+}
+
+/// A value that is written as text.
+#[derive(Clone, Debug)]
+struct Text<T>(T);
+
+impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Text<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map(Self).map_err(|error| D::Error::custom(format!("{error}, not '{text}'")))
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Size(u64);
+
+impl FromStr for Size {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        crate::args::parse_size(text).map(Self)
+    }
+}
+
+/// A value that can't be, and where in the file it is.
+struct Wrong {
+    span: Range<usize>,
+    key: &'static str,
+    why: String,
+}
+
+impl Wrong {
+    fn at<T>(place: &Spanned<T>, key: &'static str, why: impl Into<String>) -> Self {
+        Self { span: place.span(), key, why: why.into() }
+    }
+}
+
+/// Reads the file at `path`.
+///
+/// # Errors
+/// When it can't be read, or says what can't be, with the line and the key.
+pub(crate) fn read(path: &Path) -> Result<Offer, Error> {
+    let text = std::fs::read_to_string(path).map_err(|error| Error::File { path: path.to_owned(), error })?;
+    parse(&text).map_err(|why| Error::Config { path: path.to_owned(), why })
+}
+
+fn parse(text: &str) -> Result<Offer, String> {
+    let file: FileTable = toml::from_str(text).map_err(|error| error.to_string())?;
+    offer(file).map_err(|Wrong { span, key, why }| {
+        let line = text[..span.start].matches('\n').count() + 1;
+        format!("line {line}, {key}: {why}")
+    })
+}
+
+fn offer(file: FileTable) -> Result<Offer, Wrong> {
+    let mut offer = Offer::default();
+    for port in file.port {
+        let listen = *port.listen.get_ref();
+        if offer.ports.iter().any(|other| other.listen == listen) {
+            return Err(Wrong::at(&port.listen, "listen", format!("{listen} is listened on already")));
+        }
+        offer.ports.push(PortSpec { listen, advertise: port.advertise });
+    }
+    if offer.ports.is_empty() {
+        let listen = SocketAddr::from(([127, 0, 0, 1], 4420));
+        offer.ports.push(PortSpec { listen, advertise: None });
+    }
+    for table in file.subsystem {
+        let subsystem = subsystem(table, &offer)?;
+        offer.subsystems.push(subsystem);
+    }
+    for referral in file.referral {
+        let nqn = referral.nqn.map_or_else(Nqn::discovery, |Text(nqn)| nqn);
+        offer.referrals.push((referral.address, nqn));
+    }
+    Ok(offer)
+}
+
+fn subsystem(table: SubsystemTable, offer: &Offer) -> Result<SubsystemSpec, Wrong> {
+    let Text(nqn) = table.nqn.get_ref().clone();
+    if nqn.is_discovery() {
+        return Err(Wrong::at(&table.nqn, "nqn", "that is the discovery service's own name"));
+    }
+    if offer.subsystems.iter().any(|other| other.nqn == nqn) {
+        return Err(Wrong::at(&table.nqn, "nqn", format!("there is a {nqn} already")));
+    }
+    let mut ports = Vec::new();
+    for port in table.ports {
+        let listen = *port.get_ref();
+        if !offer.ports.iter().any(|other| other.listen == listen) {
+            return Err(Wrong::at(&port, "ports", format!("no [[port]] listens on {listen}")));
+        }
+        ports.push(listen);
+    }
+    let model = match table.controllers {
+        None => ControllerModel::default(),
+        Some(range) => {
+            let ControllersTable { first, last, is_static } = *range.get_ref();
+            if first > last || last > ControllerId::MAX.0 {
+                let why = format!("{first} to {last} is no range of 0 to {}", ControllerId::MAX);
+                return Err(Wrong::at(&range, "controllers", why));
+            }
+            if is_static {
+                ControllerModel::Static(first..=last)
+            } else {
+                ControllerModel::Dynamic(first..=last)
+            }
+        }
+    };
+    let (mut listed, mut ids) = (Vec::new(), BTreeSet::new());
+    for namespace in table.namespace {
+        let next = ids.last().map_or(1, |last| last + 1);
+        let id = namespace.get_ref().id.unwrap_or(next);
+        if !(1..=nvme::subsystem::NAMESPACE_ID_MAX).contains(&id) || !ids.insert(id) {
+            let why = format!("{id} is taken, or not in 1..={}", nvme::subsystem::NAMESPACE_ID_MAX);
+            return Err(Wrong::at(&namespace, "id", why));
+        }
+        let backing = backing(namespace.get_ref()).map_err(|(key, why)| Wrong::at(&namespace, key, why))?;
+        listed.push((id, backing));
+    }
+    let hosts = table.hosts.into_iter().map(|Text(host)| host).collect();
+    Ok(SubsystemSpec { nqn, serial: table.serial, hosts, ports, model, source: Source::Listed(listed) })
+}
+
+fn backing(table: &NamespaceTable) -> Result<Backing, (&'static str, String)> {
+    let block = table.block.unwrap_or(512);
+    if !matches!(block, 512 | 4096) {
+        return Err(("block", format!("a block of {block} bytes is not served; expected 512 or 4096")));
+    }
+    match (&table.path, &table.ram) {
+        (Some(path), None) => {
+            let size = table.size.as_ref().map(|Text(Size(size))| *size);
+            Ok(Backing::File(NamespaceSpec { path: path.clone(), size, block, readonly: table.readonly }))
+        }
+        (None, Some(Text(Size(size)))) => {
+            if *size == 0 || !size.is_multiple_of(u64::from(block)) {
+                return Err(("ram", format!("{size} bytes is no multiple of the block size, {block}")));
+            }
+            Ok(Backing::Ram(RamSpec { size: *size, block }))
+        }
+        _ => Err(("namespace", "expected path or ram, one of them".to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+[[port]]
+listen = "0.0.0.0:4420"
+advertise = "192.0.2.1:4420"
+
+[[referral]]
+address = "192.0.2.2:8009"
+
+[[subsystem]]
+nqn = "nqn.2026-01.io.farlane:one"
+hosts = ["nqn.2014-08.org.nvmexpress:uuid:1"]
+controllers = { first = 1, last = 9 }
+[[subsystem.namespace]]
+path = "disk.img"
+size = "10GiB"
+block = 4096
+[[subsystem.namespace]]
+id = 7
+ram = "64MiB"
+
+[[subsystem]]
+nqn = "nqn.2026-01.io.farlane:two"
+ports = ["0.0.0.0:4420"]
+"#;
+
+    #[test]
+    fn a_file_says_what_is_offered() {
+        let offer = parse(GOOD).unwrap();
+        assert_eq!(offer.subsystems.len(), 2);
+        assert_eq!(offer.referrals[0].1, Nqn::discovery());
+        let Source::Listed(listed) = &offer.subsystems[0].source else { panic!("from the file") };
+        let spec =
+            NamespaceSpec { path: "disk.img".into(), size: Some(10 << 30), block: 4096, readonly: false };
+        let ram = RamSpec { size: 64 << 20, block: 512 };
+        assert_eq!(*listed, [(1, Backing::File(spec)), (7, Backing::Ram(ram))]);
+        assert_eq!(offer.subsystems[0].model, ControllerModel::Dynamic(1..=9));
+    }
+
+    #[test]
+    fn a_mistake_is_shown_with_its_line_and_key() {
+        for (good, bad, line, key) in [
+            ("ram = \"64MiB\"", "ram = \"lots\"", "19", "ram"),
+            ("id = 7", "id = 1", "17", "id"),
+            ("farlane:two", "farlane:one", "22", "nqn"),
+            ("nqn.2026-01.io.farlane:two", "two", "22", "nqn"),
+            ("ports = [\"0.0.0.0:4420\"]", "ports = [\"0.0.0.0:1\"]", "23", "ports"),
+            ("block = 4096", "block = 100", "13", "block"),
+            ("size = ", "colour = ", "15", "colour"),
+            ("last = 9", "last = 0", "12", "controllers"),
+        ] {
+            let error = parse(&GOOD.replace(good, bad)).unwrap_err();
+            assert!(error.contains(&format!("line {line}")) && error.contains(key), "{bad}: {error}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! `farlane target`: subsystems over NVMe/TCP.
+
+mod client;
+mod config;
+mod request;
+mod server;
+mod status;
+
+use std::path::PathBuf;
+
+use engine::Nanos;
+use live::clock::Clock;
+use live::control::Control;
+use live::reactor::Reactor;
+use nvme_fabrics::target::ControllerModel;
+
+use crate::args::OfferArgs;
+use crate::commands::stay_on;
+use crate::error::Error;
+use config::{Offer, PortSpec, Source, SubsystemSpec};
+use server::Server;
+
+pub(crate) fn run(args: OfferArgs) -> Result<(), Error> {
+    match args.action {
+        Some(action) => client::run(action),
+        None => offer(args),
+    }
+}
+
+fn offer(args: OfferArgs) -> Result<(), Error> {
+    stay_on(args.spin.cpu)?;
+    let clock = Clock::start();
+    let offer = match &args.config {
+        Some(path) => config::read(path)?,
+        None => given(&args),
+    };
+    let mut server = Server::new(clock, args.config.clone(), offer)?;
+    if let Some(control) = control(args.control.as_ref())? {
+        server.set_control(control);
+    }
+    server.announce(args.output.json)?;
+    let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::Output)?;
+    reactor.stop().on_signals().map_err(Error::Output)?;
+    reactor.run(&mut server).map_err(|error| Error::Child { what: "the target", error })?;
+    eprintln!("farlane: the target has shut down");
+    Ok(())
+}
+
+/// What the command line says: one subsystem.
+fn given(args: &OfferArgs) -> Offer {
+    let Some(nqn) = args.nqn.clone() else { return Offer::default() };
+    let told = |index: usize| args.advertise.get(index).copied();
+    let port = |(index, listen): (usize, &_)| PortSpec { listen: *listen, advertise: told(index) };
+    let subsystem = SubsystemSpec {
+        nqn,
+        serial: args.served.serial.clone(),
+        hosts: args.host.clone(),
+        ports: Vec::new(),
+        model: ControllerModel::default(),
+        source: Source::Given(Box::new(args.served.clone())),
+    };
+    let ports = args.listen.iter().enumerate().map(port).collect();
+    Offer { ports, subsystems: vec![subsystem], referrals: Vec::new() }
+}
+
+/// Where a target is asked things, unless somebody says otherwise.
+fn control_path(given: Option<&PathBuf>) -> PathBuf {
+    let default = || {
+        let directory = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(|| "/run".into(), PathBuf::from);
+        directory.join("farlane-target.sock")
+    };
+    given.cloned().unwrap_or_else(default)
+}
+
+/// The control socket. Nobody asked for the usual one: without it, the target runs all the same.
+fn control(given: Option<&PathBuf>) -> Result<Option<Control>, Error> {
+    let path = control_path(given);
+    match Control::bind(&path) {
+        Ok(control) => Ok(Some(control)),
+        Err(error) if given.is_some() => Err(Error::Bind { path, error }),
+        Err(error) => {
+            eprintln!("farlane: no control socket at {}: {error}; choose one with --control", path.display());
+            Ok(None)
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What a target tells of itself: as JSON, and that as text.
+
+use live::fabrics::target::TargetDriver;
+use machine::target::{AssociationStatus, ConnectionStatus};
+use nvme_fabrics::target::{Subsystem, SubsystemKey};
+use serde_json::{Value, json};
+
+pub(super) fn of<F: FnMut(live::fabrics::target::Event)>(driver: &TargetDriver<F>) -> Value {
+    let target = driver.target();
+    let associations = target.status();
+    let subsystem = |one: &Subsystem| {
+        let namespaces = target.subsystem(one.key).into_iter().flat_map(|core| core.namespaces());
+        let namespaces: Vec<_> = namespaces
+            .map(|one| json!({ "nsid": one.id.0, "bytes": one.bytes, "block": one.block.bytes(), "readonly": one.read_only }))
+            .collect();
+        let hosts = match &one.hosts {
+            nvme_fabrics::target::Hosts::Any => Value::Null,
+            nvme_fabrics::target::Hosts::Listed(hosts) => {
+                hosts.iter().map(|host| json!(host.as_str())).collect()
+            }
+        };
+        json!({
+            "nqn": one.name.as_str(),
+            "hosts": hosts,
+            "namespaces": namespaces,
+            "controllers": controllers(&associations, Some(one.key)),
+        })
+    };
+    let listening: Vec<_> = driver.addresses().map(|(_, address)| address.to_string()).collect();
+    json!({
+        "listening": listening,
+        "generation": target.directory().generation,
+        "connections": target.connection_count(),
+        "subsystems": target.directory().subsystems.iter().map(subsystem).collect::<Vec<_>>(),
+        "discovery": controllers(&associations, None),
+    })
+}
+
+fn controllers(associations: &[AssociationStatus], of: Option<SubsystemKey>) -> Vec<Value> {
+    let controller = |one: &AssociationStatus| {
+        json!({
+            "controller": one.controller.0,
+            "host": one.host.as_str(),
+            "host_id": one.host_id.to_string(),
+            "ready": one.is_ready,
+            "keep_alive_ms": one.keep_alive.map(|timeout| timeout.get() / 1_000_000),
+            "queues": one.connections.iter().map(queue).collect::<Vec<_>>(),
+        })
+    };
+    associations.iter().filter(|one| one.subsystem == of).map(controller).collect()
+}
+
+fn queue(one: &ConnectionStatus) -> Value {
+    json!({
+        "queue": one.queue.0,
+        "entries": one.entries,
+        "peer": one.peer.to_string(),
+        "header_digest": one.parameters.is_some_and(|agreed| agreed.header_digest),
+        "data_digest": one.parameters.is_some_and(|agreed| agreed.data_digest),
+        "commands": one.statistics.commands,
+        "refused": one.statistics.refused,
+        "outstanding": one.outstanding,
+    })
+}
+
+/// The same for a person.
+pub(super) fn text(status: &Value) -> String {
+    let mut text = String::new();
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let plain = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    for address in list(&status["listening"]) {
+        text += &format!("listening at {}\n", plain(&address));
+    }
+    for subsystem in list(&status["subsystems"]) {
+        text += &format!("{}\n", plain(&subsystem["nqn"]));
+        for namespace in list(&subsystem["namespaces"]) {
+            let bytes = indicatif::BinaryBytes(namespace["bytes"].as_u64().unwrap_or_default());
+            let readonly = if namespace["readonly"] == json!(true) { ", read-only" } else { "" };
+            text += &format!(
+                "  namespace {}: {bytes} in blocks of {} B{readonly}\n",
+                namespace["nsid"], namespace["block"]
+            );
+        }
+        for controller in list(&subsystem["controllers"]) {
+            text += &controller_text(&controller);
+        }
+    }
+    for controller in list(&status["discovery"]) {
+        text += &format!("discovery\n{}", controller_text(&controller));
+    }
+    text
+}
+
+fn controller_text(controller: &Value) -> String {
+    let queues = controller["queues"].as_array().cloned().unwrap_or_default();
+    let peer = queues.first().and_then(|queue| queue["peer"].as_str()).unwrap_or("nowhere").to_owned();
+    let commands: u64 = queues.iter().filter_map(|queue| queue["commands"].as_u64()).sum();
+    let entries: Vec<_> = queues.iter().map(|queue| queue["entries"].to_string()).collect();
+    let digests = match queues.first() {
+        Some(queue) => match (queue["header_digest"] == json!(true), queue["data_digest"] == json!(true)) {
+            (false, false) => "no digests",
+            (true, false) => "header digests",
+            (false, true) => "data digests",
+            (true, true) => "header and data digests",
+        },
+        None => "no queue",
+    };
+    let ready = if controller["ready"] == json!(true) { "" } else { ", not enabled" };
+    format!(
+        "  controller {}: {} from {peer}, queues of {} entries, {digests}, {commands} commands{ready}\n",
+        controller["controller"],
+        controller["host"].as_str().unwrap_or_default(),
+        entries.join("+"),
+    )
+}

@@ -1,0 +1,80 @@
+# What a guest does with a target of NVMe/TCP, in the words of its own tools. Each line of output that a test wants is
+# printed when what came before it went well. PORT, NQN and HOST come from the test.
+set -e
+mkdir -p /etc/nvme
+echo $HOST >/etc/nvme/hostnqn
+echo ${HOST##*:} >/etc/nvme/hostid
+AT="-t tcp -a 10.0.2.2 -s $PORT"
+DISK=/dev/nvme0n1
+wait_for_disk() { appears $DISK; }
+wait_until_gone() { for i in $(seq 200); do [ -e /dev/nvme0 ] || return 0; sleep 0.05; done; echo "nvme0 stays"; exit 1; }
+leave() { nvme disconnect -n $NQN >/dev/null; wait_until_gone; }
+copy() {
+    dd if=/dev/urandom of=/tmp/noise bs=1M count=4 2>/dev/null
+    dd if=/tmp/noise of=$DISK bs=1M seek=4 conv=fsync 2>/dev/null
+    dd if=$DISK of=/tmp/back bs=1M skip=4 count=4 iflag=direct 2>/dev/null
+    cmp /tmp/noise /tmp/back
+}
+
+nvme discover $AT | grep -q "subnqn:  $NQN" && echo "discovered"
+nvme connect $AT -n $NQN.none 2>/dev/null && exit 1
+echo "an unknown subsystem is refused"
+
+nvme connect $AT -n $NQN --nr-io-queues=2 --queue-size=1024
+wait_for_disk
+nvme list -v | grep -q "$NQN" && echo "listed"
+nvme list-subsys | grep -q "traddr=10.0.2.2,trsvcid=$PORT" && echo "subsystem listed"
+nvme show-regs /dev/nvme0 -H | grep -E '^(cap|version|cc|csts|nssr|crto) ' && echo "registers shown"
+nvme id-ctrl /dev/nvme0 | grep -E '^(sn|mn|cntlid|ioccsz|iorcsz|kas|maxcmd|sgls|subnqn) ' && echo "identified"
+nvme id-ns $DISK | grep -E '^nsze' && nvme ns-descs $DISK >/dev/null && nvme list-ns /dev/nvme0 >/dev/null
+nvme list-ctrl /dev/nvme0 && echo "namespaces described"
+for log in smart-log error-log fw-log effects-log self-test-log sanitize-log changed-ns-list-log supported-log-pages; do
+    nvme $log /dev/nvme0 >/dev/null || { echo "$log fails"; exit 1; }
+done
+echo "logs answered"
+nvme get-feature /dev/nvme0 -f 7 -H | head -2
+nvme get-feature /dev/nvme0 -f 0xf && echo "keep alive is on"
+copy && echo "copied and compared"
+fio --name=short --filename=$DISK --rw=randrw --bsrange=512-256k --iodepth=64 --ioengine=libaio --direct=1 \
+    --verify=crc32c --size=16m --minimal >/tmp/fio && echo "fio verified"
+blkdiscard $DISK && echo "discarded"
+nvme reset /dev/nvme0
+wait_for_disk
+copy && echo "controller reset"
+leave
+echo "disconnected"
+
+nvme connect $AT -n $NQN --hdr-digest --data-digest --nr-io-queues=1
+wait_for_disk
+copy && echo "digests verified"
+fio --name=digests --filename=$DISK --rw=randrw --bsrange=512-256k --iodepth=32 --ioengine=libaio --direct=1 \
+    --verify=crc32c --size=8m --minimal >/tmp/fio && echo "fio verified with digests"
+leave
+
+nvme connect $AT -n $NQN --disable-sqflow --nr-io-queues=1
+wait_for_disk
+copy && echo "without flow control"
+leave
+dmesg | grep -iE 'nvme.*(timeout|error|fail|abort|unable|invalid|mismatch)' | grep -vE 'Connect Invalid|failed to connect queue: 0 ret=16770' && exit 1
+echo "nothing in the kernel's log"
+
+# The discovery controller had the first number meanwhile.
+nvme connect-all $AT
+for i in $(seq 200); do DISK=$(ls /dev/nvme?n1 2>/dev/null) && break; sleep 0.05; done
+copy && echo "connected to all"
+nvme disconnect-all
+for i in $(seq 200); do ls /dev/nvme? >/dev/null 2>&1 || break; sleep 0.05; done
+DISK=/dev/nvme0n1
+
+# The target is killed in the middle of this, and comes back.
+nvme connect $AT -n $NQN --reconnect-delay=1 --ctrl-loss-tmo=60 --keep-alive-tmo=5 --nr-io-queues=2
+wait_for_disk
+fio --name=through --filename=$DISK --rw=randwrite --bs=4k --iodepth=64 --ioengine=libaio --direct=1 \
+    --verify=crc32c --size=16m --rate=3m --minimal >/tmp/fio &
+sleep 1
+tell "running"
+await "restarted"
+wait $! && echo "fio verified through a restart"
+cat /sys/class/nvme/nvme0/state
+leave
+echo "done"
