@@ -34,7 +34,7 @@ fn guest_on(kit: &Kit, target: &Export, script: &str) -> Builder {
 }
 
 /// Lines that `USE` prints when all goes well.
-const SAID: [&str; 20] = [
+const SAID: [&str; 22] = [
     "discovered",
     "an unknown subsystem is refused",
     "listed",
@@ -47,6 +47,8 @@ const SAID: [&str; 20] = [
     "copied and compared",
     "fio verified",
     "discarded",
+    "a namespace has come",
+    "a namespace has gone",
     "controller reset",
     "disconnected",
     "digests verified",
@@ -66,10 +68,28 @@ fn linux_uses_a_target_as_any_other_and_finds_it_again_when_it_was_killed() {
     // The guest knows this machine by another address.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let (listen, advertise) = (format!("127.0.0.1:{port}"), format!("10.0.2.2:{port}"));
-    let arguments =
-        ["--namespace", image.to_str().unwrap(), "--serial", "FABRICS", "--advertise", &advertise];
+    let control = directory.path().join("control");
+    let arguments = [
+        ["--namespace", image.to_str().unwrap()],
+        ["--serial", "FABRICS"],
+        ["--advertise", &advertise],
+        ["--control", control.to_str().unwrap()],
+    ]
+    .concat();
     let mut first = target(&listen, &arguments);
     let mut running = guest_on(kit, &first, USE).start().unwrap();
+    let ask = |words: &[&str]| {
+        let socket = ["--control", control.to_str().unwrap()];
+        support::succeed(&[&["target"], words, &socket].concat())
+    };
+    running.expect("add a namespace", LIMIT * 2).unwrap_or_else(|error| panic!("{error}\n{}", first.said()));
+    assert_eq!(ask(&["add", "--ram", "16MiB"]), format!("added namespace 2 to {NQN}\n"));
+    let status: serde_json::Value = serde_json::from_str(&ask(&["status", "--json"])).unwrap();
+    let controller = &status["subsystems"][0]["controllers"][0];
+    assert_eq!(controller["host"], HOST, "{status}");
+    assert_eq!(controller["queues"].as_array().map(Vec::len), Some(3), "{status}");
+    running.expect("remove it", LIMIT).unwrap();
+    ask(&["remove", "--nsid", "2"]);
     running.expect("running", LIMIT * 4).unwrap_or_else(|error| panic!("{error}\n{}", first.said()));
     std::thread::sleep(Duration::from_secs(1));
     let said = first.kill();

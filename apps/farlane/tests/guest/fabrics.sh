@@ -38,6 +38,11 @@ copy && echo "copied and compared"
 fio --name=short --filename=$DISK --rw=randrw --bsrange=512-256k --iodepth=64 --ioengine=libaio --direct=1 \
     --verify=crc32c --size=16m --minimal >/tmp/fio && echo "fio verified"
 blkdiscard $DISK && echo "discarded"
+tell "add a namespace"
+appears /dev/nvme0n2 && echo "a namespace has come"
+tell "remove it"
+for i in $(seq 200); do [ -e /dev/nvme0n2 ] || break; sleep 0.05; done
+[ -e /dev/nvme0n2 ] || echo "a namespace has gone"
 nvme reset /dev/nvme0
 wait_for_disk
 copy && echo "controller reset"

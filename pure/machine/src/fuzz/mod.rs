@@ -3,10 +3,12 @@
 mod foreign;
 mod guest;
 mod server;
+mod target;
 mod user;
 
 pub use foreign::foreign;
 pub use guest::guest;
+pub use target::target;
 pub use user::user;
 
 use alloc::rc::Rc;
@@ -51,6 +53,19 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #[test]
+        fn no_host_makes_a_target_panic(steps in prop::collection::vec(any::<u8>(), 0..1024)) {
+            let mut bytes: Vec<u8> = Vec::new();
+            // A connection that is initialised: ICReq, 128 bytes.
+            let mut request = [0_u8; 128];
+            request[2] = 128;
+            request[4] = 128;
+            bytes.extend([0x80, 128]);
+            bytes.extend(request);
+            bytes.extend(steps);
+            target(&bytes);
+        }
+
         #[test]
         fn no_server_and_no_host_make_a_foreign_device_panic(
             head: [u8; 8], steps in prop::collection::vec(any::<u8>(), 0..1024),

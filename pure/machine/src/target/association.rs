@@ -120,7 +120,7 @@ impl Target {
         if let Some((subsystem, controller)) = member.controller
             && let Some(served) = self.subsystems[subsystem.0 as usize].as_mut()
         {
-            served.core.remove_controller(now, controller);
+            served.leave(now, controller);
             served.forget(key, |_, _| ());
             served.set_association(controller, None);
         }
@@ -160,6 +160,7 @@ impl Target {
             return self.abort_held(admin);
         };
         let Some(served) = self.subsystems[subsystem.0 as usize].as_mut() else { return };
+        served.stop_enabling(key);
         served.core.reset(now, controller);
         let mut forgotten = Vec::new();
         served.forget(key, |connection, slot| forgotten.push((connection, slot)));
@@ -185,6 +186,20 @@ impl Target {
             peer.complete(slot, StatusCode::CommandAbortRequested.into(), 0, 0);
         }
         self.touch(id);
+    }
+
+    /// CC.EN from 0 to 1: ready when media have done with what came before.
+    pub(super) fn enable(&mut self, key: AssociationKey) {
+        let Some(member) = self.members.get(key.0 as usize).and_then(Option::as_ref) else { return };
+        match member.controller {
+            None => self.fabrics.set_ready(key),
+            Some((subsystem, controller)) => {
+                if let Some(served) = self.subsystems[subsystem.0 as usize].as_mut() {
+                    served.enable(key, controller);
+                    self.drain_core(subsystem);
+                }
+            }
+        }
     }
 
     pub(super) fn begin_shutdown(&mut self, key: AssociationKey) {

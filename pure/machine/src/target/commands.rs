@@ -117,10 +117,17 @@ impl Target {
     /// Takes what a subsystem's core has to say.
     pub(super) fn drain_core(&mut self, key: SubsystemKey) {
         loop {
+            let now = self.now;
             let Some(served) = self.subsystems.get_mut(key.0 as usize).and_then(Option::as_mut) else {
                 return;
             };
-            let Some(output) = served.core.poll_output() else { return };
+            let Some(output) = served.core.poll_output() else {
+                match served.next_enabled(now) {
+                    Some(association) => self.fabrics.set_ready(association),
+                    None => return,
+                }
+                continue;
+            };
             match output {
                 CoreOutput::Media(request) => {
                     self.outputs.push_back(Output::Media { subsystem: key, request });

@@ -147,6 +147,7 @@ impl Target {
             fabrics.command_capsule_bytes = ENTRY_BYTES + CAPSULE_DATA_MAX;
             fabrics.keep_alive_milliseconds = command.keep_alive_timeout;
         }
+        served.make_room_for(self.now, config.controller_id);
         let controller = served.core.add_controller(self.now, config);
         served.set_association(controller, Some(connected.association));
         self.add_member(connected.association, Member::new(Some((subsystem, controller)), id));
@@ -188,7 +189,7 @@ impl Target {
         peer.complete(slot, status, 0, 0);
         match change.unwrap_or(Change::Nothing) {
             Change::Nothing => {}
-            Change::Enable => self.fabrics.set_ready(association),
+            Change::Enable => self.enable(association),
             Change::Reset => self.reset(association),
             Change::ShutDown => self.begin_shutdown(association),
             Change::ResetSubsystem => {

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use engine::Instant;
-use nvme::subsystem::{CommandToken, Config, ControllerKey, Subsystem};
+use nvme::subsystem::{CommandToken, Config, ControllerKey, Subsystem, Transport};
 use nvme_fabrics::target::AssociationKey;
 use nvme_tcp::controller::Slot;
 
@@ -26,6 +26,10 @@ pub(super) struct Served {
     free: Vec<CommandToken>,
     /// By controller.
     associations: Vec<Option<AssociationKey>>,
+    /// Controllers whose associations have ended and for which media still work.
+    leaving: Vec<ControllerKey>,
+    /// Associations that are to be enabled once media have done with what was before.
+    enabling: Vec<(AssociationKey, ControllerKey)>,
 }
 
 impl Served {
@@ -35,6 +39,8 @@ impl Served {
             owners: (0..count).map(|_| None).collect(),
             free: (0..count).rev().map(CommandToken).collect(),
             associations: Vec::new(),
+            leaving: Vec::new(),
+            enabling: Vec::new(),
             core: Subsystem::new(now, config),
         }
     }
@@ -78,6 +84,60 @@ impl Served {
                 }
             }
         }
+    }
+
+    /// Removes a controller: at once, or when media have done with its commands.
+    pub(super) fn leave(&mut self, now: Instant, controller: ControllerKey) {
+        self.enabling.retain(|(_, one)| *one != controller);
+        if self.core.media_outstanding(controller) == 0 {
+            return self.core.remove_controller(now, controller);
+        }
+        self.core.reset(now, controller);
+        self.leaving.push(controller);
+    }
+
+    /// A controller identifier is wanted again, by a new controller: the one before is not waited for.
+    pub(super) fn make_room_for(&mut self, now: Instant, id: u16) {
+        if let Some(controller) = self.core.controller_called(id) {
+            self.leaving.retain(|one| *one != controller);
+            self.core.remove_controller(now, controller);
+        }
+    }
+
+    /// A controller is to be enabled. A host that is back after it was lost must not be overtaken by what it wrote
+    /// before.
+    pub(super) fn enable(&mut self, association: AssociationKey, controller: ControllerKey) {
+        self.enabling.retain(|(one, _)| *one != association);
+        self.enabling.push((association, controller));
+    }
+
+    pub(super) fn stop_enabling(&mut self, association: AssociationKey) {
+        self.enabling.retain(|(one, _)| *one != association);
+    }
+
+    /// The next association whose controller is ready, if media have done with what was before.
+    pub(super) fn next_enabled(&mut self, now: Instant) -> Option<AssociationKey> {
+        if self.leaving.is_empty() && self.enabling.is_empty() {
+            return None;
+        }
+        let Self { core, leaving, .. } = self;
+        leaving.retain(|controller| {
+            let works = core.media_outstanding(*controller) > 0;
+            if !works {
+                core.remove_controller(now, *controller);
+            }
+            works
+        });
+        let quiet = |controller: ControllerKey| {
+            let host = |key| match &core.controller(key).transport {
+                Transport::Fabrics(fabrics) => Some(&fabrics.host),
+                Transport::Pcie { .. } => None,
+            };
+            let is_back = leaving.iter().any(|one| host(*one) == host(controller));
+            !is_back && core.media_outstanding(controller) == 0
+        };
+        let index = self.enabling.iter().position(|(_, controller)| quiet(*controller))?;
+        Some(self.enabling.remove(index).0)
     }
 
     pub(super) fn set_association(&mut self, controller: ControllerKey, association: Option<AssociationKey>) {

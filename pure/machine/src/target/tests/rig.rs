@@ -6,7 +6,7 @@ use core::cell::RefCell;
 
 use engine::{Engine, Instant, Nanos, Pool, settle};
 use nvme::media::ram::RamDisk;
-use nvme::media::{Completion, MediumId};
+use nvme::media::{Completion, MediumId, Request};
 use nvme::wire::{Status, SubmissionQueueEntry};
 use nvme_fabrics::target::{ControllerModel, Directory, Hosts, Port, Subsystem, SubsystemKey};
 use nvme_fabrics::wire::{
@@ -52,6 +52,9 @@ pub(super) struct Rig {
     pub(super) events: Vec<Event>,
     /// A connection that the target has given away.
     pub(super) moved: Option<Handover>,
+    /// Media answer nothing for now.
+    pub(super) is_held: bool,
+    held: Vec<(SubsystemKey, Request)>,
     disk: RamDisk,
     pool: SharedPool,
     /// By connection, which is never used again.
@@ -77,6 +80,8 @@ impl Rig {
             without_flow_control: false,
             events: Vec::new(),
             moved: None,
+            is_held: false,
+            held: Vec::new(),
             disk: RamDisk::new(BYTES),
             pool,
             hosts: Vec::new(),
@@ -123,10 +128,11 @@ impl Rig {
         loop {
             let mut done = Vec::new();
             let mut is_quiet = true;
-            let Self { target, events, moved, disk, hosts, now, .. } = self;
+            let Self { target, events, moved, disk, hosts, now, is_held, held, .. } = self;
             settle(target, *now, |output| {
                 is_quiet = false;
                 match output {
+                    Output::Media { subsystem, request } if *is_held => held.push((subsystem, request)),
                     Output::Media { subsystem, request } => {
                         disk.submit(request, &mut |completion: Completion| {
                             done.push((subsystem, completion))
@@ -148,6 +154,19 @@ impl Rig {
                 return;
             }
         }
+    }
+
+    /// Lets media answer what they were asked.
+    pub(super) fn release(&mut self) {
+        self.is_held = false;
+        for (subsystem, request) in core::mem::take(&mut self.held) {
+            let mut done = Vec::new();
+            self.disk.submit(request, &mut |completion: Completion| done.push(completion));
+            for completion in done {
+                self.target.handle_input(self.now, Input::Media { subsystem, completion });
+            }
+        }
+        self.run();
     }
 
     /// Moves what both ends of a connection have to say; returns whether there was anything.
