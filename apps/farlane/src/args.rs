@@ -1,5 +1,6 @@
 //! What can be said on the command line.
 
+mod floor_server;
 mod target;
 
 use std::net::SocketAddr;
@@ -14,6 +15,7 @@ use crate::commands::discover::DiscoverArgs;
 use crate::device_url::DeviceUrl;
 use crate::error::Error;
 
+pub(crate) use floor_server::FloorServerArgs;
 pub(crate) use target::{OfferArgs, TargetAction};
 
 /// NVMe and PCIe at the far end of a network, with every hop's latency accounted for.
@@ -429,16 +431,6 @@ pub(crate) struct BenchArgs {
     pub(crate) seed: u64,
     #[command(flatten)]
     pub(crate) output: Output,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct FloorServerArgs {
-    /// Address to listen on; the one that was bound is the first line of standard output
-    #[arg(long, default_value = "127.0.0.1:0")]
-    pub(crate) listen: SocketAddr,
-    /// Stay on this processor
-    #[arg(long, value_name = "N")]
-    pub(crate) cpu: Option<usize>,
 }
 
 /// The address of a far end: `tcp://HOST:PORT`.
