@@ -45,7 +45,7 @@ pub(crate) enum Error {
     #[error("{0}")]
     Attach(AttachError),
 
-    #[error("{0}")]
+    #[error(transparent)]
     #[diagnostic(help("farlane discover nvme-tcp://HOST:PORT lists the subsystems that a host may use"))]
     Fabrics(#[from] fabrics::AttachError),
 
