@@ -278,7 +278,8 @@ impl Subsystem {
             _ => (release(&mut record, host, entry, key(0))?, false),
         };
         if abort {
-            let gone = told.iter().map(|(host, _)| *host).collect();
+            let gone = told.iter().filter(|(_, news)| *news == News::RegistrationPreempted);
+            let gone = gone.map(|(host, _)| *host).collect();
             self.abort_preempted(token, entry.namespace, &gone);
         }
         if record != before {
@@ -434,20 +435,19 @@ fn register(
         _ => return Err(INVALID),
     };
     let mut told = Vec::new();
-    match (ACTION.of(entry.cdw10), present) {
-        (REGISTER, _) if new == 0 => {
+    let action = ACTION.of(entry.cdw10);
+    match (action, present) {
+        (REGISTER | REPLACE, _) if new == 0 => {
             return Err(Failure::field(StatusCode::InvalidField, Location::DATA_POINTER));
         }
         (REGISTER, Some(key)) if key != new => return Err(CONFLICT),
-        (REGISTER, Some(_)) => {
-            record.persistent = persistent;
-            return Ok(told);
-        }
-        (REGISTER, None) if record.registrants.len() >= REGISTRANTS_MAX => {
+        (REGISTER, Some(_)) => (),
+        (UNREGISTER | REPLACE, None) if !(ignore && action == REPLACE) => return Err(CONFLICT),
+        (REGISTER | REPLACE, None) if record.registrants.len() >= REGISTRANTS_MAX => {
             return Err(Failure::new(StatusCode::InternalError));
         }
-        (REGISTER, None) => record.registrants.push(Registrant { host, key: new }),
-        (UNREGISTER | REPLACE, None) => return Err(CONFLICT),
+        // Without regard to its key, a host may replace what it has not.
+        (REGISTER | REPLACE, None) => record.registrants.push(Registrant { host, key: new }),
         (UNREGISTER | REPLACE, Some(key)) if key != current && !ignore => return Err(CONFLICT),
         (UNREGISTER, Some(_)) => {
             let before = record.reservation;
@@ -512,19 +512,15 @@ fn preempt(
     if !record.registrants.iter().any(is_meant) {
         return Err(CONFLICT);
     }
-    let held: Vec<_> = record.hosts().into_iter().filter(|host| record.is_holder(*host)).collect();
     // Preempting one's own key takes away nothing of one's own but, without a reservation, the registration.
     let spared = |one: &Registrant| one.host == host && takes_over;
     let gone = record.unregister(|one| is_meant(one) && !spared(one));
-    let news = |gone: &[u8; 16]| {
-        let holder = takes_over && held.contains(gone);
-        if holder { News::ReservationPreempted } else { News::RegistrationPreempted }
-    };
-    let mut told: Told = gone.iter().filter(|gone| **gone != host).map(|gone| (*gone, news(gone))).collect();
+    let gone = gone.into_iter().filter(|gone| *gone != host);
+    let mut told: Told = gone.map(|gone| (gone, News::RegistrationPreempted)).collect();
     if takes_over {
         record.reservation = Some((kind, host));
     }
-    if before.is_some_and(|(before, _)| takes_over && before != kind && before.lets_registrants()) {
+    if before.is_some_and(|(before, _)| takes_over && before != kind) {
         let others = record.hosts().into_iter().filter(|other| *other != host);
         told.extend(others.map(|other| (other, News::ReservationReleased)));
     }

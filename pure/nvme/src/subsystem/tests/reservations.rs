@@ -119,23 +119,30 @@ fn registrations_have_keys() {
     let conflict = Some(StatusCode::ReservationConflict);
     assert_eq!(bench.of(first).report(), (2, 0, vec![(1, 0xa, false), (2, 0xb, false)]));
     bench.reserve(Register, 0, [0, 0xa], None);
+    assert_eq!(bench.report().0, 3, "every registration counts");
     bench.reserve(Register, 0, [0, 0xd], conflict);
     bench.of(third).reserve(Register, 0, [0, 0], Some(StatusCode::InvalidField));
     bench.reserve(Register, 1, [0, 0], conflict);
     bench.reserve(Register, 2, [0xc, 0xd], conflict);
+    bench.reserve(Register, 1 | 1 << 3, [0, 0], conflict);
     bench.of(second).reserve(Register, 2, [0xf, 0xd], conflict);
+    bench.reserve(Register, 2, [0xb, 0], Some(StatusCode::InvalidField));
     bench.reserve(Register, 2, [0xb, 0xd], None);
     bench.reserve(Register, 2 | 1 << 3, [0xf, 0xe], None);
-    assert_eq!(bench.report(), (4, 0, vec![(1, 0xa, false), (2, 0xe, false)]));
+    assert_eq!(bench.report(), (5, 0, vec![(1, 0xa, false), (2, 0xe, false)]));
     bench.reserve(Register, 1, [0xe, 0], None);
-    assert_eq!(bench.report(), (5, 0, vec![(1, 0xa, false)]));
+    assert_eq!(bench.report(), (6, 0, vec![(1, 0xa, false)]));
+    // Without regard to its key, also a host registers that was not.
+    bench.of(third).reserve(Register, 2 | 1 << 3, [0, 0xc], None);
+    assert_eq!(bench.report(), (7, 0, vec![(1, 0xa, false), (3, 0xc, false)]));
+    bench.reserve(Register, 1, [0xc, 0], None);
     bench.reserve(Register, 3, [0, 1], Some(StatusCode::InvalidField));
     bench.reserve(Register, 1 << 30, [0, 1], Some(StatusCode::InvalidField));
     // With its holder's registration, a reservation is over.
     bench.of(first).acquire(1, 0xa);
-    assert_eq!(bench.report(), (5, 1, vec![(1, 0xa, true)]));
+    assert_eq!(bench.report(), (8, 1, vec![(1, 0xa, true)]));
     bench.reserve(Register, 1 | 1 << 3, [0, 0], None);
-    assert_eq!(bench.report(), (6, 0, vec![]));
+    assert_eq!(bench.report(), (9, 0, vec![]));
 }
 
 #[test]
@@ -191,7 +198,7 @@ fn a_reservation_is_preempted() {
     assert_eq!(bench.take(read).status.code(), StatusCode::AbortedPreempt);
     bench.release_media();
     assert_eq!(bench.report(), (5, 2, vec![(2, 0xb, true)]));
-    assert_eq!(bench.of(first).log(LogPage::ReservationNotification, 64)[8], 3);
+    assert_eq!(bench.of(first).log(LogPage::ReservationNotification, 64)[8], 1);
     // One's own: another type.
     bench.of(second).reserve(Acquire, 1 | 5 << 8, [0xb, 0xb], None);
     assert_eq!(bench.report(), (6, 5, vec![(2, 0xb, true)]));
@@ -199,6 +206,23 @@ fn a_reservation_is_preempted() {
     bench.of(first).reserve(Register, 0, [0, 0xa], None);
     bench.reserve(Acquire, 1 | 1 << 8, [0xa, 0], None);
     assert_eq!(bench.report(), (8, 1, vec![(1, 0xa, true)]));
+    assert_eq!(bench.of(second).log(LogPage::ReservationNotification, 64)[8], 1);
+}
+
+#[test]
+fn who_stays_registered_hears_of_another_type_and_keeps_its_commands() {
+    use IoOpcode::{ReservationAcquire as Acquire, ReservationRegister as Register};
+    let (mut bench, [first, second, third]) = three();
+    bench.of(third).reserve(Register, 0, [0, 0xc], None);
+    bench.of(first).acquire(1, 0xa);
+    bench.media_stuck = true;
+    let read = bench.of(third).send(IO, io(IoOpcode::Read, 1, 0, 1));
+    bench.of(second).reserve(Acquire, 2 | 3 << 8, [0xb, 0xa], None);
+    bench.release_media();
+    assert_eq!(bench.take(read).status, Status::SUCCESS);
+    assert_eq!(bench.of(third).log(LogPage::ReservationNotification, 64)[8], 2);
+    assert_eq!(bench.of(first).log(LogPage::ReservationNotification, 64)[8], 1);
+    assert_eq!(bench.of(second).log(LogPage::ReservationNotification, 64), [0; 64]);
 }
 
 #[test]
@@ -216,7 +240,7 @@ fn what_is_persistent_outlives_a_power_loss() {
     let mut again = Bench::with(config);
     again.subsystem.remove_controller(again.now, again.controller);
     let hosts = [1, 2, 3].map(|id| again.connect(id));
-    assert_eq!(again.report(), (2, 3, vec![(1, 0xa, true), (2, 0xb, false)]));
+    assert_eq!(again.report(), (3, 3, vec![(1, 0xa, true), (2, 0xb, false)]));
     again.of(hosts[2]).fails(IO, io(IoOpcode::Write, 1, 0, 1), StatusCode::ReservationConflict);
     again.of(hosts[1]).succeeds(IO, io(IoOpcode::Write, 1, 0, 1));
     // No longer: that is said once.
