@@ -8,6 +8,7 @@ use super::ana::ANA_GROUPS_MAX;
 use super::event_log::PersistentEvent;
 use super::features::SavedFeature;
 use super::firmware::FirmwareConfig;
+use super::protection::WriteProtection;
 use super::reservation::ReservationRecord;
 use super::sanitize::SanitizeRecord;
 use super::smart::Counters;
@@ -111,14 +112,17 @@ pub struct NamespaceConfig {
     pub id: NamespaceId,
     /// Where its bytes are.
     pub medium: MediumId,
-    /// Where in the medium it starts: 0, but for a namespace in the pool a multiple of [`PAGE_BYTES`].
+    /// Where in the medium it starts; in the pool a multiple of [`PAGE_BYTES`].
     pub offset: u64,
-    /// The medium's length in bytes, or that of the extent in the pool; what does not fill a block is not used.
+    /// The length in bytes of the medium or of its part that is the namespace's; what does not fill a block is not used.
     pub bytes: u64,
     /// The logical block size; Format NVM changes it.
     pub block: BlockSize,
-    /// Whether it is write protected.
+    /// Whether it is read-only, whatever hosts say.
     pub read_only: bool,
+    /// What hosts have said of writes; see [`Notification::NamespaceProtected`](super::Notification::NamespaceProtected).
+    /// [`WriteProtection::UntilPowerCycle`] is over with the start.
+    pub write_protection: WriteProtection,
     /// Whether it is attached to controllers when they are added: active rather than only allocated.
     pub attached: bool,
     /// Its lasting names.
@@ -156,7 +160,7 @@ pub struct Config {
     pub subsystem_vendor: u16,
     /// IEEE OUI Identifier (IEEE), least significant byte first.
     pub ieee_oui: [u8; 3],
-    /// The namespaces: each has a medium of its own or an extent of the pool.
+    /// The namespaces: each has a medium of its own, or a part of one, or an extent of the pool.
     pub namespaces: Vec<NamespaceConfig>,
     /// Where Namespace Management finds space; without it, none is ever left.
     pub pool: Option<PoolConfig>,
@@ -246,8 +250,18 @@ impl Config {
         let identity = NamespaceIdentity::derived(&format!("{}/{id}", self.serial_number));
         let block = BlockSize::default();
         let (offset, read_only, attached) = (0, false, true);
-        let namespace = NamespaceConfig { id, medium, offset, bytes, block, read_only, attached, identity };
-        self.namespaces.push(namespace);
+        let write_protection = WriteProtection::None;
+        self.namespaces.push(NamespaceConfig {
+            id,
+            medium,
+            offset,
+            bytes,
+            block,
+            read_only,
+            write_protection,
+            attached,
+            identity,
+        });
         self
     }
 
@@ -270,18 +284,23 @@ impl Config {
         self.pool.is_some_and(|pool| pool.medium == medium)
     }
 
-    /// The media whole, each once: the pool and those that namespaces have to themselves, with their lengths.
+    /// The media whole, each once: the pool and those of other namespaces, with their lengths.
     #[cfg(test)]
     pub(super) fn media(&self) -> impl Iterator<Item = (MediumId, u64)> {
-        let own = self.namespaces.iter().filter(|namespace| !self.is_in_pool(namespace.medium));
         let pool = self.pool.iter().map(|pool| (pool.medium, pool.bytes));
-        pool.chain(own.map(|namespace| (namespace.medium, namespace.bytes)))
+        let parts = self.namespaces.iter().map(|one| (one.medium, one.offset + one.bytes));
+        let mut media = alloc::collections::BTreeMap::new();
+        for (medium, end) in pool.chain(parts) {
+            let length = media.entry(medium).or_insert(end);
+            *length = end.max(*length);
+        }
+        media.into_iter()
     }
 
     /// Checks what only the one who configures can get wrong.
     ///
     /// # Panics
-    /// When a limit is exceeded, or two namespaces have one identifier or one part of the pool.
+    /// When a limit is exceeded, or two namespaces have one identifier or one part of a medium.
     pub(super) fn check(&self) {
         assert!((1..=COMMANDS_MAX).contains(&self.commands_max), "commands_max is 1..={COMMANDS_MAX}");
         assert!(
@@ -306,21 +325,15 @@ impl Config {
 
     fn check_extent(&self, index: usize, namespace: &NamespaceConfig) {
         let id = namespace.id;
-        let Some(pool) = self.pool.filter(|pool| pool.medium == namespace.medium) else {
-            assert!(namespace.offset == 0, "namespace {id} has its medium for itself: it starts at 0");
-            return;
-        };
         let end = namespace.offset.checked_add(namespace.bytes);
-        assert!(
-            end.is_some_and(|end| end <= pool.bytes),
-            "namespace {id} is beyond the pool's {} B",
-            pool.bytes
-        );
+        let pool = self.pool.filter(|pool| pool.medium == namespace.medium);
+        let room = pool.map_or(u64::MAX, |pool| pool.bytes);
+        assert!(end.is_some_and(|end| end <= room), "namespace {id} is beyond its medium's {room} B");
         let apart = self.namespaces[..index].iter().all(|other| {
             other.medium != namespace.medium
                 || end.is_some_and(|end| end <= other.offset)
                 || other.offset + other.bytes <= namespace.offset
         });
-        assert!(apart, "namespace {id} overlaps another in the pool");
+        assert!(apart, "namespace {id} overlaps another in its medium");
     }
 }

@@ -14,6 +14,7 @@ pub(super) enum Alone {
     Format,
     DeleteNamespaces,
     CompareAndWrite,
+    Protect,
 }
 
 /// Why commands may have to take a second look before they go on. In a controller at work there is no reason.
@@ -131,6 +132,7 @@ impl Subsystem {
             Alone::Format => self.format_alone(token, &entry),
             Alone::DeleteNamespaces => self.delete_alone(token, &entry),
             Alone::CompareAndWrite => self.compare_alone(token, &entry),
+            Alone::Protect => self.protect_alone(token, &entry),
         }
     }
 

@@ -255,7 +255,7 @@ fn capabilities_anywhere(config: &Config, id: FeatureId) -> u32 {
         FeatureId::ErrorRecovery => {
             capability::SAVEABLE | capability::NAMESPACE_SPECIFIC | capability::CHANGEABLE
         }
-        FeatureId::ReservationMask | FeatureId::ReservationPersistence => {
+        FeatureId::ReservationMask | FeatureId::ReservationPersistence | FeatureId::WriteProtection => {
             capability::NAMESPACE_SPECIFIC | capability::CHANGEABLE
         }
         FeatureId::VolatileWriteCache if config.volatile_write_cache => {
@@ -293,6 +293,7 @@ impl Subsystem {
             FeatureId::ReservationMask | FeatureId::ReservationPersistence => {
                 self.reservation_feature(controller, id, entry, select)
             }
+            FeatureId::WriteProtection => self.protection_feature(controller, entry, select),
             FeatureId::Timestamp => {
                 let features = &self.controllers.of(controller).features;
                 let timestamp = if select == 0 { features.timestamp(self.now) } else { [0; 8] };
@@ -337,6 +338,7 @@ impl Subsystem {
             FeatureId::ReservationMask | FeatureId::ReservationPersistence => {
                 self.set_reservation_feature(controller, id, entry)
             }
+            FeatureId::WriteProtection => self.set_protection(token, entry),
             FeatureId::Timestamp => Ok(self.pull(token, TIMESTAMP_BYTES, HostDataFor::SetFeatures)),
             FeatureId::HostIdentifier => {
                 let length = if host_identifier_length(entry) == 16 { 16 } else { 8 };
@@ -386,7 +388,7 @@ impl Subsystem {
 
     /// The values of the feature that the controller's host sees.
     fn settings(&self, controller: ControllerKey, id: FeatureId) -> &[Setting] {
-        if is_namespace_specific(id) {
+        if id.is_namespace_specific() {
             &self.shared_features.0
         } else {
             &self.controllers.of(controller).features.settings
@@ -490,7 +492,7 @@ impl Subsystem {
             Some(self.key_of(controller, id, entry)?)
         };
         let mut set = 0_usize;
-        let settings = if is_namespace_specific(id) {
+        let settings = if id.is_namespace_specific() {
             &mut self.shared_features.0
         } else {
             &mut self.controllers.of_mut(controller).features.settings
@@ -588,9 +590,4 @@ impl Subsystem {
 /// Bytes of the Host Identifier that the command speaks of.
 const fn host_identifier_length(entry: &SubmissionQueueEntry) -> usize {
     if feature::EXTENDED_HOST_IDENTIFIER.is_set(entry.cdw11) { 16 } else { 8 }
-}
-
-/// Whether values of the feature belong to namespaces rather than to the controller.
-pub(super) const fn is_namespace_specific(id: FeatureId) -> bool {
-    matches!(id, FeatureId::ErrorRecovery | FeatureId::ReservationMask | FeatureId::ReservationPersistence)
 }

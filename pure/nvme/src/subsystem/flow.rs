@@ -139,6 +139,7 @@ impl Subsystem {
             (MediaFor::DeleteNamespace(namespace), _) => {
                 self.on_namespace_deleted(token, &entry, namespace, result)
             }
+            (MediaFor::Protect(namespace), _) => self.on_flushed_to_protect(token, &entry, namespace, result),
             (_, Err(error)) => Err(self.media_failure(&entry, purpose, error)),
             (MediaFor::Read | MediaFor::Compare { equal: true }, Ok(())) => {
                 self.smart.count_read(self.slots.of(token).length);

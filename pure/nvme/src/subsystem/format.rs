@@ -50,7 +50,7 @@ impl Subsystem {
             self.check_access(controller, namespace)?;
             self.check_reservation(controller, namespace, Touch::Writes)?;
         }
-        if chosen().any(|namespace| namespace.read_only) {
+        if chosen().any(|namespace| namespace.is_write_protected()) {
             return Err(Failure::new(StatusCode::NamespaceWriteProtected));
         }
         if chosen().any(|namespace| namespace.busy().is_some()) {

@@ -8,8 +8,8 @@ use super::controller::{ControllerConfig, ControllerKey, FabricsConfig};
 use super::errors::{Failure, Location};
 use super::namespace::Namespace;
 use super::{
-    CommandToken, ERROR_LOG_ENTRIES, Handled, Step, Subsystem, ana, copy, firmware, fused, reservation,
-    sanitize,
+    CommandToken, ERROR_LOG_ENTRIES, Handled, Step, Subsystem, ana, copy, firmware, fused, protection,
+    reservation, sanitize,
 };
 use crate::wire::feature::{EVENT_ASYMMETRIC_ACCESS, EVENT_NAMESPACE_ATTRIBUTE};
 use crate::wire::identify::{
@@ -226,7 +226,7 @@ impl Subsystem {
             error_log_entries: u8::try_from(ERROR_LOG_ENTRIES - 1).expect("at most 256"),
             warning_temperature: config.temperature_warning,
             critical_temperature: config.temperature_critical,
-            total_capacity: self.media().iter().map(|(_, bytes)| u128::from(*bytes)).sum(),
+            total_capacity: self.media().iter().map(|(_, _, bytes)| u128::from(*bytes)).sum(),
             unallocated_capacity: unallocated.into(),
             self_test_time: self.self_test_minutes(),
             self_test_options: ONE_SELF_TEST,
@@ -240,6 +240,7 @@ impl Subsystem {
             fused_operations: fused::COMPARE_AND_WRITE,
             // A whole transfer, in blocks of the largest size.
             atomic_compare_and_write: low_u16(pages - 1),
+            write_protection: protection::CAPABILITIES,
             copy_descriptor_formats: copy::COPY_FORMATS,
             volatile_write_cache: FLUSH_OF_ALL | if config.volatile_write_cache { CACHE_PRESENT } else { 0 },
             sgl_support: controller.sgl_support,
@@ -293,7 +294,7 @@ impl Subsystem {
             copy_blocks_max: copy_blocks,
             copy_ranges_max: low_u8(copy::COPY_RANGES_MAX - 1),
             ana_group: if self.has_ana(key) { namespace.ana_group } else { 0 },
-            attributes: if namespace.read_only { WRITE_PROTECTED } else { 0 },
+            attributes: if namespace.is_write_protected() { WRITE_PROTECTED } else { 0 },
             nguid: namespace.identity.nguid,
             eui64: namespace.identity.eui64,
             ..self.common_structure(key)
@@ -343,7 +344,7 @@ impl Subsystem {
             sharing: self.sharing(key),
             reservations: self.reservation_capabilities(key),
             ana_group: if self.has_ana(key) { namespace.ana_group } else { 0 },
-            attributes: if namespace.read_only { WRITE_PROTECTED } else { 0 },
+            attributes: if namespace.is_write_protected() { WRITE_PROTECTED } else { 0 },
             status: READY,
             ..IdentifyIndependentNamespace::default()
         }

@@ -307,6 +307,7 @@ impl Subsystem {
                 | MediaFor::Format(..)
                 | MediaFor::CreateNamespace(_)
                 | MediaFor::DeleteNamespace(_)
+                | MediaFor::Protect(_)
                 | MediaFor::Sanitize
                 | MediaFor::SelfTest
                 | MediaFor::Save(_)
@@ -354,7 +355,7 @@ impl Subsystem {
         entry: &SubmissionQueueEntry,
     ) -> Result<&Namespace, Failure> {
         let namespace = self.ready_namespace(token, entry)?;
-        if namespace.read_only {
+        if namespace.is_write_protected() {
             return Err(Failure::new(StatusCode::NamespaceWriteProtected));
         }
         Ok(namespace)

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::admin::Effects;
 use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
-use super::features::{capabilities, is_namespace_specific};
+use super::features::capabilities;
 use super::{AsynchronousEvent, CommandToken, Handled, Step, Subsystem};
 use crate::wire::feature::FeatureId;
 use crate::wire::log::{
@@ -183,7 +183,7 @@ impl Subsystem {
         let config = &self.controllers.of(controller).config;
         for id in FeatureId::ALL {
             if capabilities(&self.config, config, id) != 0 {
-                let of_namespace = is_namespace_specific(id);
+                let of_namespace = id.is_namespace_specific();
                 let scope = if of_namespace { Effects::NAMESPACE_SCOPE } else { Effects::CONTROLLER_SCOPE };
                 set(usize::from(u8::from(id)), SUPPORTED | scope.word());
             }

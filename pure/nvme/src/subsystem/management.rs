@@ -11,6 +11,7 @@ use super::errors::{Failure, Location};
 use super::event_log::NamespaceChange;
 use super::exclusive::Alone;
 use super::namespace::{Busy, Namespace};
+use super::protection::WriteProtection;
 use super::reservation::Touch;
 use super::self_test::Outcome;
 use super::slots::{HostDataFor, MediaFor};
@@ -78,8 +79,19 @@ impl Subsystem {
         let id = id.ok_or(Failure::new(StatusCode::NamespaceIdentifierUnavailable))?;
         let name = format!("{}/{id}#{}", self.config.serial_number, pool.created + 1);
         let identity = NamespaceIdentity::derived(&name);
-        let (medium, read_only, attached) = (pool.medium, false, false);
-        let config = NamespaceConfig { id, medium, offset, bytes, block, read_only, attached, identity };
+        let (medium, write_protection) = (pool.medium, WriteProtection::None);
+        let (read_only, attached) = (false, false);
+        let config = NamespaceConfig {
+            id,
+            medium,
+            offset,
+            bytes,
+            block,
+            read_only,
+            write_protection,
+            attached,
+            identity,
+        };
         self.namespaces.insert(Namespace::new(&config, Some(Busy::Creating)));
         self.remember_access();
         let operation = Operation::Deallocate { offset, length: pages };
@@ -152,7 +164,7 @@ impl Subsystem {
         for namespace in chosen() {
             self.check_reservation(controller, namespace, Touch::Writes)?;
         }
-        if chosen().any(|namespace| namespace.read_only) {
+        if chosen().any(|namespace| namespace.is_write_protected()) {
             return Err(Failure::new(StatusCode::NamespaceWriteProtected));
         }
         for namespace in self.namespaces.iter_mut().filter(|one| all || one.id == entry.namespace) {

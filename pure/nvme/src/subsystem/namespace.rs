@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use super::ana::FIRST_GROUP;
 use super::config::{BlockSize, NamespaceConfig, NamespaceIdentity, PAGE_BYTES, PoolConfig};
 use super::controller::ControllerKey;
+use super::protection::WriteProtection;
 use super::reservation::ReservationRecord;
 use super::uncorrectable::Marks;
 use crate::media::MediumId;
@@ -34,7 +35,10 @@ pub(super) struct Namespace {
     pub(super) block: BlockSize,
     /// Namespace Size (NSZE).
     pub(super) blocks: u64,
+    /// The world wants no writes.
     pub(super) read_only: bool,
+    /// Hosts want no writes.
+    pub(super) protection: WriteProtection,
     pub(super) identity: NamespaceIdentity,
     /// ANA Group Identifier (ANAGRPID).
     pub(super) ana_group: u32,
@@ -63,6 +67,7 @@ impl Namespace {
             block: config.block,
             blocks: config.bytes >> config.block.shift(),
             read_only: config.read_only,
+            protection: config.write_protection,
             identity: config.identity,
             ana_group: FIRST_GROUP,
             reservations: None,
@@ -86,6 +91,7 @@ impl Namespace {
             bytes: self.bytes,
             block: self.block,
             read_only: self.read_only,
+            write_protection: self.protection,
             attached: self.attached,
             identity: self.identity,
         }
@@ -104,6 +110,12 @@ impl Namespace {
     #[inline]
     pub(super) const fn is_plain(&self) -> bool {
         self.plain
+    }
+
+    /// Whether writes are refused.
+    #[inline]
+    pub(super) const fn is_write_protected(&self) -> bool {
+        self.read_only || !matches!(self.protection, WriteProtection::None)
     }
 
     /// Whether it is active for the controller.
@@ -195,7 +207,12 @@ pub(super) struct Namespaces(Vec<Option<Namespace>>);
 impl Namespaces {
     pub(super) fn new(configs: &[NamespaceConfig], highest: u32) -> Self {
         let find = |id: u32| configs.iter().find(|config| config.id.0 == id);
-        Self((1..=highest).map(|id| find(id).map(|config| Namespace::new(config, None))).collect())
+        // This is a power-on.
+        let start = |config: &NamespaceConfig| {
+            let write_protection = config.write_protection.after_power_cycle();
+            Namespace::new(&NamespaceConfig { write_protection, ..*config }, None)
+        };
+        Self((1..=highest).map(|id| find(id).map(start)).collect())
     }
 
     /// The highest valid identifier (NN).

@@ -87,7 +87,7 @@ impl Subsystem {
         }
     }
 
-    /// Sets or lifts the write protection of `namespace`: hosts hear of a changed namespace.
+    /// Makes `namespace` read-only or writable, whatever its hosts have said of it: they hear of a changed namespace.
     pub fn set_read_only(&mut self, now: Instant, namespace: NamespaceId, read_only: bool) {
         self.now = now;
         if let Some(found) = self.namespaces.find_mut(namespace) {

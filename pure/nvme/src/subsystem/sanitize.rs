@@ -115,9 +115,9 @@ enum Sweep {
 /// A sanitize operation at work.
 #[derive(Debug)]
 struct Running {
-    media: Vec<(MediumId, u64)>,
+    media: Vec<(MediumId, u64, u64)>,
     sweep: Sweep,
-    /// The medium's index, and the next byte of it.
+    /// The index of the part of a medium, and the next byte of that part.
     medium: usize,
     offset: u64,
     /// Bytes of the step under way.
@@ -169,7 +169,7 @@ impl Subsystem {
         for namespace in self.namespaces.iter() {
             self.check_reservation(controller, namespace, Touch::Writes)?;
         }
-        if self.namespaces.iter().any(|namespace| namespace.read_only) {
+        if self.namespaces.iter().any(|namespace| namespace.is_write_protected()) {
             return Err(Failure::new(StatusCode::NamespaceWriteProtected));
         }
         if self.care.is_owned() {
@@ -225,7 +225,7 @@ impl Subsystem {
     fn begin_sanitize(&mut self) {
         let record = self.sanitize.record;
         let media = self.media();
-        let bytes: u64 = media.iter().map(|(_, bytes)| bytes).sum();
+        let bytes: u64 = media.iter().map(|(_, _, bytes)| bytes).sum();
         let sweeps = u64::from(record.passes_wanted());
         let sweeps = sweeps + u64::from(record.overwrites() && record.deallocates());
         let sweep = match (record.overwrites(), record.deallocates()) {
@@ -247,12 +247,12 @@ impl Subsystem {
         self.deadlines.arm(Own::Sanitize, self.now + PAUSE);
     }
 
-    /// Every medium with what of its length is in blocks: the pool, and those that namespaces have to themselves.
-    pub(super) fn media(&self) -> Vec<(MediumId, u64)> {
-        let pool = self.pool_config.iter().map(|pool| (pool.medium, pool.bytes));
+    /// Every part of a medium, by its start, with what of its length is in blocks: the pool, and what is a namespace's.
+    pub(super) fn media(&self) -> Vec<(MediumId, u64, u64)> {
+        let pool = self.pool_config.iter().map(|pool| (pool.medium, 0, pool.bytes));
         let own = self.namespaces.iter().filter(|one| !self.config.is_in_pool(one.medium));
-        pool.chain(own.map(|one| (one.medium, one.bytes)))
-            .map(|(medium, bytes)| (medium, bytes / GRAIN * GRAIN))
+        pool.chain(own.map(|one| (one.medium, one.offset, one.bytes)))
+            .map(|(medium, start, bytes)| (medium, start, bytes / GRAIN * GRAIN))
             .collect()
     }
 
@@ -276,12 +276,12 @@ impl Subsystem {
     /// The next step of the operation, or its end.
     pub(super) fn step_sanitize(&mut self) {
         let Some(running) = &mut self.sanitize.running else { return };
-        let Some((medium, bytes)) = running.media.get(running.medium).copied() else {
+        let Some((medium, start, bytes)) = running.media.get(running.medium).copied() else {
             self.next_sweep();
             return;
         };
         let left = bytes.saturating_sub(running.offset);
-        let offset = running.offset;
+        let offset = start + running.offset;
         if left == 0 && running.sweep != Sweep::Flush {
             (running.medium, running.offset) = (running.medium + 1, 0);
             self.deadlines.arm(Own::Sanitize, self.now + PAUSE);
@@ -427,7 +427,7 @@ impl Subsystem {
             (None, SanitizeStatus::InProgress) => 0,
             (None, _) => u16::MAX,
         };
-        let bytes: u64 = self.media().iter().map(|(_, bytes)| bytes).sum();
+        let bytes: u64 = self.media().iter().map(|(_, _, bytes)| bytes).sum();
         let seconds = |sweeps: u64| {
             u32::try_from(bytes.saturating_mul(sweeps).div_ceil(BYTES_PER_SECOND)).unwrap_or(NO_ESTIMATE)
         };

@@ -26,6 +26,7 @@ impl Notification {
             | Self::NamespaceCreated { .. }
             | Self::NamespaceDeleted(_)
             | Self::NamespaceAttached { .. }
+            | Self::NamespaceProtected { .. }
             | Self::BlocksUnreadable(_)
             | Self::BlocksReadable(_)
             | Self::ReservationsChanged(_)

@@ -53,6 +53,8 @@ pub(super) enum MediaFor {
     /// A piece of this range of a Copy.
     CopyRead(u32),
     CopyWrite(u32),
+    /// Make durable what was written to this namespace, then protect it.
+    Protect(NamespaceId),
     /// A step of a sanitize operation.
     Sanitize,
     /// A step of a self-test.

@@ -9,6 +9,7 @@ use super::controller::ControllerKey;
 use super::event_log::PersistentEvent;
 use super::features::SavedFeature;
 use super::firmware::FirmwareImage;
+use super::protection::WriteProtection;
 use super::reservation::ReservationRecord;
 use super::sanitize::SanitizeRecord;
 use super::smart::Counters;
@@ -172,6 +173,15 @@ pub enum Notification {
         namespace: NamespaceId,
         /// Whether it is attached.
         attached: bool,
+    },
+    /// A host has set the write protection of a namespace: its
+    /// [`NamespaceConfig::write_protection`]. What lasts until the next start needs no keeping; see
+    /// [`WriteProtection::after_power_cycle`].
+    NamespaceProtected {
+        /// The namespace.
+        namespace: NamespaceId,
+        /// Its new state.
+        protection: WriteProtection,
     },
     /// Blocks were made unreadable: more of [`Config::unreadable_blocks`](super::Config::unreadable_blocks).
     BlocksUnreadable(UnreadableBlocks),

@@ -35,13 +35,15 @@ pub enum FeatureId {
     ReservationMask,
     /// Reservation Persistence (83h), per namespace.
     ReservationPersistence,
+    /// Namespace Write Protection Config (84h), per namespace.
+    WriteProtection,
     /// A feature without a name here.
     Other(u8),
 }
 
 impl FeatureId {
     /// Every feature that has a name.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Arbitration,
         Self::PowerManagement,
         Self::TemperatureThreshold,
@@ -57,7 +59,19 @@ impl FeatureId {
         Self::HostIdentifier,
         Self::ReservationMask,
         Self::ReservationPersistence,
+        Self::WriteProtection,
     ];
+
+    /// Whether values of the feature belong to namespaces rather than to the controller.
+    pub const fn is_namespace_specific(self) -> bool {
+        matches!(
+            self,
+            Self::ErrorRecovery
+                | Self::ReservationMask
+                | Self::ReservationPersistence
+                | Self::WriteProtection
+        )
+    }
 }
 
 impl From<FeatureId> for u8 {
@@ -78,6 +92,7 @@ impl From<FeatureId> for u8 {
             FeatureId::HostIdentifier => 0x81,
             FeatureId::ReservationMask => 0x82,
             FeatureId::ReservationPersistence => 0x83,
+            FeatureId::WriteProtection => 0x84,
             FeatureId::Other(identifier) => identifier,
         }
     }
@@ -149,6 +164,8 @@ pub const EVENT_ASYMMETRIC_ACCESS: Bits = Bits::bit(11);
 pub const RESERVATION_NOTIFICATIONS: Bits = Bits::new(3, 1);
 /// Persist Through Power Loss (PTPL) of Reservation Persistence.
 pub const PERSIST_THROUGH_POWER_LOSS: Bits = Bits::bit(0);
+/// Write Protection State (WPS) of Namespace Write Protection Config.
+pub const WRITE_PROTECTION_STATE: Bits = Bits::new(2, 0);
 /// Enable Extended Host Identifier (EXHID): 16 bytes rather than 8.
 pub const EXTENDED_HOST_IDENTIFIER: Bits = Bits::bit(0);
 

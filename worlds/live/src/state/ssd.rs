@@ -92,6 +92,11 @@ impl SsdState {
                 }
             }
             Notification::NamespaceFormatted { namespace, block } => self.on_formatted(*namespace, *block),
+            Notification::NamespaceProtected { namespace, protection } => {
+                if let Some(found) = self.find(*namespace) {
+                    found.write_protection = (*protection).into();
+                }
+            }
             Notification::BlocksUnreadable(blocks) => self.mark(blocks, true),
             Notification::BlocksReadable(blocks) => self.mark(blocks, false),
             Notification::SanitizeChanged(record) => {

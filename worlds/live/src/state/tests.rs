@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use nvme::media::MediumId;
 use nvme::subsystem::{
     BlockSize, Config, ControllerConfig, Notification, Output, SanitizeRecord, SanitizeStatus, SavedFeature,
-    Subsystem, UnreadableBlocks,
+    Subsystem, UnreadableBlocks, WriteProtection,
 };
 use nvme::wire::NamespaceId;
 use serde::{Deserialize, Serialize};
@@ -213,11 +213,17 @@ fn an_ssd_remembers_what_its_controller_said() {
         data_erased: false,
     };
     let unreadable = |lba, blocks| UnreadableBlocks { namespace: NamespaceId(2), lba, blocks };
+    let protected =
+        |id, protection| Notification::NamespaceProtected { namespace: NamespaceId(id), protection };
     let image = nvme::subsystem::FirmwareImage::new("R9", &[1, 2, 3]);
     let said = [
         created(&config, 3, 4096),
         Notification::NamespaceAttached { namespace: NamespaceId(3), attached: true },
         Notification::NamespaceAttached { namespace: NamespaceId(1), attached: false },
+        protected(1, WriteProtection::Permanent),
+        protected(2, WriteProtection::Protected),
+        protected(2, WriteProtection::UntilPowerCycle),
+        protected(3, WriteProtection::Protected),
         Notification::NamespaceFormatted { namespace: NamespaceId(2), block: BlockSize::Bytes4096 },
         Notification::FeatureSaved(SavedFeature { key, value: 0 }),
         Notification::FeatureSaved(SavedFeature { key, value: 1 }),
@@ -248,6 +254,8 @@ fn an_ssd_remembers_what_its_controller_said() {
     let ids: Vec<_> = got.namespaces.iter().map(|one| (one.id.0, one.attached, one.block.bytes())).collect();
     assert_eq!(ids, [(1, false, 512), (2, true, 4096), (3, true, 512)]);
     assert_eq!(got.namespaces[0].identity, config.namespaces[0].identity);
+    let protections: Vec<_> = got.namespaces.iter().map(|one| one.write_protection).collect();
+    assert_eq!(protections, [WriteProtection::Permanent, WriteProtection::None, WriteProtection::Protected]);
     let third = &got.namespaces[2];
     assert_eq!((third.offset, third.bytes, third.identity.nguid), (4096, 8192, [9; 16]));
     assert_eq!(got.pool.map(|pool| pool.created), Some(7));

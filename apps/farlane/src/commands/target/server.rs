@@ -13,7 +13,9 @@ use live::reactor::{Context, Driver, Turn};
 use live::tcp::Listener;
 use nvme::media::MediumId;
 use nvme::media::ram::RamDisk;
-use nvme::subsystem::{BlockSize, Config, NAMESPACE_ID_MAX, NamespaceConfig, NamespaceIdentity};
+use nvme::subsystem::{
+    BlockSize, Config, NAMESPACE_ID_MAX, NamespaceConfig, NamespaceIdentity, WriteProtection,
+};
 use nvme::wire::NamespaceId;
 use nvme_fabrics::target::{Directory, Hosts, Port, Referral, Subsystem, SubsystemKey};
 use nvme_fabrics::wire::{Nqn, PortId};
@@ -382,6 +384,7 @@ impl Opened {
             bytes: self.bytes,
             block,
             read_only: self.read_only,
+            write_protection: WriteProtection::None,
             attached: true,
             identity: NamespaceIdentity::derived(&format!("{serial}/{id}")),
         }

@@ -314,6 +314,7 @@ fn the_world_adds_and_removes_namespaces() {
         bytes: DISK,
         block: BlockSize::Bytes4096,
         read_only: false,
+        write_protection: WriteProtection::None,
         attached: true,
         identity: NamespaceIdentity::derived("new"),
     };

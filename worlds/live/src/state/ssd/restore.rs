@@ -163,6 +163,7 @@ fn recognise(
 fn adopt(namespace: &mut NamespaceConfig, known: &Namespace) {
     namespace.id = NamespaceId(known.id);
     namespace.attached = known.attached;
+    namespace.write_protection = known.write_protection.into();
     // Both were checked.
     namespace.block = BlockSize::from_bytes(known.block).unwrap_or(namespace.block);
     namespace.identity = known.identity().unwrap_or(namespace.identity);
@@ -204,7 +205,18 @@ fn in_pool(store: &Store, one: &Namespace, pool: &PoolConfig) -> Result<Namespac
     let block = BlockSize::from_bytes(one.block).unwrap_or_default();
     let identity = one.identity().unwrap_or_default();
     let (id, medium, attached) = (NamespaceId(one.id), pool.medium, one.attached);
-    Ok(NamespaceConfig { id, medium, offset, bytes, block, read_only: false, attached, identity })
+    let write_protection = one.write_protection.into();
+    Ok(NamespaceConfig {
+        id,
+        medium,
+        offset,
+        bytes,
+        block,
+        read_only: false,
+        write_protection,
+        attached,
+        identity,
+    })
 }
 
 /// Checks that no part of the pool is of two namespaces.

@@ -3,7 +3,7 @@
 use engine::Nanos;
 use nvme::subsystem::{
     Counters, FIRMWARE_SLOTS, FeatureKey, FirmwareConfig, FirmwareImage, NamespaceConfig, NamespaceIdentity,
-    SanitizeRecord, SanitizeStatus, SavedFeature,
+    SanitizeRecord, SanitizeStatus, SavedFeature, WriteProtection,
 };
 use nvme::wire::NamespaceId;
 use nvme::wire::feature::FeatureId;
@@ -25,6 +25,8 @@ pub(super) struct Namespace {
     /// Bytes in a block.
     pub(super) block: u32,
     pub(super) attached: bool,
+    #[serde(default, skip_serializing_if = "Protection::is_none")]
+    pub(super) write_protection: Protection,
     pub(super) eui64: Hex,
     pub(super) nguid: Hex,
     pub(super) uuid: Hex,
@@ -42,6 +44,7 @@ impl Namespace {
             origin: origin.to_owned(),
             block: config.block.bytes(),
             attached: config.attached,
+            write_protection: config.write_protection.into(),
             eui64: config.identity.eui64.into(),
             nguid: config.identity.nguid.into(),
             uuid: config.identity.uuid.into(),
@@ -57,6 +60,42 @@ impl Namespace {
             nguid: self.nguid.array().ok_or(("nguid", 32))?,
             uuid: self.uuid.array().ok_or(("uuid", 32))?,
         })
+    }
+}
+
+/// What of its write protection lasts.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Protection {
+    #[default]
+    None,
+    Protected,
+    Permanent,
+}
+
+impl Protection {
+    const fn is_none(&self) -> bool {
+        matches!(self, Self::None)
+    }
+}
+
+impl From<WriteProtection> for Protection {
+    fn from(protection: WriteProtection) -> Self {
+        match protection {
+            WriteProtection::None | WriteProtection::UntilPowerCycle => Self::None,
+            WriteProtection::Protected => Self::Protected,
+            WriteProtection::Permanent => Self::Permanent,
+        }
+    }
+}
+
+impl From<Protection> for WriteProtection {
+    fn from(state: Protection) -> Self {
+        match state {
+            Protection::None => Self::None,
+            Protection::Protected => Self::Protected,
+            Protection::Permanent => Self::Permanent,
+        }
     }
 }
 
