@@ -2,9 +2,9 @@
 
 use engine::{Instant, Nanos, Rng};
 use sim::NodeId;
-use sim::faults::{Fault, Plan};
+use sim::faults::{Fault, LaneFault, Plan};
 use sim::media::MediaProfile;
-use sim::stream::LinkProfile;
+use sim::stream::{Lane, LinkProfile};
 
 /// Who faults happen to, and what the times are that matter to them.
 #[derive(Clone, Debug)]
@@ -13,6 +13,10 @@ pub struct ChaosConfig {
     pub near: NodeId,
     /// The devices' nodes.
     pub far: Vec<NodeId>,
+    /// Links between near and each far: each fault of a link happens to one of them.
+    pub lanes: u8,
+    /// Troubles that this world is spared.
+    pub without: &'static [Trouble],
     /// How long faults may begin to happen.
     pub duration: Nanos,
     /// At most so many.
@@ -83,7 +87,7 @@ const STORM: u64 = 20;
 pub fn plan(config: &ChaosConfig, rng: &mut Rng) -> (Plan, Vec<Trouble>) {
     let mut plan = Plan::new();
     let mut troubles = Vec::new();
-    let kinds: Vec<_> = (0..=rng.below(KINDS_MAX)).map(|_| pick(rng)).collect();
+    let kinds: Vec<_> = (0..=rng.below(KINDS_MAX)).map(|_| pick(config, rng)).collect();
     for _ in 0..rng.below(config.faults_max + 1) {
         let trouble = kinds[usize::try_from(rng.below(kinds.len() as u64)).expect("a few kinds")];
         let at = Instant::ZERO + Nanos::new(rng.below(config.duration.get()));
@@ -106,8 +110,13 @@ pub fn cuts(config: &ChaosConfig, cuts: u64, rng: &mut Rng) -> (Plan, Vec<Troubl
     (plan, vec![Trouble::Cut])
 }
 
-fn pick(rng: &mut Rng) -> Trouble {
-    TROUBLES[usize::try_from(rng.below(TROUBLES.len() as u64)).expect("a few")]
+fn pick(config: &ChaosConfig, rng: &mut Rng) -> Trouble {
+    loop {
+        let trouble = TROUBLES[usize::try_from(rng.below(TROUBLES.len() as u64)).expect("a few")];
+        if !config.without.contains(&trouble) {
+            return trouble;
+        }
+    }
 }
 
 fn add(plan: &mut Plan, config: &ChaosConfig, trouble: Trouble, at: Instant, far: NodeId, rng: &mut Rng) {
@@ -115,23 +124,27 @@ fn add(plan: &mut Plan, config: &ChaosConfig, trouble: Trouble, at: Instant, far
     let short = Nanos::new(rng.below(hold.get() * 3 / 4));
     let long = hold + hold / 8 + Nanos::new(rng.below(hold.get()));
     let any = Nanos::new(rng.below(hold.get() * 2));
+    // A world with a single link has no choice to draw.
+    let lane = if config.lanes > 1 { rng.below(u64::from(config.lanes)) } else { 0 };
+    let lane = Lane(u8::try_from(lane).expect("few lanes"));
+    let link = |fault| Fault::Lane(near, far, lane, fault);
     let kill = |plan: &mut Plan, node, down| {
         plan.at(at, Fault::Kill(node));
         plan.at(at + down, Fault::Restart(node));
     };
     match trouble {
-        Trouble::Cut => plan.at(at, Fault::Cut(near, far)),
+        Trouble::Cut => plan.at(at, link(LaneFault::Cut)),
         Trouble::CutStorm => {
             let mut at = at;
             for _ in 0..STORM {
-                plan.at(at, Fault::Cut(near, far));
+                plan.at(at, link(LaneFault::Cut));
                 at = at + Nanos::new(rng.below(hold.get() / 16));
             }
         }
-        Trouble::ShortHold => plan.at(at, Fault::Hold(near, far, short)),
+        Trouble::ShortHold => plan.at(at, link(LaneFault::Hold(short))),
         Trouble::LongHold => {
-            plan.at(at, Fault::Hold(near, far, long));
-            plan.at(at, Fault::Cut(near, far));
+            plan.at(at, link(LaneFault::Hold(long)));
+            plan.at(at, link(LaneFault::Cut));
         }
         Trouble::Degraded => {
             let worse = LinkProfile {
@@ -142,8 +155,8 @@ fn add(plan: &mut Plan, config: &ChaosConfig, trouble: Trouble, at: Instant, far
                 segment_max: 1 + usize::try_from(rng.below(1 << 10)).expect("1 KiB"),
                 ..config.link
             };
-            plan.at(at, Fault::Link(near, far, worse));
-            plan.at(at + any, Fault::Link(near, far, config.link));
+            plan.at(at, link(LaneFault::Link(worse)));
+            plan.at(at + any, link(LaneFault::Link(config.link)));
         }
         Trouble::FarKill => kill(plan, far, short),
         Trouble::FarKillLong => kill(plan, far, long),

@@ -1,6 +1,6 @@
 //! Worlds assembled: what hosts do ([`workload`]), what must hold whatever goes wrong ([`checker`]),
 //! what goes wrong ([`chaos`]), and campaigns of many seeds ([`campaign`]). The worlds:
-//! [`disk`] and [`sessions`].
+//! [`disk`], [`fabrics`] and [`sessions`].
 
 #![forbid(unsafe_code)]
 
@@ -8,6 +8,7 @@ pub mod campaign;
 pub mod chaos;
 pub mod checker;
 pub mod disk;
+pub mod fabrics;
 mod outbox;
 pub mod sessions;
 pub mod stamp;

@@ -3,7 +3,7 @@
 #![allow(missing_docs, reason = "a test is its own documentation")]
 
 use scenarios::campaign::{Outcome, run_seeds};
-use scenarios::{disk, sessions};
+use scenarios::{disk, fabrics, sessions};
 
 fn campaign(name: &'static str, run: fn(u64) -> Outcome, seeds: u64) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
@@ -40,6 +40,13 @@ fn a_hundred_cuts_of_a_verified_run_are_noticed_by_nobody() {
         assert!(outcome.failures.is_empty(), "{outcome}");
         assert!(outcome.counts.done > 500, "{outcome}");
     }
+}
+
+#[test]
+fn subsystems_over_a_network_keep_their_promises() {
+    let outcomes = hold_up("fabrics", fabrics::run, 60);
+    assert!(outcomes.iter().any(|outcome| outcome.counts.failed > 0), "nothing ever failed");
+    assert!(outcomes.iter().any(|outcome| outcome.counts.abandoned > 0), "no host was ever killed");
 }
 
 #[test]

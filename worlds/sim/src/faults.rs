@@ -4,7 +4,7 @@ use engine::{Instant, Nanos};
 
 use crate::NodeId;
 use crate::media::MediaProfile;
-use crate::stream::LinkProfile;
+use crate::stream::{Lane, LinkProfile};
 
 /// Something that goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub enum Fault {
     Hold(NodeId, NodeId, Nanos),
     /// The link changes.
     Link(NodeId, NodeId, LinkProfile),
+    /// One of several links between two nodes; the faults above happen to the first.
+    Lane(NodeId, NodeId, Lane, LaneFault),
     /// A node ends without a word. Its media survive; what was outstanding at them was done or not.
     Kill(NodeId),
     /// A killed node starts again.
@@ -27,6 +29,17 @@ pub enum Fault {
     Stall(NodeId),
     /// A node's media answer again.
     Resume(NodeId),
+}
+
+/// What goes wrong with one of several links between the same two nodes, as [`Fault`] has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaneFault {
+    /// As [`Fault::Cut`].
+    Cut,
+    /// As [`Fault::Hold`].
+    Hold(Nanos),
+    /// As [`Fault::Link`].
+    Link(LinkProfile),
 }
 
 /// Faults in order of time.

@@ -4,7 +4,7 @@ use engine::{Instant, Rng};
 use nvme::media;
 
 use crate::direct::PortId;
-use crate::stream::{ConnectionId, StreamEvent};
+use crate::stream::{ConnectionId, Lane, StreamEvent};
 use crate::world::Core;
 
 /// Names a node: the order in which it was added.
@@ -90,7 +90,15 @@ impl<P> Context<'_, P> {
     /// # Panics
     /// When the world has no link between the two.
     pub fn dial(&mut self, peer: NodeId) -> ConnectionId {
-        self.core.dial(self.node, peer)
+        self.dial_lane(peer, Lane::default())
+    }
+
+    /// As [`Context::dial`], by one of several links.
+    ///
+    /// # Panics
+    /// When the world has no such link between the two.
+    pub fn dial_lane(&mut self, peer: NodeId, lane: Lane) -> ConnectionId {
+        self.core.dial(self.node, peer, lane)
     }
 
     /// Gives `bytes` to a connection and says how many of them it took. Where it is not all,

@@ -15,6 +15,10 @@ pub struct ConnectionId {
     generation: u32,
 }
 
+/// Names one of several links between the same two nodes: the ports of a box. Most have one, which is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Lane(pub u8);
+
 /// What happens to a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamEvent {
@@ -22,6 +26,8 @@ pub enum StreamEvent {
     Accepted {
         /// Who dialled.
         peer: NodeId,
+        /// By which link.
+        lane: Lane,
     },
     /// The peer accepted.
     Opened,
@@ -83,6 +89,7 @@ pub const DIAL_TIMEOUT: Nanos = Nanos::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Link {
     nodes: [NodeId; 2],
+    lane: Lane,
     profile: LinkProfile,
     /// What it was like when it was added, and is like again once healed.
     healthy: LinkProfile,
@@ -144,12 +151,17 @@ pub(crate) struct Streams {
 }
 
 impl<P> Core<P> {
-    pub(crate) fn add_link(&mut self, one: NodeId, other: NodeId, profile: LinkProfile) {
-        assert!(self.link_between(one, other).is_none(), "two links join {one:?} and {other:?}");
+    pub(crate) fn add_link(&mut self, one: NodeId, other: NodeId, lane: Lane, profile: LinkProfile) {
+        let known = self.link_between(one, other, lane);
+        assert!(known.is_none(), "two links join {one:?} and {other:?} as {lane:?}");
         assert!(profile.in_flight_max > 0 && profile.segment_max > 0, "a link that carries nothing");
-        let rng = self.rng.fork(&format!("link {}-{}", one.0, other.0));
+        let mut rng = self.rng.fork(&format!("link {}-{}", one.0, other.0));
+        if lane > Lane::default() {
+            rng = rng.fork(&format!("lane {}", lane.0));
+        }
         self.streams.links.push(Link {
             nodes: [one, other],
+            lane,
             profile,
             healthy: profile,
             rng,
@@ -157,22 +169,24 @@ impl<P> Core<P> {
         });
     }
 
-    fn link_between(&self, one: NodeId, other: NodeId) -> Option<usize> {
-        self.streams.links.iter().position(|link| link.nodes == [one, other] || link.nodes == [other, one])
+    fn link_between(&self, one: NodeId, other: NodeId, lane: Lane) -> Option<usize> {
+        let joins = |link: &Link| link.nodes == [one, other] || link.nodes == [other, one];
+        self.streams.links.iter().position(|link| joins(link) && link.lane == lane)
     }
 
-    fn link_index(&self, one: NodeId, other: NodeId) -> usize {
-        self.link_between(one, other).unwrap_or_else(|| panic!("no link joins {one:?} and {other:?}"))
+    fn link_index(&self, one: NodeId, other: NodeId, lane: Lane) -> usize {
+        self.link_between(one, other, lane)
+            .unwrap_or_else(|| panic!("no link joins {one:?} and {other:?} as {lane:?}"))
     }
 
-    pub(crate) fn set_profile(&mut self, one: NodeId, other: NodeId, profile: LinkProfile) {
-        let link = self.link_index(one, other);
+    pub(crate) fn set_profile(&mut self, one: NodeId, other: NodeId, lane: Lane, profile: LinkProfile) {
+        let link = self.link_index(one, other, lane);
         self.streams.links[link].profile = profile;
     }
 
     /// Holds everything that would arrive before `until` back.
-    pub(crate) fn hold_link(&mut self, one: NodeId, other: NodeId, until: Instant) {
-        let index = self.link_index(one, other);
+    pub(crate) fn hold_link(&mut self, one: NodeId, other: NodeId, lane: Lane, until: Instant) {
+        let index = self.link_index(one, other, lane);
         let link = &mut self.streams.links[index];
         link.held_until = link.held_until.max(until);
     }
@@ -185,8 +199,8 @@ impl<P> Core<P> {
         }
     }
 
-    pub(crate) fn dial(&mut self, node: NodeId, peer: NodeId) -> ConnectionId {
-        let link = self.link_index(node, peer);
+    pub(crate) fn dial(&mut self, node: NodeId, peer: NodeId, lane: Lane) -> ConnectionId {
+        let link = self.link_index(node, peer, lane);
         let Link { profile, held_until, .. } = self.streams.links[link];
         let index = self.open([node, peer], link);
         let id = ConnectionId {
@@ -345,9 +359,9 @@ impl<P> Core<P> {
         }
     }
 
-    /// Cuts every connection between two nodes.
-    pub(crate) fn cut_link(&mut self, one: NodeId, other: NodeId) {
-        let link = self.link_index(one, other);
+    /// Cuts every connection of a link.
+    pub(crate) fn cut_link(&mut self, one: NodeId, other: NodeId, lane: Lane) {
+        let link = self.link_index(one, other, lane);
         for index in 0..self.streams.connections.len() {
             if self.streams.connections[index].link == link {
                 (0..2).for_each(|side| self.cut_end(index, side));
@@ -417,12 +431,12 @@ impl<P> Core<P> {
             index: u32::try_from(index).expect("few connections"),
             generation: connection.generation,
         };
-        let peer = connection.ends[1 - side].node;
+        let (peer, lane) = (connection.ends[1 - side].node, self.streams.links[connection.link].lane);
         let end = &mut connection.ends[side];
         let (_, arrival) = end.arrivals.pop_front().expect("an armed end has an arrival");
         self.schedule.show(end.arrival_slot, end.arrivals.front().map(|(key, _)| *key));
         let event = match arrival {
-            Arrival::Accepted => StreamEvent::Accepted { peer },
+            Arrival::Accepted => StreamEvent::Accepted { peer, lane },
             Arrival::Opened => StreamEvent::Opened,
             Arrival::Data(data) => StreamEvent::Data(data),
             Arrival::Closed(why) => {

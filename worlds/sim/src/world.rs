@@ -4,10 +4,10 @@ use engine::{Instant, Nanos, Rng};
 use nvme::media::{Completion, MediumId};
 
 use crate::direct::{Direct, PortId};
-use crate::faults::{Fault, Plan};
+use crate::faults::{Fault, LaneFault, Plan};
 use crate::media::{MediaProfile, Medium};
 use crate::schedule::{Schedule, Slot, Source};
-use crate::stream::{LinkProfile, StreamEvent, Streams};
+use crate::stream::{Lane, LinkProfile, StreamEvent, Streams};
 use crate::{Context, Digest, Event, Node, NodeId};
 
 /// What the world knows of a node besides the node itself.
@@ -88,7 +88,15 @@ impl<N: Node> World<N> {
     /// # Panics
     /// When they can already.
     pub fn link(&mut self, one: NodeId, other: NodeId, profile: LinkProfile) {
-        self.core.add_link(one, other, profile);
+        self.link_lane(one, other, Lane::default(), profile);
+    }
+
+    /// As [`World::link`], as one of several links between the same two nodes.
+    ///
+    /// # Panics
+    /// When they have such a link already.
+    pub fn link_lane(&mut self, one: NodeId, other: NodeId, lane: Lane, profile: LinkProfile) {
+        self.core.add_link(one, other, lane, profile);
     }
 
     /// Gives a node a medium of `bytes`; a node's media are numbered from 0.
@@ -237,7 +245,7 @@ impl<N: Node> World<N> {
 
     fn note_stream(&mut self, node: NodeId, event: &StreamEvent) {
         let code = match event {
-            StreamEvent::Accepted { peer } => 16 + u64::from(peer.0),
+            StreamEvent::Accepted { peer, .. } => 16 + u64::from(peer.0),
             StreamEvent::Opened => 1,
             StreamEvent::Data(_) => 2,
             StreamEvent::Writable => 3,
@@ -288,12 +296,14 @@ impl<N: Node> World<N> {
     /// Lets something go wrong now.
     pub fn apply(&mut self, fault: Fault) {
         match fault {
-            Fault::Cut(one, other) => self.core.cut_link(one, other),
+            Fault::Cut(one, other) => self.apply_to_lane(one, other, Lane::default(), LaneFault::Cut),
             Fault::Hold(one, other, time) => {
-                let until = self.core.now + time;
-                self.core.hold_link(one, other, until);
+                self.apply_to_lane(one, other, Lane::default(), LaneFault::Hold(time));
             }
-            Fault::Link(one, other, profile) => self.core.set_profile(one, other, profile),
+            Fault::Link(one, other, profile) => {
+                self.apply_to_lane(one, other, Lane::default(), LaneFault::Link(profile));
+            }
+            Fault::Lane(one, other, lane, fault) => self.apply_to_lane(one, other, lane, fault),
             Fault::Kill(node) => self.kill(node),
             Fault::Restart(node) => self.restart(node),
             Fault::Pause(node, time) => {
@@ -304,6 +314,17 @@ impl<N: Node> World<N> {
             Fault::Media(node, profile) => self.core.set_media_profile(node, profile),
             Fault::Stall(node) => self.core.stall_media(node, true),
             Fault::Resume(node) => self.core.stall_media(node, false),
+        }
+    }
+
+    fn apply_to_lane(&mut self, one: NodeId, other: NodeId, lane: Lane, fault: LaneFault) {
+        match fault {
+            LaneFault::Cut => self.core.cut_link(one, other, lane),
+            LaneFault::Hold(time) => {
+                let until = self.core.now + time;
+                self.core.hold_link(one, other, lane, until);
+            }
+            LaneFault::Link(profile) => self.core.set_profile(one, other, lane, profile),
         }
     }
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use scenarios::campaign::{Outcome, run_seeds};
-use scenarios::{disk, sessions};
+use scenarios::{disk, fabrics, sessions};
 
 /// Runs simulated worlds in which things go wrong, and checks that nothing is lost, repeated, stale or stuck.
 ///
@@ -39,7 +39,8 @@ struct Arguments {
 /// A scenario's name and how it is run.
 type Scenario = (&'static str, fn(u64) -> Outcome);
 
-const SCENARIOS: [Scenario; 2] = [("disk", disk::run), ("sessions", sessions::run)];
+const SCENARIOS: [Scenario; 3] =
+    [("disk", disk::run), ("sessions", sessions::run), ("fabrics", fabrics::run)];
 
 fn parse_seeds(text: &str) -> Result<Range<u64>, String> {
     let (first, end) = text.split_once("..").ok_or("two numbers with .. between them, such as 0..1000")?;

@@ -1,0 +1,206 @@
+//! NVMe/TCP on a bad day: a host and a subsystem, one or two paths between them, and everything that goes wrong there.
+
+mod host;
+mod target;
+
+use engine::{Instant, Nanos, Rng};
+use machine::initiator;
+use nvme::media::MediumId;
+use nvme::subsystem::BlockSize;
+use nvme_fabrics::host::multipath::{self, Policy};
+use nvme_fabrics::host::{self as association};
+use nvme_fabrics::wire::{HostId, Nqn};
+use sim::media::MediaProfile;
+use sim::stream::{Lane, LinkProfile};
+use sim::{Context, Event, Node, NodeId, World};
+
+use crate::campaign::{Limits, Outcome, Subject, trial};
+use crate::chaos::{self, ChaosConfig, Trouble};
+use crate::workload::{Phase, Workload, WorkloadConfig};
+use host::HostNode;
+use target::TargetNode;
+
+/// What faults are measured by: shorter and longer than the time-outs of the host.
+const HOLD: Nanos = Nanos::from_millis(400);
+/// Blocks of the namespace that are used.
+const BLOCKS: u64 = 24;
+/// Operations outstanding at once.
+const DEPTH: usize = 16;
+/// What a world with two paths is spared. A write that a medium holds for longer than a failover takes may come to pass
+/// after its second copy was acknowledged, and after what was written next: neither host nor target waits for the first.
+const TWO_PATHS_WITHOUT: &[Trouble] = &[Trouble::SlowMedia, Trouble::Stall];
+/// Blocks of an operation, at most.
+const BLOCKS_MAX: u64 = 8;
+
+/// Whoever takes part.
+#[derive(Debug)]
+enum Member {
+    Host(Box<HostNode>),
+    Target(Box<TargetNode>),
+}
+
+impl Node for Member {
+    type Packet = ();
+
+    fn handle(&mut self, context: &mut Context<'_, ()>, event: Event<()>) {
+        let now = context.now();
+        match (self, event) {
+            (Self::Host(host), Event::Stream { connection, event }) => host.handle(now, connection, event),
+            (Self::Target(target), Event::Stream { connection, event }) => {
+                target.handle(now, connection, event);
+            }
+            (Self::Target(target), Event::Media(completion)) => target.media(now, completion),
+            (member, event) => unreachable!("{member:?} has no use for {event:?}"),
+        }
+    }
+
+    fn settle(&mut self, context: &mut Context<'_, ()>) -> Option<Instant> {
+        match self {
+            Self::Host(host) => host.settle(context),
+            Self::Target(target) => target.settle(context),
+        }
+    }
+
+    fn restart(&mut self, now: Instant, _rng: Rng) {
+        match self {
+            Self::Host(host) => host.restart(now),
+            Self::Target(target) => target.restart(now),
+        }
+    }
+
+    fn fingerprint((): &()) -> u64 {
+        0
+    }
+}
+
+impl Subject for Member {
+    fn enter(&mut self, _now: Instant, phase: Phase) {
+        if let Self::Host(host) = self {
+            host.enter(phase);
+        }
+    }
+
+    fn is_busy(&self, phase: Phase) -> bool {
+        matches!(self, Self::Host(host) if host.is_busy(phase))
+    }
+
+    fn report(&mut self, outcome: &mut Outcome) {
+        if let Self::Host(host) = self {
+            host.report(outcome);
+        }
+    }
+
+    fn describe(&self) -> String {
+        match self {
+            Self::Host(host) => host.describe(),
+            Self::Target(target) => target.describe(),
+        }
+    }
+}
+
+fn name(text: &str) -> Nqn {
+    text.parse().expect("a valid name")
+}
+
+fn subsystem_name() -> Nqn {
+    name("nqn.2026-01.io.farlane:disk")
+}
+
+/// What the host is like: time-outs short and long, few queues and many, digests or none.
+fn host_settings(rng: &mut Rng) -> (initiator::Config, association::Config) {
+    let pool = nvme_tcp::SharedPool::default();
+    let connection = nvme_tcp::host::Config {
+        header_digest: rng.one_in(2),
+        data_digest: rng.one_in(2),
+        initialise_timeout: HOLD,
+        ..nvme_tcp::host::Config::new(pool)
+    };
+    let multipath = multipath::Config {
+        policy: if rng.one_in(2) { Policy::RoundRobin } else { Policy::LowestLatency },
+        io_timeout: Nanos::from_millis(300 + rng.below(3_000)),
+        ..multipath::Config::default()
+    };
+    let own = name("nqn.2014-08.org.nvmexpress:uuid:1");
+    let association = association::Config {
+        io_queues: u16::try_from(1 + rng.below(4)).expect("a few"),
+        queue_size: u16::try_from(4 + rng.below(29)).expect("a few"),
+        keep_alive: Nanos::from_millis(200 + rng.below(800)),
+        connect_timeout: HOLD * 2,
+        admin_timeout: HOLD * 2,
+        reconnect: (HOLD / 64, HOLD / 4),
+        controller_loss_timeout: None,
+        // A host whose commands wait for a path, and one whose commands fail after a while.
+        fast_io_fail_timeout: rng.one_in(3).then_some(HOLD / 2),
+        ..association::Config::new(subsystem_name(), own, HostId([1; 16]))
+    };
+    (initiator::Config { multipath, connection }, association)
+}
+
+/// What the target grants.
+fn target_settings(rng: &mut Rng) -> nvme_tcp::controller::Config {
+    let ready_to_transfer_bytes_max = 4096 << rng.below(5);
+    nvme_tcp::controller::Config {
+        ready_to_transfer_bytes_max,
+        host_data_max: 4096 << rng.below(4),
+        alignment: if rng.one_in(2) { 4 } else { 128 },
+        ..nvme_tcp::controller::Config::new(nvme_tcp::SharedPool::default())
+    }
+}
+
+/// A subsystem with its node, and a host that uses it by `paths` paths.
+fn build(world: &mut World<Member>, paths: u8, link: LinkProfile, media: MediaProfile) -> [NodeId; 2] {
+    let mut rng = world.rng("settings");
+    let block = if rng.one_in(2) { BlockSize::Bytes512 } else { BlockSize::Bytes4096 };
+    let bytes = BLOCKS * u64::from(block.bytes());
+    let mut core = nvme::subsystem::Config::new("FABRICS").with_namespace(MediumId(0), bytes);
+    core.subsystem_name = subsystem_name().as_str().into();
+    core.namespaces[0].block = block;
+    let node = TargetNode::new(paths, target_settings(&mut rng), core, rng.one_in(2));
+    let target = world.add(Member::Target(Box::new(node)));
+    world.medium(target, bytes, MediaProfile { atomic_unit: block.bytes(), ..media });
+    let (config, association) = host_settings(&mut rng);
+    let workload = WorkloadConfig {
+        blocks: BLOCKS,
+        block_size: usize::try_from(block.bytes()).expect("a block's bytes"),
+        depth: DEPTH,
+        blocks_max: BLOCKS_MAX,
+        pause_max: Nanos::from_millis(40),
+    };
+    let workload = Workload::new(workload, world.rng("workload"));
+    let associations = vec![association; usize::from(paths)];
+    let node = HostNode::new(target, config, associations, workload, rng.one_in(2));
+    let host = world.add(Member::Host(Box::new(node)));
+    (0..paths).for_each(|lane| world.link_lane(host, target, Lane(lane), link));
+    [host, target]
+}
+
+/// Runs the scenario for a seed.
+pub fn run(seed: u64) -> Outcome {
+    let mut world = World::new(seed);
+    let mut rng = world.rng("scene");
+    let link = LinkProfile {
+        latency: Nanos::from_micros(5 + rng.below(200)),
+        jitter: Nanos::from_micros(rng.below(50)),
+        ..LinkProfile::default()
+    };
+    let lanes = if rng.one_in(2) { 2 } else { 1 };
+    let media = MediaProfile::default();
+    let [near, far] = build(&mut world, lanes, link, media);
+    let duration = HOLD * 5;
+    let without = if lanes > 1 { TWO_PATHS_WITHOUT } else { &[] };
+    let chaos = ChaosConfig {
+        near,
+        far: vec![far],
+        lanes,
+        without,
+        duration,
+        faults_max: 8,
+        hold_time: HOLD,
+        link,
+        media,
+    };
+    let (plan, troubles) = chaos::plan(&chaos, &mut world.rng("chaos"));
+    let settle = Nanos::from_secs(120);
+    let limits = Limits { chaos: duration + HOLD * 3, drain: settle, verify: settle };
+    Outcome { seed, troubles, ..trial(&mut world, &plan, limits) }
+}

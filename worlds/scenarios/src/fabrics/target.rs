@@ -1,0 +1,226 @@
+//! The node of a box that offers a subsystem by several ports.
+
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use engine::{Buffer, Engine, Instant};
+use machine::target::{Accepted, Config, ConnectionId, Input, Output, Target};
+use nvme_fabrics::target::{ControllerModel, Directory, Hosts, Port, Subsystem, SubsystemKey};
+use nvme_fabrics::wire::PortId;
+use sim::Context;
+use sim::stream::{self, Lane, StreamEvent};
+
+const KEY: SubsystemKey = SubsystemKey(0);
+/// The last events that are kept for the report of a run that fails.
+const EVENTS_MAX: usize = 24;
+
+/// An accepted connection.
+#[derive(Debug)]
+struct Line {
+    connection: stream::ConnectionId,
+    /// Bytes that the target doesn't want yet.
+    received: VecDeque<Buffer>,
+    /// The target has ended it; it is closed when all is sent.
+    ended: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct TargetNode {
+    config: Config,
+    core: nvme::subsystem::Config,
+    /// Data are received where they belong, where that is known.
+    lands: bool,
+    target: Target,
+    /// By the target's name for it.
+    lines: Vec<Option<Line>>,
+    events: Vec<String>,
+}
+
+impl TargetNode {
+    pub(super) fn new(
+        ports: u8,
+        connection: nvme_tcp::controller::Config,
+        core: nvme::subsystem::Config,
+        lands: bool,
+    ) -> Self {
+        let config = Config { connection, directory: directory(ports) };
+        let target = build(Instant::ZERO, &config, &core);
+        Self { config, core, lands, target, lines: Vec::new(), events: Vec::new() }
+    }
+
+    pub(super) fn handle(&mut self, now: Instant, connection: stream::ConnectionId, event: StreamEvent) {
+        if let StreamEvent::Accepted { lane, .. } = event {
+            return self.accept(now, connection, lane);
+        }
+        let is_it = |line: &Option<Line>| line.as_ref().is_some_and(|line| line.connection == connection);
+        let Some(index) = self.lines.iter().position(is_it) else { return };
+        match event {
+            StreamEvent::Data(bytes) => {
+                let line = self.lines[index].as_mut().expect("the line was found");
+                if !line.ended {
+                    line.received.push_back(bytes);
+                    self.feed(now, index);
+                }
+            }
+            StreamEvent::Closed(_) => {
+                self.lines[index] = None;
+                self.target.handle_input(now, Input::Closed(id_of(index)));
+            }
+            _ => {}
+        }
+    }
+
+    fn accept(&mut self, now: Instant, connection: stream::ConnectionId, lane: Lane) {
+        let free = self.lines.iter().position(Option::is_none);
+        let index = free.unwrap_or_else(|| {
+            self.lines.push(None);
+            self.lines.len() - 1
+        });
+        self.lines[index] = Some(Line { connection, received: VecDeque::new(), ended: false });
+        let accepted = Accepted {
+            connection: id_of(index),
+            port: port(lane.0),
+            peer: SocketAddr::new(Ipv4Addr::new(198, 51, 100, 1).into(), 50_000),
+            local: address(lane.0),
+            resume: None,
+        };
+        self.target.handle_input(now, Input::Accepted(accepted));
+    }
+
+    /// Gives the target what it wants of what has come.
+    fn feed(&mut self, now: Instant, index: usize) {
+        let id = id_of(index);
+        while self.target.wants_input(id)
+            && let Some(line) = self.lines[index].as_mut().filter(|line| !line.ended)
+            && let Some(mut bytes) = line.received.pop_front()
+        {
+            while self.lands
+                && !bytes.is_empty()
+                && let Some(place) = self.target.landing(id)
+            {
+                let count = place.len().min(bytes.len());
+                place[..count].copy_from_slice(&bytes[..count]);
+                bytes = bytes.slice(count..bytes.len());
+                self.target.landed(now, id, count);
+            }
+            if !bytes.is_empty() {
+                self.target.handle_input(now, Input::Received { connection: id, bytes });
+            }
+        }
+    }
+
+    pub(super) fn media(&mut self, now: Instant, completion: nvme::media::Completion) {
+        self.target.handle_input(now, Input::Media { subsystem: KEY, completion });
+    }
+
+    pub(super) fn settle<P>(&mut self, context: &mut Context<'_, P>) -> Option<Instant> {
+        let now = context.now();
+        if self.target.poll_timeout().is_some_and(|at| at <= now) {
+            self.target.handle_timeout(now);
+        }
+        loop {
+            while let Some(output) = self.target.poll_output() {
+                self.on_output(context, output);
+            }
+            let mut moved = false;
+            for index in 0..self.lines.len() {
+                moved |= self.flush(context, index);
+                self.feed(now, index);
+            }
+            if !moved {
+                break;
+            }
+        }
+        while let Some(output) = self.target.poll_output() {
+            self.on_output(context, output);
+        }
+        self.target.poll_timeout()
+    }
+
+    fn on_output<P>(&mut self, context: &mut Context<'_, P>, output: Output) {
+        match output {
+            Output::Close(id) => {
+                if let Some(line) = self.lines[id.0 as usize].as_mut() {
+                    line.ended = true;
+                }
+            }
+            Output::Media { request, .. } => context.media(request),
+            Output::HandOver { .. } => unreachable!("there is one reactor"),
+            Output::Event(event) => {
+                if self.events.len() == EVENTS_MAX {
+                    self.events.remove(0);
+                }
+                self.events.push(format!("{}: {event}", context.now() - Instant::ZERO));
+            }
+            Output::Send(_) | Output::Notify { .. } => {}
+        }
+    }
+
+    /// Sends what a connection takes; whether that was anything, or the connection is over.
+    fn flush<P>(&mut self, context: &mut Context<'_, P>, index: usize) -> bool {
+        let Some(&Line { connection, ended, .. }) = self.lines[index].as_ref() else { return false };
+        let (id, now) = (id_of(index), context.now());
+        let mut sent = 0;
+        let mut all = true;
+        for slice in self.target.outbox(id).into_iter().flat_map(nvme_tcp::Outbox::slices) {
+            let taken = context.send(connection, slice);
+            sent += taken;
+            all = taken == slice.len();
+            if !all {
+                break;
+            }
+        }
+        if sent > 0 {
+            self.target.sent(now, id, sent);
+        }
+        if all && ended {
+            context.close(connection);
+            self.lines[index] = None;
+            self.target.handle_input(now, Input::Closed(id));
+            return true;
+        }
+        sent > 0
+    }
+
+    pub(super) fn restart(&mut self, now: Instant) {
+        self.target = build(now, &self.config, &self.core);
+        self.lines.clear();
+    }
+
+    pub(super) fn describe(&self) -> String {
+        let lines = self.lines.iter().flatten().count();
+        format!("{lines} connections; latest events:\n    ") + &self.events.join("\n    ")
+    }
+}
+
+fn build(now: Instant, config: &Config, core: &nvme::subsystem::Config) -> Target {
+    let mut target = Target::new(now, config.clone());
+    target.add_subsystem(now, KEY, core.clone());
+    target
+}
+
+fn id_of(index: usize) -> ConnectionId {
+    ConnectionId(u32::try_from(index).expect("few connections"))
+}
+
+fn port(lane: u8) -> PortId {
+    PortId(u16::from(lane) + 1)
+}
+
+fn address(lane: u8) -> SocketAddr {
+    SocketAddr::new(Ipv4Addr::new(192, 0, 2, lane + 1).into(), 4420)
+}
+
+fn directory(ports: u8) -> Directory {
+    let subsystem = Subsystem {
+        key: KEY,
+        name: super::subsystem_name(),
+        hosts: Hosts::Any,
+        model: ControllerModel::default(),
+        ports: (0..ports).map(port).collect(),
+        is_here: true,
+    };
+    let ports = (0..ports).map(|lane| Port { id: port(lane), address: address(lane).into(), is_any: false });
+    Directory { subsystems: vec![subsystem], ports: ports.collect(), ..Directory::default() }
+}
