@@ -4,11 +4,15 @@
 
 mod support;
 
+use std::net::TcpListener;
 use std::process::Command;
 use std::time::Duration;
 
-use guest::{Builder, Guest, Kit, skip};
+use guest::{Builder, Guest, Kit, Running, skip};
+use serde_json::Value;
 
+use support::relay::Relay;
+use support::running::wait_until;
 use support::{Export, FARLANE};
 
 /// What a guest does with a target.
@@ -18,23 +22,74 @@ const LIMIT: Duration = Duration::from_secs(60);
 const NQN: &str = "nqn.2026-01.io.farlane:guest";
 const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-555555555555";
 
-/// `farlane target` at `listen`; a guest reaches it at 10.0.2.2.
-fn target(listen: &str, arguments: &[&str]) -> Export {
-    let mut command = Command::new(FARLANE);
-    command.args(["target", "--json", "--listen", listen, "--nqn", NQN]).args(arguments);
-    Export::of(command)
+/// What a target offers to a guest, which knows this machine as 10.0.2.2: two ports, the second behind a relay.
+struct Stage {
+    directory: tempfile::TempDir,
+    ports: [u16; 2],
+    relay: Relay,
 }
 
-/// A guest with the initiator and its tools, and `$PORT`, `$NQN`, `$HOST` in its script.
-fn guest_on(kit: &Kit, target: &Export, script: &str) -> Builder {
-    let port = target.address.rsplit(':').next().unwrap();
-    let script = format!("PORT={port} NQN={NQN} HOST={HOST}\n{script}");
-    let builder = Guest::builder(kit).unwrap().tools(["nvme", "fio"]).unwrap();
-    builder.modules(["nvme-tcp"]).unwrap().user_network().unwrap().limit(LIMIT * 3).script(script)
+impl Stage {
+    fn set() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::File::create(directory.path().join("disk.img")).unwrap().set_len(64 << 20).unwrap();
+        // Both are taken before either is given back.
+        let taken = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let ports = taken.each_ref().map(|listener| listener.local_addr().unwrap().port());
+        drop(taken);
+        let relay = Relay::to(&format!("127.0.0.1:{}", ports[1]));
+        let stage = Self { directory, ports, relay };
+        stage.offer("");
+        stage
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.directory.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    /// Writes the target's file, which also says `more`.
+    fn offer(&self, more: &str) {
+        let [one, other] = self.ports;
+        let relay = self.relay.address.port();
+        let image = self.path("disk.img");
+        let text = format!(
+            "[[port]]\nlisten = \"127.0.0.1:{one}\"\nadvertise = \"10.0.2.2:{one}\"\n\
+             [[port]]\nlisten = \"127.0.0.1:{other}\"\nadvertise = \"10.0.2.2:{relay}\"\n\
+             [[subsystem]]\nnqn = \"{NQN}\"\nserial = \"FABRICS\"\n\
+             [[subsystem.namespace]]\npath = \"{image}\"\n{more}"
+        );
+        std::fs::write(self.path("target.toml"), text).unwrap();
+    }
+
+    fn target(&self) -> Export {
+        let mut command = Command::new(FARLANE);
+        let (config, control) = (self.path("target.toml"), self.path("control"));
+        command.args(["target", "--json", "--config", &config, "--control", &control]);
+        Export::of(command)
+    }
+
+    /// What the target that runs answers.
+    fn ask(&self, words: &[&str]) -> String {
+        support::succeed(&[&["target"], words, &["--control", &self.path("control")]].concat())
+    }
+
+    /// The controllers of the one subsystem.
+    fn controllers(&self) -> Vec<Value> {
+        let status: Value = serde_json::from_str(&self.ask(&["status", "--json"])).unwrap();
+        status["subsystems"][0]["controllers"].as_array().unwrap().clone()
+    }
+
+    /// A guest with the initiator and its tools, and `$PORT`, `$OTHER`, `$NQN`, `$HOST` in its script.
+    fn guest(&self, kit: &Kit) -> Builder {
+        let (port, other) = (self.ports[0], self.relay.address.port());
+        let script = format!("PORT={port} OTHER={other} NQN={NQN} HOST={HOST}\n{USE}");
+        let builder = Guest::builder(kit).unwrap().tools(["nvme", "fio"]).unwrap();
+        builder.modules(["nvme-tcp"]).unwrap().user_network().unwrap().limit(LIMIT * 3).script(script)
+    }
 }
 
 /// Lines that `USE` prints when all goes well.
-const SAID: [&str; 22] = [
+const SAID: [&str; 28] = [
     "discovered",
     "an unknown subsystem is refused",
     "listed",
@@ -42,6 +97,7 @@ const SAID: [&str; 22] = [
     "registers shown",
     "identified",
     "namespaces described",
+    "questions answered",
     "logs answered",
     "keep alive is on",
     "copied and compared",
@@ -56,46 +112,65 @@ const SAID: [&str; 22] = [
     "without flow control",
     "nothing in the kernel's log",
     "connected to all",
+    "two paths to one disk",
     "fio verified through a restart",
+    "fio verified through a cut path",
+    "nobody saw an error",
+    "the discovery service is kept",
+    "the discovery log has changed",
 ];
+
+/// Waits for what the guest tells.
+fn expect(guest: &mut Running, words: &str, target: &Export) {
+    guest.expect(words, LIMIT * 4).unwrap_or_else(|error| panic!("{error}\n{}", target.said()));
+}
+
+fn namespaces_come_and_go(stage: &Stage, guest: &mut Running, target: &Export) {
+    expect(guest, "add a namespace", target);
+    assert_eq!(stage.ask(&["add", "--ram", "16MiB"]), format!("added namespace 2 to {NQN}\n"));
+    let controllers = stage.controllers();
+    assert_eq!(controllers[0]["host"], HOST, "{controllers:?}");
+    assert_eq!(controllers[0]["queues"].as_array().map(Vec::len), Some(3), "{controllers:?}");
+    expect(guest, "remove it", target);
+    stage.ask(&["remove", "--nsid", "2"]);
+}
+
+/// Ends one of the two paths in the middle of writes, and lets it be made anew.
+fn one_path_is_cut(stage: &Stage, guest: &mut Running, target: &Export) {
+    expect(guest, "writing by two paths", target);
+    assert_eq!(stage.controllers().len(), 2);
+    let passed = stage.relay.passed();
+    wait_until("writes go by the path that is to be cut", || stage.relay.passed() - passed > 2 << 20);
+    stage.relay.cut();
+    guest.tell("cut").unwrap();
+    expect(guest, "a path is away", target);
+    wait_until("the target knows it", || stage.controllers().len() == 1);
+    std::thread::sleep(Duration::from_secs(1));
+    let passed = stage.relay.passed();
+    stage.relay.join();
+    guest.tell("joined").unwrap();
+    expect(guest, "a path is back", target);
+    assert!(stage.relay.passed() > passed);
+    wait_until("the target knows it", || stage.controllers().len() == 2);
+}
 
 #[test]
 fn linux_uses_a_target_as_any_other_and_finds_it_again_when_it_was_killed() {
     let Some(kit) = skip::kit_or_skip("Linux's initiator on a target") else { return };
-    let directory = tempfile::tempdir().unwrap();
-    let image = directory.path().join("disk.img");
-    std::fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
-    // The guest knows this machine by another address.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let (listen, advertise) = (format!("127.0.0.1:{port}"), format!("10.0.2.2:{port}"));
-    let control = directory.path().join("control");
-    let arguments = [
-        ["--namespace", image.to_str().unwrap()],
-        ["--serial", "FABRICS"],
-        ["--advertise", &advertise],
-        ["--control", control.to_str().unwrap()],
-    ]
-    .concat();
-    let mut first = target(&listen, &arguments);
-    let mut running = guest_on(kit, &first, USE).start().unwrap();
-    let ask = |words: &[&str]| {
-        let socket = ["--control", control.to_str().unwrap()];
-        support::succeed(&[&["target"], words, &socket].concat())
-    };
-    running.expect("add a namespace", LIMIT * 2).unwrap_or_else(|error| panic!("{error}\n{}", first.said()));
-    assert_eq!(ask(&["add", "--ram", "16MiB"]), format!("added namespace 2 to {NQN}\n"));
-    let status: serde_json::Value = serde_json::from_str(&ask(&["status", "--json"])).unwrap();
-    let controller = &status["subsystems"][0]["controllers"][0];
-    assert_eq!(controller["host"], HOST, "{status}");
-    assert_eq!(controller["queues"].as_array().map(Vec::len), Some(3), "{status}");
-    running.expect("remove it", LIMIT).unwrap();
-    ask(&["remove", "--nsid", "2"]);
-    running.expect("running", LIMIT * 4).unwrap_or_else(|error| panic!("{error}\n{}", first.said()));
+    let stage = Stage::set();
+    let mut first = stage.target();
+    let mut running = stage.guest(kit).start().unwrap();
+    namespaces_come_and_go(&stage, &mut running, &first);
+    expect(&mut running, "running", &first);
     std::thread::sleep(Duration::from_secs(1));
     let said = first.kill();
     std::thread::sleep(Duration::from_secs(2));
-    let mut second = target(&listen, &arguments);
+    let mut second = stage.target();
     running.tell("restarted").unwrap();
+    one_path_is_cut(&stage, &mut running, &second);
+    expect(&mut running, "change what is offered", &second);
+    stage.offer("[[referral]]\naddress = \"192.0.2.2:8009\"\n");
+    stage.ask(&["reload"]);
     let outcome = running.finish().unwrap().expect_success();
     for line in SAID {
         assert!(outcome.output.lines().any(|one| one == line), "{line:?} in {}", outcome.output);

@@ -28,9 +28,18 @@ nvme show-regs /dev/nvme0 -H | grep -E '^(cap|version|cc|csts|nssr|crto) ' && ec
 nvme id-ctrl /dev/nvme0 | grep -E '^(sn|mn|cntlid|ioccsz|iorcsz|kas|maxcmd|sgls|subnqn) ' && echo "identified"
 nvme id-ns $DISK | grep -E '^nsze' && nvme ns-descs $DISK >/dev/null && nvme list-ns /dev/nvme0 >/dev/null
 nvme list-ctrl /dev/nvme0 && echo "namespaces described"
-for log in smart-log error-log fw-log effects-log self-test-log sanitize-log changed-ns-list-log supported-log-pages; do
-    nvme $log /dev/nvme0 >/dev/null || { echo "$log fails"; exit 1; }
+for question in nvm-id-ctrl id-iocs "list-ns --all"; do nvme $question /dev/nvme0 >/dev/null; done
+for question in nvm-id-ns cmdset-ind-id-ns get-ns-id resv-report; do nvme $question $DISK >/dev/null; done
+echo "questions answered"
+nvme supported-log-pages /dev/nvme0 | grep '^LID'
+for log in smart-log error-log fw-log effects-log self-test-log sanitize-log changed-ns-list-log resv-notif-log \
+    fid-support-effects-log mi-cmd-support-effects-log persistent-event-log \
+    "telemetry-log --output-file=/tmp/host" "get-log --log-id=8 --log-len=512"; do
+    nvme $log /dev/nvme0 >/tmp/log 2>&1 || { echo "$log fails"; cat /tmp/log; exit 1; }
 done
+# What is not there is refused, and nothing happens.
+nvme ana-log /dev/nvme0 >/tmp/log 2>&1 && exit 1
+nvme phy-rx-eom-log /dev/nvme0 >/tmp/log 2>&1 && exit 1
 echo "logs answered"
 nvme get-feature /dev/nvme0 -f 7 -H | head -2
 nvme get-feature /dev/nvme0 -f 0xf && echo "keep alive is on"
@@ -64,7 +73,7 @@ dmesg | grep -iE 'nvme.*(timeout|error|fail|abort|unable|invalid|mismatch)' | gr
 echo "nothing in the kernel's log"
 
 # The discovery controller had the first number meanwhile.
-nvme connect-all $AT
+nvme connect-all $AT --hdr-digest --data-digest
 for i in $(seq 200); do DISK=$(ls /dev/nvme?n1 2>/dev/null) && break; sleep 0.05; done
 copy && echo "connected to all"
 nvme disconnect-all
@@ -82,4 +91,39 @@ await "restarted"
 wait $! && echo "fio verified through a restart"
 cat /sys/class/nvme/nvme0/state
 leave
+
+# Two paths to one disk. One is cut in the middle of this, and joined again.
+lives() { nvme list-subsys | grep -c " live" || true; }
+nvme connect $AT -n $NQN --reconnect-delay=1 --ctrl-loss-tmo=60 --nr-io-queues=2
+nvme connect -t tcp -a 10.0.2.2 -s $OTHER -n $NQN --reconnect-delay=1 --ctrl-loss-tmo=60 --nr-io-queues=2
+wait_for_disk
+[ $(lives) = 2 ] && [ $(ls -d /dev/nvme?n1) = $DISK ] && echo "two paths to one disk"
+echo round-robin >/sys/class/nvme-subsystem/nvme-subsys0/iopolicy
+dmesg -c >/dev/null
+fio --name=paths --filename=$DISK --rw=randwrite --bsrange=4k-64k --iodepth=64 --ioengine=libaio --direct=1 \
+    --verify=crc32c --size=32m --rate=5m --minimal >/tmp/fio &
+sleep 1
+tell "writing by two paths"
+await "cut"
+for i in $(seq 100); do [ $(lives) = 1 ] && break; sleep 0.05; done
+[ $(lives) = 1 ] && tell "a path is away"
+await "joined"
+for i in $(seq 200); do [ $(lives) = 2 ] && break; sleep 0.05; done
+[ $(lives) = 2 ] && tell "a path is back"
+wait $! && echo "fio verified through a cut path"
+dmesg | grep -iE 'i/o error|failing i/o|no usable path' && exit 1
+echo "nobody saw an error"
+leave
+
+# A discovery controller that stays hears of changes.
+nvme discover $AT --persistent >/dev/null
+[ "$(cat /sys/class/nvme/nvme0/cntrltype)" = discovery ] && [ "$(cat /sys/class/nvme/nvme0/kato)" = 30 ]
+echo "the discovery service is kept"
+uevent sh -c '[ -z "$NVME_AEN" ] || echo $NVME_AEN >>/tmp/events' >/dev/null &
+sleep 0.5
+tell "change what is offered"
+for i in $(seq 200); do grep -qs 0x70f002 /tmp/events && break; sleep 0.05; done
+grep -qs 0x70f002 /tmp/events
+nvme discover --device=nvme0 $AT | grep -q "traddr:  192.0.2.2" && echo "the discovery log has changed"
+nvme disconnect -d nvme0
 echo "done"

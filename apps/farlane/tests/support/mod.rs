@@ -5,6 +5,7 @@
 
 pub(crate) mod admin;
 pub(crate) mod proxy;
+pub(crate) mod relay;
 pub(crate) mod running;
 
 use std::io::{BufRead, BufReader};

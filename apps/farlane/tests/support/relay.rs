@@ -1,0 +1,119 @@
+//! A stretch of network that can be cut and joined again.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{sleep, spawn};
+use std::time::Duration;
+
+use super::running::wait_until;
+
+/// How often a relay looks whether it has been cut.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Passes connections on to one address. While it is cut there are none, and new ones are refused.
+#[derive(Debug)]
+pub(crate) struct Relay {
+    /// Where it listens, unless it is cut.
+    pub(crate) address: SocketAddr,
+    state: Arc<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    cut: AtomicBool,
+    /// Whether somebody listens.
+    listens: AtomicBool,
+    /// Bytes that have passed, both ways.
+    passed: AtomicU64,
+    /// Both ends of every connection there has been since the last cut.
+    streams: Mutex<Vec<TcpStream>>,
+}
+
+impl Relay {
+    /// A relay to `far`, at a port of the system's choice.
+    pub(crate) fn to(far: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let state = Arc::new(State { listens: AtomicBool::new(true), ..State::default() });
+        let (far, relayed) = (far.to_owned(), state.clone());
+        spawn(move || {
+            let mut listener = listener;
+            loop {
+                serve(&listener, &far, &relayed);
+                // Nobody listens then, which the system answers with a reset.
+                drop(listener);
+                relayed.listens.store(false, Ordering::SeqCst);
+                while relayed.cut.load(Ordering::SeqCst) {
+                    sleep(LOOK);
+                }
+                listener = TcpListener::bind(address).unwrap();
+                relayed.listens.store(true, Ordering::SeqCst);
+            }
+        });
+        Self { address, state }
+    }
+
+    /// Ends every connection, and refuses further ones.
+    pub(crate) fn cut(&self) {
+        self.state.cut.store(true, Ordering::SeqCst);
+        wait_until("a relay is cut", || !self.state.listens.load(Ordering::SeqCst));
+    }
+
+    /// Takes connections again.
+    pub(crate) fn join(&self) {
+        self.state.cut.store(false, Ordering::SeqCst);
+        wait_until("a relay is joined", || self.state.listens.load(Ordering::SeqCst));
+    }
+
+    /// Bytes that have passed, both ways.
+    pub(crate) fn passed(&self) -> u64 {
+        self.state.passed.load(Ordering::SeqCst)
+    }
+}
+
+/// Accepts connections until the relay is cut; then ends them all.
+fn serve(listener: &TcpListener, far: &str, state: &Arc<State>) {
+    listener.set_nonblocking(true).unwrap();
+    while !state.cut.load(Ordering::SeqCst) {
+        match listener.accept() {
+            Ok((near, _)) => connect(near, far, state),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => sleep(LOOK),
+            Err(error) => panic!("a relay can't accept: {error}"),
+        }
+    }
+    for stream in state.streams.lock().unwrap().drain(..) {
+        let _ = stream.shutdown(Shutdown::Both);
+    }
+}
+
+/// Joins `near` to a new connection to `far`; without one, `near` ends.
+fn connect(near: TcpStream, far: &str, state: &Arc<State>) {
+    let Ok(far) = TcpStream::connect(far) else { return };
+    near.set_nonblocking(false).unwrap();
+    for stream in [&near, &far] {
+        // What comes goes on at once.
+        stream.set_nodelay(true).unwrap();
+        state.streams.lock().unwrap().push(stream.try_clone().unwrap());
+    }
+    let ways = [(near.try_clone().unwrap(), far.try_clone().unwrap()), (far, near)];
+    for (from, to) in ways {
+        let state = state.clone();
+        spawn(move || pass(from, to, &state.passed));
+    }
+}
+
+/// Passes bytes one way until either end has ended, and ends both.
+fn pass(mut from: TcpStream, mut to: TcpStream, passed: &AtomicU64) {
+    let mut piece = vec![0; 64 << 10];
+    while let Ok(count @ 1..) = from.read(&mut piece) {
+        if to.write_all(&piece[..count]).is_err() {
+            break;
+        }
+        passed.fetch_add(count as u64, Ordering::SeqCst);
+    }
+    for stream in [from, to] {
+        let _ = stream.shutdown(Shutdown::Both);
+    }
+}
