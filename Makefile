@@ -23,6 +23,7 @@ release: setup ## the fastest binary, target/guided/farlane: built twice, guided
 	scripts/release
 
 test: setup ## every test, the fault campaign of 1,000 seeds included
+	@scripts/setup --tests
 	$(CARGO) build --release --package farlane --package farlane-scenarios
 	$(CARGO) test --workspace
 	target/release/campaign --seeds 0..1000

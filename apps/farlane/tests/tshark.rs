@@ -1,0 +1,151 @@
+//! Wireshark's dissector of NVMe/TCP reads what our host and our target say to each other.
+
+#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use support::running::signal;
+use support::{Export, FARLANE, succeed};
+
+const NQN: &str = "nqn.2026-01.io.farlane:captured";
+/// What a capture may leave in the kernel's buffers, which are handed on after a quarter of a second.
+const LAG: Duration = Duration::from_secs(1);
+
+/// PDU types of the NVMe TCP Transport Specification 1.0, section 3.6.2, that a session without errors has.
+const TYPES: [(&str, &str); 7] = [
+    ("0", "ICReq"),
+    ("1", "ICResp"),
+    ("4", "CapsuleCmd"),
+    ("5", "CapsuleResp"),
+    ("6", "H2CData"),
+    ("7", "C2HData"),
+    ("9", "R2T"),
+];
+
+/// PDUs that Wireshark can't make sense of, of the group «malformed» of its expert information, or with a wrong digest.
+const COMPLAINTS: &str = "_ws.malformed || _ws.expert.group == 0x07000000 || nvme-tcp.unknown_data || \
+                          nvme-tcp.hdgst.status == 0 || nvme-tcp.ddgst.status == 0";
+
+/// A capture of one port of the loopback interface.
+struct Capture {
+    child: Child,
+}
+
+impl Capture {
+    /// Begins one, or says why there is none.
+    fn start(port: &str, file: &Path) -> Result<Self, String> {
+        let mut command = Command::new("dumpcap");
+        // 64 MiB of buffer: nothing is to be lost on a busy machine.
+        command.args(["-q", "-i", "lo", "-B", "64", "-f", &format!("tcp port {port}"), "-w"]).arg(file);
+        let spawned = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+        let mut child = spawned.map_err(|error| format!("dumpcap can't be run ({error})"))?;
+        let mut said = String::new();
+        for line in BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok) {
+            if line.starts_with("File:") {
+                return Ok(Self { child });
+            }
+            said.push_str(&line);
+        }
+        let _ = child.wait();
+        Err(format!("dumpcap captures nothing: {said}"))
+    }
+
+    fn finish(mut self) {
+        std::thread::sleep(LAG);
+        signal(self.child.id(), "INT");
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+/// What tshark prints of the PDUs in `file` that `filter` selects.
+fn tshark(file: &Path, port: &str, filter: &str, fields: &[&str]) -> String {
+    let mut command = Command::new("tshark");
+    command.arg("-r").arg(file).args(["-d", &format!("tcp.port=={port},nvme-tcp"), "-Y", filter]);
+    for check in ["nvme-tcp.check_hdgst:TRUE", "nvme-tcp.check_ddgst:TRUE"] {
+        command.args(["-o", check]);
+    }
+    command.args(["-T", "fields"]);
+    for field in fields {
+        command.args(["-e", field]);
+    }
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// How often each value of each of `fields` is there.
+fn count<const N: usize>(file: &Path, port: &str, fields: [&str; N]) -> [BTreeMap<String, usize>; N] {
+    let mut counts = [(); N].map(|()| BTreeMap::new());
+    for line in tshark(file, port, "nvme-tcp", &fields).lines() {
+        for (values, counts) in line.split('\t').zip(&mut counts) {
+            // A segment has several PDUs, whose values are in one line.
+            for value in values.split(',').filter(|value| !value.is_empty()) {
+                *counts.entry(value.to_owned()).or_default() += 1;
+            }
+        }
+    }
+    counts
+}
+
+/// Discovers, identifies, writes and reads, in the capsule and by R2T; then the same for other lengths, at depth 8.
+fn use_it(address: &str, query: &str, directory: &Path) {
+    let url = format!("nvme-tcp://{address}/{NQN}{query}");
+    let path = |name: &str| directory.join(name).to_str().unwrap().to_owned();
+    let (source, copy) = (path("source"), path("copy"));
+    let bytes: Vec<u8> = (0..500_224_u32).map(|at| at.wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect();
+    std::fs::write(&source, &bytes).unwrap();
+    succeed(&["discover", &format!("nvme-tcp://{address}")]);
+    succeed(&["identify", &url]);
+    succeed(&["write", &url, "--input", &source]);
+    let _ = std::fs::remove_file(&copy);
+    succeed(&["read", &url, "--length", "500224", "--output", &copy]);
+    assert!(std::fs::read(&copy).unwrap() == bytes);
+    for size in ["512", "4k", "128k"] {
+        let job = ["--rw", "randrw", "--bs", size, "--iodepth", "8", "--runtime", "30ms", "--verify"];
+        succeed(&[&["bench", &url][..], &job[..]].concat());
+    }
+}
+
+#[test]
+fn wireshark_reads_a_session_and_finds_nothing_malformed() {
+    let directory = tempfile::tempdir().unwrap();
+    for query in ["", "?hdgst=on&ddgst=on"] {
+        let mut command = Command::new(FARLANE);
+        command.args(["target", "--json", "--listen", "127.0.0.1:0", "--nqn", NQN, "--ram", "64MiB"]);
+        command.arg("--control").arg(directory.path().join("control"));
+        let target = Export::of(command);
+        let port = target.address.rsplit(':').next().unwrap();
+        let file = directory.path().join("session.pcapng");
+        let capture = match Capture::start(port, &file) {
+            Ok(capture) => capture,
+            Err(why) => {
+                // Not `eprintln`, which the test runner keeps to itself when the test passes.
+                let _ = writeln!(io::stderr(), "SKIPPED Wireshark on a session: {why}");
+                return;
+            }
+        };
+        use_it(&target.address, query, directory.path());
+        capture.finish();
+
+        let found = tshark(&file, port, COMPLAINTS, &["frame.number", "nvme-tcp.type", "_ws.expert.message"]);
+        assert_eq!(found, "", "{query}");
+        let fields = ["nvme-tcp.type", "nvme-tcp.hdgst.status", "nvme-tcp.ddgst.status"];
+        let [types, headers, data] = count(&file, port, fields);
+        for (code, name) in TYPES {
+            assert!(types.get(code).is_some_and(|count| *count > 0), "no {name} in {types:?}");
+        }
+        assert_eq!(types.len(), TYPES.len(), "no other type: {types:?}");
+        assert!(types["4"] > 100, "{types:?}");
+        // Every digest that Wireshark has reckoned is good.
+        for statuses in [headers, data] {
+            let good = statuses.get("1").copied().unwrap_or_default();
+            assert_eq!(good > 100, !query.is_empty(), "{statuses:?}");
+        }
+    }
+}
