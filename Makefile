@@ -38,6 +38,7 @@ bench: release ## figures as ratios to floors of the same run
 	$(CARGO) bench --package farlane-nvme-pcie --bench read4k
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench speed
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench local
+	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench nvme_tcp
 
 soak: setup ## the fault campaign over SEEDS seeds
 	$(CARGO) build --release --package farlane-scenarios

@@ -1,0 +1,249 @@
+//! What NVMe/TCP takes between two processes of one machine, as ratios to a floor of the same run: raw TCP round trips
+//! of the same sizes, and a raw TCP stream, both sides spinning; and what connections cost that nobody uses.
+//!
+//! Medians over runs that interleave floor and subject; no figure here is a test. Whoever else wants one of the two
+//! processors lowers the rates by far more than the medians: what a rate would be without them is told beside it.
+
+#![allow(clippy::unwrap_used, reason = "a benchmark may stop with a panic")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use live::floor::{Client, Server};
+use live::reactor::pin;
+use serde_json::Value;
+
+const RUNS: usize = 5;
+/// Round trips of a floor.
+const TRIPS: u32 = 20_000;
+/// Chunks of a stream, of 128 KiB each.
+const CHUNKS: u32 = 8_000;
+const CHUNK: u32 = 128 << 10;
+/// A command capsule, the header of a data PDU, a response capsule, and the data.
+const COMMAND: u32 = 72;
+const DATA_HEADER: u32 = 24;
+const RESPONSE: u32 = 24;
+const PAGE: u32 = 4096;
+/// Rates are aimed at for a round trip of so many microseconds, and in proportion for others.
+const TRIP_US: f64 = 11.0;
+/// The namespace stays in the caches, so that the path is measured and not the memory.
+const MEDIUM: &str = "1MiB";
+const NQN: &str = "nqn.2026-01.io.farlane:speed";
+const CONNECTIONS: u32 = 1_000;
+
+/// The binary that is measured: the one that `FARLANE` names, else the one built for this.
+fn farlane() -> Command {
+    Command::new(std::env::var_os("FARLANE").unwrap_or_else(|| env!("CARGO_BIN_EXE_farlane").into()))
+}
+
+struct Run {
+    read_trip_us: f64,
+    write_trip_us: f64,
+    stream_mib_s: f64,
+    read: Value,
+    write: Value,
+    deep: Value,
+    deeper: Value,
+    large: Value,
+}
+
+fn main() {
+    println!("running {RUNS} interleaved measurements of raw TCP and NVMe/TCP …");
+    let directory = tempfile::tempdir().unwrap();
+    let (mut target, address) = target(&directory.path().join("control"), &["--spin", "10s", "--cpu", "0"]);
+    let runs: Vec<Run> = (0..RUNS).map(|_| run(address)).collect();
+    target.kill().unwrap();
+    target.wait().unwrap();
+    println!("\n{:<46}{:>12}{:>12}{:>8}  aim", "", "raw TCP", "NVMe/TCP", "ratio");
+    let us = |report: &Value| report["latency_ns"]["p50"].as_f64().unwrap() / 1e3;
+    row("4 KiB read, depth 1, median us", "at most 1.15", &runs, |run| (run.read_trip_us, us(&run.read)));
+    row("4 KiB write, depth 1, median us", "at most 1.15", &runs, |run| (run.write_trip_us, us(&run.write)));
+    let mib_s = |run: &Run| (run.stream_mib_s, run.large["mib_s"].as_f64().unwrap());
+    row("128 KiB reads, depth 8, MiB/s", "at least 0.80", &runs, mib_s);
+    row("  by the median latency", "", &runs, |run| (run.stream_mib_s, rate(&run.large, 8) / 8.0));
+    println!("\n{:<46}{:>12}{:>24}  aim", "4 KiB random reads a second", "", "at a trip of 11 us");
+    rates("depth 32", "450,000", &runs, |run| run.deep["iops"].as_f64().unwrap());
+    rates("  by the median latency", "", &runs, |run| rate(&run.deep, 32));
+    rates("depth 128", "600,000", &runs, |run| run.deeper["iops"].as_f64().unwrap());
+    rates("  by the median latency", "", &runs, |run| rate(&run.deeper, 128));
+    let tail = |run: &Run| run.deep["latency_ns"]["p999"].as_f64().unwrap() / 1e3;
+    println!("{:<46}{:>12.0}", "latency at depth 32, p99.9, us", median(runs.iter().map(tail)));
+    idle(&directory.path().join("idle"));
+}
+
+/// One line: the median of the ratios of single runs, not the ratio of medians, for the machine's mood changes.
+fn row(name: &str, aim: &str, runs: &[Run], of: impl Fn(&Run) -> (f64, f64)) {
+    let floor = median(runs.iter().map(|run| of(run).0));
+    let subject = median(runs.iter().map(|run| of(run).1));
+    let ratio = median(runs.iter().map(|run| of(run).1 / of(run).0));
+    println!("{name:<46}{floor:>12.1}{subject:>12.1}{ratio:>8.2}  {aim}");
+}
+
+/// One line: a rate, and what it is in proportion to the floor of its run.
+fn rates(name: &str, aim: &str, runs: &[Run], of: impl Fn(&Run) -> f64) {
+    let plain = median(runs.iter().map(&of));
+    let scaled = median(runs.iter().map(|run| of(run) * run.read_trip_us / TRIP_US));
+    println!("{name:<46}{plain:>12.0}{scaled:>24.0}  {aim}");
+}
+
+/// So many are under way, each for so long: commands a second.
+fn rate(report: &Value, depth: u32) -> f64 {
+    f64::from(depth) * 1e9 / report["latency_ns"]["p50"].as_f64().unwrap()
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// A target, and where it listens.
+fn target(control: &std::path::Path, options: &[&str]) -> (Child, SocketAddr) {
+    let mut target = farlane()
+        .args(["target", "--json", "--listen", "127.0.0.1:0", "--nqn", NQN, "--ram", MEDIUM])
+        .args(options)
+        .arg("--control")
+        .arg(control)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(target.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let said: Value = serde_json::from_str(&line).unwrap();
+    (target, said["listening"].as_str().unwrap().parse().unwrap())
+}
+
+fn run(address: SocketAddr) -> Run {
+    let (read_trip_us, write_trip_us) = trips_us();
+    let read = bench(address, "randread", "4k", 1);
+    let write = bench(address, "randwrite", "4k", 1);
+    let deep = bench(address, "randread", "4k", 32);
+    let deeper = bench(address, "randread", "4k", 128);
+    let stream_mib_s = stream_mib_s();
+    let large = bench(address, "randread", "128k", 8);
+    Run { read_trip_us, write_trip_us, stream_mib_s, read, write, deep, deeper, large }
+}
+
+fn bench(address: SocketAddr, workload: &str, bytes: &str, depth: u32) -> Value {
+    let output = farlane()
+        .args(["bench", &format!("nvme-tcp://{address}/{NQN}?queue-size=256"), "--json"])
+        .args(["--cpu", "1", "--spin", "10s", "--rw", workload, "--bs", bytes])
+        .args(["--iodepth", &depth.to_string(), "--runtime", "1s"])
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "the load failed");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// What `client` measures with a floor's server, each on a processor of its own.
+fn floor<T: Send + 'static>(measure: impl FnOnce(&mut Client) -> T + Send + 'static) -> T {
+    let server = Server::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = server.address().unwrap();
+    let far = std::thread::spawn(move || {
+        pin(0).unwrap();
+        server.serve_one().unwrap();
+    });
+    let near = std::thread::spawn(move || {
+        pin(1).unwrap();
+        measure(&mut Client::connect(address).unwrap())
+    });
+    let measured = near.join().unwrap();
+    far.join().unwrap();
+    measured
+}
+
+/// The medians of raw TCP round trips with the sizes of a read and of a write of 4 KiB, in microseconds.
+fn trips_us() -> (f64, f64) {
+    floor(|client| {
+        let mut trip = |request, reply| {
+            // The first find their way into the caches.
+            client.ping_pong(request, reply, TRIPS / 10).unwrap();
+            let times = client.ping_pong(request, reply, TRIPS).unwrap();
+            median(times.iter().map(|time| Duration::from(*time).as_secs_f64() * 1e6))
+        };
+        (trip(COMMAND, PAGE + DATA_HEADER), trip(COMMAND + PAGE, RESPONSE))
+    })
+}
+
+/// Raw TCP, chunks of 128 KiB one after another.
+fn stream_mib_s() -> f64 {
+    floor(|client| {
+        client.stream(CHUNK, CHUNKS / 10).unwrap();
+        let time = client.stream(CHUNK, CHUNKS).unwrap();
+        f64::from(CHUNKS) / 8.0 / Duration::from(time).as_secs_f64()
+    })
+}
+
+/// What Admin Queues take that are connected and not used.
+fn idle(control: &std::path::Path) {
+    let (mut target, address) = target(control, &[]);
+    let resident = |target: &Child| number(&format!("/proc/{}/status", target.id()), "VmRSS:");
+    // What everybody shares is there after the first.
+    let _first = connect(address);
+    let before = resident(&target);
+    let connections: Vec<TcpStream> = (0..CONNECTIONS).map(|_| connect(address)).collect();
+    let each = (resident(&target) - before) / f64::from(CONNECTIONS);
+    println!("\n{CONNECTIONS} idle Admin Queues:");
+    println!("  memory resident, each, KiB {each:>30.1}  aim: under 64");
+    println!("  processor time {:>41.2}%  aim: none", idle_percent(&target));
+    drop(connections);
+    target.kill().unwrap();
+    target.wait().unwrap();
+}
+
+/// A connection whose Admin Queue is connected.
+fn connect(address: SocketAddr) -> TcpStream {
+    let mut socket = TcpStream::connect(address).unwrap();
+    // ICReq: PDU-Type 0, HLEN and PLEN 128; format 0, no digests, one R2T at a time.
+    let mut request = [0; 128];
+    request[2] = 128;
+    request[4] = 128;
+    socket.write_all(&request).unwrap();
+    socket.read_exact(&mut request).unwrap();
+    // A command capsule with 1 KiB in it: HLEN and PDO 72, PLEN 1096.
+    let mut capsule = [0; 72 + 1024];
+    capsule[0] = 4;
+    (capsule[2], capsule[3]) = (72, 72);
+    capsule[4..8].copy_from_slice(&1096_u32.to_le_bytes());
+    // Connect: a Fabrics command with an SGL of data in the capsule; queue 0 of 32 entries, any controller.
+    let entry = &mut capsule[8..72];
+    (entry[0], entry[1], entry[4]) = (0x7F, 0x40, 1);
+    entry[32..36].copy_from_slice(&1024_u32.to_le_bytes());
+    entry[39] = 1;
+    entry[44] = 31;
+    let data = &mut capsule[72..];
+    data[0] = 1;
+    data[16..18].fill(0xFF);
+    data[256..256 + NQN.len()].copy_from_slice(NQN.as_bytes());
+    let host = b"nqn.2026-01.io.farlane:host";
+    data[512..512 + host.len()].copy_from_slice(host);
+    socket.write_all(&capsule).unwrap();
+    let mut response = [0; 24];
+    socket.read_exact(&mut response).unwrap();
+    assert_eq!(response[22..24], [0, 0], "not connected: {response:x?}");
+    socket
+}
+
+/// The number behind `name` in a file of the system's.
+fn number(path: &str, name: &str) -> f64 {
+    let text = std::fs::read_to_string(path).unwrap();
+    let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// User and system time, in hundredths of a second, over two seconds of doing nothing.
+fn idle_percent(process: &Child) -> f64 {
+    let ticks = || -> f64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.id())).unwrap();
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()
+    };
+    std::thread::sleep(Duration::from_millis(500));
+    let before = ticks();
+    std::thread::sleep(Duration::from_secs(2));
+    (ticks() - before) / 2.0
+}
