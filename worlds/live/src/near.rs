@@ -13,10 +13,9 @@ use nvme_pcie::function::{self, Function};
 use tunnel::upstream::PortIndex;
 
 use crate::attach::Application;
-use crate::clock::Clock;
 use crate::media::Media;
 use crate::reactor::{Attention, Context, Driver, Sources, Turn};
-use crate::tcp::{Connection, Dialer, Dialled, Received};
+use crate::tcp::{Connection, Dialer, Dialled, LOOKS, Received};
 
 /// Pieces taken from one connection in a turn, so that none starves the others.
 const PIECES_PER_TURN: usize = 16;
@@ -131,7 +130,10 @@ impl NearDriver {
     }
 
     /// Takes what the far ends have sent; returns whether there was anything.
-    fn receive(&mut self, clock: Clock, sources: &Sources) -> bool {
+    fn receive(&mut self, context: &Context<'_>) -> bool {
+        let (clock, sources) = (context.clock, context.sources());
+        // The turn's own time will do, unless somebody notes when things happen.
+        let mut now = context.now;
         let mut busy = false;
         for index in 0..self.ports.len() {
             let id = PortIndex(u8::try_from(index).expect("a switch has at most 32 ports"));
@@ -156,7 +158,9 @@ impl NearDriver {
                     }
                 };
                 busy = true;
-                let mut now = clock.now();
+                if self.near.is_timed() {
+                    now = clock.now();
+                }
                 self.near.handle_input(now, input);
                 if self.near.is_timed() {
                     now = clock.now();
@@ -307,7 +311,9 @@ impl Driver for NearDriver {
         }
         let dialled = self.dial(now, sources)?;
         busy |= dialled;
-        busy |= self.receive(context.clock, sources);
+        // Nothing else comes from anywhere else soon.
+        let looks = if busy || self.local.is_some() { 1 } else { LOOKS };
+        busy |= (0..looks).any(|_| self.receive(context));
         // The engines have been told later times since the turn began, and theirs never goes back. Whoever waits for what
         // came in does not wait for the clock too.
         let later = |busy| if busy { context.clock.now() } else { now };

@@ -20,11 +20,10 @@ use machine::foreign::{self, Foreign};
 use nvme::subsystem::Notification;
 use tunnel::downstream;
 
-use crate::clock::Clock;
 use crate::media::Media;
 use crate::reactor::{Attention, Context, Driver, Sources, Turn};
 use crate::state;
-use crate::tcp::{Connection, Listener, Received};
+use crate::tcp::{Connection, LOOKS, Listener, Received};
 
 /// Pieces taken from one connection in a turn, so that none starves the others or the media.
 const PIECES_PER_TURN: usize = 16;
@@ -150,7 +149,9 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
     }
 
     /// Takes what the peers have sent; returns whether there was anything.
-    fn receive(&mut self, clock: Clock) -> bool {
+    fn receive(&mut self, context: &Context<'_>) -> bool {
+        // The turn's own time will do, unless somebody notes when things happen.
+        let mut now = context.now;
         let mut busy = false;
         for index in 0..self.peers.len() {
             for _ in 0..PIECES_PER_TURN {
@@ -175,10 +176,12 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
                     }
                 };
                 busy = true;
-                let mut now = clock.now();
+                if self.far.is_timed() {
+                    now = context.clock.now();
+                }
                 self.far.handle_input(now, Input::Network(input));
                 if self.far.is_timed() {
-                    now = clock.now();
+                    now = context.clock.now();
                     self.far.advance(now);
                 }
                 // An answer leaves before anything else is looked at.
@@ -268,7 +271,9 @@ impl<F: FnMut(Event), B: Backing> Driver for FarDriver<F, B> {
         let sources = context.sources();
         self.register(sources)?;
         let mut busy = context.news && !self.stopping && self.accept(context.now, sources)?;
-        busy |= self.receive(context.clock);
+        // Nothing comes from anywhere else soon.
+        let looks = if busy || self.backing.is_busy() { 1 } else { LOOKS };
+        busy |= (0..looks).any(|_| self.receive(context));
         // The engines have been told later times since the turn began, and theirs never goes back.
         let now = if busy { context.clock.now() } else { context.now };
         busy |= self.reap(now, sources)?;

@@ -29,6 +29,8 @@ pub use stop::Stop;
 
 /// How often a spinning loop asks the kernel for news of the descriptors that are not looked at in each turn.
 const NEWS_EVERY: Nanos = Nanos::from_micros(100);
+/// The same for a loop that found something to do in its last turn.
+const NEWS_EVERY_BUSY: Nanos = Nanos::from_millis(1);
 /// How long a spin goes on before it offers the processor to whoever else wants it, and again: where processors
 /// are scarce, that is the peer we spin for. Longer than a round trip between two processors.
 const YIELD_EVERY: Nanos = Nanos::from_micros(10);
@@ -258,11 +260,14 @@ impl Reactor {
         let mut now = self.clock.now();
         // The application may have given the driver something to do.
         self.busy_at = now;
+        let mut idle = false;
         loop {
             if let Some(outcome) = self.heed_stop(driver, now) {
                 return Ok(outcome);
             }
-            if now - self.asked_at >= NEWS_EVERY {
+            // Work that is there comes before the question whether there is more.
+            let overdue = if idle { NEWS_EVERY } else { NEWS_EVERY_BUSY };
+            if now - self.asked_at >= overdue {
                 self.ask(now, Duration::ZERO)?;
             }
             let turn =
@@ -272,6 +277,7 @@ impl Reactor {
                 Turn::Busy => self.busy_at = now,
                 Turn::Idle => {}
             }
+            idle = turn == Turn::Idle;
             if met(driver) {
                 return Ok(Outcome::Met);
             }

@@ -17,6 +17,9 @@ pub use connection::{Connection, Received};
 pub use dial::{Dialer, Dialled};
 pub use outbox::{OUTBOX_BYTES_MAX, OutboxFull};
 
+/// How often a loop that spins, and has nothing else to wait for, looks at its connections in one turn: a turn with one look
+/// takes almost twice as long as the look, and half of what it takes longer is waited for by whatever comes.
+pub(crate) const LOOKS: u32 = 8;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
 /// Addresses of one name that are tried.
