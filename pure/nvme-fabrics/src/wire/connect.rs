@@ -123,7 +123,8 @@ impl ConnectData {
     /// Where HOSTNQN is.
     pub const HOST: u16 = 512;
 
-    /// Decodes the data.
+    /// Decodes the data. A host that leaves HOSTNQN empty, as SPDK's tools do unless they are given one, goes by its Host
+    /// Identifier ([`Nqn::of_host`]); targets that look at HOSTNQN as mere text have taught hosts that this will do.
     ///
     /// # Errors
     /// When it has another length, or a name is none; with the parameter that Connect Invalid Parameters points at.
@@ -137,11 +138,15 @@ impl ConnectData {
             let raw = array::<NQN_FIELD_LENGTH>(bytes, usize::from(at));
             Nqn::parse(&raw, field).map_err(|error| (error, Parameter::of_data(at)))
         };
+        let host_id = HostId(array(bytes, usize::from(Self::HOST_ID)));
         Ok(Self {
-            host_id: HostId(array(bytes, usize::from(Self::HOST_ID))),
+            host_id,
             controller: u16_at(bytes, usize::from(Self::CONTROLLER)),
             subsystem: name(Self::SUBSYSTEM, "SUBNQN")?,
-            host: name(Self::HOST, "HOSTNQN")?,
+            host: match bytes[usize::from(Self::HOST)] {
+                0 => Nqn::of_host(host_id),
+                _ => name(Self::HOST, "HOSTNQN")?,
+            },
         })
     }
 

@@ -1,10 +1,11 @@
 //! NVMe Qualified Names.
 
+use alloc::format;
 use alloc::string::{String, ToString};
 use core::fmt;
 use core::str::FromStr;
 
-use super::WireError;
+use super::{HostId, WireError};
 
 /// Bytes of a name, at most.
 pub const NQN_LENGTH_MAX: usize = 223;
@@ -51,6 +52,11 @@ impl Nqn {
     /// The well-known name of every discovery subsystem.
     pub fn discovery() -> Self {
         Self(Self::DISCOVERY.to_string())
+    }
+
+    /// The name of a host that has none but its Host Identifier: the UUID-based form.
+    pub fn of_host(id: HostId) -> Self {
+        Self(format!("nqn.2014-08.org.nvmexpress:uuid:{id}"))
     }
 
     /// Whether this is the well-known name of discovery subsystems.

@@ -45,6 +45,16 @@ fn a_connect_of_linux_is_understood() {
 }
 
 #[test]
+fn a_host_without_a_name_goes_by_its_identifier() {
+    let (_, mut data) = linux_connect();
+    data[512..768].fill(0);
+    let host = ConnectData::parse(&data).unwrap().host;
+    assert_eq!(host.as_str(), "nqn.2014-08.org.nvmexpress:uuid:07070707-0707-0707-0707-070707070707");
+    data[256..512].fill(0);
+    assert_eq!(ConnectData::parse(&data).unwrap_err().1, Parameter::SUBSYSTEM);
+}
+
+#[test]
 fn a_wrong_name_is_pointed_at() {
     let (_, mut data) = linux_connect();
     data[512..768].fill(b'x');
