@@ -87,9 +87,14 @@ echo 1 >/sys/bus/pci/devices/$AT/remove
 tell remembered
 await restarted
 echo 1 >/sys/bus/pci/rescan
+appears ${NVME}n1
 appears ${NVME}n2
-nvme id-ns ${NVME}n2 | cmp - /tmp/before
-dd if=${NVME}n2 of=/tmp/back bs=64k count=64 iflag=direct 2>/dev/null
+# Linux looks for namespaces all at once, and names them as it finds them.
+called() {
+    grep -lx $1 /sys/block/nvme1n*/nsid | cut -d/ -f4
+}
+nvme id-ns /dev/$(called 2) | cmp - /tmp/before
+dd if=/dev/$(called 2) of=/tmp/back bs=64k count=64 iflag=direct 2>/dev/null
 cmp /tmp/noise /tmp/back
 nvme get-feature $NVME -f 10 | grep -qi 'value:\(0x\)\?0*1$'
 nvme smart-log $NVME | grep -q '^power_cycles.*: 2$'
@@ -97,11 +102,11 @@ nvme smart-log $NVME | grep -q '^unsafe_shutdowns.*: 0$'
 echo "the far SSD remembers"
 
 load() {
-    fio --name=$1 --filename=/dev/$1n1 --rw=randrw --bsrange=512-1m --iodepth=64 --numjobs=2 --offset_increment=16m \
+    fio --name=$1 --filename=/dev/$1 --rw=randrw --bsrange=512-1m --iodepth=64 --numjobs=2 --offset_increment=16m \
         --ioengine=libaio --direct=1 --verify=crc32c --size=16m --time_based --runtime=60 --minimal >/tmp/fio.$1
 }
-load nvme0 &
+load nvme0n1 &
 FIRST=$!
-load nvme1
+load $(called 1)
 wait $FIRST
 echo "a minute of mixed blocks verified on both"
