@@ -119,7 +119,7 @@ fn a_monitor_that_comes_before_the_far_end_waits_for_it() {
     near.wait_for("no far end answers");
     let mut early = connect(&socket);
     early.write_all(&VERSION).unwrap();
-    let far = Export::at(&address, &["--ram", "1MiB"]);
+    let far = Export::at(&address, &["--ram", "1MiB", "--hold", "1s"]);
     let mut header = [0; 16];
     early.read_exact(&mut header).unwrap();
     near.wait_for("offering function");
