@@ -25,7 +25,7 @@ release: setup ## the fastest binary, target/guided/farlane: built twice, guided
 test: setup ## every test, the fault campaign of 1,000 seeds included
 	@scripts/setup --tests
 	$(CARGO) build --release --package farlane --package farlane-scenarios
-	$(CARGO) test --workspace
+	$(CARGO) test --workspace --no-fail-fast
 	target/release/campaign --seeds 0..1000
 
 lint: setup ## formatting and lints, warnings are errors
