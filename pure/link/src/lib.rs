@@ -1,0 +1,24 @@
+//! What a network does to bytes: models of links, in integer time.
+//!
+//! A [`Frame`] passes [`Hop`]s, one direction each, and a [`Path`] is hops in series. The same models
+//! run in virtual time and in real time, so they know no clock but the one that is passed in. Every
+//! parameter carries its source in its doc comment; `docs/link-models.md` has the formulas.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod frame;
+mod hop;
+mod path;
+mod rate;
+mod wire;
+
+pub use frame::{Class, Frame};
+pub use hop::{AnyHop, Counts, Hop};
+pub use path::Path;
+pub use rate::{Rate, Transmitter};
+pub use wire::Wire;

@@ -1,0 +1,219 @@
+//! Hops in series.
+
+use alloc::vec::Vec;
+
+use engine::Instant;
+
+use crate::{AnyHop, Counts, Frame, Hop};
+
+/// One direction of a whole way: hops in series, the first entered first. A path of no hops takes no time.
+///
+/// A frame that arrives damaged at the end is dropped there, as every receiver's MAC does.
+#[derive(Clone, Debug, Default)]
+pub struct Path {
+    stages: Vec<Stage>,
+    /// What a path of no hops holds.
+    through: alloc::collections::VecDeque<(Instant, Frame)>,
+    entered: u64,
+    left: u64,
+    damaged: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Stage {
+    hop: AnyHop,
+    /// `hop.next()`, remembered: each event looks at all stages.
+    next: Option<Instant>,
+}
+
+impl Stage {
+    fn refresh(&mut self) {
+        self.next = self.hop.next();
+    }
+}
+
+impl Path {
+    /// The most hops of a path.
+    pub const HOPS_MAX: usize = 256;
+
+    /// A path through `hops`.
+    ///
+    /// # Panics
+    /// When there are more than [`Path::HOPS_MAX`].
+    pub fn new(hops: impl IntoIterator<Item = AnyHop>) -> Self {
+        let stages: Vec<_> = hops.into_iter().map(|hop| Stage { next: hop.next(), hop }).collect();
+        assert!(stages.len() <= Self::HOPS_MAX, "a path of {} hops", stages.len());
+        Self { stages, ..Self::default() }
+    }
+
+    /// Its hops, the first entered first.
+    pub fn hops(&self) -> impl ExactSizeIterator<Item = &AnyHop> {
+        self.stages.iter().map(|stage| &stage.hop)
+    }
+
+    /// The stage where something happens next, and when. Of several at one time the last of the way:
+    /// what leaves makes room for what comes.
+    fn earliest(&self) -> Option<(usize, Instant)> {
+        let mut earliest: Option<(usize, Instant)> = None;
+        for (index, stage) in self.stages.iter().enumerate().rev() {
+            if let Some(at) = stage.next
+                && earliest.is_none_or(|(_, before)| at < before)
+            {
+                earliest = Some((index, at));
+            }
+        }
+        earliest
+    }
+
+    /// A frame at the end of the way.
+    fn arrive(&mut self, frame: Frame) -> Option<Frame> {
+        if !frame.intact {
+            self.damaged += 1;
+            return None;
+        }
+        self.left += 1;
+        Some(frame)
+    }
+}
+
+impl<H: Into<AnyHop>> FromIterator<H> for Path {
+    fn from_iter<I: IntoIterator<Item = H>>(hops: I) -> Self {
+        Self::new(hops.into_iter().map(Into::into))
+    }
+}
+
+impl Hop for Path {
+    fn enter(&mut self, now: Instant, frame: Frame) {
+        self.entered += 1;
+        match self.stages.first_mut() {
+            Some(first) => {
+                first.hop.enter(now, frame);
+                first.refresh();
+            }
+            None => self.through.push_back((now, frame)),
+        }
+    }
+
+    fn poll(&mut self, now: Instant) -> Option<Frame> {
+        while self.through.front().is_some_and(|(at, _)| *at <= now) {
+            let (_, frame) = self.through.pop_front()?;
+            if let Some(frame) = self.arrive(frame) {
+                return Some(frame);
+            }
+        }
+        // Everything happens at its own time, however late the caller is.
+        while let Some((index, at)) = self.earliest().filter(|(_, at)| *at <= now) {
+            let stage = &mut self.stages[index];
+            let frame = stage.hop.poll(at);
+            stage.refresh();
+            match frame {
+                None => assert!(stage.next.is_none_or(|next| next > at), "a hop stands still: {stage:?}"),
+                Some(frame) => match self.stages.get_mut(index + 1) {
+                    Some(following) => {
+                        following.hop.enter(at, frame);
+                        following.refresh();
+                    }
+                    None => {
+                        if let Some(frame) = self.arrive(frame) {
+                            return Some(frame);
+                        }
+                    }
+                },
+            }
+        }
+        None
+    }
+
+    fn next(&self) -> Option<Instant> {
+        match self.through.front() {
+            Some((at, _)) => Some(*at),
+            None => self.earliest().map(|(_, at)| at),
+        }
+    }
+
+    fn counts(&self) -> Counts {
+        let inside = self.stages.iter().map(|stage| stage.hop.counts());
+        let (lost, copied) =
+            inside.fold((0, 0), |(lost, copied), counts| (lost + counts.lost, copied + counts.copied));
+        Counts { entered: self.entered, left: self.left, lost: lost + self.damaged, copied }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Class, Rate, Wire};
+    use engine::{Buffer, Nanos};
+    use proptest::prelude::*;
+
+    fn wire(latency: u64, megabits: Option<u64>) -> Wire {
+        Wire::new(Nanos::new(latency), megabits.map(Rate::from_megabits))
+    }
+
+    fn frame(id: u64, length: u32) -> Frame {
+        Frame::new(id, length, Class::BEST_EFFORT, Buffer::EMPTY)
+    }
+
+    /// When each frame comes out, polled as soon as it can be, or only at the end.
+    fn run(mut path: Path, entries: &[(u64, u32)], late: bool) -> Vec<(u64, u64)> {
+        let mut out = Vec::new();
+        let mut drain = |path: &mut Path, until: Instant| {
+            while let Some(at) = path.next().filter(|at| *at <= until) {
+                if let Some(frame) = path.poll(at) {
+                    out.push((frame.id, at.as_nanos()));
+                }
+            }
+        };
+        for (id, (at, length)) in (0..).zip(entries) {
+            let at = Instant::from_nanos(*at);
+            if !late {
+                drain(&mut path, at);
+            }
+            path.enter(at, frame(id, *length));
+        }
+        drain(&mut path, Instant::from_nanos(u64::MAX));
+        let counts = path.counts();
+        assert_eq!((counts.entered, counts.left), (entries.len() as u64, out.len() as u64));
+        assert_eq!(path.next(), None);
+        out
+    }
+
+    #[test]
+    fn latencies_and_transmissions_add_up() {
+        // 1518 B and 20 B of preamble and gap at 1 Gbit/s are 12.304 us, of which the gap is no delay: 12.208 us.
+        let path: Path =
+            [wire(1_000, Some(1_000)), wire(50, None), wire(0, Some(1_000))].into_iter().collect();
+        let out = run(path, &[(0, 1518), (0, 1518)], false);
+        assert_eq!(out, [(0, 1_050 + 2 * 12_208), (1, 1_050 + 2 * 12_208 + 12_304)]);
+    }
+
+    #[test]
+    fn a_path_of_no_hops_takes_no_time() {
+        assert_eq!(run(Path::default(), &[(5, 64), (9, 64)], false), [(0, 5), (1, 9)]);
+    }
+
+    #[test]
+    fn a_damaged_frame_is_dropped_at_the_end() {
+        let mut path: Path = [wire(10, None)].into_iter().collect();
+        path.enter(Instant::ZERO, Frame { intact: false, ..frame(0, 64) });
+        assert!(path.poll(Instant::from_nanos(100)).is_none());
+        assert_eq!(path.counts(), Counts { entered: 1, lost: 1, ..Counts::default() });
+    }
+
+    proptest! {
+        #[test]
+        fn whoever_polls_late_learns_the_same_times(
+            gaps in proptest::collection::vec((0_u64..20_000, 64_u32..1519), 1..50),
+        ) {
+            let entries: Vec<_> = gaps.iter().scan(0, |at, (gap, length)| {
+                *at += gap;
+                Some((*at, *length))
+            }).collect();
+            let path = || [wire(100, Some(1_000)), wire(7_000, Some(100)), wire(3, None)].into_iter().collect::<Path>();
+            let nested = Path::new([AnyHop::from(path()), AnyHop::from(Path::default())]);
+            let punctual = run(path(), &entries, false);
+            prop_assert_eq!(&punctual, &run(path(), &entries, true));
+            prop_assert_eq!(&punctual, &run(nested, &entries, true));
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Bits a second, and what is sending at such a rate.
+
+use core::fmt;
+
+use engine::{Instant, Nanos};
+
+const PICOSECONDS_A_SECOND: u128 = 1_000_000_000_000;
+const PICOSECONDS_A_NANOSECOND: u64 = 1_000;
+
+/// Bits a second, more than none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rate(u64);
+
+impl Rate {
+    /// `bits` a second.
+    ///
+    /// # Panics
+    /// When `bits` is 0: what never sends is a link that is down.
+    pub const fn new(bits: u64) -> Self {
+        assert!(bits > 0, "a rate of no bits a second");
+        Self(bits)
+    }
+    /// `megabits` times 10^6 bits a second.
+    ///
+    /// # Panics
+    /// When `megabits` is 0.
+    pub const fn from_megabits(megabits: u64) -> Self {
+        Self::new(megabits.saturating_mul(1_000_000))
+    }
+    /// `gigabits` times 10^9 bits a second.
+    ///
+    /// # Panics
+    /// When `gigabits` is 0.
+    pub const fn from_gigabits(gigabits: u64) -> Self {
+        Self::new(gigabits.saturating_mul(1_000_000_000))
+    }
+    /// Bits a second.
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// How long `bytes` take, in picoseconds rounded up; saturates.
+    #[inline]
+    pub fn picoseconds(self, bytes: u64) -> u64 {
+        match bytes.checked_mul(8 * 1_000_000_000_000) {
+            // Every frame of every link: 64 bits are enough.
+            Some(scaled) => scaled.div_ceil(self.0),
+            None => {
+                let scaled = u128::from(bytes) * 8 * PICOSECONDS_A_SECOND;
+                u64::try_from(scaled.div_ceil(u128::from(self.0))).unwrap_or(u64::MAX)
+            }
+        }
+    }
+    /// How long `bytes` take, rounded up to a nanosecond.
+    pub fn time_of(self, bytes: u64) -> Nanos {
+        Nanos::new(self.picoseconds(bytes).div_ceil(PICOSECONDS_A_NANOSECOND))
+    }
+    /// Whole bytes that pass in `time`; saturates.
+    pub fn bytes_in(self, time: Nanos) -> u64 {
+        let bits = u128::from(self.0) * u128::from(time.get()) / 1_000_000_000;
+        u64::try_from(bits / 8).unwrap_or(u64::MAX)
+    }
+}
+
+impl fmt::Display for Rate {
+    /// The unit that a person would choose, with three decimals at most: `100 Mbit/s`, `2.5 Gbit/s`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (unit, name) = match self.0 {
+            0..1_000 => return write!(f, "{} bit/s", self.0),
+            1_000..1_000_000 => (1_000, "kbit/s"),
+            1_000_000..1_000_000_000 => (1_000_000, "Mbit/s"),
+            _ => (1_000_000_000, "Gbit/s"),
+        };
+        let (whole, mut thousandths) = (self.0 / unit, self.0 % unit * 1_000 / unit);
+        if thousandths == 0 {
+            return write!(f, "{whole} {name}");
+        }
+        let mut digits = 3;
+        while thousandths.is_multiple_of(10) {
+            thousandths /= 10;
+            digits -= 1;
+        }
+        write!(f, "{whole}.{thousandths:0digits$} {name}")
+    }
+}
+
+/// Something that sends one thing after the other at a rate. It counts picoseconds, so that short frames
+/// on fast links are neither sent too fast nor too slowly; the times that it tells are rounded up.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Transmitter {
+    /// The nanosecond in which it becomes free.
+    free: Instant,
+    /// And how far into it.
+    picoseconds: u64,
+}
+
+impl Transmitter {
+    /// One that has sent nothing yet.
+    pub const IDLE: Self = Self { free: Instant::ZERO, picoseconds: 0 };
+
+    /// When it has sent everything, rounded up.
+    #[inline]
+    pub fn free(&self) -> Instant {
+        if self.picoseconds == 0 { self.free } else { self.free + Nanos::new(1) }
+    }
+
+    /// Whether nothing is being sent at `now`.
+    #[inline]
+    pub fn is_free(&self, now: Instant) -> bool {
+        self.free <= now
+    }
+
+    /// Sends `bytes` as soon as it is free, not before `now`; returns when their last bit is out.
+    #[inline]
+    pub fn send(&mut self, now: Instant, rate: Rate, bytes: u64) -> Instant {
+        self.occupy(now, rate.picoseconds(bytes))
+    }
+
+    /// Is busy for `picoseconds` as soon as it is free, not before `now`; returns the end.
+    #[inline]
+    pub fn occupy(&mut self, now: Instant, picoseconds: u64) -> Instant {
+        if self.free < now {
+            (self.free, self.picoseconds) = (now, 0);
+        }
+        let total = self.picoseconds.saturating_add(picoseconds);
+        self.free = self.free + Nanos::new(total / PICOSECONDS_A_NANOSECOND);
+        self.picoseconds = total % PICOSECONDS_A_NANOSECOND;
+        self.free()
+    }
+
+    /// Is free from `at` on, whatever it was doing.
+    pub const fn interrupt(&mut self, at: Instant) {
+        (self.free, self.picoseconds) = (at, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn frames_take_what_the_tables_say() {
+        // link-models: 1538 B on the wire take 12.304 / 1.230 / 0.492 / 0.246 / 0.123 us, the smallest
+        // frame (84 B) 672 / 67.2 / 26.9 / 13.4 / 6.7 ns, at 1 / 10 / 25 / 50 / 100 Gbit/s.
+        let picoseconds = [
+            (1, 12_304_000, 672_000),
+            (10, 1_230_400, 67_200),
+            (25, 492_160, 26_880),
+            (50, 246_080, 13_440),
+            (100, 123_040, 6_720),
+        ];
+        for (gigabits, large, small) in picoseconds {
+            assert_eq!(Rate::from_gigabits(gigabits).picoseconds(1538), large);
+            assert_eq!(Rate::from_gigabits(gigabits).picoseconds(84), small);
+        }
+    }
+
+    #[test]
+    fn a_thousand_short_frames_are_not_rounded_a_thousand_times() {
+        let mut transmitter = Transmitter::default();
+        let rate = Rate::from_gigabits(100);
+        let mut end = Instant::ZERO;
+        for _ in 0..1_000 {
+            end = transmitter.send(Instant::ZERO, rate, 84);
+        }
+        assert_eq!(end, Instant::from_nanos(6_720));
+    }
+
+    #[test]
+    fn nothing_overflows() {
+        assert_eq!(Rate::new(1).picoseconds(u64::MAX), u64::MAX);
+        assert_eq!(Rate::new(u64::MAX).picoseconds(1), 1);
+        assert_eq!(Rate::from_gigabits(1).bytes_in(Nanos::from_micros(1)), 125);
+        assert_eq!(Rate::new(u64::MAX).bytes_in(Nanos::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn rates_are_written_as_a_person_would() {
+        assert_eq!(Rate::from_megabits(100).to_string(), "100 Mbit/s");
+        assert_eq!(Rate::from_megabits(2_500).to_string(), "2.5 Gbit/s");
+        assert_eq!(Rate::new(1_050).to_string(), "1.05 kbit/s");
+    }
+}

@@ -1,0 +1,143 @@
+//! The simplest link: a latency and a rate.
+
+use alloc::collections::VecDeque;
+
+use engine::{Instant, Nanos};
+
+use crate::frame::INTER_FRAME_GAP;
+use crate::{Counts, Frame, Hop, Rate, Transmitter};
+
+/// One direction of a link of which only latency and rate are known. Frames keep their order; those that
+/// don't fit into its queue are lost.
+#[derive(Clone, Debug)]
+pub struct Wire {
+    latency: Nanos,
+    rate: Option<Rate>,
+    queue_bytes: u64,
+    transmitter: Transmitter,
+    /// Where and how long each frame is sent: when its last bit is out here, when at the far end.
+    inside: VecDeque<Passing>,
+    /// Frames at the front of `inside` whose last bit is out.
+    sent: usize,
+    /// Bytes of the others.
+    queued: u64,
+    counts: Counts,
+}
+
+#[derive(Clone, Debug)]
+struct Passing {
+    out: Instant,
+    arrives: Instant,
+    frame: Frame,
+}
+
+impl Wire {
+    /// What it queues unless told otherwise, bytes.
+    pub const QUEUE_BYTES: u64 = 1 << 20;
+
+    /// A link of `latency`, and of `rate` where it is limited. Ethernet's framing counts.
+    pub const fn new(latency: Nanos, rate: Option<Rate>) -> Self {
+        Self {
+            latency,
+            rate,
+            queue_bytes: Self::QUEUE_BYTES,
+            transmitter: Transmitter::IDLE,
+            inside: VecDeque::new(),
+            sent: 0,
+            queued: 0,
+            counts: Counts { entered: 0, left: 0, lost: 0, copied: 0 },
+        }
+    }
+
+    /// The same with a queue of `bytes` before it; at least one frame is always taken.
+    #[must_use]
+    pub const fn with_queue(mut self, bytes: u64) -> Self {
+        self.queue_bytes = bytes;
+        self
+    }
+
+    fn catch_up(&mut self, now: Instant) {
+        while let Some(passing) = self.inside.get(self.sent)
+            && passing.out <= now
+        {
+            self.queued -= u64::from(passing.frame.length);
+            self.sent += 1;
+        }
+    }
+}
+
+impl Hop for Wire {
+    fn enter(&mut self, now: Instant, mut frame: Frame) {
+        self.counts.entered += 1;
+        self.catch_up(now);
+        let length = u64::from(frame.length);
+        if self.queued > 0 && self.queued + length > self.queue_bytes {
+            self.counts.lost += 1;
+            return;
+        }
+        // What is still arriving of it must have arrived.
+        let now = now + core::mem::take(&mut frame.tail);
+        let out = match self.rate {
+            None => now,
+            Some(rate) => {
+                // The gap belongs to the link's time, not to the frame's.
+                self.transmitter.send(now, rate, frame.wire_bytes() - u64::from(INTER_FRAME_GAP));
+                let out = self.transmitter.free();
+                self.transmitter.send(now, rate, u64::from(INTER_FRAME_GAP));
+                out
+            }
+        };
+        self.queued += length;
+        self.inside.push_back(Passing { out, arrives: out + self.latency, frame });
+    }
+
+    fn poll(&mut self, now: Instant) -> Option<Frame> {
+        if self.inside.front()?.arrives > now {
+            return None;
+        }
+        self.catch_up(now);
+        let passing = self.inside.pop_front()?;
+        self.sent -= 1;
+        self.counts.left += 1;
+        Some(passing.frame)
+    }
+
+    fn next(&self) -> Option<Instant> {
+        self.inside.front().map(|passing| passing.arrives)
+    }
+
+    fn counts(&self) -> Counts {
+        self.counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Class;
+    use engine::Buffer;
+
+    #[test]
+    fn a_full_queue_loses_what_comes_last() {
+        let mut wire = Wire::new(Nanos::ZERO, Some(Rate::from_megabits(8))).with_queue(3_000);
+        let frame = |id| Frame::new(id, 1_000, Class::BEST_EFFORT, Buffer::EMPTY);
+        for id in 0..5 {
+            wire.enter(Instant::ZERO, frame(id));
+        }
+        assert_eq!(wire.counts().lost, 2);
+        // After the first (1008 us) there is room for another.
+        wire.enter(Instant::from_nanos(1_008_000), frame(5));
+        let mut out = alloc::vec::Vec::new();
+        while let Some(at) = wire.next() {
+            out.push((wire.poll(at).unwrap().id, at.as_nanos() / 1_000));
+        }
+        assert_eq!(out, [(0, 1_008), (1, 2_028), (2, 3_048), (5, 4_068)]);
+    }
+
+    #[test]
+    fn without_a_rate_only_the_latency_counts() {
+        let mut wire = Wire::new(Nanos::from_millis(10), None);
+        wire.enter(Instant::ZERO, Frame::new(0, 1_000, Class::BEST_EFFORT, Buffer::EMPTY));
+        assert_eq!(wire.next(), Some(Instant::from_nanos(10_000_000)));
+    }
+}
