@@ -41,6 +41,9 @@ pub(crate) struct OfferArgs {
     /// Offer what this file says: several subsystems, ports, hosts, referrals
     #[arg(long, value_name = "FILE", conflicts_with_all = ["namespace", "ram", "vfio", "pool", "nqn", "host", "serial", "state", "listen", "advertise"])]
     pub(crate) config: Option<PathBuf>,
+    /// Threads that carry out commands; a subsystem is one thread's. With --cpu, they have the processors from that one on
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_cores)]
+    pub(crate) cores: usize,
     /// The socket for farlane target status, add, remove and reload [default: farlane-target.sock in $XDG_RUNTIME_DIR, or
     /// in /run]
     #[arg(long, value_name = "PATH")]
@@ -106,4 +109,12 @@ pub(crate) struct RemoveArgs {
     /// Identifier of the namespace
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) nsid: u32,
+}
+
+/// Threads of a target.
+const CORES_MAX: usize = 64;
+
+fn parse_cores(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (1..=CORES_MAX).contains(count));
+    count.ok_or_else(|| format!("expected 1 to {CORES_MAX}"))
 }

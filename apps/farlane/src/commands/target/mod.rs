@@ -2,6 +2,8 @@
 
 mod client;
 mod config;
+mod core;
+mod cores;
 mod request;
 mod server;
 mod status;
@@ -18,6 +20,7 @@ use crate::args::OfferArgs;
 use crate::commands::stay_on;
 use crate::error::Error;
 use config::{Offer, PortSpec, Source, SubsystemSpec};
+use cores::Cores;
 use server::Server;
 
 pub(crate) fn run(args: OfferArgs) -> Result<(), Error> {
@@ -34,14 +37,16 @@ fn offer(args: OfferArgs) -> Result<(), Error> {
         Some(path) => config::read(path)?,
         None => given(&args),
     };
-    let mut server = Server::new(clock, args.config.clone(), offer)?;
+    let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::Output)?;
+    let cores = Cores::start(clock, &reactor.stop(), &args.spin, args.cores)?;
+    let mut server = Server::new(cores, args.config.clone(), offer)?;
     if let Some(control) = control(args.control.as_ref())? {
         server.set_control(control);
     }
     server.announce(args.output.json)?;
-    let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::Output)?;
     reactor.stop().on_signals().map_err(Error::Output)?;
-    reactor.run(&mut server).map_err(|error| Error::Child { what: "the target", error })?;
+    let ended = reactor.run(&mut server).and_then(|_| server.join());
+    ended.map_err(|error| Error::Child { what: "the target", error })?;
     eprintln!("farlane: the target has shut down");
     Ok(())
 }

@@ -5,33 +5,19 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use engine::Instant;
-use live::clock::Clock;
 use live::control::Control;
-use live::fabrics::target::{Event, TargetDriver};
-use live::media::{Media, Medium};
 use live::reactor::{Context, Driver, Turn};
 use live::tcp::Listener;
-use nvme::media::MediumId;
-use nvme::media::ram::RamDisk;
-use nvme::subsystem::{
-    BlockSize, Config, NAMESPACE_ID_MAX, NamespaceConfig, NamespaceIdentity, WriteProtection,
-};
-use nvme::wire::NamespaceId;
 use nvme_fabrics::target::{Directory, Hosts, Port, Referral, Subsystem, SubsystemKey};
 use nvme_fabrics::wire::{Nqn, PortId};
 use serde_json::{Value, json};
 
 use super::config::{self, Backing, Offer, PortSpec, Source, SubsystemSpec};
+use super::cores::Cores;
 use super::request::{Answer, Request};
 use super::status;
-use crate::commands::served::{Ssd, open_file};
 use crate::commands::{print, print_json};
 use crate::error::Error;
-
-/// Commands of a subsystem that may be under way at once, of all hosts together.
-const COMMANDS_MAX: u32 = 16 << 10;
-
-type Target = TargetDriver<fn(Event)>;
 
 /// A subsystem that is offered.
 struct Offered {
@@ -44,8 +30,7 @@ struct Offered {
 
 /// See the module.
 pub(super) struct Server {
-    clock: Clock,
-    driver: Target,
+    cores: Cores,
     config: Option<PathBuf>,
     control: Option<Control>,
     ports: Vec<(PortId, PortSpec, SocketAddr)>,
@@ -56,11 +41,9 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn new(clock: Clock, config: Option<PathBuf>, offer: Offer) -> Result<Self, Error> {
-        let driver = TargetDriver::new(clock.now(), Directory::default(), report as fn(Event));
+    pub(super) fn new(cores: Cores, config: Option<PathBuf>, offer: Offer) -> Result<Self, Error> {
         let mut server = Self {
-            clock,
-            driver,
+            cores,
             config,
             control: None,
             ports: Vec::new(),
@@ -76,8 +59,13 @@ impl Server {
             server.add_subsystem(subsystem)?;
         }
         server.referrals = offer.referrals;
-        server.publish();
+        server.publish()?;
         Ok(server)
+    }
+
+    /// Waits until every core has ended.
+    pub(super) fn join(self) -> io::Result<()> {
+        self.cores.join()
     }
 
     pub(super) fn set_control(&mut self, control: Control) {
@@ -85,7 +73,7 @@ impl Server {
     }
 
     /// Says what is offered where.
-    pub(super) fn announce(&self, json: bool) -> Result<(), Error> {
+    pub(super) fn announce(&mut self, json: bool) -> Result<(), Error> {
         for (_, _, address) in &self.ports {
             let names = self.subsystems.iter().map(|one| one.spec.nqn.to_string());
             if json {
@@ -94,8 +82,8 @@ impl Server {
                 continue;
             }
             for (name, offered) in names.zip(&self.subsystems) {
-                let count =
-                    self.driver.target().subsystem(offered.key).map_or(0, |core| core.namespaces().count());
+                let key = offered.key;
+                let count = self.cores.on(key, move |core| core.namespace_count(key))?;
                 let plural = if count == 1 { "" } else { "s" };
                 print(&format!("offering {count} namespace{plural} at nvme-tcp://{address}/{name}\n"))?;
             }
@@ -109,46 +97,26 @@ impl Server {
         let id = PortId(self.next_port);
         self.next_port += 1;
         self.ports.push((id, spec, listener.address()));
-        self.driver.add_port(id, listener);
+        self.cores.first.driver.add_port(id, listener);
         Ok(())
     }
 
     fn add_subsystem(&mut self, mut spec: SubsystemSpec) -> Result<(), Error> {
-        let now = self.clock.now();
-        let mut listed = Vec::new();
-        let (mut core, media, serial) = match &mut spec.source {
-            Source::Given(served) => {
-                let Ssd { config, media, serial, .. } = Ssd::build(self.clock, served, spec.nqn.as_str())?;
-                (config, media, serial)
-            }
-            Source::Listed(given) => {
-                listed = std::mem::take(given);
-                // Whatever its namespaces are, the subsystem is the one of this name.
-                let name = u64::from_be_bytes(NamespaceIdentity::derived(spec.nqn.as_str()).eui64);
-                let serial = spec.serial.clone().unwrap_or_else(|| format!("FL{name:016X}"));
-                let mut core = Config::new(&serial);
-                let mut media = Media::new();
-                for (id, backing) in &listed {
-                    let opened = open_backing(backing)?;
-                    let namespace = opened.describe(*id, &serial);
-                    let medium = media.add(opened.medium);
-                    core.namespaces.push(NamespaceConfig { medium, ..namespace });
-                }
-                (core, media, serial)
-            }
+        let listed = match &spec.source {
+            Source::Given(_) => Vec::new(),
+            Source::Listed(listed) => listed.clone(),
         };
-        core.subsystem_name = spec.nqn.to_string();
-        core.commands_max = COMMANDS_MAX;
-        core.namespaces_max = NAMESPACE_ID_MAX;
+        let source = std::mem::replace(&mut spec.source, Source::Listed(Vec::new()));
+        let (name, serial) = (spec.nqn.clone(), spec.serial.clone());
         let key = SubsystemKey(self.next_key);
         self.next_key += 1;
-        self.driver.add_subsystem(now, key, core, media);
+        let serial = self.cores.on(key, move |core| core.add_subsystem(key, &name, serial, source))??;
         self.subsystems.push(Offered { key, serial, spec, listed });
         Ok(())
     }
 
     /// Tells the engines, and by them the hosts, what is offered now.
-    fn publish(&mut self) {
+    fn publish(&mut self) -> Result<(), Error> {
         let port = |(id, spec, address): &(PortId, PortSpec, SocketAddr)| Port {
             id: *id,
             address: spec.advertise.unwrap_or(*address).into(),
@@ -177,14 +145,14 @@ impl Server {
             |(address, name): &(SocketAddr, Nqn)| Referral { address: (*address).into(), name: name.clone() };
         let referrals = self.referrals.iter().map(referral).collect();
         let directory = Directory { subsystems, ports, referrals, generation: 0 };
-        self.driver.set_directory(self.clock.now(), directory);
+        self.cores.set_directory(&directory)
     }
 
     /// Answers a line of the control socket.
     fn answer(&mut self, line: &str) -> String {
         let result = match serde_json::from_str(line) {
             Err(error) => Err(format!("that is no request: {error}")),
-            Ok(Request::Status) => Ok(status::of(&self.driver)),
+            Ok(Request::Status) => self.status(),
             Ok(Request::Add { nqn, namespace, ram }) => {
                 self.add(nqn.as_deref(), namespace.as_deref(), ram.as_deref())
             }
@@ -193,6 +161,17 @@ impl Server {
         };
         let answer = result.map_or_else(Answer::Failed, Answer::Done);
         serde_json::to_string(&answer).unwrap_or_else(|error| format!("{{\"failed\":\"{error}\"}}"))
+    }
+
+    /// What every core has to tell, in the order of the directory.
+    fn status(&mut self) -> Result<Value, String> {
+        let told = self.cores.each(|core| status::of(&core.driver)).map_err(|error| error.to_string())?;
+        let mut told = told.into_iter();
+        let mut all = told.next().unwrap_or_default();
+        for other in told {
+            status::join(&mut all, other);
+        }
+        Ok(all)
     }
 
     fn find(&self, nqn: Option<&str>) -> Result<usize, String> {
@@ -218,24 +197,18 @@ impl Server {
             (None, Some(text)) => Backing::Ram(text.parse()?),
             _ => return Err("either namespace or ram is wanted".to_owned()),
         };
-        let core = self.driver.target().subsystem(self.subsystems[index].key);
-        let taken: Vec<_> = core.into_iter().flat_map(|core| core.namespaces()).map(|one| one.id.0).collect();
-        let id = (1..=NAMESPACE_ID_MAX).find(|id| !taken.contains(id)).ok_or("no identifier is free")?;
-        self.add_namespace(index, id, &backing)?;
+        let id = self.add_namespace(index, None, &backing)?;
         let offered = &mut self.subsystems[index];
         offered.listed.push((id, backing));
         eprintln!("farlane: {} has namespace {id}", offered.spec.nqn);
         Ok(json!({ "nqn": offered.spec.nqn.as_str(), "nsid": id }))
     }
 
-    fn add_namespace(&mut self, index: usize, id: u32, backing: &Backing) -> Result<(), String> {
-        let opened = open_backing(backing).map_err(|error| error.to_string())?;
-        let (key, now) = (self.subsystems[index].key, self.clock.now());
-        let namespace = opened.describe(id, &self.subsystems[index].serial);
-        let medium = self.driver.add_medium(key, opened.medium).ok_or("the subsystem is gone")?;
-        let namespace = NamespaceConfig { medium, ..namespace };
-        let added = self.driver.with_subsystem(now, key, |core| core.add_namespace(now, &namespace));
-        added.ok_or("the subsystem is gone")?.map_err(|error| error.to_string())
+    fn add_namespace(&mut self, index: usize, id: Option<u32>, backing: &Backing) -> Result<u32, String> {
+        let Offered { key, serial, .. } = &self.subsystems[index];
+        let (key, serial, backing) = (*key, serial.clone(), backing.clone());
+        let added = self.cores.on(key, move |core| core.add_namespace(key, id, &backing, &serial));
+        added.map_err(|error| error.to_string())?
     }
 
     fn remove(&mut self, nqn: Option<&str>, nsid: u32) -> Result<Value, String> {
@@ -248,10 +221,9 @@ impl Server {
     }
 
     fn remove_namespace(&mut self, index: usize, nsid: u32) -> Result<(), String> {
-        let (key, now) = (self.subsystems[index].key, self.clock.now());
-        let removed =
-            self.driver.with_subsystem(now, key, |core| core.remove_namespace(now, NamespaceId(nsid)));
-        removed.ok_or("the subsystem is gone")?.map_err(|error| error.to_string())
+        let key = self.subsystems[index].key;
+        let removed = self.cores.on(key, move |core| core.remove_namespace(key, nsid));
+        removed.map_err(|error| error.to_string())?
     }
 
     /// Reads the file again. What can't be done is left as it is, and said; everything else is.
@@ -278,7 +250,7 @@ impl Server {
             changes.push("referrals have changed".to_owned());
             self.referrals = offer.referrals;
         }
-        self.publish();
+        self.publish().map_err(|error| error.to_string())?;
         for change in &changes {
             eprintln!("farlane: {change}");
         }
@@ -288,7 +260,7 @@ impl Server {
     fn reload_ports(&mut self, ports: &[PortSpec], changes: &mut Vec<String>) {
         let gone = |spec: &PortSpec| !ports.iter().any(|other| other.listen == spec.listen);
         for (id, spec, _) in self.ports.extract_if(.., |(_, spec, _)| gone(spec)) {
-            self.driver.remove_port(id);
+            self.cores.first.driver.remove_port(id);
             changes.push(format!("{} is no longer listened on", spec.listen));
         }
         for spec in ports {
@@ -322,8 +294,8 @@ impl Server {
             if listed.iter().any(|(other, _)| *other == id) {
                 continue;
             }
-            match self.add_namespace(index, id, &backing) {
-                Ok(()) => {
+            match self.add_namespace(index, Some(id), &backing) {
+                Ok(_) => {
                     changes.push(format!("{name} has namespace {id}"));
                     listed.push((id, backing));
                 }
@@ -344,7 +316,7 @@ impl Server {
 
 impl Driver for Server {
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
-        let turn = self.driver.turn(context)?;
+        let turn = self.cores.first.driver.turn(context)?;
         if context.news
             && let Some(mut control) = self.control.take()
         {
@@ -358,59 +330,11 @@ impl Driver for Server {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.driver.poll_timeout()
+        self.cores.first.driver.poll_timeout()
     }
 
     fn on_stop(&mut self, now: Instant) {
-        self.driver.on_stop(now);
-    }
-}
-
-/// A medium that was opened, and what is known of it.
-struct Opened {
-    medium: Medium,
-    bytes: u64,
-    block: u32,
-    read_only: bool,
-}
-
-impl Opened {
-    fn describe(&self, id: u32, serial: &str) -> NamespaceConfig {
-        let block = if self.block == 4096 { BlockSize::Bytes4096 } else { BlockSize::Bytes512 };
-        NamespaceConfig {
-            id: NamespaceId(id),
-            medium: MediumId(0),
-            offset: 0,
-            bytes: self.bytes,
-            block,
-            read_only: self.read_only,
-            write_protection: WriteProtection::None,
-            attached: true,
-            identity: NamespaceIdentity::derived(&format!("{serial}/{id}")),
-        }
-    }
-}
-
-fn open_backing(backing: &Backing) -> Result<Opened, Error> {
-    match backing {
-        Backing::Ram(spec) => {
-            let medium = RamDisk::new(spec.size).into();
-            Ok(Opened { medium, bytes: spec.size, block: spec.block, read_only: false })
-        }
-        Backing::File(spec) => {
-            let file = open_file(&spec.path, spec.size, spec.block, spec.readonly)?;
-            let bytes = file.size();
-            Ok(Opened { medium: file.into(), bytes, block: spec.block, read_only: spec.readonly })
-        }
-    }
-}
-
-/// Tells a person what happens, on standard error.
-fn report(event: Event) {
-    match event {
-        Event::Target(event) => eprintln!("farlane: {event}"),
-        Event::AcceptFailed(error) => eprintln!("farlane: a connection could not be accepted: {error}"),
-        Event::State(_, notice) => eprintln!("farlane: the state: {notice}"),
-        Event::Notify(..) => {}
+        self.cores.stop_others();
+        self.cores.first.driver.on_stop(now);
     }
 }

@@ -31,9 +31,21 @@ pub(super) fn of<F: FnMut(live::fabrics::target::Event)>(driver: &TargetDriver<F
         "listening": listening,
         "generation": target.directory().generation,
         "connections": target.connection_count(),
-        "subsystems": target.directory().subsystems.iter().map(subsystem).collect::<Vec<_>>(),
+        "subsystems": target.directory().subsystems.iter().filter(|one| one.is_here).map(subsystem).collect::<Vec<_>>(),
         "discovery": controllers(&associations, None),
     })
+}
+
+/// Adds what another core tells of the subsystems that are its own.
+pub(super) fn join(all: &mut Value, other: Value) {
+    let Value::Object(mut other) = other else { return };
+    let connections = |value: &Value| value.as_u64().unwrap_or_default();
+    all["connections"] = json!(connections(&all["connections"]) + connections(&other["connections"]));
+    if let (Some(subsystems), Some(Value::Array(more))) =
+        (all["subsystems"].as_array_mut(), other.remove("subsystems"))
+    {
+        subsystems.extend(more);
+    }
 }
 
 fn controllers(associations: &[AssociationStatus], of: Option<SubsystemKey>) -> Vec<Value> {

@@ -81,6 +81,8 @@ pub struct TargetDriver<F> {
     pool: SharedPool,
     /// Where connections come from that other reactors have accepted, and where those go that are theirs.
     mailbox: Option<Mailbox>,
+    /// Connections on their way there.
+    leaving: Vec<(SubsystemKey, Moved)>,
     report: F,
     wake: Option<Instant>,
     unsettled: bool,
@@ -107,6 +109,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
             inputs: VecDeque::new(),
             pool,
             mailbox: None,
+            leaving: Vec::new(),
             report,
             wake: None,
             unsettled: true,
@@ -355,7 +358,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
             while let Some((subsystem, completion)) = self.inputs.pop_front() {
                 self.target.handle_input(now, Input::Media { subsystem, completion });
             }
-            let Self { target, links, sending, lingering, media, inputs, mailbox, report, .. } = self;
+            let Self { target, links, sending, lingering, media, inputs, leaving, report, .. } = self;
             drain(target, |output| match output {
                 Output::Media { subsystem, request } => {
                     if let Some(media) = media.get_mut(subsystem.0 as usize).and_then(Option::as_mut) {
@@ -370,12 +373,9 @@ impl<F: FnMut(Event)> TargetDriver<F> {
                     }
                 }
                 Output::HandOver { connection, subsystem, handover } => {
-                    if let (Some(link), Some(mailbox)) =
-                        (links[connection.0 as usize].take(), mailbox.as_ref())
-                    {
-                        let port = link.port;
-                        let socket = link.connection.into_socket();
-                        mailbox.post(subsystem, Moved { socket, port, handover });
+                    if let Some(link) = links[connection.0 as usize].take() {
+                        let (port, socket) = (link.port, link.connection.into_socket());
+                        leaving.push((subsystem, Moved { socket, port, handover }));
                     }
                 }
                 Output::Notify { subsystem, notification } => {
@@ -437,6 +437,21 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         busy
     }
 
+    /// Gives connections to the reactors of the subsystems that they want. What they bring ends this one's sleep no more.
+    fn see_off(&mut self, sources: &Sources) {
+        if self.leaving.is_empty() {
+            return;
+        }
+        let Self { lively, links, .. } = self;
+        lively.retain(|id| links[id.0 as usize].is_some());
+        for (subsystem, moved) in self.leaving.drain(..) {
+            sources.remove(moved.socket.as_raw_fd());
+            if let Some(mailbox) = &self.mailbox {
+                mailbox.post(subsystem, moved);
+            }
+        }
+    }
+
     /// Drops the connections that hosts have had time to close.
     fn drop_lingering(&mut self, now: Instant, sources: &Sources) {
         while let Some((at, id)) = self.lingering.first().copied()
@@ -488,6 +503,7 @@ impl<F: FnMut(Event)> Driver for TargetDriver<F> {
         self.register(sources)?;
         let mut busy = context.news && !self.stopping && self.accept(context.now, sources)?;
         busy |= self.receive(context);
+        self.see_off(sources);
         // The engines have been told later times since the turn began, and theirs never goes back.
         let now = if busy { context.clock.now() } else { context.now };
         busy |= self.reap(now)?;

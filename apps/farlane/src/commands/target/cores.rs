@@ -1,0 +1,182 @@
+//! The reactors of a target: the first accepts connections and answers questions; a subsystem belongs to one of them.
+
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use engine::{Instant, Nanos};
+use live::clock::Clock;
+use live::fabrics::target::Mailbox;
+use live::reactor::{Context, Driver, Reactor, Stop, Turn, pin};
+use nvme_fabrics::target::{Directory, SubsystemKey};
+
+use super::core::Core;
+use crate::args::Spin;
+use crate::error::Error;
+
+/// Something that a core is to do between two turns.
+type Job = Box<dyn FnOnce(&mut Core) + Send>;
+
+/// See the module.
+pub(super) struct Cores {
+    /// The one of this thread.
+    pub(super) first: Core,
+    others: Vec<Other>,
+}
+
+/// One that has a thread of its own.
+struct Other {
+    jobs: Sender<Job>,
+    stop: Stop,
+    thread: JoinHandle<io::Result<()>>,
+}
+
+impl Cores {
+    /// As many as `count`, this thread's, which `stop` ends, among them.
+    pub(super) fn start(clock: Clock, stop: &Stop, spin: &Spin, count: usize) -> Result<Self, Error> {
+        let mut first = Core::new(clock);
+        let reactor = |_| Reactor::new(clock, Nanos::from(spin.spin)).map_err(Error::Output);
+        let reactors = (1..count).map(reactor).collect::<Result<Vec<_>, _>>()?;
+        let stops = reactors.iter().map(Reactor::stop);
+        let mut mailboxes = Mailbox::for_all(std::iter::once(stop.clone()).chain(stops)).into_iter();
+        if let Some(mailbox) = mailboxes.next().filter(|_| count > 1) {
+            first.driver.set_mailbox(mailbox);
+        }
+        let mut others = Vec::new();
+        for (index, (reactor, mailbox)) in (1..).zip(reactors.into_iter().zip(mailboxes)) {
+            let (jobs, taken) = channel();
+            let (own, all) = (reactor.stop(), Ending(stop.clone()));
+            let processor = spin.cpu.map(|first| first + index);
+            let run = move || work(clock, reactor, mailbox, taken, processor, all);
+            let builder = std::thread::Builder::new().name(format!("core {index}"));
+            others.push(Other { jobs, stop: own, thread: builder.spawn(run).map_err(Error::Output)? });
+        }
+        Ok(Self { first, others })
+    }
+
+    /// Has the core of a subsystem do `job`, between two of its turns; what has come of it.
+    pub(super) fn on<T: Send + 'static>(
+        &mut self,
+        key: SubsystemKey,
+        job: impl FnOnce(&mut Core) -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        let home = Mailbox::home(key, 1 + self.others.len());
+        match home.checked_sub(1) {
+            None => Ok(job(&mut self.first)),
+            Some(index) => self.others[index].run(job),
+        }
+    }
+
+    /// Has each core do `job`, the first at last.
+    pub(super) fn each<T: Send + 'static>(
+        &mut self,
+        job: impl Fn(&mut Core) -> T + Copy + Send + 'static,
+    ) -> Result<Vec<T>, Error> {
+        let others = self.others.iter().map(|other| other.run(job)).collect::<Result<Vec<_>, _>>()?;
+        let mut results = vec![job(&mut self.first)];
+        results.extend(others);
+        Ok(results)
+    }
+
+    /// Tells each what is offered now. Whoever connects comes to the first: the others know before.
+    pub(super) fn set_directory(&mut self, directory: &Directory) -> Result<(), Error> {
+        let count = 1 + self.others.len();
+        let of = |core: usize| {
+            let mut directory = directory.clone();
+            for subsystem in &mut directory.subsystems {
+                subsystem.is_here = Mailbox::home(subsystem.key, count) == core;
+            }
+            directory
+        };
+        for (index, other) in (1..).zip(&self.others) {
+            let directory = of(index);
+            other.run(move |core| core.set_directory(directory))?;
+        }
+        self.first.set_directory(of(0));
+        Ok(())
+    }
+
+    pub(super) fn stop_others(&self) {
+        for other in &self.others {
+            other.stop.ask();
+        }
+    }
+
+    /// Waits until all have ended.
+    pub(super) fn join(self) -> io::Result<()> {
+        self.stop_others();
+        for other in self.others {
+            other.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        }
+        Ok(())
+    }
+}
+
+impl Other {
+    fn run<T: Send + 'static>(&self, job: impl FnOnce(&mut Core) -> T + Send + 'static) -> Result<T, Error> {
+        let gone = || Error::Output(io::Error::other("a thread of the target has ended"));
+        let (answer, answered) = channel();
+        let job = move |core: &mut Core| {
+            // Nobody waits for it only when the process ends.
+            let _ = answer.send(job(core));
+        };
+        self.jobs.send(Box::new(job)).map_err(|_| gone())?;
+        self.stop.wake();
+        answered.recv().map_err(|_| gone())
+    }
+}
+
+/// Ends the target when a core has ended, however that came.
+struct Ending(Stop);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.ask();
+    }
+}
+
+fn work(
+    clock: Clock,
+    mut reactor: Reactor,
+    mailbox: Mailbox,
+    jobs: Receiver<Job>,
+    processor: Option<usize>,
+    ending: Ending,
+) -> io::Result<()> {
+    if let Some(processor) = processor {
+        pin(processor)?;
+    }
+    let mut core = Core::new(clock);
+    core.driver.set_mailbox(mailbox);
+    reactor.run(&mut Worker { core, jobs })?;
+    drop(ending);
+    Ok(())
+}
+
+/// A core in a thread of its own.
+struct Worker {
+    core: Core,
+    jobs: Receiver<Job>,
+}
+
+impl Driver for Worker {
+    fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
+        let turn = self.core.driver.turn(context)?;
+        let mut done = false;
+        if context.news {
+            while let Ok(job) = self.jobs.try_recv() {
+                job(&mut self.core);
+                done = true;
+            }
+        }
+        Ok(if done && turn == Turn::Idle { Turn::Busy } else { turn })
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.core.driver.poll_timeout()
+    }
+
+    fn on_stop(&mut self, now: Instant) {
+        self.core.driver.on_stop(now);
+    }
+}
