@@ -15,8 +15,6 @@ pub struct ChaosConfig {
     pub far: Vec<NodeId>,
     /// Links between near and each far: each fault of a link happens to one of them.
     pub lanes: u8,
-    /// Troubles that this world is spared.
-    pub without: &'static [Trouble],
     /// How long faults may begin to happen.
     pub duration: Nanos,
     /// At most so many.
@@ -87,7 +85,7 @@ const STORM: u64 = 20;
 pub fn plan(config: &ChaosConfig, rng: &mut Rng) -> (Plan, Vec<Trouble>) {
     let mut plan = Plan::new();
     let mut troubles = Vec::new();
-    let kinds: Vec<_> = (0..=rng.below(KINDS_MAX)).map(|_| pick(config, rng)).collect();
+    let kinds: Vec<_> = (0..=rng.below(KINDS_MAX)).map(|_| pick(rng)).collect();
     for _ in 0..rng.below(config.faults_max + 1) {
         let trouble = kinds[usize::try_from(rng.below(kinds.len() as u64)).expect("a few kinds")];
         let at = Instant::ZERO + Nanos::new(rng.below(config.duration.get()));
@@ -110,13 +108,8 @@ pub fn cuts(config: &ChaosConfig, cuts: u64, rng: &mut Rng) -> (Plan, Vec<Troubl
     (plan, vec![Trouble::Cut])
 }
 
-fn pick(config: &ChaosConfig, rng: &mut Rng) -> Trouble {
-    loop {
-        let trouble = TROUBLES[usize::try_from(rng.below(TROUBLES.len() as u64)).expect("a few")];
-        if !config.without.contains(&trouble) {
-            return trouble;
-        }
-    }
+fn pick(rng: &mut Rng) -> Trouble {
+    TROUBLES[usize::try_from(rng.below(TROUBLES.len() as u64)).expect("a few")]
 }
 
 fn add(plan: &mut Plan, config: &ChaosConfig, trouble: Trouble, at: Instant, far: NodeId, rng: &mut Rng) {

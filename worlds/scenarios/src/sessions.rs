@@ -326,17 +326,8 @@ pub fn run(seed: u64) -> Outcome {
     let (link, media) = (LinkProfile::default(), MediaProfile::default());
     world.link(near, far, link);
     let duration = HOLD * 8;
-    let chaos = ChaosConfig {
-        near,
-        far: vec![far],
-        lanes: 1,
-        without: &[],
-        duration,
-        faults_max: 8,
-        hold_time: HOLD,
-        link,
-        media,
-    };
+    let chaos =
+        ChaosConfig { near, far: vec![far], lanes: 1, duration, faults_max: 8, hold_time: HOLD, link, media };
     let (plan, troubles) = chaos::plan(&chaos, &mut world.rng("chaos"));
     let settle = Nanos::from_secs(60);
     let limits = Limits { chaos: duration + HOLD * 4, drain: settle, verify: settle };

@@ -352,7 +352,6 @@ fn run(seed: u64, bug: Bug) -> Outcome {
         near,
         far: vec![far],
         lanes: 1,
-        without: &[],
         duration,
         faults_max: 8,
         hold_time,

@@ -99,6 +99,8 @@ impl Subsystem {
         let background = self.slots.is_background(id);
         if !background {
             self.media_outstanding = self.media_outstanding.saturating_sub(1);
+            self.overlaps.end(id);
+            self.ask_those_behind();
         }
         match self.slots.awaiting(id) {
             Some((token, purpose)) => self.on_awaited_media(token, purpose, result),
@@ -183,8 +185,18 @@ impl Subsystem {
     ) -> Step {
         let id = self.slots.issue(token, purpose, expected);
         self.media_outstanding += 1;
-        self.outputs.push_back(Output::Media(Request { id, medium, operation }));
+        let controller = self.slots.of(token).controller;
+        let request = self.overlaps.begin(controller, Request { id, medium, operation });
+        self.outputs.extend(request.map(Output::Media));
         Step::Waiting
+    }
+
+    /// Asks media for what waited for a change of the same blocks that has ended.
+    #[inline]
+    pub(super) fn ask_those_behind(&mut self) {
+        while let Some(request) = self.overlaps.next() {
+            self.outputs.push_back(Output::Media(request));
+        }
     }
 
     /// Asks a medium for what the controller does of its own accord, through resets too.

@@ -32,6 +32,9 @@ impl Subsystem {
         config.check();
         let id = config.controller_id;
         assert!(self.controller_called(id).is_none(), "there is a controller {id}");
+        if config.of_fabrics().is_some() {
+            self.overlaps.watch();
+        }
         let controller = Controller::new(now, &self.config, config, &self.saved_features);
         let key = self.controllers.insert(controller);
         let key = key.unwrap_or_else(|| panic!("a subsystem has {CONTROLLERS_MAX} controllers at most"));
@@ -125,6 +128,8 @@ impl Subsystem {
             }
             !dropped
         });
+        self.overlaps.disown(controller, &mut unseen);
+        self.ask_those_behind();
         self.media_outstanding -= unseen.len();
         let commands: Vec<_> = self
             .slots

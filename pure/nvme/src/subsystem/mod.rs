@@ -26,6 +26,7 @@ mod life;
 mod log_page;
 mod management;
 mod namespace;
+mod overlap;
 mod protection;
 mod reservation;
 mod run_time;
@@ -76,6 +77,7 @@ use features::SharedFeatures;
 use firmware::Firmware;
 use life::Shutdowns;
 use namespace::Namespaces;
+use overlap::Overlaps;
 use sanitize::Sanitize;
 use self_test::SelfTest;
 use slots::{Own, Slots, State};
@@ -107,6 +109,7 @@ pub struct Subsystem {
     /// The pool as it is now.
     pool_config: Option<PoolConfig>,
     care: Care,
+    overlaps: Overlaps,
     /// Feature values of namespaces.
     shared_features: SharedFeatures,
     /// Feature values that were saved, in earlier lives and this one.
@@ -196,6 +199,7 @@ impl Subsystem {
             namespaces: Namespaces::new(&config.namespaces, config.namespace_id_max()),
             pool_config: config.pool,
             care: Care::default(),
+            overlaps: Overlaps::default(),
             shared_features: SharedFeatures::new(&config),
             saved_features: config.saved_features.clone(),
             write_cache: true,

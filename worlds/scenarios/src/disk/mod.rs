@@ -234,17 +234,7 @@ fn play(seed: u64, plan: impl FnOnce(&ChaosConfig, &mut Rng) -> (Plan, Vec<Troub
     }
     let Scene { mut world, link, media, .. } = scene;
     let duration = HOLD * 10;
-    let chaos = ChaosConfig {
-        near,
-        far,
-        lanes: 1,
-        without: &[],
-        duration,
-        faults_max: 8,
-        hold_time: HOLD,
-        link,
-        media,
-    };
+    let chaos = ChaosConfig { near, far, lanes: 1, duration, faults_max: 8, hold_time: HOLD, link, media };
     let (plan, troubles) = plan(&chaos, &mut world.rng("chaos"));
     let settle = Nanos::from_secs(120);
     let limits = Limits { chaos: duration + HOLD * 3, drain: settle, verify: settle };

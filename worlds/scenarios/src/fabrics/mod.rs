@@ -15,7 +15,7 @@ use sim::stream::{Lane, LinkProfile};
 use sim::{Context, Event, Node, NodeId, World};
 
 use crate::campaign::{Limits, Outcome, Subject, trial};
-use crate::chaos::{self, ChaosConfig, Trouble};
+use crate::chaos::{self, ChaosConfig};
 use crate::workload::{Phase, Workload, WorkloadConfig};
 use host::HostNode;
 use target::TargetNode;
@@ -26,9 +26,6 @@ const HOLD: Nanos = Nanos::from_millis(400);
 const BLOCKS: u64 = 24;
 /// Operations outstanding at once.
 const DEPTH: usize = 16;
-/// What a world with two paths is spared. A write that a medium holds for longer than a failover takes may come to pass
-/// after its second copy was acknowledged, and after what was written next: neither host nor target waits for the first.
-const TWO_PATHS_WITHOUT: &[Trouble] = &[Trouble::SlowMedia, Trouble::Stall];
 /// Blocks of an operation, at most.
 const BLOCKS_MAX: u64 = 8;
 
@@ -187,18 +184,8 @@ pub fn run(seed: u64) -> Outcome {
     let media = MediaProfile::default();
     let [near, far] = build(&mut world, lanes, link, media);
     let duration = HOLD * 5;
-    let without = if lanes > 1 { TWO_PATHS_WITHOUT } else { &[] };
-    let chaos = ChaosConfig {
-        near,
-        far: vec![far],
-        lanes,
-        without,
-        duration,
-        faults_max: 8,
-        hold_time: HOLD,
-        link,
-        media,
-    };
+    let chaos =
+        ChaosConfig { near, far: vec![far], lanes, duration, faults_max: 8, hold_time: HOLD, link, media };
     let (plan, troubles) = chaos::plan(&chaos, &mut world.rng("chaos"));
     let settle = Nanos::from_secs(120);
     let limits = Limits { chaos: duration + HOLD * 3, drain: settle, verify: settle };

@@ -9,6 +9,7 @@ mod firmware;
 mod io_commands;
 mod life;
 mod namespaces;
+mod overlap;
 mod protection;
 mod reservations;
 mod saving;

@@ -1,0 +1,128 @@
+//! Changes of the same blocks by several controllers of one host.
+
+use super::*;
+
+/// Two controllers over fabrics of a subsystem with two namespaces; media keep what they are asked.
+fn two() -> (Bench, ControllerKey, ControllerKey) {
+    let mut bench = Bench::new();
+    bench.subsystem.remove_controller(bench.now, bench.controller);
+    let (first, second) = (bench.connect(1), bench.connect(2));
+    bench.media_stuck = true;
+    (bench, first, second)
+}
+
+/// Writes 512 B of `byte` to block `lba`, and does not wait for it.
+fn begin_write(bench: &mut Bench, lba: u64, byte: u8) -> CommandToken {
+    bench.host_data = vec![byte; 512];
+    bench.send(IO, io(IoOpcode::Write, 1, lba, 1))
+}
+
+fn has_ended(bench: &Bench, token: CommandToken) -> bool {
+    bench.completed.contains_key(&token.0)
+}
+
+/// The medium carries out one of the requests it keeps.
+fn carry_out(bench: &mut Bench, index: usize) {
+    let request = bench.stuck.remove(index);
+    bench.media_stuck = false;
+    bench.on_media(request);
+    bench.media_stuck = true;
+    bench.drain();
+}
+
+#[test]
+fn a_second_copy_waits_for_the_first_one() {
+    let (mut bench, first, second) = two();
+    let lost = begin_write(bench.of(first), 7, 1);
+    let copy = begin_write(bench.of(second), 7, 1);
+    let elsewhere = begin_write(&mut bench, 8, 9);
+    assert_eq!(bench.stuck.len(), 2, "the copy has not been asked for");
+    // The path is given up, and what it had in flight with it; but the medium is still at it.
+    bench.subsystem.remove_controller(bench.now, first);
+    carry_out(&mut bench, 1);
+    assert!(has_ended(&bench, elsewhere) && !has_ended(&bench, copy));
+    carry_out(&mut bench, 0);
+    assert!(!has_ended(&bench, lost), "nobody waits for it");
+    carry_out(&mut bench, 0);
+    assert_eq!(bench.take(copy).status, Status::SUCCESS);
+    begin_write(&mut bench, 7, 2);
+    bench.release_media();
+    bench.succeeds(IO, io(IoOpcode::Read, 1, 7, 1));
+    assert_eq!(bench.pushed, [2; 512]);
+    assert_eq!(bench.subsystem.all_media_outstanding(), 0);
+}
+
+#[test]
+fn what_a_reset_left_to_media_is_in_the_way_of_the_same_controller_too() {
+    let (mut bench, first, _) = two();
+    begin_write(bench.of(first), 7, 1);
+    // Without a reset, commands of one controller may overtake each other.
+    begin_write(&mut bench, 7, 2);
+    assert_eq!(bench.stuck.len(), 2);
+    bench.subsystem.reset(bench.now, first);
+    let later = begin_write(&mut bench, 7, 3);
+    assert_eq!(bench.stuck.len(), 2);
+    carry_out(&mut bench, 1);
+    assert_eq!(bench.stuck.len(), 1);
+    carry_out(&mut bench, 0);
+    carry_out(&mut bench, 0);
+    assert_eq!(bench.take(later).status, Status::SUCCESS);
+}
+
+#[test]
+fn whatever_changes_blocks_waits_and_what_reads_them_does_not() {
+    let (mut bench, first, second) = two();
+    begin_write(bench.of(first), 7, 1);
+    bench.of(second);
+    let mut tokens = vec![bench.send(IO, io(IoOpcode::WriteZeroes, 1, 0, 8))];
+    bench.host_data = vec![0; 16];
+    (bench.host_data[4], bench.host_data[8]) = (1, 7); // One block from block 7 on.
+    let deallocate = SubmissionQueueEntry { cdw11: 1 << 2, ..io(IoOpcode::DatasetManagement, 1, 0, 1) };
+    tokens.push(bench.send(IO, deallocate));
+    assert_eq!(bench.stuck.len(), 1);
+    // A Copy of block 20 to block 7 reads first.
+    bench.host_data = vec![0; 32];
+    bench.host_data[8] = 20;
+    tokens.push(bench.send(IO, SubmissionQueueEntry { cdw12: 0, ..io(IoOpcode::Copy, 1, 7, 1) }));
+    assert_eq!(bench.stuck.len(), 2);
+    carry_out(&mut bench, 1);
+    bench.send(IO, io(IoOpcode::Read, 1, 7, 1));
+    bench.send(IO, io(IoOpcode::Write, 2, 7, 1));
+    assert_eq!(bench.stuck.len(), 3, "a read, and a write elsewhere");
+    carry_out(&mut bench, 0);
+    // All are of one controller: none is in the way of another.
+    assert_eq!(bench.stuck.len(), 5);
+    bench.release_media();
+    for token in tokens {
+        assert_eq!(bench.take(token).status, Status::SUCCESS);
+    }
+}
+
+#[test]
+fn what_waits_is_gone_with_its_controller() {
+    let (mut bench, first, second) = two();
+    let kept = begin_write(bench.of(first), 7, 1);
+    begin_write(bench.of(second), 7, 2);
+    bench.subsystem.reset(bench.now, second);
+    assert_eq!(bench.subsystem.all_media_outstanding(), 1);
+    bench.release_media();
+    assert_eq!(bench.take(kept).status, Status::SUCCESS);
+    bench.of(first).succeeds(IO, io(IoOpcode::Read, 1, 7, 1));
+    assert_eq!(bench.pushed, [1; 512]);
+}
+
+#[test]
+fn a_command_that_must_be_alone_waits_for_those_that_wait() {
+    let (mut bench, first, second) = two();
+    begin_write(bench.of(first), 7, 1);
+    let behind = begin_write(bench.of(second), 7, 2);
+    let format = SubmissionQueueEntry { namespace: NamespaceId(1), ..admin(AdminOpcode::FormatNvm) };
+    let format = bench.send(ADMIN, format);
+    carry_out(&mut bench, 0);
+    assert!(!has_ended(&bench, format) && !has_ended(&bench, behind));
+    bench.release_media();
+    assert_eq!(bench.take(behind).status, Status::SUCCESS);
+    assert_eq!(bench.take(format).status, Status::SUCCESS);
+    bench.succeeds(IO, io(IoOpcode::Read, 1, 7, 1));
+    assert_eq!(bench.pushed, [0; 512]);
+}
