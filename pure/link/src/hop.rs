@@ -2,7 +2,7 @@
 
 use engine::Instant;
 
-use crate::{Frame, Path, Wire};
+use crate::{Faults, Frame, Path, Wire};
 
 /// What became of the frames of a hop. Copies count like frames: `entered + copied` is `left + lost` and what
 /// is still inside.
@@ -22,9 +22,9 @@ pub struct Counts {
 ///
 /// # Time
 /// Times never go backwards. [`Hop::next`] is when something happens inside, and [`Hop::poll`] at that very time
-/// makes it happen. Where that is a frame coming out, `next` was when it came out: whoever polls late (a
-/// driver in real time) reads `next` first. A frame that enters late is no reason to poll before: a hop
-/// catches up with itself.
+/// makes it happen; a frame that comes out came out then. So whoever is late (a driver in real time) polls
+/// with what `next` says until that lies ahead. A frame that enters late is no reason to poll before: a
+/// hop catches up with itself.
 pub trait Hop {
     /// A frame's last bit arrives at `now` (its header, where [`Frame::tail`] is more than zero).
     fn enter(&mut self, now: Instant, frame: Frame);
@@ -45,6 +45,8 @@ pub trait Hop {
 pub enum AnyHop {
     /// Latency and a rate.
     Wire(Wire),
+    /// What goes wrong.
+    Faults(Faults),
     /// Hops in series.
     Path(Path),
 }
@@ -54,6 +56,7 @@ macro_rules! any {
     ($hop:expr, $inner:ident => $call:expr) => {
         match $hop {
             AnyHop::Wire($inner) => $call,
+            AnyHop::Faults($inner) => $call,
             AnyHop::Path($inner) => $call,
         }
     };
@@ -77,6 +80,12 @@ impl Hop for AnyHop {
 impl From<Wire> for AnyHop {
     fn from(hop: Wire) -> Self {
         Self::Wire(hop)
+    }
+}
+
+impl From<Faults> for AnyHop {
+    fn from(hop: Faults) -> Self {
+        Self::Faults(hop)
     }
 }
 

@@ -11,14 +11,18 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod faults;
 pub mod frame;
 mod hop;
 mod path;
 mod rate;
+pub mod sample;
 mod wire;
 
+pub use faults::Faults;
 pub use frame::{Class, Frame};
 pub use hop::{AnyHop, Counts, Hop};
 pub use path::Path;
 pub use rate::{Rate, Transmitter};
+pub use sample::Chance;
 pub use wire::Wire;

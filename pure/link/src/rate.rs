@@ -107,7 +107,7 @@ impl Transmitter {
     /// Whether nothing is being sent at `now`.
     #[inline]
     pub fn is_free(&self, now: Instant) -> bool {
-        self.free <= now
+        self.free() <= now
     }
 
     /// Sends `bytes` as soon as it is free, not before `now`; returns when their last bit is out.
@@ -119,7 +119,8 @@ impl Transmitter {
     /// Is busy for `picoseconds` as soon as it is free, not before `now`; returns the end.
     #[inline]
     pub fn occupy(&mut self, now: Instant, picoseconds: u64) -> Instant {
-        if self.free < now {
+        // What was free in the middle of this nanosecond goes on from there.
+        if self.free() < now {
             (self.free, self.picoseconds) = (now, 0);
         }
         let total = self.picoseconds.saturating_add(picoseconds);
@@ -165,6 +166,12 @@ mod tests {
             end = transmitter.send(Instant::ZERO, rate, 84);
         }
         assert_eq!(end, Instant::from_nanos(6_720));
+        // Nor where each is sent when the one before has left.
+        let mut transmitter = Transmitter::IDLE;
+        for _ in 0..1_000 {
+            transmitter.send(transmitter.free(), rate, 84);
+        }
+        assert_eq!(transmitter.free(), Instant::from_nanos(6_720));
     }
 
     #[test]
