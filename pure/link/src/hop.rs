@@ -1,7 +1,10 @@
 //! What every model of one direction of one hop implements.
 
+use alloc::boxed::Box;
+
 use engine::Instant;
 
+use crate::ethernet::Port;
 use crate::{Faults, Frame, Path, Wire};
 
 /// What became of the frames of a hop. Copies count like frames: `entered + copied` is `left + lost` and what
@@ -45,6 +48,8 @@ pub trait Hop {
 pub enum AnyHop {
     /// Latency and a rate.
     Wire(Wire),
+    /// An Ethernet port and its link.
+    Port(Box<Port>),
     /// What goes wrong.
     Faults(Faults),
     /// Hops in series.
@@ -56,6 +61,7 @@ macro_rules! any {
     ($hop:expr, $inner:ident => $call:expr) => {
         match $hop {
             AnyHop::Wire($inner) => $call,
+            AnyHop::Port($inner) => $call,
             AnyHop::Faults($inner) => $call,
             AnyHop::Path($inner) => $call,
         }
@@ -80,6 +86,12 @@ impl Hop for AnyHop {
 impl From<Wire> for AnyHop {
     fn from(hop: Wire) -> Self {
         Self::Wire(hop)
+    }
+}
+
+impl From<Port> for AnyHop {
+    fn from(hop: Port) -> Self {
+        Self::Port(Box::new(hop))
     }
 }
 

@@ -11,12 +11,14 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod ethernet;
 pub mod faults;
 pub mod frame;
 mod hop;
 mod path;
 mod rate;
 pub mod sample;
+pub mod tsn;
 mod wire;
 
 pub use faults::Faults;

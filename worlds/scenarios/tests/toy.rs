@@ -348,16 +348,8 @@ fn run(seed: u64, bug: Bug) -> Outcome {
     world.medium(far, 1 << 20, media);
     let duration = Nanos::from_millis(200);
     let hold_time = Nanos::from_millis(40);
-    let chaos = ChaosConfig {
-        near,
-        far: vec![far],
-        lanes: 1,
-        duration,
-        faults_max: 8,
-        hold_time,
-        link,
-        media,
-    };
+    let chaos =
+        ChaosConfig { near, far: vec![far], lanes: 1, duration, faults_max: 8, hold_time, link, media };
     let (plan, troubles) = plan(&chaos, &mut world.rng("chaos"));
     let second = Nanos::from_secs(10);
     let outcome = trial(&mut world, &plan, Limits { chaos: duration * 2, drain: second, verify: second });

@@ -1,0 +1,257 @@
+//! A port that sends frames over a link.
+
+mod sending;
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use engine::{Buffer, Instant, Nanos, Rng};
+
+use super::settings::{Forwarding, PortSettings};
+use crate::tsn::credit::Credit;
+use crate::tsn::traffic::Running;
+use crate::{Class, Counts, Frame, Hop, Transmitter};
+use sending::Sending;
+
+/// A port and the link behind it, one direction: queues, gates, shapers, preemption, the MACs and PHYs of both
+/// ends, the cable. What comes out has arrived at the next node.
+///
+/// Other people's traffic only takes part while a frame is inside: a link without frames has no events.
+#[derive(Clone, Debug)]
+pub struct Port {
+    settings: PortSettings,
+    /// Frames on their way to a queue, by the time they reach it.
+    arriving: VecDeque<(Instant, Frame)>,
+    queues: [VecDeque<Waiting>; Class::COUNT],
+    /// Bit n: queue n has frames.
+    occupied: u8,
+    sources: Vec<Running>,
+    /// When the first of them has a frame.
+    source_next: Option<Instant>,
+    credits: [Option<Credit>; Class::COUNT],
+    transmitter: Transmitter,
+    /// A preemptable frame, or a piece of one, that is being sent.
+    sending: Option<Sending>,
+    /// A frame that was interrupted.
+    suspended: Option<Suspended>,
+    /// When to choose the next frame.
+    decide: Option<Instant>,
+    /// Frames on their way to the next node, by the time they arrive.
+    leaving: VecDeque<(Instant, Frame)>,
+    /// Frames that are neither others' nor leaving.
+    own: usize,
+    counts: Counts,
+}
+
+/// A frame in a queue.
+#[derive(Clone, Debug)]
+struct Waiting {
+    frame: Frame,
+    /// Whether it is somebody else's.
+    foreign: bool,
+}
+
+/// The rest of a frame.
+#[derive(Clone, Debug)]
+struct Suspended {
+    waiting: Waiting,
+    queue: usize,
+    /// Bytes that still have to be sent, check sequence included.
+    left: u32,
+}
+
+impl Port {
+    /// Other people's traffic of this time is made up for where nothing was sent for longer.
+    const CATCH_UP: Nanos = Nanos::from_millis(10);
+
+    /// A port with `settings`; what is random in other people's traffic comes from `rng`.
+    ///
+    /// # Panics
+    /// When a class has a queue that does not exist.
+    pub fn new(settings: PortSettings, rng: &Rng) -> Self {
+        assert!(settings.queue_of.iter().all(|queue| *queue < Class::COUNT), "a port has eight queues");
+        let sources: Vec<_> = settings
+            .background
+            .iter()
+            .scan(rng.fork("background"), |rng, source| {
+                let seed = rng.next_u64();
+                Some(Running::new(*source, Rng::from_seed(seed)))
+            })
+            .collect();
+        let gates = settings.gates.as_ref();
+        let credit = |queue: usize| settings.idle_slopes[queue].map(|slope| Credit::new(slope, gates, queue));
+        Self {
+            credits: core::array::from_fn(credit),
+            source_next: sources.iter().filter_map(Running::next).min(),
+            settings,
+            arriving: VecDeque::new(),
+            queues: Default::default(),
+            occupied: 0,
+            sources,
+            transmitter: Transmitter::IDLE,
+            sending: None,
+            suspended: None,
+            decide: None,
+            leaving: VecDeque::new(),
+            own: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    /// What it was told.
+    pub const fn settings(&self) -> &PortSettings {
+        &self.settings
+    }
+
+    /// When the frame has arrived as far as this port is concerned.
+    fn arrival(&self, now: Instant, frame: &Frame) -> Instant {
+        let arrived = match self.settings.forwarding {
+            Forwarding::StoreAndForward => now + frame.tail,
+            // Never before it could be sent without a gap: the last bit must be there in time.
+            Forwarding::CutThrough if frame.tail > Nanos::ZERO => {
+                let takes = self.settings.rate.time_of(sending::bytes_of(frame.length));
+                now.max(Instant::ZERO + ((now + frame.tail) - (Instant::ZERO + takes)))
+            }
+            Forwarding::CutThrough => now,
+        };
+        arrived + self.settings.processing
+    }
+
+    /// When something happens that matters to frames inside.
+    fn event(&self) -> Option<Instant> {
+        let arrival = self.arriving.front().map(|(at, _)| *at);
+        let sent = self.sending.as_ref().map(|sending| sending.end);
+        [arrival, sent, self.decide, self.source_next].into_iter().flatten().min()
+    }
+
+    /// Does everything that happens until `until`.
+    fn advance(&mut self, until: Instant) {
+        while let Some(at) = self.event().filter(|at| *at <= until) {
+            // Ends before arrivals before choices, so that what comes in time is chosen among.
+            if self.sending.as_ref().is_some_and(|sending| sending.end <= at) {
+                self.end_piece(at);
+            }
+            while self.arriving.front().is_some_and(|(before, _)| *before <= at) {
+                if let Some((_, frame)) = self.arriving.pop_front() {
+                    self.queue(at, Waiting { frame, foreign: false });
+                }
+            }
+            while self.source_next.is_some_and(|before| before <= at) {
+                self.background(at);
+            }
+            if self.decide.is_some_and(|before| before <= at) {
+                self.choose(at);
+            }
+        }
+    }
+
+    /// Other people's next frame.
+    fn background(&mut self, now: Instant) {
+        let due = |source: &&mut Running| source.next().is_some_and(|at| at <= now);
+        if let Some(source) = self.sources.iter_mut().find(due) {
+            let frame = Frame::new(0, source.source.length, source.source.class, Buffer::EMPTY);
+            source.advance();
+            self.queue(now, Waiting { frame, foreign: true });
+        }
+        self.source_next = self.sources.iter().filter_map(Running::next).min();
+    }
+
+    /// Nothing of ours was here for a while: what others did before can't be seen any more.
+    fn skip(&mut self, now: Instant) {
+        let from = Instant::from_nanos(now.as_nanos().saturating_sub(Self::CATCH_UP.get()));
+        for source in &mut self.sources {
+            source.skip_to(from);
+        }
+        self.source_next = self.sources.iter().filter_map(Running::next).min();
+    }
+
+    /// Puts a frame in its queue, if there is room.
+    fn queue(&mut self, now: Instant, waiting: Waiting) {
+        let queue = self.settings.queue_of[waiting.frame.class.index()];
+        let frames = &self.queues[queue];
+        let full = frames.len() >= usize::try_from(self.settings.queue_frames).unwrap_or(usize::MAX);
+        if full || waiting.frame.length > self.settings.frame_max() {
+            self.drop(&waiting);
+            return;
+        }
+        let was_empty = frames.is_empty() && !self.is_suspended(queue);
+        if let Some(credit) = &mut self.credits[queue]
+            && was_empty
+        {
+            credit.settle(now, false, self.settings.gates.as_ref(), queue);
+        }
+        self.queues[queue].push_back(waiting);
+        self.occupied |= 1 << queue;
+        self.reconsider(now);
+    }
+
+    fn drop(&mut self, waiting: &Waiting) {
+        if !waiting.foreign {
+            self.own -= 1;
+            self.counts.lost += 1;
+        }
+    }
+
+    fn is_suspended(&self, queue: usize) -> bool {
+        self.suspended.as_ref().is_some_and(|suspended| suspended.queue == queue)
+    }
+
+    /// A frame's last bit is at the other end at `end`, its header at `header`.
+    fn leave(&mut self, waiting: Waiting, header: Option<Instant>, end: Instant) {
+        if waiting.foreign {
+            return;
+        }
+        self.own -= 1;
+        let mut frame = waiting.frame;
+        let passage = self.settings.passage(frame.length);
+        let at = header.unwrap_or(end);
+        frame.tail = end - at;
+        // What has to fill a buffer less than the frame before it does not overtake that.
+        let at = (at + passage).max(self.leaving.back().map_or(Instant::ZERO, |(before, _)| *before));
+        self.leaving.push_back((at, frame));
+    }
+}
+
+impl Hop for Port {
+    fn enter(&mut self, now: Instant, mut frame: Frame) {
+        self.counts.entered += 1;
+        if !frame.intact && self.settings.forwarding == Forwarding::StoreAndForward {
+            self.counts.lost += 1;
+            return;
+        }
+        if self.own == 0 && self.source_next.is_some() {
+            self.skip(now);
+        }
+        self.advance(now);
+        let at = self.arrival(now, &frame);
+        frame.tail = Nanos::ZERO;
+        self.own += 1;
+        self.arriving.push_back((at, frame));
+        self.advance(now);
+    }
+
+    fn poll(&mut self, now: Instant) -> Option<Frame> {
+        if self.own > 0 {
+            self.advance(now);
+        }
+        if self.leaving.front()?.0 > now {
+            return None;
+        }
+        let (_, frame) = self.leaving.pop_front()?;
+        self.counts.left += 1;
+        Some(frame)
+    }
+
+    fn next(&self) -> Option<Instant> {
+        let leaving = self.leaving.front().map(|(at, _)| *at);
+        let event = if self.own > 0 { self.event() } else { None };
+        match (leaving, event) {
+            (Some(leaving), Some(event)) => Some(leaving.min(event)),
+            (leaving, event) => leaving.or(event),
+        }
+    }
+
+    fn counts(&self) -> Counts {
+        self.counts
+    }
+}

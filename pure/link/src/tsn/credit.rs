@@ -1,0 +1,123 @@
+//! The credit-based shaper (IEEE 802.1Qav; IEEE 802.1Q-2018, 8.6.8.2).
+
+use engine::{Instant, Nanos};
+
+use super::gates::GateSchedule;
+use crate::Rate;
+
+/// The credit of one queue. A frame may start while it is not negative; it grows by the idle slope while
+/// frames wait or while it is negative, and shrinks by the port's rate less the idle slope while one is sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Credit {
+    /// Bits a second that the queue was promised, for the time that its gate is open.
+    slope: i128,
+    /// In 10^-9 bits.
+    value: i128,
+    /// When it was that.
+    at: Instant,
+}
+
+impl Credit {
+    /// A queue that was promised `idle_slope`. Under gates that are open a part of the time it earns all of it in that
+    /// part: the slope is `idle_slope * cycle / open` (8.6.8.2 d).
+    pub(crate) fn new(idle_slope: Rate, gates: Option<&GateSchedule>, queue: usize) -> Self {
+        let promised = i128::from(idle_slope.bits());
+        let slope = match gates {
+            Some(gates) if gates.open_time(queue) > Nanos::ZERO => {
+                promised * i128::from(gates.cycle().get()) / i128::from(gates.open_time(queue).get())
+            }
+            _ => promised,
+        };
+        Self { slope, value: 0, at: Instant::ZERO }
+    }
+
+    /// Brings the credit up to `now`, during which frames were `waiting` or were not. It stands still while the gate is
+    /// closed, and what a queue without frames has saved is lost.
+    pub(crate) fn settle(&mut self, now: Instant, waiting: bool, gates: Option<&GateSchedule>, queue: usize) {
+        if now > self.at {
+            if waiting || self.value < 0 {
+                let open = match gates {
+                    Some(gates) => gates.open_between(queue, self.at, now),
+                    None => now - self.at,
+                };
+                self.value += self.slope * i128::from(open.get());
+            }
+            self.at = now;
+        }
+        if !waiting {
+            self.value = self.value.min(0);
+        }
+    }
+
+    /// When a frame may start, not before `now`, to which it was settled; `None` if the gate never opens.
+    pub(crate) fn ready(&self, now: Instant, gates: Option<&GateSchedule>, queue: usize) -> Option<Instant> {
+        if self.value >= 0 {
+            return Some(now.max(self.at));
+        }
+        let missing = u128::try_from(-self.value).unwrap_or(0);
+        let time = missing.div_ceil(u128::try_from(self.slope).unwrap_or(1).max(1));
+        let time = Nanos::new(u64::try_from(time).unwrap_or(u64::MAX));
+        match gates {
+            Some(gates) => gates.after_open(queue, self.at, time),
+            None => Some(self.at + time),
+        }
+    }
+
+    /// Pays for a frame that is sent from `start` to `end` at the port's `rate`.
+    pub(crate) fn send(&mut self, start: Instant, end: Instant, rate: Rate) {
+        let time = i128::from((end - start).get());
+        self.value += (self.slope - i128::from(rate.bits())) * time;
+        self.at = end;
+    }
+
+    /// In bits.
+    #[cfg(test)]
+    pub(crate) const fn bits(&self) -> i128 {
+        self.value / 1_000_000_000
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tsn::gates::{GateEntry, GateStates};
+
+    fn at(microseconds: u64) -> Instant {
+        Instant::from_nanos(microseconds * 1_000)
+    }
+
+    #[test]
+    fn credit_follows_its_slopes() {
+        // 25 of 100 Mbit/s: a frame of 100 us costs 75 us of 100 bit/us, and is earned back in 300 us.
+        let mut credit = Credit::new(Rate::from_megabits(25), None, 0);
+        let port = Rate::from_megabits(100);
+        credit.send(at(0), at(100), port);
+        assert_eq!(credit.bits(), -7_500);
+        assert_eq!(credit.ready(at(100), None, 0), Some(at(400)));
+        credit.settle(at(400), true, None, 0);
+        assert_eq!(credit.bits(), 0);
+        // Waiting for others saves credit; an empty queue loses it.
+        credit.settle(at(440), true, None, 0);
+        assert_eq!(credit.bits(), 1_000);
+        credit.settle(at(440), false, None, 0);
+        assert_eq!(credit.bits(), 0);
+    }
+
+    #[test]
+    fn a_closed_gate_stops_the_credit_and_the_open_one_earns_for_both() {
+        let entry = |states, micros| GateEntry {
+            states: GateStates::from_bits(states),
+            length: Nanos::from_micros(micros),
+        };
+        let gates = GateSchedule::new(Instant::ZERO, [entry(1, 250), entry(0, 750)]).unwrap();
+        let mut credit = Credit::new(Rate::from_megabits(20), Some(&gates), 0);
+        // 80 Mbit/s while the gate is open, for 20 overall.
+        credit.settle(at(10), true, Some(&gates), 0);
+        assert_eq!(credit.bits(), 800);
+        credit.settle(at(1_000), true, Some(&gates), 0);
+        assert_eq!(credit.bits(), 20_000);
+        credit.send(at(1_000), at(1_200), Rate::from_megabits(200));
+        assert_eq!(credit.bits(), -4_000);
+        assert_eq!(credit.ready(at(1_200), Some(&gates), 0), Some(at(1_250)));
+    }
+}
