@@ -53,6 +53,7 @@ fn main() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("ssd");
     let mut device = device(&socket);
+    fill(&socket);
     let runs: Vec<Run> = (0..RUNS).map(|_| run(&socket)).collect();
     device.kill().unwrap();
     device.wait().unwrap();
@@ -115,10 +116,19 @@ fn run(socket: &Path) -> Run {
     }
 }
 
+/// Writes every block: one that never was is a page of zeroes, the same for all, and read from the nearest cache.
+fn fill(socket: &Path) {
+    load(socket, &["--rw", "write", "--bs", "128k", "--runtime", "300ms"]);
+}
+
 fn bench(socket: &Path, bytes: &str, depth: &str) -> Value {
+    load(socket, &["--bs", bytes, "--iodepth", depth, "--runtime", "1s"])
+}
+
+fn load(socket: &Path, arguments: &[&str]) -> Value {
     let output = farlane()
         .args(["bench", &format!("vfio-user:{}", socket.display()), "--json", "--cpu", "1", "--spin", "10s"])
-        .args(["--bs", bytes, "--iodepth", depth, "--runtime", "1s"])
+        .args(arguments)
         .stderr(Stdio::inherit())
         .output()
         .unwrap();

@@ -15,6 +15,7 @@ pub mod fabrics;
 pub mod far;
 pub mod floor;
 pub mod guest;
+mod lock;
 pub mod media;
 pub mod near;
 pub mod reactor;

@@ -6,7 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::error::{StateCause, StateError};
-use crate::media::file::{lock, survive_size_limits};
+use crate::lock::lock;
+use crate::media::file::survive_size_limits;
 
 /// Bytes of a file of state at most: two firmware images as text, and all that devices remember beside them.
 const BYTES_MAX: u64 = 64 << 20;

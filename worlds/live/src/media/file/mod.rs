@@ -17,7 +17,6 @@ use nvme::media::{Completion, IoId, MediaError, Operation, Request};
 
 use kernel::{CALLS_MAX, Call, Kernel};
 use open::MEMORY_ALIGNMENT;
-pub(crate) use open::lock;
 pub use open::{Note, OpenCause, OpenError, Options};
 
 /// The longest piece of a read, in bytes: what one of its buffers holds.

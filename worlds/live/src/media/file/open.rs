@@ -7,18 +7,12 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use super::kernel::allocate;
+use crate::lock::lock;
 
 /// Bytes of memory that every direct transfer of ours is aligned to.
 pub(super) const MEMORY_ALIGNMENT: usize = 4096;
-
-/// How long a lock may outlive its holder: after `kill -9` the kernel keeps it until all writes that were under way
-/// have ended, which on a busy machine takes a second.
-const LOCK_PATIENCE: Duration = Duration::from_secs(5);
-/// How often to try meanwhile.
-const LOCK_RETRY: Duration = Duration::from_millis(20);
 
 /// How to open a medium.
 #[derive(Clone, Copy, Debug)]
@@ -282,20 +276,6 @@ fn open_locked(path: &Path, options: &Options, made: &mut bool) -> Result<(File,
     }
     let metadata = file.metadata().map_err(refused("look at it"))?;
     Ok((file, metadata))
-}
-
-/// Locks `file`, waiting a little for a user that has just died: its lock goes with its io_uring, which
-/// the kernel takes apart some time after the process has ended.
-pub(crate) fn lock(file: &File, shared: bool) -> Result<(), TryLockError> {
-    let start = Instant::now();
-    loop {
-        match if shared { file.try_lock_shared() } else { file.try_lock() } {
-            Err(TryLockError::WouldBlock) if start.elapsed() < LOCK_PATIENCE => {
-                std::thread::sleep(LOCK_RETRY);
-            }
-            result => return result,
-        }
-    }
 }
 
 fn check_size(size: u64, block: u32, found: bool) -> Result<(), OpenCause> {
