@@ -15,15 +15,18 @@ pub mod ethernet;
 pub mod faults;
 pub mod frame;
 mod hop;
+pub mod network;
 mod path;
 mod rate;
 pub mod sample;
+pub mod tcp;
 pub mod tsn;
 mod wire;
 
 pub use faults::Faults;
 pub use frame::{Class, Frame};
 pub use hop::{AnyHop, Counts, Hop};
+pub use network::Network;
 pub use path::Path;
 pub use rate::{Rate, Transmitter};
 pub use sample::Chance;
