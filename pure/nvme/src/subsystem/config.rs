@@ -121,7 +121,6 @@ pub struct NamespaceConfig {
     /// Whether it is read-only, whatever hosts say.
     pub read_only: bool,
     /// What hosts have said of writes; see [`Notification::NamespaceProtected`](super::Notification::NamespaceProtected).
-    /// [`WriteProtection::UntilPowerCycle`] is over with the start.
     pub write_protection: WriteProtection,
     /// Whether it is attached to controllers when they are added: active rather than only allocated.
     pub attached: bool,

@@ -207,12 +207,7 @@ pub(super) struct Namespaces(Vec<Option<Namespace>>);
 impl Namespaces {
     pub(super) fn new(configs: &[NamespaceConfig], highest: u32) -> Self {
         let find = |id: u32| configs.iter().find(|config| config.id.0 == id);
-        // This is a power-on.
-        let start = |config: &NamespaceConfig| {
-            let write_protection = config.write_protection.after_power_cycle();
-            Namespace::new(&NamespaceConfig { write_protection, ..*config }, None)
-        };
-        Self((1..=highest).map(|id| find(id).map(start)).collect())
+        Self((1..=highest).map(|id| find(id).map(|config| Namespace::new(config, None))).collect())
     }
 
     /// The highest valid identifier (NN).

@@ -1,4 +1,9 @@
-//! Namespace Write Protection: hosts make a namespace read-only, for a while or for good.
+//! Namespace Write Protection: hosts make a namespace read-only until one of them lifts that.
+//!
+//! A controller that supports the states Write Protect Until Power Cycle or Permanent Write Protect shall support the Write
+//! Protection Control field of the Replay Protected Memory Block's Device Configuration Block, by which their owner
+//! keeps hosts from choosing them (NVM Express Base Specification 2.0, Namespace Write Protection). There is no such block here,
+//! so there are no such states either.
 
 use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
@@ -10,8 +15,8 @@ use crate::media::{MediaError, Operation};
 use crate::wire::feature::WRITE_PROTECTION_STATE;
 use crate::wire::{NamespaceId, StatusCode, SubmissionQueueEntry};
 
-/// Namespace Write Protection Capabilities (NWPC): every state there is.
-pub(super) const CAPABILITIES: u8 = 0b111;
+/// Namespace Write Protection Capabilities (NWPC): No Write Protect and Write Protect.
+pub(super) const CAPABILITIES: u8 = 0b001;
 
 /// What hosts have said of writes to a namespace: its write protection state (WPS).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -21,17 +26,15 @@ pub enum WriteProtection {
     None,
     /// Write Protect: until a host lifts it.
     Protected,
-    /// Write Protect Until Power Cycle: until the next start, and nothing lifts it before.
-    UntilPowerCycle,
-    /// Permanent Write Protect: nothing lifts it.
-    Permanent,
 }
 
 impl WriteProtection {
-    const ALL: [Self; 4] = [Self::None, Self::Protected, Self::UntilPowerCycle, Self::Permanent];
-
-    fn parse(value: u32) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| u32::from(state.value()) == value)
+    const fn parse(value: u32) -> Option<Self> {
+        match value {
+            0 => Some(Self::None),
+            1 => Some(Self::Protected),
+            _ => None,
+        }
     }
 
     /// Write Protection State (WPS).
@@ -39,23 +42,7 @@ impl WriteProtection {
         match self {
             Self::None => 0,
             Self::Protected => 1,
-            Self::UntilPowerCycle => 2,
-            Self::Permanent => 3,
         }
-    }
-
-    /// What of it outlives a power cycle.
-    #[must_use]
-    pub const fn after_power_cycle(self) -> Self {
-        match self {
-            Self::UntilPowerCycle => Self::None,
-            lasting => lasting,
-        }
-    }
-
-    /// Whether a host can choose another state.
-    const fn is_changeable(self) -> bool {
-        matches!(self, Self::None | Self::Protected)
     }
 }
 
@@ -81,11 +68,6 @@ impl Subsystem {
             && self.namespaces.active(controller, entry.namespace).is_none()
         {
             return Err(self.missing_namespace(entry));
-        }
-        let is_stuck =
-            |one: &Namespace| is_changed(one, controller, entry, wanted) && !one.protection.is_changeable();
-        if self.namespaces.iter().any(is_stuck) {
-            return Err(Failure::new(StatusCode::FeatureNotChangeable));
         }
         if wanted == WriteProtection::None {
             while let Some((id, _)) = self.next_to_protect(controller, entry, wanted) {

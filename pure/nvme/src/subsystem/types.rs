@@ -175,8 +175,7 @@ pub enum Notification {
         attached: bool,
     },
     /// A host has set the write protection of a namespace: its
-    /// [`NamespaceConfig::write_protection`]. What lasts until the next start needs no keeping; see
-    /// [`WriteProtection::after_power_cycle`].
+    /// [`NamespaceConfig::write_protection`].
     NamespaceProtected {
         /// The namespace.
         namespace: NamespaceId,

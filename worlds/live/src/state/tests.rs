@@ -220,9 +220,9 @@ fn an_ssd_remembers_what_its_controller_said() {
         created(&config, 3, 4096),
         Notification::NamespaceAttached { namespace: NamespaceId(3), attached: true },
         Notification::NamespaceAttached { namespace: NamespaceId(1), attached: false },
-        protected(1, WriteProtection::Permanent),
+        protected(1, WriteProtection::Protected),
         protected(2, WriteProtection::Protected),
-        protected(2, WriteProtection::UntilPowerCycle),
+        protected(2, WriteProtection::None),
         protected(3, WriteProtection::Protected),
         Notification::NamespaceFormatted { namespace: NamespaceId(2), block: BlockSize::Bytes4096 },
         Notification::FeatureSaved(SavedFeature { key, value: 0 }),
@@ -255,7 +255,7 @@ fn an_ssd_remembers_what_its_controller_said() {
     assert_eq!(ids, [(1, false, 512), (2, true, 4096), (3, true, 512)]);
     assert_eq!(got.namespaces[0].identity, config.namespaces[0].identity);
     let protections: Vec<_> = got.namespaces.iter().map(|one| one.write_protection).collect();
-    assert_eq!(protections, [WriteProtection::Permanent, WriteProtection::None, WriteProtection::Protected]);
+    assert_eq!(protections, [WriteProtection::Protected, WriteProtection::None, WriteProtection::Protected]);
     let third = &got.namespaces[2];
     assert_eq!((third.offset, third.bytes, third.identity.nguid), (4096, 8192, [9; 16]));
     assert_eq!(got.pool.map(|pool| pool.created), Some(7));

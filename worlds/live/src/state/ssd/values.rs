@@ -69,8 +69,9 @@ impl Namespace {
 pub(super) enum Protection {
     #[default]
     None,
+    // What earlier versions let hosts choose, and is no more.
+    #[serde(alias = "permanent")]
     Protected,
-    Permanent,
 }
 
 impl Protection {
@@ -82,9 +83,8 @@ impl Protection {
 impl From<WriteProtection> for Protection {
     fn from(protection: WriteProtection) -> Self {
         match protection {
-            WriteProtection::None | WriteProtection::UntilPowerCycle => Self::None,
+            WriteProtection::None => Self::None,
             WriteProtection::Protected => Self::Protected,
-            WriteProtection::Permanent => Self::Permanent,
         }
     }
 }
@@ -94,7 +94,6 @@ impl From<Protection> for WriteProtection {
         match state {
             Protection::None => Self::None,
             Protection::Protected => Self::Protected,
-            Protection::Permanent => Self::Permanent,
         }
     }
 }
