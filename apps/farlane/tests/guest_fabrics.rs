@@ -55,7 +55,7 @@ impl Stage {
         let text = format!(
             "[[port]]\nlisten = \"127.0.0.1:{one}\"\nadvertise = \"10.0.2.2:{one}\"\n\
              [[port]]\nlisten = \"127.0.0.1:{other}\"\nadvertise = \"10.0.2.2:{relay}\"\n\
-             [[subsystem]]\nnqn = \"{NQN}\"\nserial = \"FABRICS\"\n\
+             [[subsystem]]\nnqn = \"{NQN}\"\nserial = \"FABRICS\"\nana-groups = 1\n\
              [[subsystem.namespace]]\npath = \"{image}\"\n{more}"
         );
         std::fs::write(self.path("target.toml"), text).unwrap();
@@ -89,7 +89,7 @@ impl Stage {
 }
 
 /// Lines that `USE` prints when all goes well.
-const SAID: [&str; 28] = [
+const SAID: [&str; 32] = [
     "discovered",
     "an unknown subsystem is refused",
     "listed",
@@ -104,6 +104,8 @@ const SAID: [&str; 28] = [
     "fio verified",
     "discarded",
     "a namespace has come",
+    "a namespace is longer",
+    "a namespace is shorter",
     "a namespace has gone",
     "controller reset",
     "disconnected",
@@ -113,6 +115,8 @@ const SAID: [&str; 28] = [
     "nothing in the kernel's log",
     "connected to all",
     "two paths to one disk",
+    "one way leads nowhere",
+    "one way is longer",
     "fio verified through a restart",
     "fio verified through a cut path",
     "nobody saw an error",
@@ -131,8 +135,23 @@ fn namespaces_come_and_go(stage: &Stage, guest: &mut Running, target: &Export) {
     let controllers = stage.controllers();
     assert_eq!(controllers[0]["host"], HOST, "{controllers:?}");
     assert_eq!(controllers[0]["queues"].as_array().map(Vec::len), Some(3), "{controllers:?}");
+    expect(guest, "make it longer", target);
+    stage.ask(&["resize", "--nsid", "2", "--size", "32MiB"]);
+    expect(guest, "make it shorter", target);
+    stage.ask(&["resize", "--nsid", "2", "--size", "4MiB"]);
     expect(guest, "remove it", target);
     stage.ask(&["remove", "--nsid", "2"]);
+}
+
+/// Says of one of the two paths that it leads nowhere, and then that it is the longer one.
+fn one_way_leads_nowhere(stage: &Stage, guest: &mut Running, target: &Export) {
+    let port = format!("127.0.0.1:{}", stage.ports[0]);
+    expect(guest, "one way leads nowhere", target);
+    stage.ask(&["ana", "--port", &port, "--state", "inaccessible"]);
+    expect(guest, "it leads there again", target);
+    stage.ask(&["ana", "--port", &port, "--state", "non-optimized"]);
+    expect(guest, "both are alike again", target);
+    stage.ask(&["ana", "--state", "optimized"]);
 }
 
 /// Ends one of the two paths in the middle of writes, and lets it be made anew.
@@ -167,6 +186,7 @@ fn linux_uses_a_target_as_any_other_and_finds_it_again_when_it_was_killed() {
     std::thread::sleep(Duration::from_secs(2));
     let mut second = stage.target();
     running.tell("restarted").unwrap();
+    one_way_leads_nowhere(&stage, &mut running, &second);
     one_path_is_cut(&stage, &mut running, &second);
     expect(&mut running, "change what is offered", &second);
     stage.offer("[[referral]]\naddress = \"192.0.2.2:8009\"\n");

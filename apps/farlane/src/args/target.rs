@@ -3,8 +3,10 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
+use nvme::subsystem::{ANA_GROUPS_MAX, AnaState};
 use nvme_fabrics::wire::Nqn;
+use serde::{Deserialize, Serialize};
 
 use super::{NamespaceSpec, Output, RamSpec, Served, Spin};
 
@@ -13,9 +15,18 @@ pub(super) const EXAMPLES: &str = "Examples:
   farlane target --listen 0.0.0.0:4420 --nqn nqn.2026-01.io.farlane:disk --namespace disk.img,size=10GiB
   farlane target --config target.toml
   farlane target status
+  farlane target resize --nsid 1 --size 20GiB
 
 On the host:
   nvme connect -t tcp -a ADDRESS -s 4420 -n nqn.2026-01.io.farlane:disk";
+
+const RESIZE_EXAMPLES: &str = "Examples:
+  truncate -s 20G disk.img && farlane target resize --nsid 1
+  farlane target resize --nqn nqn.2026-01.io.farlane:disk --nsid 2 --size 2GiB";
+
+const ANA_EXAMPLES: &str = "Examples:
+  farlane target ana --port 0.0.0.0:4420 --state inaccessible
+  farlane target ana --nqn nqn.2026-01.io.farlane:disk --group 2 --state non-optimized --json";
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -38,13 +49,16 @@ pub(crate) struct OfferArgs {
     pub(crate) host: Vec<Nqn>,
     #[command(flatten)]
     pub(crate) served: Served,
+    /// Groups of namespaces for Asymmetric Namespace Access, whose states farlane target ana sets
+    #[arg(long, value_name = "COUNT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=i64::from(ANA_GROUPS_MAX)))]
+    pub(crate) ana_groups: u32,
     /// Offer what this file says: several subsystems, ports, hosts, referrals
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["namespace", "ram", "vfio", "pool", "nqn", "host", "serial", "state", "listen", "advertise"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["namespace", "ram", "vfio", "pool", "nqn", "host", "serial", "state", "listen", "advertise", "ana_groups"])]
     pub(crate) config: Option<PathBuf>,
     /// Threads that carry out commands; a subsystem is one thread's. With --cpu, they have the processors from that one on
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_cores)]
     pub(crate) cores: usize,
-    /// The socket for farlane target status, add, remove and reload [default: farlane-target.sock in $XDG_RUNTIME_DIR, or
+    /// The socket for farlane target status, add, remove, resize, ana and reload [default: farlane-target.sock in $XDG_RUNTIME_DIR, or
     /// in /run]
     #[arg(long, value_name = "PATH")]
     pub(crate) control: Option<PathBuf>,
@@ -64,8 +78,42 @@ pub(crate) enum TargetAction {
     Add(AddArgs),
     /// Take a namespace from a subsystem; hosts hear of it at once
     Remove(RemoveArgs),
+    /// Make a namespace longer or shorter, or serve what its file has by now; hosts hear of it at once
+    #[command(after_help = RESIZE_EXAMPLES)]
+    Resize(ResizeArgs),
+    /// Say how a port, or a controller, reaches a group of namespaces (Asymmetric Namespace Access); hosts hear of it at once
+    #[command(after_help = ANA_EXAMPLES)]
+    Ana(AnaArgs),
     /// Read the --config file again; connections to what stays are kept
     Reload(ControlArgs),
+}
+
+/// How a controller reaches a group of namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum AccessState {
+    /// Well
+    Optimized,
+    /// Less well: hosts go another way if they can
+    NonOptimized,
+    /// Not now: hosts go another way, or wait
+    Inaccessible,
+    /// Never again
+    PersistentLoss,
+    /// About to be something else: hosts wait
+    Change,
+}
+
+impl From<AccessState> for AnaState {
+    fn from(state: AccessState) -> Self {
+        match state {
+            AccessState::Optimized => Self::Optimized,
+            AccessState::NonOptimized => Self::NonOptimized,
+            AccessState::Inaccessible => Self::Inaccessible,
+            AccessState::PersistentLoss => Self::PersistentLoss,
+            AccessState::Change => Self::Change,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -97,6 +145,49 @@ pub(crate) struct AddArgs {
     /// Memory to serve
     #[arg(long, value_name = "SIZE[,block=512|4096]")]
     pub(crate) ram: Option<RamSpec>,
+    /// Its group for Asymmetric Namespace Access [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) ana_group: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ResizeArgs {
+    #[command(flatten)]
+    pub(crate) control: ControlArgs,
+    /// The subsystem [default: the only one]
+    #[arg(long, value_name = "NQN")]
+    pub(crate) nqn: Option<Nqn>,
+    /// Identifier of the namespace
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) nsid: u32,
+    /// Its new size; a file gets it too [default: what its file or block device has by now]
+    #[arg(long, value_name = "SIZE", value_parser = super::parse_size)]
+    pub(crate) size: Option<u64>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AnaArgs {
+    #[command(flatten)]
+    pub(crate) control: ControlArgs,
+    /// The subsystem [default: the only one]
+    #[arg(long, value_name = "NQN")]
+    pub(crate) nqn: Option<Nqn>,
+    /// The group of namespaces
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) group: u32,
+    /// How it is reached from now on
+    #[arg(long, value_name = "STATE")]
+    pub(crate) state: AccessState,
+    /// For the controllers of this port, by the address that it listens on [default: every port]
+    #[arg(long, value_name = "ADDR", conflicts_with = "controller")]
+    pub(crate) port: Option<SocketAddr>,
+    /// For this controller only, as long as it exists
+    #[arg(long, value_name = "CNTLID")]
+    pub(crate) controller: Option<u16>,
+    #[command(flatten)]
+    pub(crate) output: Output,
 }
 
 #[derive(Debug, Args)]

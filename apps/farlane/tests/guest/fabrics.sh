@@ -38,7 +38,6 @@ for log in smart-log error-log fw-log effects-log self-test-log sanitize-log cha
     nvme $log /dev/nvme0 >/tmp/log 2>&1 || { echo "$log fails"; cat /tmp/log; exit 1; }
 done
 # What is not there is refused, and nothing happens.
-nvme ana-log /dev/nvme0 >/tmp/log 2>&1 && exit 1
 nvme phy-rx-eom-log /dev/nvme0 >/tmp/log 2>&1 && exit 1
 echo "logs answered"
 nvme get-feature /dev/nvme0 -f 7 -H | head -2
@@ -49,6 +48,11 @@ fio --name=short --filename=$DISK --rw=randrw --bsrange=512-256k --iodepth=64 --
 blkdiscard $DISK && echo "discarded"
 tell "add a namespace"
 appears /dev/nvme0n2 && echo "a namespace has come"
+has() { for i in $(seq 200); do [ "$(cat /sys/block/$1/size)" = $2 ] && return; sleep 0.05; done; false; }
+tell "make it longer"
+has nvme0n2 65536 && [ $(nvme id-ns /dev/nvme0n2 | sed -n 's/^nsze *: *//p') = 0x10000 ] && echo "a namespace is longer"
+tell "make it shorter"
+has nvme0n2 8192 && echo "a namespace is shorter"
 tell "remove it"
 for i in $(seq 200); do [ -e /dev/nvme0n2 ] || break; sleep 0.05; done
 [ -e /dev/nvme0n2 ] || echo "a namespace has gone"
@@ -98,6 +102,16 @@ nvme connect $AT -n $NQN --reconnect-delay=1 --ctrl-loss-tmo=60 --nr-io-queues=2
 nvme connect -t tcp -a 10.0.2.2 -s $OTHER -n $NQN --reconnect-delay=1 --ctrl-loss-tmo=60 --nr-io-queues=2
 wait_for_disk
 [ $(lives) = 2 ] && [ $(ls -d /dev/nvme?n1) = $DISK ] && echo "two paths to one disk"
+# The first path of the disk leads nowhere for a while: the kernel hears of it, and takes the other one.
+ways() { cat /sys/block/nvme?c?n1/ana_state /sys/class/nvme/nvme?/nvme?c?n1/ana_state 2>/dev/null | sort -u | tr '\n' ' '; }
+sees() { for i in $(seq 200); do [ "$(ways)" = "$1 " ] && return; sleep 0.05; done; ways; false; }
+nvme ana-log /dev/nvme0 >/dev/null && sees optimized
+tell "one way leads nowhere"
+sees "inaccessible optimized" && copy && nvme list-subsys $DISK | grep -q inaccessible && echo "one way leads nowhere"
+tell "it leads there again"
+sees "non-optimized optimized" && copy && echo "one way is longer"
+tell "both are alike again"
+sees optimized
 echo round-robin >/sys/class/nvme-subsystem/nvme-subsys0/iopolicy
 dmesg -c >/dev/null
 fio --name=paths --filename=$DISK --rw=randwrite --bsrange=4k-64k --iodepth=64 --ioengine=libaio --direct=1 \

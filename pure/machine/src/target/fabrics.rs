@@ -149,6 +149,10 @@ impl Target {
         }
         served.make_room_for(self.now, config.controller_id);
         let controller = served.core.add_controller(self.now, config);
+        let port = self.peers[id.0 as usize].as_ref().map(|peer| peer.port);
+        for access in served.access.iter().filter(|access| Some(access.port) == port) {
+            served.core.set_ana_state(self.now, controller, access.group, access.state);
+        }
         served.set_association(controller, Some(connected.association));
         self.add_member(connected.association, Member::new(Some((subsystem, controller)), id));
         Some(Role::Nvm(subsystem, controller))

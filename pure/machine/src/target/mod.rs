@@ -3,6 +3,7 @@
 //! The world accepts connections and moves bytes: [`Input::Received`] in, and after [`Output::Send`] what
 //! [`Target::outbox`] shows, told by [`Target::sent`]. Media are asked by [`Output::Media`].
 
+mod access;
 mod association;
 mod commands;
 mod event;

@@ -8,6 +8,7 @@ use nvme_fabrics::target::AssociationKey;
 use nvme_tcp::controller::Slot;
 
 use super::ConnectionId;
+use super::access::PortAccess;
 
 /// Whose a command is.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +31,8 @@ pub(super) struct Served {
     leaving: Vec<ControllerKey>,
     /// Associations that are to be enabled once media have done with what was before.
     enabling: Vec<(AssociationKey, ControllerKey)>,
+    /// How controllers reach groups of namespaces, where that is not the best way.
+    pub(super) access: Vec<PortAccess>,
 }
 
 impl Served {
@@ -41,6 +44,7 @@ impl Served {
             associations: Vec::new(),
             leaving: Vec::new(),
             enabling: Vec::new(),
+            access: Vec::new(),
             core: Subsystem::new(now, config),
         }
     }

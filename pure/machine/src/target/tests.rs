@@ -5,15 +5,17 @@ mod rig;
 use alloc::vec::Vec;
 
 use engine::{Buffer, Nanos};
+use nvme::subsystem::AnaState;
 use nvme::wire::{AdminOpcode, IoOpcode, NamespaceId, Status, StatusCode, SubmissionQueueEntry};
 use nvme_fabrics::target::{Directory, Hosts};
 use nvme_fabrics::wire::{
-    DiscoveryHeader, FabricsCommand, FabricsStatus, Nqn, PropertyGet, PropertySet, PropertySize, property,
+    ControllerId, DiscoveryHeader, FabricsCommand, FabricsStatus, Nqn, PortId, PropertyGet, PropertySet,
+    PropertySize, property,
 };
 use nvme_tcp::host::Data;
 
 use super::{Close, Event, Output};
-use rig::{DISK, HOST, Rig, directory};
+use rig::{DISK, HOST, KEY, PORT, Rig, directory};
 
 fn admin(opcode: AdminOpcode, cdw10: u32, cdw11: u32) -> SubmissionQueueEntry {
     SubmissionQueueEntry { opcode: opcode.into(), cdw10, cdw11, ..SubmissionQueueEntry::default() }
@@ -278,4 +280,35 @@ fn a_target_that_ends_closes_everything() {
 #[test]
 fn outputs_stay_small() {
     assert!(size_of::<Output>() <= 256);
+}
+
+#[test]
+fn the_controllers_of_a_port_reach_a_group_alike() {
+    let mut rig = Rig::new(directory());
+    rig.target.set_port_access(rig.now, KEY, PORT, 1, AnaState::Inaccessible);
+    rig.target.set_port_access(rig.now, KEY, PortId(2), 1, AnaState::PersistentLoss);
+    let host = rig.admin_queue(DISK).unwrap();
+    rig.enable(host);
+    let queue = rig.io_queue(DISK, 1, 1).unwrap();
+    let read = |rig: &mut Rig| rig.ask(queue, io(IoOpcode::Read, 0, 1), Data::Read(512)).entry.status();
+    assert_eq!(
+        read(&mut rig).code(),
+        StatusCode::AsymmetricAccessInaccessible,
+        "it came after that was said"
+    );
+    let wanted = admin(AdminOpcode::SetFeatures, 0x0b, 1 << 11);
+    assert!(rig.ask(host, wanted, Data::None).entry.status().is_success());
+    let event = rig.submit(host, admin(AdminOpcode::AsynchronousEventRequest, 0, 0), Data::None);
+    rig.run();
+    let log = admin(AdminOpcode::GetLogPage, 0x0c | 15 << 16, 0);
+    assert!(rig.ask(host, log, Data::Read(64)).entry.status().is_success());
+    rig.target.set_port_access(rig.now, KEY, PORT, 1, AnaState::Optimized);
+    rig.run();
+    assert_eq!(rig.completed(host, event).expect("the host hears of it").entry.dw0, 0x000c_0302);
+    assert!(read(&mut rig).is_success());
+    let (one, other) = (ControllerId(1), ControllerId(77));
+    assert!(!rig.target.set_controller_access(rig.now, KEY, other, 1, AnaState::Change));
+    assert!(rig.target.set_controller_access(rig.now, KEY, one, 1, AnaState::Change));
+    rig.run();
+    assert_eq!(read(&mut rig).code(), StatusCode::AsymmetricAccessTransition);
 }

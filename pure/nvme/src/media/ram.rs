@@ -50,6 +50,20 @@ impl RamDisk {
         self.bytes
     }
 
+    /// Makes it `bytes` long: what lies beyond is gone, what is new reads as zeroes.
+    ///
+    /// # Panics
+    /// When `bytes` is more than [`BYTES_MAX`].
+    pub fn resize(&mut self, bytes: u64) {
+        assert!(bytes <= BYTES_MAX, "a RAM disk of {bytes} B: at most {BYTES_MAX}");
+        let (page, start) = split(bytes);
+        if bytes < self.bytes && start > 0 && !self.pages[page].is_empty() {
+            self.write_page(page, start, &[0; PAGE][start..]);
+        }
+        self.pages.resize(page_of(bytes.next_multiple_of(PAGE as u64)), Buffer::EMPTY);
+        self.bytes = bytes;
+    }
+
     /// Bytes of memory that pages with contents take.
     pub fn resident_bytes(&self) -> u64 {
         let pages = self.pages.iter().filter(|page| !page.is_empty()).count();
@@ -209,6 +223,25 @@ mod tests {
 
     fn write(offset: u64, bytes: &[u8]) -> Operation {
         Operation::Write { offset, data: Buffer::copy_from_slice(bytes), durable: false }
+    }
+
+    #[test]
+    fn what_was_cut_off_reads_as_zeroes_when_it_is_back() {
+        let mut disk = RamDisk::new(8192);
+        run(&mut disk, write(0, &[1; 8192])).1.unwrap();
+        let (held, _) = run(&mut disk, Operation::Read { offset: 0, length: 4096 });
+        disk.resize(512);
+        assert_eq!(
+            run(&mut disk, Operation::Read { offset: 512, length: 512 }).1,
+            Err(MediaError::OutOfRange)
+        );
+        disk.resize(12288);
+        for (offset, expected) in [(0, 1), (512, 0), (4096, 0), (11776, 0)] {
+            let (pieces, result) = run(&mut disk, Operation::Read { offset, length: 512 });
+            assert_eq!((&pieces[0][..], result), (&[expected; 512][..], Ok(())), "at {offset}");
+        }
+        assert_eq!(held[0][..], [1; 4096], "a reader keeps what it has");
+        assert_eq!(disk.resident_bytes(), 4096);
     }
 
     #[test]

@@ -2,22 +2,26 @@
 
 pub mod file;
 pub mod nvme;
+mod resize;
 
 use std::io;
 use std::os::fd::RawFd;
 
 use ::nvme::media::ram::RamDisk;
-use ::nvme::media::{Completion, MediumId, Request};
+use ::nvme::media::{Completion, MediaError, MediumId, Operation, Request};
 use ::nvme::subsystem::{Counters, Notification};
 use engine::Instant;
 
 pub use file::{FileMedium, Note, OpenError, Options, open};
 pub use nvme::NvmeMedium;
+pub use resize::ResizeError;
 
 use crate::state::{Keeper, Notice};
 
 /// The most media of one process.
 pub const MEDIA_MAX: usize = 1024;
+/// The place of a medium that was removed.
+const GONE: usize = usize::MAX;
 
 /// One medium.
 #[expect(
@@ -33,6 +37,8 @@ pub enum Medium {
     Nvme(NvmeMedium),
     /// What the SSD remembers, rather than its data.
     State(Box<Keeper>),
+    /// One that was removed: what is still asked of it fails.
+    Gone,
 }
 
 impl From<RamDisk> for Medium {
@@ -63,8 +69,12 @@ impl From<Keeper> for Medium {
 #[derive(Default)]
 pub struct Media {
     media: Vec<Medium>,
+    /// Which of them has each name; no name is given twice.
+    places: Vec<usize>,
     /// Which of them keeps the SSD's state.
     state: Option<usize>,
+    /// Those that go as soon as they have nothing more to do.
+    going: Vec<usize>,
 }
 
 impl Media {
@@ -73,18 +83,52 @@ impl Media {
         Self::default()
     }
 
-    /// Adds a medium; its name is the number of those before it.
+    /// Adds a medium; its name is the number of those that were ever added before it.
     ///
     /// # Panics
     /// When there are [`MEDIA_MAX`] already.
     pub fn add(&mut self, medium: impl Into<Medium>) -> MediumId {
-        assert!(self.media.len() < MEDIA_MAX, "more than {MEDIA_MAX} media");
+        assert!(!self.is_full(), "more than {MEDIA_MAX} media");
         let medium = medium.into();
+        let free = self.media.iter().position(|one| matches!(one, Medium::Gone));
+        let place = free.unwrap_or(self.media.len());
         if matches!(medium, Medium::State(_)) {
-            self.state = Some(self.media.len());
+            self.state = Some(place);
         }
-        self.media.push(medium);
-        MediumId(u32::try_from(self.media.len() - 1).expect("media are few"))
+        match self.media.get_mut(place) {
+            Some(gone) => *gone = medium,
+            None => self.media.push(medium),
+        }
+        self.places.push(place);
+        MediumId(u32::try_from(self.places.len() - 1).expect("nobody adds 2^32 media"))
+    }
+
+    /// Whether there are [`MEDIA_MAX`].
+    pub fn is_full(&self) -> bool {
+        self.media.iter().filter(|one| !matches!(one, Medium::Gone)).count() >= MEDIA_MAX
+    }
+
+    /// Removes a medium: it is closed when it has done what it was asked for. What is asked of it later fails.
+    ///
+    /// # Panics
+    /// When there is no such medium.
+    pub fn remove(&mut self, id: MediumId) {
+        let place = std::mem::replace(&mut self.places[id.0 as usize], GONE);
+        if place != GONE {
+            self.going.push(place);
+            self.let_go();
+        }
+    }
+
+    fn let_go(&mut self) {
+        let Self { media, going, .. } = self;
+        going.retain(|place| {
+            let works = in_flight(&media[*place]) > 0;
+            if !works {
+                media[*place] = Medium::Gone;
+            }
+            works
+        });
     }
 
     /// Takes a request; memory answers it at once through `out`, others in a later [`Media::reap`].
@@ -92,17 +136,25 @@ impl Media {
     /// # Panics
     /// When there is no such medium.
     pub fn submit(&mut self, request: Request, out: &mut impl FnMut(Completion)) {
-        let index = request.medium.0 as usize;
+        let index = self.places[request.medium.0 as usize];
         if self.state.is_some_and(|state| state != index)
             && let Some(keeper) = self.keeper()
         {
             keeper.on_use();
         }
-        match &mut self.media[index] {
+        match self.media.get_mut(index).unwrap_or(&mut Medium::Gone) {
             Medium::Ram(disk) => disk.submit(request, out),
             Medium::File(file) => file.submit(request),
             Medium::Nvme(controller) => controller.submit(request),
             Medium::State(keeper) => keeper.submit(&request, out),
+            Medium::Gone => {
+                let result = match request.operation {
+                    Operation::Flush => Ok(()),
+                    Operation::Read { .. } => Err(MediaError::Read),
+                    _ => Err(MediaError::Write),
+                };
+                out(Completion::Done { id: request.id, result });
+            }
         }
     }
 
@@ -112,8 +164,11 @@ impl Media {
     /// # Errors
     /// When io_uring itself fails, which a healthy kernel does not.
     pub fn reap(&mut self, out: &mut impl FnMut(Completion)) -> io::Result<usize> {
+        if !self.going.is_empty() {
+            self.let_go();
+        }
         self.media.iter_mut().try_fold(0, |done, medium| match medium {
-            Medium::Ram(_) => Ok(done),
+            Medium::Ram(_) | Medium::Gone => Ok(done),
             Medium::File(file) => Ok(done + file.reap(out)?),
             Medium::Nvme(controller) => Ok(done + controller.reap(out)),
             Medium::State(keeper) => Ok(done + keeper.reap(out)),
@@ -122,21 +177,16 @@ impl Media {
 
     /// Requests that have not ended.
     pub fn in_flight(&self) -> usize {
-        let of = |medium: &Medium| match medium {
-            Medium::Ram(_) => 0,
-            Medium::File(file) => file.in_flight(),
-            Medium::Nvme(controller) => controller.in_flight(),
-            Medium::State(keeper) => keeper.in_flight(),
-        };
-        self.media.iter().map(of).sum()
+        self.media.iter().map(in_flight).sum()
     }
 
-    /// The descriptors that become readable when `reap` has something to do.
+    /// The descriptors that become readable when `reap` has something to do, but for those of media that are removed.
     pub fn poll_fds(&self) -> impl Iterator<Item = RawFd> {
-        let files = self.media.iter().filter_map(|medium| match medium {
+        let stays = |(place, medium)| (!self.going.contains(&place)).then_some(medium);
+        let files = self.media.iter().enumerate().filter_map(stays).filter_map(|medium| match medium {
             Medium::File(file) => file.poll_fd(),
             Medium::State(keeper) => Some(keeper.poll_fd()),
-            Medium::Ram(_) | Medium::Nvme(_) => None,
+            Medium::Ram(_) | Medium::Nvme(_) | Medium::Gone => None,
         });
         files.chain(self.controllers().flat_map(NvmeMedium::poll_fds))
     }
@@ -188,17 +238,60 @@ impl Media {
     fn controllers(&self) -> impl Iterator<Item = &NvmeMedium> {
         self.media.iter().filter_map(|medium| match medium {
             Medium::Nvme(controller) => Some(controller),
-            Medium::Ram(_) | Medium::File(_) | Medium::State(_) => None,
+            _ => None,
         })
+    }
+}
+
+fn in_flight(medium: &Medium) -> usize {
+    match medium {
+        Medium::Ram(_) | Medium::Gone => 0,
+        Medium::File(file) => file.in_flight(),
+        Medium::Nvme(controller) => controller.in_flight(),
+        Medium::State(keeper) => keeper.in_flight(),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use ::nvme::media::{IoId, Operation};
+    use ::nvme::media::IoId;
     use engine::Buffer;
 
     use super::*;
+
+    #[test]
+    fn a_medium_that_is_removed_ends_what_it_was_asked_for_and_then_frees_its_file() {
+        let exe = std::env::current_exe().unwrap();
+        let path = exe.parent().unwrap().join(format!("farlane-live-removed-{}", std::process::id()));
+        let options = Options { size: Some(1 << 20), ..Options::default() };
+        let mut media = Media::new();
+        let first = media.add(RamDisk::new(4096));
+        let medium = media.add(open(&path, &options).unwrap());
+        let data = Buffer::copy_from_slice(&[1; 4096]);
+        let operation = Operation::Write { offset: 0, data, durable: false };
+        let mut results = Vec::new();
+        let mut out = |completion| match completion {
+            Completion::Done { id, result } => results.push((id.0, result)),
+            Completion::Data { .. } => {}
+        };
+        media.submit(Request { id: IoId(1), medium, operation }, &mut out);
+        media.remove(medium);
+        while media.in_flight() > 0 || !media.going.is_empty() {
+            media.reap(&mut out).unwrap();
+        }
+        let operation = Operation::Read { offset: 0, length: 4096 };
+        media.submit(Request { id: IoId(2), medium, operation }, &mut out);
+        assert_eq!(results, [(1, Ok(())), (2, Err(MediaError::Read))]);
+        let again = open(&path, &Options::default()).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let medium = media.add(again);
+        assert_eq!((medium, media.media.len()), (MediumId(2), 2), "its place is free, its name is not");
+        let operation = Operation::Read { offset: 0, length: 4096 };
+        assert_eq!(run(&mut media, Request { id: IoId(3), medium, operation }), [1; 4096]);
+        assert_eq!(media.resize(medium, Some(2 << 20)).unwrap(), 2 << 20);
+        assert_eq!(media.resize(first, Some(8192)).unwrap(), 8192);
+        assert!(media.resize(first, Some(100)).is_err() && media.resize(first, None).is_err());
+    }
 
     #[test]
     fn each_medium_has_bytes_of_its_own() {

@@ -1,4 +1,4 @@
-//! `farlane target status`, `add`, `remove`, `reload`: asking a target that runs.
+//! `farlane target status`, `add`, `remove`, `resize`, `ana`, `reload`: asking a target that runs.
 
 use std::path::PathBuf;
 
@@ -22,6 +22,7 @@ pub(super) fn run(action: TargetAction) -> Result<(), Error> {
                 nqn: args.nqn.map(|nqn| nqn.to_string()),
                 namespace: args.namespace.map(absolute),
                 ram: args.ram.map(|ram| format!("{},block={}", ram.size, ram.block)),
+                ana_group: args.ana_group,
             };
             let added = ask(args.control.control.as_ref(), &request)?;
             print(&format!("added namespace {} to {}\n", added["nsid"], plain(&added["nqn"])))
@@ -30,6 +31,30 @@ pub(super) fn run(action: TargetAction) -> Result<(), Error> {
             let request = Request::Remove { nqn: args.nqn.map(|nqn| nqn.to_string()), nsid: args.nsid };
             let removed = ask(args.control.control.as_ref(), &request)?;
             print(&format!("removed namespace {} from {}\n", removed["nsid"], plain(&removed["nqn"])))
+        }
+        TargetAction::Resize(args) => {
+            let nqn = args.nqn.map(|nqn| nqn.to_string());
+            let request = Request::Resize { nqn, nsid: args.nsid, size: args.size };
+            let done = ask(args.control.control.as_ref(), &request)?;
+            if args.output.json {
+                return print_json(&done);
+            }
+            print(&format!("namespace {} of {} has {} B\n", done["nsid"], plain(&done["nqn"]), done["bytes"]))
+        }
+        TargetAction::Ana(args) => {
+            let (nqn, port) = (args.nqn.map(|nqn| nqn.to_string()), args.port);
+            let (group, state, controller) = (args.group, args.state, args.controller);
+            let request = Request::Ana { nqn, group, state, port, controller };
+            let done = ask(args.control.control.as_ref(), &request)?;
+            if args.output.json {
+                return print_json(&done);
+            }
+            print(&format!(
+                "group {} of {} is {}\n",
+                done["group"],
+                plain(&done["nqn"]),
+                plain(&done["state"])
+            ))
         }
         TargetAction::Reload(args) => {
             let done = ask(args.control.as_ref(), &Request::Reload)?;

@@ -7,13 +7,14 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use nvme::subsystem::{ANA_GROUPS_MAX, NAMESPACE_ID_MAX};
 use nvme_fabrics::target::ControllerModel;
 use nvme_fabrics::wire::{ControllerId, Nqn};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use toml::Spanned;
 
-use crate::args::{NamespaceSpec, RamSpec, Served};
+use crate::args::{AccessState, NamespaceSpec, RamSpec, Served};
 use crate::error::Error;
 
 /// What a target offers.
@@ -40,7 +41,28 @@ pub(crate) struct SubsystemSpec {
     /// By what they listen on; all, if it is empty.
     pub(crate) ports: Vec<SocketAddr>,
     pub(crate) model: ControllerModel,
+    /// Groups of namespaces for Asymmetric Namespace Access; 0 for none.
+    pub(crate) ana_groups: u32,
+    /// How ports reach them; the last that fits counts, and what none fits is optimized.
+    pub(crate) access: Vec<AccessSpec>,
     pub(crate) source: Source,
+}
+
+/// How a port, or every one, reaches a group of namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AccessSpec {
+    /// By what it listens on.
+    pub(crate) port: Option<SocketAddr>,
+    pub(crate) group: u32,
+    pub(crate) state: AccessState,
+}
+
+/// A namespace of the file, or one that was added since.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Listed {
+    pub(crate) id: u32,
+    pub(crate) ana_group: u32,
+    pub(crate) backing: Backing,
 }
 
 /// Where the namespaces of a subsystem come from.
@@ -48,8 +70,8 @@ pub(crate) struct SubsystemSpec {
 pub(crate) enum Source {
     /// The command line.
     Given(Box<Served>),
-    /// The file, by namespace identifier.
-    Listed(Vec<(u32, Backing)>),
+    /// The file.
+    Listed(Vec<Listed>),
 }
 
 /// What a namespace is kept on.
@@ -95,8 +117,25 @@ struct SubsystemTable {
     #[serde(default)]
     ports: Vec<Spanned<SocketAddr>>,
     controllers: Option<Spanned<ControllersTable>>,
+    #[serde(rename = "ana-groups")]
+    ana_groups: Option<Spanned<u32>>,
+    #[serde(default)]
+    ana: Vec<Spanned<AccessTable>>,
     #[serde(default)]
     namespace: Vec<Spanned<NamespaceTable>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AccessTable {
+    #[serde(default = "first_group")]
+    group: u32,
+    port: Option<SocketAddr>,
+    state: AccessState,
+}
+
+const fn first_group() -> u32 {
+    1
 }
 
 #[derive(Debug, Deserialize)]
@@ -118,6 +157,8 @@ struct NamespaceTable {
     block: Option<u32>,
     #[serde(default)]
     readonly: bool,
+    #[serde(rename = "ana-group")]
+    ana_group: Option<u32>,
 }
 
 /// A value that is written as text.
@@ -211,34 +252,75 @@ fn subsystem(table: SubsystemTable, offer: &Offer) -> Result<SubsystemSpec, Wron
         }
         ports.push(listen);
     }
-    let model = match table.controllers {
-        None => ControllerModel::default(),
-        Some(range) => {
-            let ControllersTable { first, last, is_static } = *range.get_ref();
-            if first > last || last > ControllerId::MAX.0 {
-                let why = format!("{first} to {last} is no range of 0 to {}", ControllerId::MAX);
-                return Err(Wrong::at(&range, "controllers", why));
-            }
-            if is_static {
-                ControllerModel::Static(first..=last)
-            } else {
-                ControllerModel::Dynamic(first..=last)
-            }
-        }
-    };
-    let (mut listed, mut ids) = (Vec::new(), BTreeSet::new());
-    for namespace in table.namespace {
-        let next = ids.last().map_or(1, |last| last + 1);
-        let id = namespace.get_ref().id.unwrap_or(next);
-        if !(1..=nvme::subsystem::NAMESPACE_ID_MAX).contains(&id) || !ids.insert(id) {
-            let why = format!("{id} is taken, or not in 1..={}", nvme::subsystem::NAMESPACE_ID_MAX);
-            return Err(Wrong::at(&namespace, "id", why));
-        }
-        let backing = backing(namespace.get_ref()).map_err(|(key, why)| Wrong::at(&namespace, key, why))?;
-        listed.push((id, backing));
-    }
+    let model = model(table.controllers)?;
+    let listed = namespaces(table.namespace)?;
+    let (ana_groups, access) = access(table.ana_groups, &table.ana, &listed, offer)?;
     let hosts = table.hosts.into_iter().map(|Text(host)| host).collect();
-    Ok(SubsystemSpec { nqn, serial: table.serial, hosts, ports, model, source: Source::Listed(listed) })
+    let listed = listed.into_iter().map(|(one, _)| one).collect();
+    let (serial, source) = (table.serial, Source::Listed(listed));
+    Ok(SubsystemSpec { nqn, serial, hosts, ports, model, ana_groups, access, source })
+}
+
+fn model(range: Option<Spanned<ControllersTable>>) -> Result<ControllerModel, Wrong> {
+    let Some(range) = range else { return Ok(ControllerModel::default()) };
+    let ControllersTable { first, last, is_static } = *range.get_ref();
+    if first > last || last > ControllerId::MAX.0 {
+        let why = format!("{first} to {last} is no range of 0 to {}", ControllerId::MAX);
+        return Err(Wrong::at(&range, "controllers", why));
+    }
+    Ok(if is_static { ControllerModel::Static(first..=last) } else { ControllerModel::Dynamic(first..=last) })
+}
+
+/// The namespaces, and where in the file each is.
+fn namespaces(tables: Vec<Spanned<NamespaceTable>>) -> Result<Vec<(Listed, Spanned<()>)>, Wrong> {
+    let (mut listed, mut ids) = (Vec::new(), BTreeSet::new());
+    for table in tables {
+        let next = ids.last().map_or(1, |last| last + 1);
+        let id = table.get_ref().id.unwrap_or(next);
+        if !(1..=NAMESPACE_ID_MAX).contains(&id) || !ids.insert(id) {
+            return Err(Wrong::at(&table, "id", format!("{id} is taken, or not in 1..={NAMESPACE_ID_MAX}")));
+        }
+        let backing = backing(table.get_ref()).map_err(|(key, why)| Wrong::at(&table, key, why))?;
+        let ana_group = table.get_ref().ana_group.unwrap_or_else(first_group);
+        listed.push((Listed { id, ana_group, backing }, Spanned::new(table.span(), ())));
+    }
+    Ok(listed)
+}
+
+/// The groups of namespaces, as many as are mentioned unless the file says how many, and how ports reach them.
+fn access(
+    groups: Option<Spanned<u32>>,
+    tables: &[Spanned<AccessTable>],
+    listed: &[(Listed, Spanned<()>)],
+    offer: &Offer,
+) -> Result<(u32, Vec<AccessSpec>), Wrong> {
+    let of_namespaces = listed.iter().map(|(one, _)| one.ana_group).filter(|group| *group > first_group());
+    let of_ports = tables.iter().map(|table| table.get_ref().group);
+    let count = match &groups {
+        Some(groups) => *groups.get_ref(),
+        None => of_namespaces.chain(of_ports).max().unwrap_or(0).min(ANA_GROUPS_MAX),
+    };
+    if let Some(groups) = groups.filter(|_| count > ANA_GROUPS_MAX) {
+        return Err(Wrong::at(&groups, "ana-groups", format!("expected at most {ANA_GROUPS_MAX}")));
+    }
+    let is_there = |group: u32| (1..=count).contains(&group) || count == 0 && group == first_group();
+    if let Some((one, place)) = listed.iter().find(|(one, _)| !is_there(one.ana_group)) {
+        let why = format!("{} is not one of {count} groups, 1 to {ANA_GROUPS_MAX}", one.ana_group);
+        return Err(Wrong::at(place, "ana-group", why));
+    }
+    let mut access = Vec::new();
+    for table in tables {
+        let AccessTable { group, port, state } = *table.get_ref();
+        if !(1..=count).contains(&group) {
+            let why = format!("{group} is not one of {count} groups, 1 to {ANA_GROUPS_MAX}");
+            return Err(Wrong::at(table, "group", why));
+        }
+        if let Some(port) = port.filter(|port| !offer.ports.iter().any(|other| other.listen == *port)) {
+            return Err(Wrong::at(table, "port", format!("no [[port]] listens on {port}")));
+        }
+        access.push(AccessSpec { port, group, state });
+    }
+    Ok((count, access))
 }
 
 fn backing(table: &NamespaceTable) -> Result<Backing, (&'static str, String)> {
@@ -284,6 +366,11 @@ block = 4096
 [[subsystem.namespace]]
 id = 7
 ram = "64MiB"
+ana-group = 2
+[[subsystem.ana]]
+port = "0.0.0.0:4420"
+group = 2
+state = "non-optimized"
 
 [[subsystem]]
 nqn = "nqn.2026-01.io.farlane:two"
@@ -299,7 +386,13 @@ ports = ["0.0.0.0:4420"]
         let spec =
             NamespaceSpec { path: "disk.img".into(), size: Some(10 << 30), block: 4096, readonly: false };
         let ram = RamSpec { size: 64 << 20, block: 512 };
-        assert_eq!(*listed, [(1, Backing::File(spec)), (7, Backing::Ram(ram))]);
+        let [one, seven] = [(1, 1, Backing::File(spec)), (7, 2, Backing::Ram(ram))]
+            .map(|(id, ana_group, backing)| Listed { id, ana_group, backing });
+        assert_eq!(*listed, [one, seven]);
+        assert_eq!((offer.subsystems[0].ana_groups, offer.subsystems[1].ana_groups), (2, 0));
+        let port = Some("0.0.0.0:4420".parse().unwrap());
+        let access = AccessSpec { port, group: 2, state: AccessState::NonOptimized };
+        assert_eq!(offer.subsystems[0].access, [access]);
         assert_eq!(offer.subsystems[0].model, ControllerModel::Dynamic(1..=9));
     }
 
@@ -308,9 +401,13 @@ ports = ["0.0.0.0:4420"]
         for (good, bad, line, key) in [
             ("ram = \"64MiB\"", "ram = \"lots\"", "19", "ram"),
             ("id = 7", "id = 1", "17", "id"),
-            ("farlane:two", "farlane:one", "22", "nqn"),
-            ("nqn.2026-01.io.farlane:two", "two", "22", "nqn"),
-            ("ports = [\"0.0.0.0:4420\"]", "ports = [\"0.0.0.0:1\"]", "23", "ports"),
+            ("farlane:two", "farlane:one", "27", "nqn"),
+            ("nqn.2026-01.io.farlane:two", "two", "27", "nqn"),
+            ("ports = [\"0.0.0.0:4420\"]", "ports = [\"0.0.0.0:1\"]", "28", "ports"),
+            ("ana-group = 2", "ana-group = 200", "17", "ana-group"),
+            ("group = 2\nstate", "group = 0\nstate", "21", "group"),
+            ("port = \"0.0.0.0:4420\"", "port = \"0.0.0.0:1\"", "21", "port"),
+            ("non-optimized", "fast", "24", "state"),
             ("block = 4096", "block = 100", "13", "block"),
             ("size = ", "colour = ", "15", "colour"),
             ("last = 9", "last = 0", "12", "controllers"),

@@ -62,6 +62,8 @@ fn given(args: &OfferArgs) -> Offer {
         hosts: args.host.clone(),
         ports: Vec::new(),
         model: ControllerModel::default(),
+        ana_groups: args.ana_groups,
+        access: Vec::new(),
         source: Source::Given(Box::new(args.served.clone())),
     };
     let ports = args.listen.iter().enumerate().map(port).collect();

@@ -20,8 +20,8 @@ use crate::target::{Accepted, Config, ConnectionId, Event, Handover, Input, Outp
 
 pub(super) const DISK: &str = "nqn.2026-01.io.farlane:disk";
 pub(super) const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:1";
-const KEY: SubsystemKey = SubsystemKey(0);
-const PORT: PortId = PortId(1);
+pub(super) const KEY: SubsystemKey = SubsystemKey(0);
+pub(super) const PORT: PortId = PortId(1);
 const BYTES: u64 = 16 << 20;
 
 pub(super) fn directory() -> Directory {
@@ -72,6 +72,7 @@ impl Rig {
         if is_here {
             let mut core = nvme::subsystem::Config::new("RIG").with_namespace(MediumId(0), BYTES);
             core.subsystem_name = DISK.into();
+            core.ana_groups = 1;
             target.add_subsystem(now, KEY, core);
         }
         Self {

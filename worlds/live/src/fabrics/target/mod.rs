@@ -1,5 +1,6 @@
 //! A target of NVMe/TCP: listeners, connections, media, in one loop.
 
+mod changes;
 mod link;
 mod mailbox;
 
@@ -16,13 +17,13 @@ use std::cell::RefCell;
 
 use engine::{Engine, Instant, Nanos, Pool, drain, fire, next_wake};
 use machine::target::{Accepted, CONNECTIONS_MAX, Config, ConnectionId, Handover, Input, Output, Target};
-use nvme::media::{Completion, MediumId};
+use nvme::media::Completion;
 use nvme::subsystem::{Config as SubsystemConfig, Notification, Subsystem};
 use nvme_fabrics::target::{Directory, SubsystemKey};
 use nvme_fabrics::wire::PortId;
 use nvme_tcp::SharedPool;
 
-use crate::media::{Media, Medium};
+use crate::media::Media;
 use crate::reactor::{Attention, Context, Driver, Sources, Turn};
 use crate::state::Notice;
 use crate::tcp::{Listener, Received};
@@ -142,13 +143,6 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     /// The engines.
     pub const fn target(&self) -> &Target {
         &self.target
-    }
-
-    /// Adds a medium to a subsystem that is here.
-    pub fn add_medium(&mut self, key: SubsystemKey, medium: impl Into<Medium>) -> Option<MediumId> {
-        let media = self.media.get_mut(key.0 as usize)?.as_mut()?;
-        self.unregistered.push(key);
-        Some(media.add(medium))
     }
 
     /// Does something to the core of a subsystem that is here.

@@ -2,13 +2,14 @@
 
 mod kernel;
 mod open;
+mod resize;
 #[cfg(test)]
 mod tests;
 
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::RawFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -41,6 +42,7 @@ const REPEATS_MAX: u16 = 1_000;
 /// `submit` takes a request, `reap` hands over what has come of the requests. Dropping it waits for the
 /// calls that the kernel has under way; what was not flushed may then be lost, as with any disk.
 pub struct FileMedium {
+    path: PathBuf,
     kernel: Kernel,
     pool: Pool,
     size: u64,
@@ -100,7 +102,7 @@ enum Zeroing {
 /// When it can't serve; see [`OpenError`].
 pub fn open(path: &Path, options: &Options) -> Result<FileMedium, OpenError> {
     survive_size_limits();
-    open::open(path, options).map(|opened| FileMedium::new(opened, options))
+    open::open(path, options).map(|opened| FileMedium::new(path, opened, options))
 }
 
 /// A write beyond the size that this process may give a file (`ulimit -f`) is to fail, not to end the process.
@@ -112,7 +114,7 @@ pub(crate) fn survive_size_limits() {
 }
 
 impl FileMedium {
-    fn new(opened: open::Opened, options: &Options) -> Self {
+    fn new(path: &Path, opened: open::Opened, options: &Options) -> Self {
         let open::Opened { file, size, regular, direct, mut notes } = opened;
         let (kernel, refused) = Kernel::new(file, options.ring);
         notes.extend(refused.map(|error| Note::OneAtATime(error.to_string())));
@@ -121,6 +123,7 @@ impl FileMedium {
         let mut zeroes = pool.take(zero_length);
         zeroes.fill(0);
         Self {
+            path: path.to_owned(),
             kernel,
             pool,
             size,

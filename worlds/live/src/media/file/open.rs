@@ -55,6 +55,10 @@ pub struct OpenError {
 }
 
 impl OpenError {
+    pub(super) fn new(path: &Path, cause: OpenCause) -> Self {
+        Self { path: path.to_owned(), cause }
+    }
+
     /// What is wrong.
     pub const fn cause(&self) -> &OpenCause {
         &self.cause
@@ -278,7 +282,7 @@ fn open_locked(path: &Path, options: &Options, made: &mut bool) -> Result<(File,
     Ok((file, metadata))
 }
 
-fn check_size(size: u64, block: u32, found: bool) -> Result<(), OpenCause> {
+pub(super) fn check_size(size: u64, block: u32, found: bool) -> Result<(), OpenCause> {
     if size < u64::from(block) {
         return Err(OpenCause::TooSmall { size, block });
     }
@@ -300,7 +304,7 @@ fn settle_size(file: &File, found: u64, device: bool, options: &Options) -> Resu
     }
 }
 
-fn no_space_or(doing: &'static str, size: u64, error: io::Error) -> OpenCause {
+pub(super) fn no_space_or(doing: &'static str, size: u64, error: io::Error) -> OpenCause {
     match error.raw_os_error() {
         Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => OpenCause::NoSpace { size },
         _ => OpenCause::Io { doing, error },

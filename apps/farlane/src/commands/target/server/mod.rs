@@ -1,8 +1,11 @@
 //! The target and what is asked of it while it runs.
 
+mod access;
+mod reload;
+
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use engine::Instant;
 use live::control::Control;
@@ -12,12 +15,14 @@ use nvme_fabrics::target::{Directory, Hosts, Port, Referral, Subsystem, Subsyste
 use nvme_fabrics::wire::{Nqn, PortId};
 use serde_json::{Value, json};
 
-use super::config::{self, Backing, Offer, PortSpec, Source, SubsystemSpec};
+use super::config::{Backing, Listed, Offer, PortSpec, Source, SubsystemSpec};
+use super::core::Core;
 use super::cores::Cores;
 use super::request::{Answer, Request};
 use super::status;
 use crate::commands::{print, print_json};
 use crate::error::Error;
+use access::Whose;
 
 /// A subsystem that is offered.
 struct Offered {
@@ -25,7 +30,7 @@ struct Offered {
     serial: String,
     spec: SubsystemSpec,
     /// Namespaces of the file, and those added since.
-    listed: Vec<(u32, Backing)>,
+    listed: Vec<Listed>,
 }
 
 /// See the module.
@@ -107,11 +112,13 @@ impl Server {
             Source::Listed(listed) => listed.clone(),
         };
         let source = std::mem::replace(&mut spec.source, Source::Listed(Vec::new()));
-        let (name, serial) = (spec.nqn.clone(), spec.serial.clone());
+        let (name, serial, groups) = (spec.nqn.clone(), spec.serial.clone(), spec.ana_groups);
         let key = SubsystemKey(self.next_key);
         self.next_key += 1;
-        let serial = self.cores.on(key, move |core| core.add_subsystem(key, &name, serial, source))??;
+        let serial =
+            self.cores.on(key, move |core| core.add_subsystem(key, &name, serial, groups, source))??;
         self.subsystems.push(Offered { key, serial, spec, listed });
+        self.apply_access(self.subsystems.len() - 1, None)?;
         Ok(())
     }
 
@@ -153,10 +160,15 @@ impl Server {
         let result = match serde_json::from_str(line) {
             Err(error) => Err(format!("that is no request: {error}")),
             Ok(Request::Status) => self.status(),
-            Ok(Request::Add { nqn, namespace, ram }) => {
-                self.add(nqn.as_deref(), namespace.as_deref(), ram.as_deref())
+            Ok(Request::Add { nqn, namespace, ram, ana_group }) => {
+                backing(namespace.as_deref(), ram.as_deref())
+                    .and_then(|backing| self.add(nqn.as_deref(), backing, ana_group))
             }
             Ok(Request::Remove { nqn, nsid }) => self.remove(nqn.as_deref(), nsid),
+            Ok(Request::Resize { nqn, nsid, size }) => self.resize(nqn.as_deref(), nsid, size),
+            Ok(Request::Ana { nqn, group, state, port, controller }) => {
+                self.set_access(nqn.as_deref(), group, state, &Whose::of(port, controller))
+            }
             Ok(Request::Reload) => self.reload(),
         };
         let answer = result.map_or_else(Answer::Failed, Answer::Done);
@@ -171,6 +183,7 @@ impl Server {
         for other in told {
             status::join(&mut all, other);
         }
+        self.tell_access(&mut all);
         Ok(all)
     }
 
@@ -185,132 +198,81 @@ impl Server {
         }
     }
 
-    fn add(
-        &mut self,
-        nqn: Option<&str>,
-        namespace: Option<&str>,
-        ram: Option<&str>,
-    ) -> Result<Value, String> {
+    fn add(&mut self, nqn: Option<&str>, backing: Backing, ana_group: Option<u32>) -> Result<Value, String> {
         let index = self.find(nqn)?;
-        let backing = match (namespace, ram) {
-            (Some(text), None) => Backing::File(text.parse()?),
-            (None, Some(text)) => Backing::Ram(text.parse()?),
-            _ => return Err("either namespace or ram is wanted".to_owned()),
-        };
-        let id = self.add_namespace(index, None, &backing)?;
+        let ana_group = ana_group.unwrap_or(1);
+        let groups = self.subsystems[index].spec.ana_groups.max(1);
+        if !(1..=groups).contains(&ana_group) {
+            return Err(format!("{ana_group} is not one of its {groups} ANA groups"));
+        }
+        let id = self.add_namespace(index, None, ana_group, &backing)?;
         let offered = &mut self.subsystems[index];
-        offered.listed.push((id, backing));
+        offered.listed.push(Listed { id, ana_group, backing });
         eprintln!("farlane: {} has namespace {id}", offered.spec.nqn);
         Ok(json!({ "nqn": offered.spec.nqn.as_str(), "nsid": id }))
     }
 
-    fn add_namespace(&mut self, index: usize, id: Option<u32>, backing: &Backing) -> Result<u32, String> {
-        let Offered { key, serial, .. } = &self.subsystems[index];
-        let (key, serial, backing) = (*key, serial.clone(), backing.clone());
-        let added = self.cores.on(key, move |core| core.add_namespace(key, id, &backing, &serial));
-        added.map_err(|error| error.to_string())?
+    fn add_namespace(
+        &mut self,
+        index: usize,
+        id: Option<u32>,
+        ana_group: u32,
+        backing: &Backing,
+    ) -> Result<u32, String> {
+        let (serial, backing) = (self.subsystems[index].serial.clone(), backing.clone());
+        self.on(index, move |core, key| core.add_namespace(key, id, ana_group, &backing, &serial))?
     }
 
     fn remove(&mut self, nqn: Option<&str>, nsid: u32) -> Result<Value, String> {
         let index = self.find(nqn)?;
         self.remove_namespace(index, nsid)?;
         let offered = &mut self.subsystems[index];
-        offered.listed.retain(|(id, _)| *id != nsid);
+        offered.listed.retain(|one| one.id != nsid);
         eprintln!("farlane: {} has namespace {nsid} no more", offered.spec.nqn);
         Ok(json!({ "nqn": offered.spec.nqn.as_str(), "nsid": nsid }))
     }
 
     fn remove_namespace(&mut self, index: usize, nsid: u32) -> Result<(), String> {
-        let key = self.subsystems[index].key;
-        let removed = self.cores.on(key, move |core| core.remove_namespace(key, nsid));
-        removed.map_err(|error| error.to_string())?
+        self.on(index, move |core, key| core.remove_namespace(key, nsid))?
     }
 
-    /// Reads the file again. What can't be done is left as it is, and said; everything else is.
-    fn reload(&mut self) -> Result<Value, String> {
-        let path = self.config.clone().ok_or("the target was not started with --config")?;
-        let offer = config::read(Path::new(&path)).map_err(|error| error.to_string())?;
-        let mut changes = Vec::new();
-        self.reload_ports(&offer.ports, &mut changes);
-        let gone = |one: &Offered| !offer.subsystems.iter().any(|other| other.nqn == one.spec.nqn);
-        for one in self.subsystems.extract_if(.., |one| gone(one)) {
-            changes.push(format!("{} is no longer offered", one.spec.nqn));
-        }
-        for spec in offer.subsystems {
-            let name = spec.nqn.clone();
-            match self.subsystems.iter().position(|one| one.spec.nqn == name) {
-                Some(index) => self.reload_subsystem(index, spec, &mut changes),
-                None => changes.push(match self.add_subsystem(spec) {
-                    Ok(()) => format!("{name} is offered"),
-                    Err(error) => format!("{name} can't be offered: {error}"),
-                }),
-            }
-        }
-        if self.referrals != offer.referrals {
-            changes.push("referrals have changed".to_owned());
-            self.referrals = offer.referrals;
-        }
-        self.publish().map_err(|error| error.to_string())?;
-        for change in &changes {
-            eprintln!("farlane: {change}");
-        }
-        Ok(json!({ "changes": changes }))
-    }
-
-    fn reload_ports(&mut self, ports: &[PortSpec], changes: &mut Vec<String>) {
-        let gone = |spec: &PortSpec| !ports.iter().any(|other| other.listen == spec.listen);
-        for (id, spec, _) in self.ports.extract_if(.., |(_, spec, _)| gone(spec)) {
-            self.cores.first.driver.remove_port(id);
-            changes.push(format!("{} is no longer listened on", spec.listen));
-        }
-        for spec in ports {
-            match self.ports.iter_mut().find(|(_, other, _)| other.listen == spec.listen) {
-                Some((_, other, _)) => *other = *spec,
-                None => changes.push(match self.add_port(*spec) {
-                    Ok(()) => format!("{} is listened on", spec.listen),
-                    Err(error) => error.to_string(),
-                }),
-            }
-        }
-    }
-
-    fn reload_subsystem(&mut self, index: usize, mut spec: SubsystemSpec, changes: &mut Vec<String>) {
-        let Source::Listed(wanted) = &mut spec.source else { return };
-        let wanted = std::mem::take(wanted);
-        let name = spec.nqn.clone();
-        let before = self.subsystems[index].listed.clone();
-        let mut listed = Vec::new();
-        for (id, backing) in before {
-            if wanted.contains(&(id, backing.clone())) {
-                listed.push((id, backing));
-                continue;
-            }
-            match self.remove_namespace(index, id) {
-                Ok(()) => changes.push(format!("{name} has namespace {id} no more")),
-                Err(error) => changes.push(format!("{name}: namespace {id} stays: {error}")),
-            }
-        }
-        for (id, backing) in wanted {
-            if listed.iter().any(|(other, _)| *other == id) {
-                continue;
-            }
-            match self.add_namespace(index, Some(id), &backing) {
-                Ok(_) => {
-                    changes.push(format!("{name} has namespace {id}"));
-                    listed.push((id, backing));
-                }
-                Err(error) => changes.push(format!("{name}: namespace {id} can't be added: {error}")),
-            }
-        }
+    /// Makes a namespace longer or shorter, or serves what its file has by now.
+    fn resize(&mut self, nqn: Option<&str>, nsid: u32, size: Option<u64>) -> Result<Value, String> {
+        let index = self.find(nqn)?;
+        let bytes = self.resize_namespace(index, nsid, size)?;
         let offered = &mut self.subsystems[index];
-        if offered.spec.hosts != spec.hosts
-            || offered.spec.ports != spec.ports
-            || offered.spec.model != spec.model
-        {
-            changes.push(format!("{name} has other hosts, ports or controllers"));
+        // What a reload compares with.
+        for one in offered.listed.iter_mut().filter(|one| one.id == nsid) {
+            match &mut one.backing {
+                Backing::File(spec) => spec.size = Some(bytes),
+                Backing::Ram(spec) => spec.size = bytes,
+            }
         }
-        offered.spec = spec;
-        offered.listed = listed;
+        eprintln!("farlane: namespace {nsid} of {} has {bytes} B", offered.spec.nqn);
+        Ok(json!({ "nqn": offered.spec.nqn.as_str(), "nsid": nsid, "bytes": bytes }))
+    }
+
+    fn resize_namespace(&mut self, index: usize, nsid: u32, size: Option<u64>) -> Result<u64, String> {
+        self.on(index, move |core, key| core.resize_namespace(key, nsid, size))?
+    }
+
+    /// Has the core of a subsystem do `job`.
+    fn on<T: Send + 'static>(
+        &mut self,
+        index: usize,
+        job: impl FnOnce(&mut Core, SubsystemKey) -> T + Send + 'static,
+    ) -> Result<T, String> {
+        let key = self.subsystems[index].key;
+        self.cores.on(key, move |core| job(core, key)).map_err(|error| error.to_string())
+    }
+}
+
+/// What a namespace is to be kept on.
+fn backing(namespace: Option<&str>, ram: Option<&str>) -> Result<Backing, String> {
+    match (namespace, ram) {
+        (Some(text), None) => Ok(Backing::File(text.parse()?)),
+        (None, Some(text)) => Ok(Backing::Ram(text.parse()?)),
+        _ => Err("either namespace or ram is wanted".to_owned()),
     }
 }
 

@@ -1,0 +1,123 @@
+//! How ports and controllers reach groups of namespaces (Asymmetric Namespace Access).
+
+use std::net::SocketAddr;
+
+use serde_json::{Value, json};
+
+use super::super::config::AccessSpec;
+use super::super::core::Core;
+use super::Server;
+use crate::args::AccessState;
+use crate::error::Error;
+
+/// Whose way to a group it is.
+pub(super) enum Whose {
+    Everybody,
+    Port(SocketAddr),
+    Controller(u16),
+}
+
+impl Whose {
+    pub(super) fn of(port: Option<SocketAddr>, controller: Option<u16>) -> Self {
+        match (port, controller) {
+            (_, Some(controller)) => Self::Controller(controller),
+            (Some(port), None) => Self::Port(port),
+            (None, None) => Self::Everybody,
+        }
+    }
+}
+
+impl Server {
+    /// Sets how a group is reached.
+    pub(super) fn set_access(
+        &mut self,
+        nqn: Option<&str>,
+        group: u32,
+        state: AccessState,
+        whose: &Whose,
+    ) -> Result<Value, String> {
+        let index = self.find(nqn)?;
+        let spec = &mut self.subsystems[index].spec;
+        let name = spec.nqn.clone();
+        match spec.ana_groups {
+            0 => {
+                return Err(format!("{name} has no ANA groups: offer it with --ana-groups or ana-groups ="));
+            }
+            groups if !(1..=groups).contains(&group) => {
+                return Err(format!("{group} is not one of its {groups} ANA groups"));
+            }
+            _ => {}
+        }
+        let port = match whose {
+            &Whose::Controller(controller) => {
+                let set =
+                    move |core: &mut Core, key| core.set_controller_access(key, controller, group, state);
+                if !self.on(index, set)? {
+                    return Err(format!("{name} has no controller {controller}"));
+                }
+                return Ok(
+                    json!({ "nqn": name.as_str(), "group": group, "state": state, "controller": controller }),
+                );
+            }
+            Whose::Port(port) => {
+                // A port of the system's choice is known by what was chosen.
+                let is_meant = |(_, spec, address): &&(_, super::PortSpec, SocketAddr)| {
+                    spec.listen == *port || address == port
+                };
+                let found = self.ports.iter().find(is_meant);
+                Some(found.ok_or(format!("nobody listens on {port}"))?.1.listen)
+            }
+            Whose::Everybody => None,
+        };
+        let spec = &mut self.subsystems[index].spec;
+        spec.access.retain(|one| one.group != group || port.is_some() && one.port != port);
+        spec.access.push(AccessSpec { port, group, state });
+        self.apply_access(index, Some(group)).map_err(|error| error.to_string())?;
+        eprintln!("farlane: group {group} of {name} is {}", json!(state));
+        Ok(json!({ "nqn": name.as_str(), "group": group, "state": state, "port": port }))
+    }
+
+    /// Tells the engines how ports reach groups, or one of them.
+    pub(super) fn apply_access(&mut self, index: usize, only: Option<u32>) -> Result<(), Error> {
+        let groups = (1..=self.subsystems[index].spec.ana_groups)
+            .filter(|group| only.is_none_or(|only| only == *group));
+        let mut ways = Vec::new();
+        for group in groups {
+            for (port, (id, ..)) in self.ports.iter().enumerate() {
+                ways.push((*id, group, self.access_of(index, port, group)));
+            }
+        }
+        let key = self.subsystems[index].key;
+        self.cores.on(key, move |core| core.set_access(key, &ways))
+    }
+
+    fn access_of(&self, index: usize, port: usize, group: u32) -> AccessState {
+        let listen = self.ports[port].1.listen;
+        let fits = |one: &&AccessSpec| one.group == group && one.port.is_none_or(|port| port == listen);
+        let found = self.subsystems[index].spec.access.iter().rfind(fits);
+        found.map_or(AccessState::Optimized, |one| one.state)
+    }
+
+    /// Adds to what cores tell how each port reaches each group.
+    pub(super) fn tell_access(&self, status: &mut Value) {
+        let Some(subsystems) = status["subsystems"].as_array_mut() else { return };
+        for told in subsystems {
+            let is_meant = |one: &super::Offered| told["nqn"].as_str() == Some(one.spec.nqn.as_str());
+            if let Some(index) = self.subsystems.iter().position(is_meant) {
+                told["ana"] = self.access_status(index).into();
+            }
+        }
+    }
+
+    fn access_status(&self, index: usize) -> Vec<Value> {
+        let groups = 1..=self.subsystems[index].spec.ana_groups;
+        let mut told = Vec::new();
+        for group in groups {
+            for (port, (_, _, address)) in self.ports.iter().enumerate() {
+                let state = self.access_of(index, port, group);
+                told.push(json!({ "group": group, "port": address.to_string(), "state": state }));
+            }
+        }
+        told
+    }
+}

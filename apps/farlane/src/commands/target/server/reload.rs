@@ -1,0 +1,165 @@
+//! The file, read again: what has changed in it changes, what stays keeps its connections.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::super::config::{self, Backing, Listed, PortSpec, Source, SubsystemSpec};
+use super::{Offered, Server};
+
+impl Server {
+    /// Reads the file again. What can't be done is left as it is, and said; everything else is.
+    pub(super) fn reload(&mut self) -> Result<Value, String> {
+        let path = self.config.clone().ok_or("the target was not started with --config")?;
+        let offer = config::read(Path::new(&path)).map_err(|error| error.to_string())?;
+        let mut changes = Vec::new();
+        self.reload_ports(&offer.ports, &mut changes);
+        let gone = |one: &Offered| !offer.subsystems.iter().any(|other| other.nqn == one.spec.nqn);
+        for one in self.subsystems.extract_if(.., |one| gone(one)) {
+            changes.push(format!("{} is no longer offered", one.spec.nqn));
+        }
+        for spec in offer.subsystems {
+            let name = spec.nqn.clone();
+            match self.subsystems.iter().position(|one| one.spec.nqn == name) {
+                Some(index) => self.reload_subsystem(index, spec, &mut changes),
+                None => changes.push(match self.add_subsystem(spec) {
+                    Ok(()) => format!("{name} is offered"),
+                    Err(error) => format!("{name} can't be offered: {error}"),
+                }),
+            }
+        }
+        if self.referrals != offer.referrals {
+            changes.push("referrals have changed".to_owned());
+            self.referrals = offer.referrals;
+        }
+        self.publish().map_err(|error| error.to_string())?;
+        for change in &changes {
+            eprintln!("farlane: {change}");
+        }
+        Ok(json!({ "changes": changes }))
+    }
+
+    fn reload_ports(&mut self, ports: &[PortSpec], changes: &mut Vec<String>) {
+        let gone = |spec: &PortSpec| !ports.iter().any(|other| other.listen == spec.listen);
+        for (id, spec, _) in self.ports.extract_if(.., |(_, spec, _)| gone(spec)) {
+            self.cores.first.driver.remove_port(id);
+            changes.push(format!("{} is no longer listened on", spec.listen));
+        }
+        for spec in ports {
+            match self.ports.iter_mut().find(|(_, other, _)| other.listen == spec.listen) {
+                Some((_, other, _)) => *other = *spec,
+                None => changes.push(match self.add_port(*spec) {
+                    Ok(()) => format!("{} is listened on", spec.listen),
+                    Err(error) => error.to_string(),
+                }),
+            }
+        }
+    }
+
+    fn reload_subsystem(&mut self, index: usize, mut spec: SubsystemSpec, changes: &mut Vec<String>) {
+        let Source::Listed(wanted) = &mut spec.source else { return };
+        let wanted = std::mem::take(wanted);
+        let name = spec.nqn.clone();
+        if spec.ana_groups != self.subsystems[index].spec.ana_groups {
+            changes
+                .push(format!("{name}: the number of ANA groups changes when the target is started again"));
+            spec.ana_groups = self.subsystems[index].spec.ana_groups;
+            spec.access.retain(|one| one.group <= spec.ana_groups);
+        }
+        self.reload_namespaces(index, wanted, changes);
+        let offered = &mut self.subsystems[index];
+        if offered.spec.hosts != spec.hosts
+            || offered.spec.ports != spec.ports
+            || offered.spec.model != spec.model
+        {
+            changes.push(format!("{name} has other hosts, ports or controllers"));
+        }
+        if offered.spec.access != spec.access {
+            changes.push(format!("{name} is reached in other ways (ANA)"));
+        }
+        offered.spec = spec;
+        if let Err(error) = self.apply_access(index, None) {
+            changes.push(format!("{name}: {error}"));
+        }
+    }
+
+    fn reload_namespaces(&mut self, index: usize, wanted: Vec<Listed>, changes: &mut Vec<String>) {
+        let name = self.subsystems[index].spec.nqn.clone();
+        let mut listed = Vec::new();
+        for one in self.subsystems[index].listed.clone() {
+            let now = wanted.iter().find(|other| other.id == one.id);
+            if let Some(now) = now
+                && self.change_namespace(index, &one, now, changes)
+            {
+                listed.push(now.clone());
+                continue;
+            }
+            match self.remove_namespace(index, one.id) {
+                Ok(()) => changes.push(format!("{name} has namespace {} no more", one.id)),
+                Err(error) => changes.push(format!("{name}: namespace {} stays: {error}", one.id)),
+            }
+        }
+        for one in wanted {
+            if listed.iter().any(|other| other.id == one.id) {
+                continue;
+            }
+            match self.add_namespace(index, Some(one.id), one.ana_group, &one.backing) {
+                Ok(_) => {
+                    changes.push(format!("{name} has namespace {}", one.id));
+                    listed.push(one);
+                }
+                Err(error) => changes.push(format!("{name}: namespace {} can't be added: {error}", one.id)),
+            }
+        }
+        self.subsystems[index].listed = listed;
+    }
+
+    /// Makes a namespace what the file says now, if it can stay the same one.
+    fn change_namespace(
+        &mut self,
+        index: usize,
+        before: &Listed,
+        now: &Listed,
+        changes: &mut Vec<String>,
+    ) -> bool {
+        let (name, id) = (self.subsystems[index].spec.nqn.clone(), now.id);
+        if now.backing != before.backing {
+            let Some(size) = resized(&before.backing, &now.backing) else { return false };
+            match self.grow_namespace(index, id, size) {
+                Ok(None) => {}
+                Ok(Some(bytes)) => changes.push(format!("{name}: namespace {id} has {bytes} B")),
+                Err(error) => changes.push(format!("{name}: namespace {id} keeps its size: {error}")),
+            }
+        }
+        if now.ana_group != before.ana_group && now.ana_group <= self.subsystems[index].spec.ana_groups {
+            let group = now.ana_group;
+            match self.on(index, move |core, key| core.put_into_group(key, id, group)) {
+                Ok(()) => changes.push(format!("{name}: namespace {id} is in ANA group {group}")),
+                Err(error) => changes.push(format!("{name}: {error}")),
+            }
+        }
+        true
+    }
+
+    /// As [`Server::resize_namespace`], but for what would be lost; its new size, if that is another one.
+    fn grow_namespace(&mut self, index: usize, id: u32, size: Option<u64>) -> Result<Option<u64>, String> {
+        let before = self.on(index, move |core, key| core.namespace(key, id).map(|one| one.bytes))?;
+        if size.is_some_and(|size| before.is_some_and(|before| size < before)) {
+            return Err("a reload makes nothing shorter; farlane target resize does".to_owned());
+        }
+        let bytes = self.resize_namespace(index, id, size)?;
+        Ok(Some(bytes).filter(|bytes| Some(*bytes) != before))
+    }
+}
+
+/// The size that makes one of the other, if nothing else has changed: as much as there is, where none is said.
+fn resized(before: &Backing, now: &Backing) -> Option<Option<u64>> {
+    match (before, now) {
+        (Backing::Ram(before), Backing::Ram(now)) => (before.block == now.block).then_some(Some(now.size)),
+        (Backing::File(before), Backing::File(now)) => {
+            let same = (&before.path, before.block, before.readonly) == (&now.path, now.block, now.readonly);
+            same.then_some(now.size)
+        }
+        _ => None,
+    }
+}
