@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 use engine::Instant;
 
 use crate::ethernet::Port;
+use crate::tsn::replication::Replicated;
 use crate::{Faults, Frame, Path, Wire};
 
 /// What became of the frames of a hop. Copies count like frames: `entered + copied` is `left + lost` and what
@@ -52,6 +53,8 @@ pub enum AnyHop {
     Port(Box<Port>),
     /// What goes wrong.
     Faults(Faults),
+    /// Several ways at once.
+    Replicated(Replicated),
     /// Hops in series.
     Path(Path),
 }
@@ -63,6 +66,7 @@ macro_rules! any {
             AnyHop::Wire($inner) => $call,
             AnyHop::Port($inner) => $call,
             AnyHop::Faults($inner) => $call,
+            AnyHop::Replicated($inner) => $call,
             AnyHop::Path($inner) => $call,
         }
     };
@@ -98,6 +102,12 @@ impl From<Port> for AnyHop {
 impl From<Faults> for AnyHop {
     fn from(hop: Faults) -> Self {
         Self::Faults(hop)
+    }
+}
+
+impl From<Replicated> for AnyHop {
+    fn from(hop: Replicated) -> Self {
+        Self::Replicated(hop)
     }
 }
 

@@ -63,10 +63,9 @@ impl Credit {
         }
     }
 
-    /// Pays for a frame that is sent from `start` to `end` at the port's `rate`.
-    pub(crate) fn send(&mut self, start: Instant, end: Instant, rate: Rate) {
-        let time = i128::from((end - start).get());
-        self.value += (self.slope - i128::from(rate.bits())) * time;
+    /// Pays for what occupies the port of `rate` for `picoseconds`, until `end`.
+    pub(crate) fn send(&mut self, end: Instant, picoseconds: u64, rate: Rate) {
+        self.value += (self.slope - i128::from(rate.bits())) * i128::from(picoseconds) / 1_000;
         self.at = end;
     }
 
@@ -91,7 +90,7 @@ mod tests {
         // 25 of 100 Mbit/s: a frame of 100 us costs 75 us of 100 bit/us, and is earned back in 300 us.
         let mut credit = Credit::new(Rate::from_megabits(25), None, 0);
         let port = Rate::from_megabits(100);
-        credit.send(at(0), at(100), port);
+        credit.send(at(100), 100_000_000, port);
         assert_eq!(credit.bits(), -7_500);
         assert_eq!(credit.ready(at(100), None, 0), Some(at(400)));
         credit.settle(at(400), true, None, 0);
@@ -116,7 +115,7 @@ mod tests {
         assert_eq!(credit.bits(), 800);
         credit.settle(at(1_000), true, Some(&gates), 0);
         assert_eq!(credit.bits(), 20_000);
-        credit.send(at(1_000), at(1_200), Rate::from_megabits(200));
+        credit.send(at(1_200), 200_000_000, Rate::from_megabits(200));
         assert_eq!(credit.bits(), -4_000);
         assert_eq!(credit.ready(at(1_200), Some(&gates), 0), Some(at(1_250)));
     }

@@ -1,7 +1,9 @@
 //! Time-Sensitive Networking: what IEEE 802.1 adds to Ethernet so that a delay has a bound.
 
+pub mod bound;
 pub mod clock;
 pub(crate) mod credit;
 pub mod gates;
 pub mod preemption;
+pub mod replication;
 pub mod traffic;

@@ -209,7 +209,7 @@ impl Port {
         let end = self.transmitter.send(now, rate, bytes);
         let free = self.transmitter.send(now, rate, u64::from(INTER_FRAME_GAP));
         if let Some(credit) = &mut self.credits[queue] {
-            credit.send(now, free, rate);
+            credit.send(free, rate.picoseconds(bytes + u64::from(INTER_FRAME_GAP)), rate);
         }
         end
     }
