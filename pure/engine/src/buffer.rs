@@ -67,6 +67,22 @@ impl Buffer {
         }
     }
 
+    /// Lengthens by the first `bytes` of `next`, if these follow directly in the same block. Whether it did.
+    pub fn extend(&mut self, next: &Self, bytes: usize) -> bool {
+        let (Some(block), Some(other)) = (&self.block, &next.block) else { return false };
+        let follows = Rc::ptr_eq(block, other) && self.start + self.length == next.start;
+        if !follows || bytes > next.length as usize {
+            return false;
+        }
+        self.length += length_u32(bytes);
+        true
+    }
+
+    /// Whether the block has other bytes too: it is not free before all who hold parts of it let go.
+    pub fn is_part(&self) -> bool {
+        self.block.as_ref().is_some_and(|block| block.len() > self.length as usize)
+    }
+
     /// The bytes for writing, if nobody else holds the block.
     pub fn try_mut(&mut self) -> Option<&mut [u8]> {
         let range = self.start as usize..self.start as usize + self.length as usize;
@@ -310,6 +326,20 @@ mod tests {
         let part = whole.slice(2..8).slice(1..3);
         assert_eq!(&*part, b"34");
         assert_eq!(whole.clone().slice(4..4).len(), 0);
+    }
+
+    #[test]
+    fn neighbours_in_a_block_join() {
+        let whole = Buffer::copy_from_slice(b"0123456789");
+        let mut part = whole.slice(2..4);
+        assert!(part.is_part() && !whole.is_part() && !Buffer::EMPTY.is_part());
+        assert!(part.extend(&whole.slice(4..9), 3));
+        assert_eq!(&*part, b"23456");
+        assert!(!part.extend(&whole.slice(8..9), 1), "a gap");
+        assert!(!part.extend(&whole.slice(7..9), 3), "more than there is");
+        assert!(!part.extend(&Buffer::copy_from_slice(b"789"), 3), "another block");
+        let mut nothing = Buffer::EMPTY;
+        assert!(!nothing.extend(&whole, 0) && !part.extend(&nothing, 0));
     }
 
     #[test]
