@@ -374,7 +374,7 @@ mod tests {
         let run_bytes = u32::try_from(RUN).unwrap();
         let mut disk = RamDisk::new(3 * RUN as u64 + 512);
         assert_eq!(lengths(&read(&mut disk, 0, 3 * run_bytes)), [RUN; 3]);
-        let content: Vec<u8> = (0..2 * RUN).map(|index| (index / 512 % 251) as u8).collect();
+        let content: Vec<u8> = (0..2 * RUN).map(|index| (index / 512 % 251).to_le_bytes()[0]).collect();
         run(&mut disk, write(0, &content)).1.unwrap();
         let held = read(&mut disk, 512, 2 * run_bytes - 1024);
         assert_eq!(lengths(&held), [RUN - 512, RUN - 512]);
