@@ -4,6 +4,7 @@ pub mod bound;
 pub mod clock;
 pub(crate) mod credit;
 pub mod gates;
+pub mod plan;
 pub mod preemption;
 pub mod replication;
 pub mod traffic;
