@@ -1,6 +1,6 @@
 //! Worlds assembled: what hosts do ([`workload`]), what must hold whatever goes wrong ([`checker`]),
 //! what goes wrong ([`chaos`]), and campaigns of many seeds ([`campaign`]). The worlds:
-//! [`disk`], [`fabrics`] and [`sessions`].
+//! [`disk`], [`fabrics`] and [`sessions`]. What people write about links is read by [`file`](mod@file).
 
 #![forbid(unsafe_code)]
 
@@ -9,6 +9,7 @@ pub mod chaos;
 pub mod checker;
 pub mod disk;
 pub mod fabrics;
+pub mod file;
 mod outbox;
 pub mod sessions;
 pub mod stamp;

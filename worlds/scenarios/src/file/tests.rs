@@ -1,0 +1,95 @@
+//! Files that are right, and the words about those that are not.
+
+use engine::Nanos;
+use link::{Chance, Rate};
+
+use super::link::Link;
+use super::text::{Bytes, parse};
+
+const WHOLE: &str = r#"
+[link]
+latency = "10ms"
+rate = "1Gbit/s"
+mtu = 9000
+jitter = "1ms"
+loss = "0.1%"
+tcp = "linux"
+
+[link.stack]
+rto_floor = "5ms"
+congestion = "newreno"
+receive_buffer = "1MiB"
+
+[link.back]
+rate = "50Mbit/s"
+
+[[link.fault]]
+from = "1s"
+to = "2s"
+down = true
+
+[[link.hop]]
+kind = "ethernet"
+rate = "10Gbit/s"
+cable = "30m"
+"#;
+
+#[test]
+fn the_smallest_file_is_enough() {
+    let link = Link::parse("[link]\nlatency = \"10ms\"\nrate = \"1Gbit/s\"\n").unwrap();
+    assert_eq!(link.config().mtu, 1500);
+    assert_eq!(link.config().line, [Some(Rate::from_gigabits(1)); 2]);
+    let paths = link.paths(&engine::Rng::from_seed(1));
+    assert_eq!(paths.map(|path| path.hops().len()), [1, 1]);
+}
+
+#[test]
+fn a_file_says_it_all() {
+    let link = Link::parse(WHOLE).unwrap();
+    assert_eq!(link.config().mtu, 9000);
+    assert_eq!(link.config().tcp[0].retransmission.floor, Nanos::from_millis(5));
+    assert_eq!(link.config().tcp[1].receive_buffer, 1 << 20);
+    assert_eq!(link.config().line, [Some(Rate::from_gigabits(1)), Some(Rate::from_megabits(50))]);
+    let paths = link.paths(&engine::Rng::from_seed(1));
+    assert_eq!(paths.map(|path| path.hops().len()), [3, 3]);
+}
+
+#[test]
+fn a_mistake_is_shown_with_its_line_and_key() {
+    for (good, bad, line, key, expected) in [
+        ("latency = \"10ms\"", "latency = \"10\"", "3", "latency", "a time with its unit"),
+        ("latency = \"10ms\"", "latency = 10", "3", "latency", "expected a string"),
+        ("rate = \"1Gbit/s\"", "rate = \"1GB\"", "4", "rate", "a rate with its unit"),
+        ("rate = \"1Gbit/s\"", "rate = \"0bit/s\"", "4", "rate", "more than nothing"),
+        ("mtu = 9000", "mtu = 10", "5", "mtu", "68 to 9216"),
+        ("jitter = ", "jiter = ", "6", "jiter", "expected one of"),
+        ("loss = \"0.1%\"", "loss = \"101%\"", "7", "loss", "all of it at most"),
+        ("tcp = \"linux\"", "tcp = \"bsd\"", "8", "tcp", "'linux' or 'npap'"),
+        ("congestion = \"newreno\"", "congestion = \"bbr\"", "12", "congestion", "'cubic' or 'newreno'"),
+        ("receive_buffer = \"1MiB\"", "receive_buffer = \"1B\"", "13", "receive_buffer", "4KiB to 256MiB"),
+        ("rate = \"50Mbit/s\"", "mtu = 68", "15", "mtu", "expected in [link]"),
+        ("to = \"2s\"", "to = \"1s\"", "18", "fault", "is no time"),
+        ("kind = \"ethernet\"", "kind = \"pigeon\"", "24", "kind", "'wire' or 'ethernet'"),
+        ("kind = \"ethernet\"", "kind = \"wire\"", "23", "cable", "ethernet"),
+        ("rate = \"10Gbit/s\"", "", "23", "rate", "the rate of the port"),
+    ] {
+        assert!(WHOLE.contains(good), "{good}");
+        let error = Link::parse(&WHOLE.replace(good, bad)).map(|_| ()).unwrap_err();
+        let all = [format!("line {line}"), key.to_owned(), expected.to_owned()];
+        assert!(all.iter().all(|part| error.contains(part)), "{bad}: {error}");
+    }
+    let error = Link::parse("[link]\nmtu = 1500\n").map(|_| ()).unwrap_err();
+    assert!(error.contains("line 1") && error.contains("expected latency, rate or"), "{error}");
+}
+
+#[test]
+fn quantities_are_exact() {
+    assert_eq!(parse::<Nanos>("1.5us"), Ok(Nanos::new(1_500)));
+    assert_eq!(parse::<Nanos>("2 min"), Ok(Nanos::from_secs(120)));
+    assert_eq!(parse::<Rate>("2.5Gbit/s"), Ok(Rate::from_megabits(2_500)));
+    assert_eq!(parse::<Bytes>("64KiB"), Ok(Bytes(65_536)));
+    assert_eq!(parse::<Chance>("0.05%"), Ok(Chance::parts_per_million(500)));
+    for wrong in ["", "ms", "-1ms", "1.2345ns", "1e3s", "99999999999999999999s", "1..2s", ".5s"] {
+        assert!(parse::<Nanos>(wrong).is_err(), "{wrong}");
+    }
+}
