@@ -24,6 +24,19 @@ impl Sender {
         header: impl FnOnce(&CommonHeader) -> [u8; N],
     ) {
         let length = u32::try_from(data.len()).expect("a buffer is smaller than 4 GiB");
+        self.send_pieces(outbox, kind, flags, (length, core::iter::once(data)), header);
+    }
+
+    /// As [`Sender::send`], with data that are in pieces: `length` bytes in all.
+    #[inline]
+    pub(crate) fn send_pieces<const N: usize>(
+        &self,
+        outbox: &mut Outbox,
+        kind: PduKind,
+        flags: Flags,
+        (length, pieces): (u32, impl Iterator<Item = Buffer>),
+        header: impl FnOnce(&CommonHeader) -> [u8; N],
+    ) {
         let (common, framing) = self.agreement.frame(kind, length, flags);
         let header = header(&common);
         outbox.write(&header);
@@ -36,9 +49,14 @@ impl Sender {
             return;
         }
         outbox.pad(framing.head() - written);
-        let digest = framing.data_digest.then(|| (self.crc32c)(0, &data));
-        outbox.gather(data);
-        if let Some(digest) = digest {
+        let mut digest = 0;
+        for piece in pieces {
+            if framing.data_digest {
+                digest = (self.crc32c)(digest, &piece);
+            }
+            outbox.gather(piece);
+        }
+        if framing.data_digest {
             outbox.write(&digest.to_le_bytes());
         }
     }

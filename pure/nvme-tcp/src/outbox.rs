@@ -51,6 +51,11 @@ impl Outbox {
         self.length == 0
     }
 
+    /// In how many pieces [`Outbox::slices`] shows it.
+    pub fn pieces(&self) -> usize {
+        self.pieces.len()
+    }
+
     /// What is to be sent, in pieces.
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
         let mut at = self.start;

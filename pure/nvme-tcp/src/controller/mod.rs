@@ -60,6 +60,8 @@ pub struct Connection {
     slots: Slots,
     outbox: Outbox,
     held: Option<Held>,
+    /// The held data.
+    pieces: Vec<Buffer>,
     early: Vec<Early>,
     /// Slots whose transfers wait for others to end, in order.
     waiting: VecDeque<u16>,
@@ -88,6 +90,7 @@ impl Connection {
             slots: Slots::new(1),
             outbox: Outbox::default(),
             held: None,
+            pieces: Vec::new(),
             early: Vec::new(),
             waiting: VecDeque::new(),
             pulling: 0,

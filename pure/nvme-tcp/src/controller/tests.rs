@@ -304,14 +304,49 @@ fn a_success_goes_with_the_last_data_only_where_nothing_else_is_to_be_said() {
         rig.connection.set_queue(Queue { size: 4, capsule_data_max: 0, success_flag });
         let entry = SubmissionQueueEntry { opcode: 2, ..Default::default() };
         rig.receive(&capsule(DataPointer::Transport { length: 1024 }.put(entry), &[]));
-        for offset in [0, 512] {
-            rig.connection.push(Slot(0), offset, 1024, Buffer::zeroed(512)).unwrap();
-        }
+        rig.connection.push(Slot(0), 0, 1024, Buffer::zeroed(512)).unwrap();
+        let first = rig.sent();
+        assert_eq!((first[0], first[1], first.len()), (7, 0, 24 + 512));
+        rig.connection.push(Slot(0), 512, 1024, Buffer::zeroed(512)).unwrap();
         rig.connection.complete(Slot(0), CompletionQueueEntry { dw0, ..Default::default() });
         let bytes = rig.sent();
-        assert_eq!((bytes[0], bytes[1]), (7, 0));
         let flags = if spared { 0b1100 } else { 0b0100 };
-        assert_eq!((bytes[536], bytes[537]), (7, flags));
-        assert_eq!(bytes.len(), 2 * 536 + if spared { 0 } else { 24 });
+        assert_eq!((bytes[0], bytes[1]), (7, flags));
+        assert_eq!(bytes.len(), 24 + 512 + if spared { 0 } else { 24 });
+    }
+}
+
+#[test]
+fn data_that_lie_one_behind_the_other_go_in_one_pdu() {
+    for digests in [false, true] {
+        let mut rig = Rig::new(false, digests);
+        let entry = |id| SubmissionQueueEntry { opcode: 2, command_id: CommandId(id), ..Default::default() };
+        for id in 0..2 {
+            rig.receive(&capsule(DataPointer::Transport { length: 2048 }.put(entry(id)), &[]));
+        }
+        let piece = |value| Buffer::copy_from_slice(&[value; 512]);
+        // The second before the first; then another command's come between, and the last is missing when it fails.
+        for (slot, offset) in [(0, 512), (0, 0), (0, 1024), (1, 0), (1, 512)] {
+            let value = u8::try_from(offset / 512).unwrap();
+            rig.connection.push(Slot(slot), offset, 2048, piece(value)).unwrap();
+        }
+        let failed = StatusCode::UnrecoveredReadError.into();
+        rig.connection.complete(Slot(1), CompletionQueueEntry::default().with_status(failed, false));
+        let bytes = rig.sent();
+        let (head, tail) = (24, if digests { 4 } else { 0 });
+        let second = head + 3 * 512 + tail;
+        for (at, id, pieces) in [(0, 0, 3_usize), (second, 1, 2)] {
+            let (pdu, length) = (&bytes[at..], pieces * 512);
+            assert_eq!((pdu[0], pdu[1] & 0b1100, pdu[8]), (7, 0, id));
+            assert_eq!(pdu[16..20], u32::try_from(length).unwrap().to_le_bytes());
+            let data = &pdu[head..head + length];
+            assert!((0..pieces).all(|piece| usize::from(data[piece * 512 + 511]) == piece));
+            if digests {
+                let digest = crc32c(0, data).to_le_bytes();
+                assert_eq!(pdu[head + length..head + length + 4], digest);
+            }
+        }
+        let response = &bytes[second + head + 2 * 512 + tail..];
+        assert_eq!((response[0], response.len()), (5, head));
     }
 }

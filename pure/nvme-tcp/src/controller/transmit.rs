@@ -8,13 +8,16 @@ use super::{Connection, Slot};
 use crate::QUEUE_SIZE_MAX;
 use crate::wire::{ControllerToHostData, Flags, PduKind, ReadyToTransfer, ResponseCapsule};
 
-/// The last data of a command, which wait for its completion: it may go with them (the SUCCESS flag).
+/// Data of a command that lie one behind the other and were not sent: what follows goes in the same PDU, and so may the
+/// completion of the command (the SUCCESS flag).
 #[derive(Debug)]
 pub(super) struct Held {
     slot: u16,
     command: CommandId,
     offset: u32,
-    data: Buffer,
+    length: u32,
+    /// Nothing follows but the completion.
+    is_last: bool,
 }
 
 /// Data that came before those in front of them: hosts take them in order only.
@@ -109,26 +112,35 @@ impl Connection {
         let length = u32::try_from(data.len()).expect("a buffer is smaller than 4 GiB");
         let Some(command) = self.slots.get(slot) else { return };
         command.pushed += length;
-        let id = command.id;
-        if command.pushed < total {
-            return self.send_data(id, offset, data, Flags::NONE);
+        let (id, is_last) = (command.id, command.pushed == total);
+        match &mut self.held {
+            Some(held) if held.slot == slot => {
+                held.length += length;
+                held.is_last = is_last;
+            }
+            _ => {
+                self.release_held();
+                self.held = Some(Held { slot, command: id, offset, length, is_last });
+            }
         }
-        self.release_held();
-        self.held = Some(Held { slot, command: id, offset, data });
+        self.pieces.push(data);
     }
 
     /// Sends the held data without their completion.
     #[inline]
     pub(super) fn release_held(&mut self) {
-        if let Some(Held { command, offset, data, .. }) = self.held.take() {
-            self.send_data(command, offset, data, Flags::LAST_PDU);
+        if let Some(held) = self.held.take() {
+            self.send_held(&held, Flags::NONE);
         }
     }
 
-    fn send_data(&mut self, command: CommandId, offset: u32, data: Buffer, flags: Flags) {
-        let length = u32::try_from(data.len()).expect("a buffer is smaller than 4 GiB");
+    fn send_held(&mut self, held: &Held, flags: Flags) {
+        let Held { command, offset, length, is_last, .. } = *held;
         let pdu = ControllerToHostData { command, offset, length };
-        self.sender.send(&mut self.outbox, PduKind::ControllerData, flags, data, |common| pdu.emit(common));
+        let flags = flags.with(Flags::LAST_PDU, is_last);
+        let data = (length, self.pieces.drain(..));
+        let header = |common: &_| pdu.emit(common);
+        self.sender.send_pieces(&mut self.outbox, PduKind::ControllerData, flags, data, header);
     }
 
     /// Frees the slot and sends the completion of its command.
@@ -145,15 +157,12 @@ impl Connection {
             && entry.dw0 == 0
             && entry.dw1 == 0
             && entry.status() == nvme::wire::Status::SUCCESS;
-        match self.held.take_if(|held| held.slot == slot.0) {
-            Some(Held { command, offset, data, .. }) if silent => {
-                let flags = Flags::LAST_PDU.with(Flags::SUCCESS, true);
-                return self.send_data(command, offset, data, flags);
+        if let Some(held) = self.held.take_if(|held| held.slot == slot.0) {
+            let silent = silent && held.is_last;
+            self.send_held(&held, Flags::NONE.with(Flags::SUCCESS, silent));
+            if silent {
+                return;
             }
-            Some(Held { command, offset, data, .. }) => {
-                self.send_data(command, offset, data, Flags::LAST_PDU);
-            }
-            None => {}
         }
         self.send_response(entry);
     }
