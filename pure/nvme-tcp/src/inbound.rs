@@ -75,8 +75,13 @@ impl Inbound {
     /// more.
     #[inline]
     pub(crate) fn head(&mut self, length: usize) -> Option<&[u8]> {
-        if self.carried == 0 && self.left() >= length {
-            return self.block.get(self.at..self.at + length);
+        if self.carried == 0 {
+            if self.left() >= length {
+                return self.block.get(self.at..self.at + length);
+            }
+            if self.is_empty() {
+                return None;
+            }
         }
         self.carry_to(length)
     }

@@ -18,6 +18,7 @@ pub mod fuzz;
 pub mod host;
 mod inbound;
 mod outbox;
+mod reader;
 #[cfg(test)]
 mod tests;
 pub mod wire;

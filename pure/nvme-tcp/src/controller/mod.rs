@@ -24,7 +24,7 @@ use nvme::wire::{CompletionQueueEntry, Status};
 pub use types::{Closed, Config, Input, Output, Parameters, Queue, Slot, Statistics};
 
 use crate::emit::Sender;
-use crate::inbound::Inbound;
+use crate::reader::{Reader, Step};
 use crate::wire::{Agreement, Fault, Receiver, TerminateRequest};
 use crate::{ADMIN_CAPSULE_DATA_MAX, DataPointer, Outbox, QUEUE_SIZE_MAX, TRANSFER_BYTES_MAX};
 use receive::Arrival;
@@ -48,11 +48,9 @@ enum State {
 pub struct Connection {
     config: Config,
     state: State,
-    inbound: Inbound,
+    reader: Reader,
     /// Data of a PDU that is coming.
     arrival: Option<Arrival>,
-    /// What was agreed for PDUs towards here.
-    agreement: Agreement,
     sender: Sender,
     queue: Queue,
     /// R2Ts of one command outstanding at once.
@@ -81,9 +79,8 @@ impl Connection {
         config.check();
         Self {
             state: State::AwaitingRequest { deadline: now + config.initialise_timeout },
-            inbound: Inbound::default(),
+            reader: Reader::new(Receiver::Controller, config.crc32c),
             arrival: None,
-            agreement: Agreement::NONE,
             sender: Sender { agreement: Agreement::NONE, crc32c: config.crc32c },
             queue: Queue { size: 1, capsule_data_max: ADMIN_CAPSULE_DATA_MAX, success_flag: false },
             ready_to_transfer_max: 1,
@@ -135,18 +132,20 @@ impl Connection {
     pub fn wants_input(&self) -> bool {
         match self.state {
             State::Closing(_) | State::Over => false,
-            State::AwaitingRequest { .. } | State::Ready => self.inbound.is_empty() || !self.is_stuffed(),
+            State::AwaitingRequest { .. } | State::Ready => {
+                self.reader.inbound.is_empty() || !self.is_stuffed()
+            }
         }
     }
 
     /// Where the next bytes from the host belong, when they are data that are put together: a driver may receive
     /// straight into it, and what it receives beyond it, into a block. Tell it by [`Connection::landed`].
     pub fn landing(&mut self) -> Option<&mut [u8]> {
-        if !self.inbound.is_empty() {
+        if !self.reader.inbound.is_empty() {
             return None;
         }
-        let arrival = self.arrival.as_mut()?;
-        receive::place_of(&mut self.slots, arrival)
+        let Arrival { target, span } = self.arrival.as_mut()?;
+        receive::place_of(&mut self.slots, target, span)
     }
 
     /// The first `count` bytes of [`Connection::landing`] were received.
@@ -158,7 +157,7 @@ impl Connection {
             return;
         }
         let arrival = self.arrival.as_mut().expect("bytes land only where a place was named");
-        arrival.advance(count);
+        arrival.span.advance(count);
     }
 
     /// Commands that were not completed.
@@ -267,7 +266,7 @@ impl Connection {
             return;
         }
         self.release_held();
-        let header = self.inbound.head(shown).unwrap_or_default();
+        let header = self.reader.inbound.head(shown).unwrap_or_default();
         let (bytes, length) = TerminateRequest { fault }.emit(Receiver::Host, header);
         self.outbox.write(&bytes[..length]);
         self.close(Closed::HostFault(fault));
@@ -275,7 +274,7 @@ impl Connection {
 
     fn close(&mut self, why: Closed) {
         self.state = State::Closing(why);
-        self.inbound.clear();
+        self.reader.inbound.clear();
         self.arrival = None;
     }
 }
@@ -300,7 +299,7 @@ impl Engine for Connection {
     fn handle_input(&mut self, _now: Instant, input: Input) {
         let Input::Received(bytes) = input;
         if !self.is_over() {
-            self.inbound.push(bytes);
+            self.reader.inbound.push(bytes);
         }
     }
 
@@ -324,9 +323,9 @@ impl Engine for Connection {
                 State::AwaitingRequest { .. } | State::Ready => {}
             }
             match self.receive() {
-                receive::Step::Output(output) => return Some(output),
-                receive::Step::Again => {}
-                receive::Step::Idle => return None,
+                Step::Output(output) => return Some(output),
+                Step::Again => {}
+                Step::Idle => return None,
             }
         }
     }

@@ -5,21 +5,14 @@ use nvme::wire::{CompletionQueueEntry, Status, StatusCode, SubmissionQueueEntry}
 
 use super::slots::{Command, Pull, Slots};
 use super::{Closed, Connection, Output, Parameters, Slot, State};
+use crate::reader::{Digest, Span};
 use crate::wire::{
-    Agreement, COMMAND_CAPSULE_LENGTH, CommandCapsule, CommonHeader, DATA_HEADER_LENGTH, DIGEST_LENGTH,
-    Fault, Flags, Framing, HostToControllerData, INITIALISE_LENGTH, InitializeRequest, InitializeResponse,
-    PduKind, Receiver, TerminateRequest, u32_at,
+    Agreement, CommandCapsule, CommonHeader, Fault, Flags, Framing, HostToControllerData, INITIALISE_LENGTH,
+    InitializeRequest, InitializeResponse, PduKind, TerminateRequest,
 };
 use crate::{ADMIN_CAPSULE_DATA_MAX, DataPointer, R2TS_PER_COMMAND_MAX};
 
-/// What a look at the received bytes came to.
-pub(super) enum Step {
-    Output(Output),
-    /// Look again.
-    Again,
-    /// More bytes are needed.
-    Idle,
-}
+type Step = crate::reader::Step<Output>;
 
 /// Where data belong that are coming.
 #[derive(Debug)]
@@ -33,27 +26,18 @@ pub(super) enum Target {
 /// Data of a PDU that are coming.
 #[derive(Debug)]
 pub(super) struct Arrival {
-    target: Target,
-    /// Where the first of them belongs.
-    start: usize,
-    /// Where the next one belongs.
-    at: usize,
-    /// Where they end.
-    end: usize,
-    digest: bool,
+    pub(super) target: Target,
+    pub(super) span: Span,
 }
 
-impl Arrival {
-    pub(super) fn advance(&mut self, count: usize) {
-        assert!(count <= self.end - self.at, "{count} B landed where {} had room", self.end - self.at);
-        self.at += count;
-    }
-}
-
-/// Where the bytes of `arrival` that have not come are put.
-pub(super) fn place_of<'a>(slots: &'a mut Slots, arrival: &'a mut Arrival) -> Option<&'a mut [u8]> {
-    let range = arrival.at..arrival.end;
-    let place = match &mut arrival.target {
+/// Where the bytes of `span` that have not come are put.
+pub(super) fn place_of<'a>(
+    slots: &'a mut Slots,
+    target: &'a mut Target,
+    span: &Span,
+) -> Option<&'a mut [u8]> {
+    let range = span.rest();
+    let place = match target {
         Target::Capsule { place, .. } => &mut place[range],
         Target::Transfer { slot, .. } => slots.get(*slot)?.pull.place.as_mut()?.get_mut(range)?,
     };
@@ -67,36 +51,26 @@ impl Connection {
         if self.arrival.is_some() {
             return self.receive_data();
         }
-        let Some(bytes) = self.inbound.head(CommonHeader::LENGTH) else { return Step::Idle };
-        let bytes = bytes.first_chunk().expect("as many as were asked for");
-        let checked = CommonHeader::parse(bytes)
-            .and_then(|header| Ok((header, Framing::check(&header, Receiver::Controller, self.agreement)?)));
-        let (header, framing) = match checked {
-            Ok(checked) => checked,
+        let is_first = matches!(self.state, State::AwaitingRequest { .. });
+        let (header, framing) = match self.reader.next(is_first) {
+            Ok(Some(next)) => next,
+            Ok(None) => return Step::Idle,
             Err(fault) => return self.refuse(fault, CommonHeader::LENGTH),
         };
-        let is_request = header.kind == PduKind::InitializeRequest;
-        let is_terminate = header.kind == PduKind::HostTerminate;
-        if is_request != matches!(self.state, State::AwaitingRequest { .. }) && !is_terminate {
-            return self.refuse(Fault::SEQUENCE, CommonHeader::LENGTH);
-        }
         // Before its data: what the host does not read keeps it from having us do more.
         if header.kind == PduKind::CommandCapsule && self.is_stuffed() {
             return Step::Idle;
         }
-        if self.inbound.head(framing.head()).is_none() {
-            return Step::Idle;
-        }
         let shown = usize::from(framing.header_length);
-        if framing.header_digest
-            && let Err(fault) = self.check_header_digest(framing)
-        {
-            return self.refuse(fault, shown);
+        match self.reader.has_head(framing) {
+            Ok(true) => {}
+            Ok(false) => return Step::Idle,
+            Err(fault) => return self.refuse(fault, shown),
         }
         let step = match header.kind {
             PduKind::CommandCapsule => self.on_command(framing),
             PduKind::HostData => self.on_host_data(header, framing),
-            PduKind::InitializeRequest => self.on_initialize(),
+            PduKind::InitializeRequest => self.on_initialize(framing),
             // Framing lets none but a host's PDUs through.
             _ => self.on_terminate(framing),
         };
@@ -109,18 +83,9 @@ impl Connection {
         Step::Again
     }
 
-    fn check_header_digest(&mut self, framing: Framing) -> Result<(), Fault> {
-        let crc32c = self.config.crc32c;
-        let length = usize::from(framing.header_length);
-        let bytes = self.inbound.head(framing.head()).unwrap_or_default();
-        let digest = u32_at(bytes, length);
-        if crc32c(0, &bytes[..length]) == digest { Ok(()) } else { Err(Fault::header_digest(digest)) }
-    }
-
-    fn on_initialize(&mut self) -> Result<Step, Fault> {
-        let bytes = self.inbound.head(INITIALISE_LENGTH).and_then(<[u8]>::first_chunk);
-        let request = InitializeRequest::parse(bytes.expect("a head has come whole"))?;
-        self.inbound.consume(INITIALISE_LENGTH);
+    fn on_initialize(&mut self, framing: Framing) -> Result<Step, Fault> {
+        let request = InitializeRequest::parse(self.reader.header(framing))?;
+        self.reader.inbound.consume(INITIALISE_LENGTH);
         let parameters = Parameters {
             header_digest: request.header_digest && self.config.header_digest,
             data_digest: request.data_digest && self.config.data_digest,
@@ -136,7 +101,7 @@ impl Connection {
         };
         self.outbox.write(&response.emit());
         let Parameters { header_digest, data_digest, .. } = parameters;
-        self.agreement = Agreement { header_digest, data_digest, alignment: self.config.alignment };
+        self.reader.agreement = Agreement { header_digest, data_digest, alignment: self.config.alignment };
         self.sender.agreement = Agreement { header_digest, data_digest, alignment: request.alignment };
         self.ready_to_transfer_max = usize::try_from(request.ready_to_transfer_max)
             .unwrap_or(R2TS_PER_COMMAND_MAX)
@@ -146,8 +111,7 @@ impl Connection {
     }
 
     fn on_terminate(&mut self, framing: Framing) -> Result<Step, Fault> {
-        let bytes = self.inbound.head(framing.head()).and_then(<[u8]>::first_chunk);
-        let request: TerminateRequest = TerminateRequest::parse(bytes.expect("a head has come whole"));
+        let request = TerminateRequest::parse(self.reader.header(framing));
         self.release_held();
         self.close(Closed::Terminated(request.fault));
         Ok(Step::Again)
@@ -159,24 +123,22 @@ impl Connection {
         if framing.data_length > limit {
             return Err(Fault::LIMIT);
         }
-        let bytes: Option<&[u8; COMMAND_CAPSULE_LENGTH]> =
-            self.inbound.head(framing.head()).and_then(<[u8]>::first_chunk);
-        let entry = CommandCapsule::parse(bytes.expect("a head has come whole")).entry;
-        self.inbound.consume(framing.head());
+        let entry = CommandCapsule::parse(self.reader.header(framing)).entry;
+        self.reader.inbound.consume(framing.head());
         self.statistics.commands += 1;
         if framing.data_length == 0 {
             return Ok(self.begin(entry, Buffer::EMPTY));
         }
         let length = framing.data_length as usize;
-        if let Some(whole) = self.inbound.take(length + framing.tail()) {
-            let intact = !framing.data_digest || self.is_intact(&whole[..length], u32_at(&whole, length));
+        if let Some(whole) = self.reader.inbound.take(length + framing.tail()) {
+            let intact = self.is_intact(&whole[..length], Digest::behind(&whole, length, framing));
             let step =
                 if intact { self.begin(entry, whole.slice(0..length)) } else { self.begin_broken(entry) };
             return Ok(step);
         }
         let place = self.config.pool.borrow_mut().take(length);
         let target = Target::Capsule { entry, place };
-        self.arrival = Some(Arrival { target, start: 0, at: 0, end: length, digest: framing.data_digest });
+        self.arrival = Some(Arrival { target, span: Span::new(0..length, framing) });
         Ok(Step::Again)
     }
 
@@ -222,34 +184,33 @@ impl Connection {
         self.send_response(completion.with_status(status, false));
     }
 
-    fn is_intact(&mut self, data: &[u8], digest: u32) -> bool {
-        let intact = (self.config.crc32c)(0, data) == digest;
+    #[inline]
+    fn is_intact(&mut self, data: &[u8], digest: Digest) -> bool {
+        let intact = digest.is_of(self.config.crc32c, data);
         self.statistics.data_digest_errors += u64::from(!intact);
         intact
     }
 
     fn on_host_data(&mut self, header: CommonHeader, framing: Framing) -> Result<Step, Fault> {
-        let bytes: Option<&[u8; DATA_HEADER_LENGTH]> =
-            self.inbound.head(framing.head()).and_then(<[u8]>::first_chunk);
-        let pdu = HostToControllerData::parse(bytes.expect("a head has come whole"));
+        let pdu = HostToControllerData::parse(self.reader.header(framing));
         let (slot, window) = self.check_host_data(header, framing, &pdu)?;
-        self.inbound.consume(framing.head());
+        self.reader.inbound.consume(framing.head());
         let length = pdu.length as usize;
         let Some(command) = self.slots.get(slot) else { return Err(Fault::field(10)) };
         let pull = &mut command.pull;
         if pull.length == pdu.length
-            && let Some(whole) = self.inbound.take(length + framing.tail())
+            && let Some(whole) = self.reader.inbound.take(length + framing.tail())
         {
             // The usual case: all of it in one PDU, and that in one block.
-            let intact = !framing.data_digest || self.is_intact(&whole[..length], u32_at(&whole, length));
+            let intact = self.is_intact(&whole[..length], Digest::behind(&whole, length, framing));
             return Ok(self.on_arrived(slot, window, length, intact, Some(whole.slice(0..length))));
         }
         if pull.place.is_none() {
             pull.place = Some(self.config.pool.borrow_mut().take(pull.length as usize));
         }
-        let (start, end) = (pdu.offset as usize, pdu.offset as usize + length);
+        let start = pdu.offset as usize;
         let target = Target::Transfer { slot, window };
-        self.arrival = Some(Arrival { target, start, at: start, end, digest: framing.data_digest });
+        self.arrival = Some(Arrival { target, span: Span::new(start..start + length, framing) });
         Ok(Step::Again)
     }
 
@@ -301,25 +262,18 @@ impl Connection {
 
     /// Takes data of a PDU whose header was understood.
     fn receive_data(&mut self) -> Step {
-        let Some(arrival) = &mut self.arrival else { return Step::Again };
-        if let Some(place) = place_of(&mut self.slots, arrival) {
-            let count = self.inbound.fill(place);
-            arrival.at += count;
-        }
-        if arrival.at < arrival.end {
+        let Some(mut arrival) = self.arrival.take() else { return Step::Again };
+        let Arrival { target, span } = &mut arrival;
+        let place = place_of(&mut self.slots, target, span);
+        let Some(digest) = self.reader.fill(span, place) else {
+            self.arrival = Some(arrival);
             return Step::Idle;
-        }
-        let mut digest = None;
-        if arrival.digest {
-            let Some(bytes) = self.inbound.head(DIGEST_LENGTH) else { return Step::Idle };
-            digest = Some(u32_at(bytes, 0));
-            self.inbound.consume(DIGEST_LENGTH);
-        }
-        let Some(Arrival { target, start, end, .. }) = self.arrival.take() else { return Step::Again };
+        };
+        let Arrival { target, span } = arrival;
+        let range = span.range();
         match target {
             Target::Capsule { entry, place } => {
-                let intact = digest.is_none_or(|digest| self.is_intact(&place, digest));
-                if !intact {
+                if !self.is_intact(&place, digest) {
                     return self.begin_broken(entry);
                 }
                 let capsule = self.config.pool.borrow_mut().seal(place);
@@ -328,11 +282,11 @@ impl Connection {
             Target::Transfer { slot, window } => {
                 let place = self.slots.get(slot).and_then(|command| command.pull.place.take());
                 let Some(place) = place else { return Step::Again };
-                let intact = digest.is_none_or(|digest| self.is_intact(&place[start..end], digest));
+                let intact = self.is_intact(&place[range.clone()], digest);
                 if let Some(command) = self.slots.get(slot) {
                     command.pull.place = Some(place);
                 }
-                self.on_arrived(slot, window, end - start, intact, None)
+                self.on_arrived(slot, window, range.len(), intact, None)
             }
         }
     }

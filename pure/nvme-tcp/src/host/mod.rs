@@ -17,7 +17,7 @@ use nvme::wire::{CommandId, SubmissionQueueEntry};
 pub use types::{Closed, Completed, Config, Data, Input, Output, Parameters, Statistics, SubmitError};
 
 use crate::emit::Sender;
-use crate::inbound::Inbound;
+use crate::reader::{Reader, Step};
 use crate::wire::{
     Agreement, CommandCapsule, Fault, Flags, InitializeRequest, PduKind, Receiver, TerminateRequest,
 };
@@ -45,11 +45,9 @@ enum State {
 pub struct Connection {
     config: Config,
     state: State,
-    inbound: Inbound,
+    reader: Reader,
     /// Data of a PDU that are coming.
     arrival: Option<Arrival>,
-    /// What was agreed for PDUs towards here.
-    agreement: Agreement,
     sender: Sender,
     /// The most data in one H2CData PDU.
     host_data_max: u32,
@@ -75,9 +73,8 @@ impl Connection {
         outbox.write(&request.emit());
         Self {
             state: State::AwaitingResponse { deadline: now + config.initialise_timeout },
-            inbound: Inbound::default(),
+            reader: Reader::new(Receiver::Host, config.crc32c),
             arrival: None,
-            agreement: Agreement::NONE,
             sender: Sender { agreement: Agreement::NONE, crc32c: config.crc32c },
             host_data_max: 0,
             slots: Slots::new(config.queue_size),
@@ -162,7 +159,7 @@ impl Connection {
     /// Where the next bytes from the controller belong, when they are data that are put together: a driver may receive
     /// straight into it, and what it receives beyond it, into a block. Tell it by [`Connection::landed`].
     pub fn landing(&mut self) -> Option<&mut [u8]> {
-        if !self.inbound.is_empty() {
+        if !self.reader.inbound.is_empty() {
             return None;
         }
         let arrival = self.arrival.as_ref()?;
@@ -177,7 +174,7 @@ impl Connection {
         if count == 0 {
             return;
         }
-        self.arrival.as_mut().expect("bytes land only where a place was named").advance(count);
+        self.arrival.as_mut().expect("bytes land only where a place was named").span.advance(count);
     }
 
     /// Whether commands can be submitted.
@@ -214,7 +211,7 @@ impl Connection {
         if self.is_over() {
             return;
         }
-        let header = self.inbound.head(shown).unwrap_or_default();
+        let header = self.reader.inbound.head(shown).unwrap_or_default();
         let (bytes, length) = TerminateRequest { fault }.emit(Receiver::Controller, header);
         self.outbox.write(&bytes[..length]);
         self.close(Closed::ControllerFault(fault));
@@ -222,7 +219,7 @@ impl Connection {
 
     fn close(&mut self, why: Closed) {
         self.state = State::Closing(why);
-        self.inbound.clear();
+        self.reader.inbound.clear();
         self.arrival = None;
     }
 }
@@ -235,7 +232,7 @@ impl Engine for Connection {
     fn handle_input(&mut self, _now: Instant, input: Input) {
         let Input::Received(bytes) = input;
         if !self.is_over() {
-            self.inbound.push(bytes);
+            self.reader.inbound.push(bytes);
         }
     }
 
@@ -259,9 +256,9 @@ impl Engine for Connection {
                 State::AwaitingResponse { .. } | State::Ready => {}
             }
             match self.receive() {
-                receive::Step::Output(output) => return Some(output),
-                receive::Step::Again => {}
-                receive::Step::Idle => return None,
+                Step::Output(output) => return Some(output),
+                Step::Again => {}
+                Step::Idle => return None,
             }
         }
     }

@@ -5,46 +5,26 @@ use nvme::wire::{CommandId, CompletionQueueEntry, StatusCode};
 
 use super::slots::{Command, Incoming, Moving, Slots};
 use super::{Closed, Completed, Connection, Output, Parameters, State};
+use crate::reader::{Digest, Span};
 use crate::wire::{
-    Agreement, CommonHeader, ControllerToHostData, DIGEST_LENGTH, Fault, Flags, Framing,
-    HostToControllerData, INITIALISE_LENGTH, InitializeResponse, PduKind, ReadyToTransfer, Receiver,
-    ResponseCapsule, TerminateRequest, u32_at,
+    Agreement, CommonHeader, ControllerToHostData, Fault, Flags, Framing, HostToControllerData,
+    INITIALISE_LENGTH, InitializeResponse, PduKind, ReadyToTransfer, ResponseCapsule, TerminateRequest,
 };
 
-/// What a look at the received bytes came to.
-pub(super) enum Step {
-    Output(Output),
-    /// Look again.
-    Again,
-    /// More bytes are needed.
-    Idle,
-}
+type Step = crate::reader::Step<Output>;
 
 /// Data of a PDU that are coming.
 #[derive(Debug)]
 pub(super) struct Arrival {
     command: CommandId,
-    /// Where the first of them belongs.
-    start: usize,
-    /// Where the next one belongs.
-    at: usize,
-    /// Where they end.
-    end: usize,
-    digest: bool,
+    pub(super) span: Span,
     flags: Flags,
-}
-
-impl Arrival {
-    pub(super) fn advance(&mut self, count: usize) {
-        assert!(count <= self.end - self.at, "{count} B landed where {} had room", self.end - self.at);
-        self.at += count;
-    }
 }
 
 /// Where the bytes of `arrival` that have not come are put.
 pub(super) fn place_of<'a>(slots: &'a mut Slots, arrival: &Arrival) -> Option<&'a mut [u8]> {
     let Moving::In(incoming) = &mut slots.get(arrival.command)?.moving else { return None };
-    let place = incoming.place.as_mut()?.get_mut(arrival.at..arrival.end)?;
+    let place = incoming.place.as_mut()?.get_mut(arrival.span.rest())?;
     (!place.is_empty()).then_some(place)
 }
 
@@ -55,33 +35,23 @@ impl Connection {
         if self.arrival.is_some() {
             return self.receive_data();
         }
-        let Some(bytes) = self.inbound.head(CommonHeader::LENGTH) else { return Step::Idle };
-        let bytes = bytes.first_chunk().expect("as many as were asked for");
-        let checked = CommonHeader::parse(bytes)
-            .and_then(|header| Ok((header, Framing::check(&header, Receiver::Host, self.agreement)?)));
-        let (header, framing) = match checked {
-            Ok(checked) => checked,
+        let is_first = matches!(self.state, State::AwaitingResponse { .. });
+        let (header, framing) = match self.reader.next(is_first) {
+            Ok(Some(next)) => next,
+            Ok(None) => return Step::Idle,
             Err(fault) => return self.refuse(fault, CommonHeader::LENGTH),
         };
-        let is_response = header.kind == PduKind::InitializeResponse;
-        let is_terminate = header.kind == PduKind::ControllerTerminate;
-        if is_response != matches!(self.state, State::AwaitingResponse { .. }) && !is_terminate {
-            return self.refuse(Fault::SEQUENCE, CommonHeader::LENGTH);
-        }
-        if self.inbound.head(framing.head()).is_none() {
-            return Step::Idle;
-        }
         let shown = usize::from(framing.header_length);
-        if framing.header_digest
-            && let Err(fault) = self.check_header_digest(framing)
-        {
-            return self.refuse(fault, shown);
+        match self.reader.has_head(framing) {
+            Ok(true) => {}
+            Ok(false) => return Step::Idle,
+            Err(fault) => return self.refuse(fault, shown),
         }
         let step = match header.kind {
             PduKind::ResponseCapsule => self.on_response(framing),
             PduKind::ControllerData => self.on_controller_data(header, framing),
             PduKind::ReadyToTransfer => self.on_ready_to_transfer(framing),
-            PduKind::InitializeResponse => self.on_initialized(),
+            PduKind::InitializeResponse => self.on_initialized(framing),
             // Framing lets none but a controller's PDUs through.
             _ => self.on_terminate(framing),
         };
@@ -94,31 +64,16 @@ impl Connection {
         Step::Again
     }
 
-    /// The header of a PDU that has come whole.
-    fn header<const N: usize>(&mut self, framing: Framing) -> &[u8; N] {
-        let bytes = self.inbound.head(framing.head()).and_then(<[u8]>::first_chunk);
-        bytes.expect("a head has come whole")
-    }
-
-    fn check_header_digest(&mut self, framing: Framing) -> Result<(), Fault> {
-        let crc32c = self.config.crc32c;
-        let length = usize::from(framing.header_length);
-        let bytes = self.inbound.head(framing.head()).unwrap_or_default();
-        let digest = u32_at(bytes, length);
-        if crc32c(0, &bytes[..length]) == digest { Ok(()) } else { Err(Fault::header_digest(digest)) }
-    }
-
-    fn on_initialized(&mut self) -> Result<Step, Fault> {
-        let bytes = self.inbound.head(INITIALISE_LENGTH).and_then(<[u8]>::first_chunk);
-        let response = InitializeResponse::parse(bytes.expect("a head has come whole"))?;
+    fn on_initialized(&mut self, framing: Framing) -> Result<Step, Fault> {
+        let response = InitializeResponse::parse(self.reader.header(framing))?;
         let InitializeResponse { alignment, header_digest, data_digest, host_data_max } = response;
         // A digest that was not asked for.
         if (header_digest && !self.config.header_digest) || (data_digest && !self.config.data_digest) {
             return Err(Fault::unsupported(11));
         }
-        self.inbound.consume(INITIALISE_LENGTH);
+        self.reader.inbound.consume(INITIALISE_LENGTH);
         self.host_data_max = host_data_max;
-        self.agreement = Agreement { header_digest, data_digest, alignment: self.config.alignment };
+        self.reader.agreement = Agreement { header_digest, data_digest, alignment: self.config.alignment };
         self.sender.agreement = Agreement { header_digest, data_digest, alignment };
         self.state = State::Ready;
         Ok(Step::Output(Output::Initialized(Parameters {
@@ -131,18 +86,18 @@ impl Connection {
     }
 
     fn on_terminate(&mut self, framing: Framing) -> Result<Step, Fault> {
-        let request = TerminateRequest::parse(self.header(framing));
+        let request = TerminateRequest::parse(self.reader.header(framing));
         self.close(Closed::Terminated(request.fault));
         Ok(Step::Again)
     }
 
     #[inline]
     fn on_response(&mut self, framing: Framing) -> Result<Step, Fault> {
-        let entry = ResponseCapsule::parse(self.header(framing)).entry;
+        let entry = ResponseCapsule::parse(self.reader.header(framing)).entry;
         let command = self.slots.retire(entry.command_id);
         // The identifier stands in the last double word of the completion.
         let command = command.ok_or(Fault::field(20))?;
-        self.inbound.consume(framing.head());
+        self.reader.inbound.consume(framing.head());
         Ok(self.completed(command, entry))
     }
 
@@ -164,7 +119,7 @@ impl Connection {
     }
 
     fn on_ready_to_transfer(&mut self, framing: Framing) -> Result<Step, Fault> {
-        let pdu = ReadyToTransfer::parse(self.header(framing));
+        let pdu = ReadyToTransfer::parse(self.reader.header(framing));
         let limit = usize::from(self.config.ready_to_transfer_max);
         let command = self.slots.get(pdu.command).ok_or(Fault::field(8))?;
         let Moving::Out { data, asked, ends } = &mut command.moving else { return Err(Fault::field(8)) };
@@ -191,13 +146,13 @@ impl Connection {
             offset += length;
         }
         *place = self.outbox.end();
-        self.inbound.consume(framing.head());
+        self.reader.inbound.consume(framing.head());
         Ok(Step::Again)
     }
 
     #[inline]
     fn on_controller_data(&mut self, header: CommonHeader, framing: Framing) -> Result<Step, Fault> {
-        let pdu = ControllerToHostData::parse(self.header(framing));
+        let pdu = ControllerToHostData::parse(self.reader.header(framing));
         let command = self.slots.get(pdu.command).ok_or(Fault::field(8))?;
         let Moving::In(incoming) = &mut command.moving else { return Err(Fault::field(8)) };
         if pdu.length == 0 || pdu.length != framing.data_length {
@@ -210,58 +165,41 @@ impl Connection {
         if pdu.offset != incoming.arrived || incoming.ended {
             return Err(Fault::SEQUENCE);
         }
-        self.inbound.consume(framing.head());
+        self.reader.inbound.consume(framing.head());
         let length = pdu.length as usize;
         if pdu.length == incoming.length
-            && let Some(whole) = self.inbound.take(length + framing.tail())
+            && let Some(whole) = self.reader.inbound.take(length + framing.tail())
         {
             // The usual case: all of it in one PDU, and that in one block.
             incoming.whole = whole.slice(0..length);
-            let intact =
-                !framing.data_digest || (self.config.crc32c)(0, &whole[..length]) == u32_at(&whole, length);
+            let digest = Digest::behind(&whole, length, framing);
+            let intact = digest.is_of(self.config.crc32c, &whole[..length]);
             return Ok(self.on_arrived(pdu.command, length, intact, header.flags));
         }
         if incoming.place.is_none() {
             incoming.place = Some(self.config.pool.borrow_mut().take(incoming.length as usize));
         }
         let start = pdu.offset as usize;
-        self.arrival = Some(Arrival {
-            command: pdu.command,
-            start,
-            at: start,
-            end: start + length,
-            digest: framing.data_digest,
-            flags: header.flags,
-        });
+        let span = Span::new(start..start + length, framing);
+        self.arrival = Some(Arrival { command: pdu.command, span, flags: header.flags });
         Ok(Step::Again)
     }
 
     /// Takes data of a PDU whose header was understood.
     fn receive_data(&mut self) -> Step {
-        let Some(arrival) = &mut self.arrival else { return Step::Again };
-        if let Some(place) = place_of(&mut self.slots, arrival) {
-            let count = self.inbound.fill(place);
-            arrival.at += count;
-        }
-        if arrival.at < arrival.end {
+        let Some(mut arrival) = self.arrival.take() else { return Step::Again };
+        let place = place_of(&mut self.slots, &arrival);
+        let Some(digest) = self.reader.fill(&mut arrival.span, place) else {
+            self.arrival = Some(arrival);
             return Step::Idle;
-        }
-        let mut digest = None;
-        if arrival.digest {
-            let Some(bytes) = self.inbound.head(DIGEST_LENGTH) else { return Step::Idle };
-            digest = Some(u32_at(bytes, 0));
-            self.inbound.consume(DIGEST_LENGTH);
-        }
-        let Some(Arrival { command, start, end, flags, .. }) = self.arrival.take() else {
-            return Step::Again;
         };
+        let Arrival { command, span, flags } = arrival;
         let place = self.slots.get(command).and_then(|command| match &command.moving {
-            Moving::In(incoming) => incoming.place.as_ref()?.get(start..end),
+            Moving::In(incoming) => incoming.place.as_ref()?.get(span.range()),
             _ => None,
         });
-        let intact =
-            digest.is_none_or(|digest| place.is_some_and(|place| (self.config.crc32c)(0, place) == digest));
-        self.on_arrived(command, end - start, intact, flags)
+        let intact = place.is_none_or(|place| digest.is_of(self.config.crc32c, place));
+        self.on_arrived(command, span.range().len(), intact, flags)
     }
 
     /// Data of a PDU are there.
