@@ -263,9 +263,22 @@ impl Target {
         assert!(self.peers[index].is_none(), "{id:?} is in use");
         let resume = accepted.resume.as_ref().map(|handover| handover.received.clone());
         self.peers[index] = Some(Peer::new(self.now, &self.connection, accepted));
+        self.forget_settled();
         self.awaiting.push_back((self.now + CONNECT_MAX, id));
         if let Some(received) = resume {
             self.on_received(id, engine::Buffer::from(received));
+        }
+    }
+
+    /// Nobody waits for the queues of connections any more that are known, or gone: however many come and go, what is
+    /// remembered of them does not grow.
+    fn forget_settled(&mut self) {
+        while let Some((at, id)) = self.awaiting.front().copied() {
+            // The connection may be another one by now, which is younger.
+            if self.peer(id).is_some_and(|peer| peer.is_awaiting() && peer.accepted + CONNECT_MAX == at) {
+                return;
+            }
+            self.awaiting.pop_front();
         }
     }
 
