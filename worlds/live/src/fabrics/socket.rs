@@ -8,8 +8,12 @@ use std::time::Duration;
 use engine::{Buffer, BufferMut, Pool};
 use nvme_tcp::Outbox;
 
-/// Slices in one system call.
+use crate::tcp::Connection;
+
+/// Slices in one system call: 128 reads' headers and pages.
 const SLICES_MAX: usize = 256;
+/// Slices for which no large table is made.
+const FEW: usize = 8;
 /// The smallest and the largest block to receive into. A received buffer keeps its whole block: blocks grow while they
 /// are filled to the end, and shrink while they are not.
 const BLOCK_MIN: usize = 16 << 10;
@@ -30,6 +34,8 @@ pub enum Received {
         landed: usize,
         /// The bytes behind them.
         bytes: Buffer,
+        /// There was room for more: the socket had no more to give.
+        is_all: bool,
     },
     /// Nothing now.
     Nothing,
@@ -64,6 +70,19 @@ impl Socket {
         self.peer
     }
 
+    /// The address that the other end came to.
+    ///
+    /// # Errors
+    /// When the connection has failed.
+    pub fn local(&self) -> io::Result<SocketAddr> {
+        self.stream.local_addr()
+    }
+
+    /// The system's socket, for another thread; what was received stays behind.
+    pub fn into_stream(self) -> TcpStream {
+        self.stream
+    }
+
     /// What has arrived, without waiting: first into `place`, then into a block.
     ///
     /// # Errors
@@ -73,13 +92,13 @@ impl Socket {
             Some(block) => block,
             None => pool.take(self.block_length),
         };
-        let wanted = place.as_ref().map_or(0, |place| place.len());
-        let mut slices = [IoSliceMut::new(place.unwrap_or_default()), IoSliceMut::new(&mut block)];
-        let slices = if wanted == 0 { &mut slices[1..] } else { &mut slices[..] };
-        let result = loop {
-            match self.stream.read_vectored(slices) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                result => break result,
+        let (wanted, result) = match place {
+            // The system takes a shorter way for one place than for two.
+            None => (0, again(|| self.stream.read(&mut block))),
+            Some(place) => {
+                let wanted = place.len();
+                let mut slices = [IoSliceMut::new(place), IoSliceMut::new(&mut block)];
+                (wanted, again(|| self.stream.read_vectored(&mut slices)))
             }
         };
         let count = match result {
@@ -95,14 +114,15 @@ impl Socket {
         };
         let landed = count.min(wanted);
         let behind = count - landed;
+        let is_all = behind < block.len();
         if behind <= COPY_MAX {
             let bytes = pool.copy(&block[..behind]);
             self.block = Some(block);
-            return Ok(Received::Data { landed, bytes });
+            return Ok(Received::Data { landed, bytes, is_all });
         }
         self.choose_block_length(behind);
         block.truncate(behind);
-        Ok(Received::Data { landed, bytes: pool.seal(block) })
+        Ok(Received::Data { landed, bytes: pool.seal(block), is_all })
     }
 
     fn choose_block_length(&mut self, count: usize) {
@@ -129,21 +149,41 @@ impl Socket {
     ///
     /// # Errors
     /// When the connection has failed.
+    #[inline]
     pub fn send(&mut self, outbox: &Outbox) -> io::Result<usize> {
-        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        // Nearly always: one command, or one answer.
+        if outbox.pieces() <= FEW {
+            return self.send_slices::<FEW>(outbox);
+        }
+        self.send_slices::<SLICES_MAX>(outbox)
+    }
+
+    fn send_slices<const MAX: usize>(&mut self, outbox: &Outbox) -> io::Result<usize> {
+        let mut slices = [IoSlice::new(&[]); MAX];
         let mut count = 0;
         for (slice, bytes) in slices.iter_mut().zip(outbox.slices()) {
             *slice = IoSlice::new(bytes);
             count += 1;
         }
-        loop {
-            match self.stream.write_vectored(&slices[..count]) {
-                Ok(sent) => return Ok(sent),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+        let result = match &slices[..count] {
+            [one] => again(|| self.stream.write(one)),
+            slices => again(|| self.stream.write_vectored(slices)),
+        };
+        match result {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+            result => result,
         }
+    }
+
+    /// Tells the peer that nothing more will be sent.
+    pub fn shut(&self) {
+        // A connection that is gone already needs no closing.
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+
+    /// Ends both directions at once: [`Socket::receive`] says closed.
+    pub fn give_up(&self) {
+        let _ = self.stream.shutdown(Shutdown::Both);
     }
 
     /// Closes the connection after `last` bytes, if the system takes them at once.
@@ -156,6 +196,25 @@ impl Socket {
     pub fn abort(self) {
         let socket = socket2::SockRef::from(&self.stream);
         let _ = socket.set_linger(Some(Duration::ZERO));
+    }
+}
+
+/// Repeats `call` while signals interrupt it.
+#[inline]
+fn again(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
+impl From<Connection> for Socket {
+    /// Takes over a connection of which nothing was received yet.
+    fn from(connection: Connection) -> Self {
+        let (peer, stream) = (connection.peer(), connection.into_socket());
+        Self { stream, peer, block: None, block_length: BLOCK_MIN, roomy: 0 }
     }
 }
 

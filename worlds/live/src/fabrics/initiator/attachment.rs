@@ -123,6 +123,11 @@ impl Attachment {
         self.reactor.clock().now()
     }
 
+    /// The time at which it last looked at the world: of the events that came with that.
+    pub const fn turned(&self) -> Instant {
+        self.driver.now()
+    }
+
     /// What ends a wait from outside.
     pub fn stop(&self) -> Stop {
         self.reactor.stop()

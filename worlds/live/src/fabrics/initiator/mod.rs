@@ -9,16 +9,22 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 
-use engine::{Engine, Instant, Nanos};
+use engine::{Engine, Instant, Nanos, fire};
 use machine::initiator::{ConnectionId, Initiator, Input, Output};
 use nvme_tcp::SharedPool;
 use socket2::{Domain, Protocol, Type};
 
 use super::{Received, Socket};
 use crate::reactor::{Attention, Context, Driver, Sources, Turn};
+use crate::tcp::LOOKS;
 
 /// Pieces taken from a connection in a turn.
 const PIECES_PER_TURN: usize = 4;
+/// A connection on which nothing was said for so long, and nothing is awaited, is looked at only when the kernel has news
+/// of it.
+const SILENT: Nanos = Nanos::from_millis(10);
+/// How often deadlines are looked at while there is always something else to do.
+const SETTLE_EVERY: Nanos = Nanos::from_millis(1);
 /// How long one attempt to connect may take.
 const DIAL_MAX: Nanos = Nanos::from_secs(5);
 /// How often an attempt is looked at when nothing wakes us.
@@ -28,13 +34,45 @@ const LOOK_EVERY: Nanos = Nanos::from_millis(1);
 #[derive(Debug)]
 enum Line {
     Dialling { id: ConnectionId, socket: socket2::Socket, until: Instant, look: Instant, registered: bool },
-    Connected { id: ConnectionId, socket: Socket },
+    Connected(Connected),
+}
+
+/// A connection that is there.
+#[derive(Debug)]
+struct Connected {
+    id: ConnectionId,
+    socket: Socket,
+    /// When either side was last heard; none for just now.
+    heard: Option<Instant>,
+    /// How it ends a sleep.
+    attention: Attention,
+}
+
+impl Connected {
+    /// Has the kernel tell of it if it is at rest; else it is looked at in each turn.
+    fn attend(&mut self, now: Instant, sources: &Sources, is_awaited: bool) {
+        let heard = *self.heard.get_or_insert(now);
+        let wanted = match is_awaited || now - heard < SILENT {
+            true => Attention::EachTurn,
+            false => Attention::OnNews,
+        };
+        // It stays as it is when that fails.
+        if wanted != self.attention && sources.change(self.socket.as_raw_fd(), wanted).is_ok() {
+            self.attention = wanted;
+            self.socket.rest();
+        }
+    }
+
+    /// Whether it is looked at now.
+    fn is_due(&self, news: bool) -> bool {
+        news || self.heard.is_none() || self.attention == Attention::EachTurn
+    }
 }
 
 impl Line {
     const fn id(&self) -> ConnectionId {
         match self {
-            Self::Dialling { id, .. } | Self::Connected { id, .. } => *id,
+            Self::Dialling { id, .. } | Self::Connected(Connected { id, .. }) => *id,
         }
     }
 }
@@ -49,7 +87,12 @@ pub struct InitiatorDriver {
     lines: Vec<Line>,
     events: VecDeque<Output>,
     pool: SharedPool,
+    /// The latest time that the engine was told in a turn.
+    now: Instant,
     wake: Option<Instant>,
+    /// Deadlines may have changed.
+    unsettled: bool,
+    settled: Instant,
     stopping: bool,
     /// The last failure to reach each path.
     failures: Vec<Option<io::Error>>,
@@ -66,7 +109,10 @@ impl InitiatorDriver {
             lines: Vec::new(),
             events: VecDeque::new(),
             pool,
+            now: Instant::ZERO,
             wake: None,
+            unsettled: true,
+            settled: Instant::ZERO,
             stopping: false,
             failures: (0..count).map(|_| None).collect(),
         }
@@ -79,7 +125,13 @@ impl InitiatorDriver {
 
     /// The engine, for commands.
     pub const fn initiator_mut(&mut self) -> &mut Initiator {
+        self.unsettled = true;
         &mut self.initiator
+    }
+
+    /// The latest time that the engine was told in a turn.
+    pub const fn now(&self) -> Instant {
+        self.now
     }
 
     /// The next thing that happened.
@@ -134,8 +186,8 @@ impl InitiatorDriver {
     fn close(&mut self, id: ConnectionId, abort: bool, last: &[u8]) {
         let Some(index) = self.lines.iter().position(|line| line.id() == id) else { return };
         match self.lines.swap_remove(index) {
-            Line::Connected { socket, .. } if abort => socket.abort(),
-            Line::Connected { socket, .. } => socket.close(last),
+            Line::Connected(line) if abort => line.socket.abort(),
+            Line::Connected(line) => line.socket.close(last),
             Line::Dialling { .. } => {}
         }
     }
@@ -165,7 +217,8 @@ impl InitiatorDriver {
             match outcome.and_then(|_| Socket::new(TcpStream::from(socket))) {
                 Ok(socket) => {
                     self.failures[usize::from(id.path.0)] = None;
-                    self.lines.push(Line::Connected { id, socket });
+                    let (heard, attention) = (None, Attention::EachTurn);
+                    self.lines.push(Line::Connected(Connected { id, socket, heard, attention }));
                     self.initiator.handle_input(now, Input::Connected(id));
                 }
                 Err(error) => self.on_failed(now, id, error),
@@ -174,96 +227,136 @@ impl InitiatorDriver {
         busy
     }
 
-    /// Takes what has come and sends what is to go; returns whether there was anything.
-    fn transfer(&mut self, now: Instant) -> bool {
+    /// Takes what has come; returns whether there was anything.
+    fn receive(&mut self, context: &Context<'_>) -> bool {
         let mut busy = false;
         let mut index = self.lines.len();
         while let Some(next) = index.checked_sub(1) {
             // What comes by one connection may have others closed.
             index = next.min(self.lines.len());
-            let Some(Line::Connected { id, .. }) = self.lines.get(index) else { continue };
-            let id = *id;
-            match self.transfer_line(now, id) {
+            let Some(Line::Connected(line)) = self.lines.get(index) else { continue };
+            let id = line.id;
+            if !line.is_due(context.news) {
+                continue;
+            }
+            match self.receive_from(context, id) {
                 Ok(moved) => busy |= moved,
                 Err(error) => {
                     busy = true;
                     self.failures[usize::from(id.path.0)] = Some(error);
                     self.lines.retain(|line| line.id() != id);
-                    self.initiator.handle_input(now, Input::Closed(id));
+                    self.now = context.clock.now();
+                    self.initiator.handle_input(self.now, Input::Closed(id));
                 }
             }
         }
         busy
     }
 
-    fn transfer_line(&mut self, now: Instant, id: ConnectionId) -> io::Result<bool> {
+    fn receive_from(&mut self, context: &Context<'_>, id: ConnectionId) -> io::Result<bool> {
         let mut busy = false;
         for _ in 0..PIECES_PER_TURN {
-            let Some(socket) = socket_of(&mut self.lines, id) else { return Ok(busy) };
+            let Some(line) = connected(&mut self.lines, id) else { return Ok(busy) };
             let place = self.initiator.landing(id);
-            let received = socket.receive(&mut self.pool.borrow_mut(), place)?;
-            match received {
+            let (landed, bytes, is_all) = match line.socket.receive(&mut self.pool.borrow_mut(), place)? {
                 Received::Nothing => break,
                 Received::Closed => return Err(io::ErrorKind::ConnectionReset.into()),
-                Received::Data { landed, bytes } => {
-                    busy = true;
-                    if landed > 0 {
-                        self.initiator.handle_input(now, Input::Landed { connection: id, count: landed });
-                    }
-                    if !bytes.is_empty() {
-                        self.initiator.handle_input(now, Input::Received { connection: id, bytes });
-                    }
-                    self.exchange(now);
-                }
+                Received::Data { landed, bytes, is_all } => (landed, bytes, is_all),
+            };
+            busy = true;
+            line.heard = None;
+            let now = context.clock.now();
+            self.now = now;
+            if landed > 0 {
+                self.initiator.handle_input(now, Input::Landed { connection: id, count: landed });
+            }
+            if !bytes.is_empty() {
+                self.initiator.handle_input(now, Input::Received { connection: id, bytes });
+            }
+            self.exchange(now);
+            if is_all {
+                break;
             }
         }
-        let Some(socket) = socket_of(&mut self.lines, id) else { return Ok(busy) };
-        Ok(send(&mut self.initiator, id, socket)? || busy)
+        Ok(busy)
+    }
+
+    /// Sends what connections have to say; returns whether any of it was taken.
+    fn send(&mut self) -> bool {
+        let mut busy = false;
+        for line in &mut self.lines {
+            if let Line::Connected(line) = line {
+                busy |= send(&mut self.initiator, line);
+            }
+        }
+        busy
+    }
+
+    /// Fires what is due, and finds out when something is due next.
+    fn settle(&mut self, now: Instant, sources: &Sources) -> bool {
+        let mut busy = fire(&mut self.initiator, now);
+        busy |= self.exchange(now);
+        self.wake = self.initiator.poll_timeout();
+        (self.unsettled, self.settled) = (false, now);
+        let is_awaited = self.initiator.multipath().outstanding() > 0;
+        for line in &mut self.lines {
+            if let Line::Connected(line) = line {
+                let is_admin = line.id.queue.is_admin();
+                line.attend(now, sources, is_awaited && !is_admin);
+            }
+        }
+        busy
     }
 
     /// Sends what was just submitted, ahead of everything else.
     pub fn send_first(&mut self) {
-        for line in &mut self.lines {
-            if let Line::Connected { id, socket } = line {
-                // A failure is seen with the next receive.
-                let _ = send(&mut self.initiator, *id, socket);
-            }
-        }
+        self.send();
     }
 }
 
-fn socket_of(lines: &mut [Line], wanted: ConnectionId) -> Option<&mut Socket> {
+fn connected(lines: &mut [Line], wanted: ConnectionId) -> Option<&mut Connected> {
     lines.iter_mut().find_map(|line| match line {
-        Line::Connected { id, socket } if *id == wanted => Some(socket),
+        Line::Connected(line) if line.id == wanted => Some(line),
         _ => None,
     })
 }
 
-/// Sends what a connection has to say, as far as the system takes it at once.
-fn send(initiator: &mut Initiator, id: ConnectionId, socket: &mut Socket) -> io::Result<bool> {
+/// Sends what a connection has to say, as far as the system takes it at once. A failure is seen with the next receive.
+fn send(initiator: &mut Initiator, line: &mut Connected) -> bool {
     let mut busy = false;
-    while let Some(outbox) = initiator.outbox(id).filter(|outbox| !outbox.is_empty()) {
-        let sent = socket.send(outbox)?;
-        if sent == 0 {
-            break;
+    while let Some(outbox) = initiator.outbox(line.id).filter(|outbox| !outbox.is_empty()) {
+        match line.socket.send(outbox) {
+            Ok(0) => break,
+            Ok(sent) => {
+                busy = true;
+                line.heard = None;
+                initiator.sent(line.id, sent);
+            }
+            Err(_) => {
+                line.socket.give_up();
+                break;
+            }
         }
-        busy = true;
-        initiator.sent(id, sent);
     }
-    Ok(busy)
+    busy
 }
 
 impl Driver for InitiatorDriver {
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
-        let now = context.now;
-        if self.initiator.poll_timeout().is_some_and(|at| at <= now) {
-            self.initiator.handle_timeout(now);
+        self.now = self.now.max(context.now);
+        let mut busy = self.exchange(self.now);
+        busy |= self.dialling(self.now, context.sources());
+        // Nothing comes from anywhere else soon.
+        let looks = if busy { 1 } else { LOOKS };
+        busy |= (0..looks).any(|_| self.receive(context));
+        busy |= self.exchange(self.now);
+        let now = self.now;
+        self.unsettled |= busy;
+        let is_due = self.wake.is_some_and(|at| at <= now) || now - self.settled >= SETTLE_EVERY;
+        if is_due || (!busy && self.unsettled) {
+            busy |= self.settle(now, context.sources());
         }
-        let mut busy = self.exchange(now);
-        busy |= self.dialling(now, context.sources());
-        busy |= self.transfer(now);
-        busy |= self.exchange(now);
-        self.wake = self.initiator.poll_timeout();
+        busy |= self.send();
         if self.stopping && self.initiator.multipath().is_over() {
             self.events.clear();
             return Ok(Turn::Done);
@@ -274,7 +367,7 @@ impl Driver for InitiatorDriver {
     fn poll_timeout(&self) -> Option<Instant> {
         let looks = self.lines.iter().filter_map(|line| match line {
             Line::Dialling { look, .. } => Some(*look),
-            Line::Connected { .. } => None,
+            Line::Connected(_) => None,
         });
         looks.chain(self.wake).min()
     }

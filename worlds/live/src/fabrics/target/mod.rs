@@ -23,16 +23,15 @@ use nvme_fabrics::target::{Directory, SubsystemKey};
 use nvme_fabrics::wire::PortId;
 use nvme_tcp::SharedPool;
 
+use crate::fabrics::{Received, Socket};
 use crate::media::Media;
 use crate::reactor::{Attention, Context, Driver, Sources, Turn};
 use crate::state::Notice;
-use crate::tcp::{Listener, Received};
+use crate::tcp::{LOOKS, Listener};
 use link::Link;
 
 /// Pieces taken from one connection in a turn, so that none starves the others or the media.
 const PIECES_PER_TURN: usize = 16;
-/// A piece shorter than this was probably the last: everything else comes before another look.
-const SHORT: usize = 16 << 10;
 /// A connection that was silent for so long is looked at only when the kernel has news of it.
 const SILENT: Nanos = Nanos::from_millis(10);
 /// How long a host may take to close a connection that we have ended, before it is dropped.
@@ -85,6 +84,8 @@ pub struct TargetDriver<F> {
     /// Connections on their way there.
     leaving: Vec<(SubsystemKey, Moved)>,
     report: F,
+    /// The latest time that the engines were told.
+    now: Instant,
     wake: Option<Instant>,
     unsettled: bool,
     stopping: bool,
@@ -112,6 +113,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
             mailbox: None,
             leaving: Vec::new(),
             report,
+            now,
             wake: None,
             unsettled: true,
             stopping: false,
@@ -207,7 +209,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
                 match port.listener.accept() {
                     Ok(Some(connection)) => {
                         accepted = true;
-                        self.begin(now, sources, Link::new(connection, now), id, None)?;
+                        self.begin(now, sources, Link::new(connection.into(), id, now), None)?;
                     }
                     Ok(None) => break,
                     // No descriptor is left: those who have one go on.
@@ -221,8 +223,8 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         while let Some(moved) = self.mailbox.as_ref().and_then(Mailbox::take) {
             accepted = true;
             // One that has failed meanwhile needs no answer.
-            if let Ok(link) = Link::from_socket(moved.socket, now) {
-                self.begin(now, sources, link, moved.port, Some(moved.handover))?;
+            if let Ok(socket) = Socket::new(moved.socket) {
+                self.begin(now, sources, Link::new(socket, moved.port, now), Some(moved.handover))?;
             }
         }
         Ok(accepted)
@@ -233,22 +235,19 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         now: Instant,
         sources: &Sources,
         link: Link,
-        port: PortId,
         resume: Option<Handover>,
     ) -> io::Result<()> {
         let free = self.links.iter().position(Option::is_none).unwrap_or(self.links.len());
-        let (Ok(index), Ok(local)) = (u32::try_from(free), link.connection.local()) else { return Ok(()) };
+        let (Ok(index), Ok(local)) = (u32::try_from(free), link.socket.local()) else { return Ok(()) };
         if index >= CONNECTIONS_MAX {
             return Ok(());
         }
         let connection = ConnectionId(index);
-        let peer = link.connection.peer();
-        sources.add(link.connection.as_raw_fd(), Attention::EachTurn)?;
+        let (port, peer) = (link.port, link.socket.peer());
+        sources.add(link.socket.as_raw_fd(), Attention::EachTurn)?;
         if free == self.links.len() {
             self.links.push(None);
         }
-        let mut link = link;
-        link.port = port;
         self.links[free] = Some(link);
         self.lively.push(connection);
         let accepted = Accepted { connection, port, peer, local, resume };
@@ -257,25 +256,28 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         Ok(())
     }
 
-    /// Takes what hosts have sent; returns whether there was anything. With news, connections at rest are looked at too.
-    fn receive(&mut self, context: &Context<'_>) -> bool {
+    /// Takes what hosts have sent by connections at rest, of which the kernel has news; returns whether there was anything.
+    fn receive_at_rest(&mut self, context: &Context<'_>) -> bool {
         let mut busy = false;
-        if context.news && self.lively.len() < self.links.len() {
-            for index in 0..self.links.len() {
-                let id = ConnectionId(u32::try_from(index).expect("connections are fewer than 2^32"));
-                let at_rest = self.links[index].as_ref().is_some_and(|link| !link.is_lively);
-                if at_rest && self.receive_from(id, context) {
-                    busy = true;
-                    self.wake_up(id, context.sources());
-                }
+        for index in 0..self.links.len() {
+            let id = ConnectionId(u32::try_from(index).expect("connections are fewer than 2^32"));
+            let at_rest = self.links[index].as_ref().is_some_and(|link| !link.is_lively);
+            if at_rest && self.receive_from(id, context) {
+                busy = true;
+                self.wake_up(id, context.sources());
             }
         }
+        busy
+    }
+
+    /// Takes what hosts have sent by the other ones.
+    fn receive(&mut self, context: &Context<'_>) -> bool {
+        let mut busy = false;
         let mut index = 0;
         while let Some(id) = self.lively.get(index).copied() {
             busy |= self.receive_from(id, context);
             index += 1;
         }
-        self.put_to_rest(context);
         busy
     }
 
@@ -283,20 +285,23 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         if let Some(link) = self.links[id.0 as usize].as_mut() {
             link.is_lively = true;
             // It stays where it is when that fails, and is looked at in each turn all the same.
-            let _ = sources.change(link.connection.as_raw_fd(), Attention::EachTurn);
+            let _ = sources.change(link.socket.as_raw_fd(), Attention::EachTurn);
             self.lively.push(id);
         }
     }
 
     fn put_to_rest(&mut self, context: &Context<'_>) {
-        let Self { lively, links, .. } = self;
+        let Self { lively, links, now, .. } = self;
         lively.retain(|id| {
             let Some(link) = links[id.0 as usize].as_mut() else { return false };
-            if context.now - link.heard < SILENT {
+            if *now - link.heard < SILENT {
                 return true;
             }
-            let moved = context.sources().change(link.connection.as_raw_fd(), Attention::OnNews);
+            let moved = context.sources().change(link.socket.as_raw_fd(), Attention::OnNews);
             link.is_lively = moved.is_err();
+            if !link.is_lively {
+                link.socket.rest();
+            }
             link.is_lively
         });
     }
@@ -308,25 +313,31 @@ impl<F: FnMut(Event)> TargetDriver<F> {
             if !link.is_ended && !self.target.wants_input(id) {
                 break;
             }
-            let received = link.connection.receive(&mut self.pool.borrow_mut());
-            let bytes = match received {
+            let place = self.target.landing(id);
+            let received = link.socket.receive(&mut self.pool.borrow_mut(), place);
+            let (landed, bytes, is_all) = match received {
                 Ok(Received::Nothing) => break,
-                Ok(Received::Data(_)) if link.is_ended => continue,
-                Ok(Received::Data(bytes)) => bytes,
+                Ok(Received::Data { .. }) if link.is_ended => continue,
+                Ok(Received::Data { landed, bytes, is_all }) => (landed, bytes, is_all),
                 Ok(Received::Closed) | Err(_) => {
-                    self.forget(context.clock.now(), id, context.sources());
+                    self.now = context.clock.now();
+                    self.forget(self.now, id, context.sources());
                     return true;
                 }
             };
             busy = true;
             let now = context.clock.now();
-            link.heard = now;
-            let is_last = bytes.len() < SHORT;
-            self.target.handle_input(now, Input::Received { connection: id, bytes });
+            (self.now, link.heard) = (now, now);
+            if landed > 0 {
+                self.target.landed(now, id, landed);
+            }
+            if !bytes.is_empty() {
+                self.target.handle_input(now, Input::Received { connection: id, bytes });
+            }
             // An answer leaves before anything else is looked at.
             self.exchange(now);
             self.send(now, id);
-            if is_last {
+            if is_all {
                 break;
             }
         }
@@ -336,7 +347,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     /// A connection is gone.
     fn forget(&mut self, now: Instant, id: ConnectionId, sources: &Sources) {
         if let Some(link) = self.links[id.0 as usize].take() {
-            sources.remove(link.connection.as_raw_fd());
+            sources.remove(link.socket.as_raw_fd());
             self.lively.retain(|one| *one != id);
             self.lingering.retain(|(_, one)| *one != id);
             self.target.handle_input(now, Input::Closed(id));
@@ -368,7 +379,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
                 }
                 Output::HandOver { connection, subsystem, handover } => {
                     if let Some(link) = links[connection.0 as usize].take() {
-                        let (port, socket) = (link.port, link.connection.into_socket());
+                        let (port, socket) = (link.port, link.socket.into_stream());
                         leaving.push((subsystem, Moved { socket, port, handover }));
                     }
                 }
@@ -394,7 +405,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
             let Some(outbox) = self.target.outbox(id).filter(|outbox| !outbox.is_empty()) else {
                 return busy;
             };
-            match link.send(outbox) {
+            match link.socket.send(outbox) {
                 Ok(0) => return busy,
                 Ok(count) => {
                     busy = true;
@@ -403,7 +414,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
                 }
                 Err(_) => {
                     // Its end is seen with the next receive.
-                    link.connection.abort();
+                    link.socket.give_up();
                     return busy;
                 }
             }
@@ -424,7 +435,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
             let is_said = self.target.outbox(*id).is_none_or(nvme_tcp::Outbox::is_empty);
             if let Some(link) = self.links[id.0 as usize].as_mut().filter(|link| is_said && !link.is_shut) {
                 link.is_shut = true;
-                link.connection.close();
+                link.socket.shut();
                 busy = true;
             }
         }
@@ -495,18 +506,27 @@ impl<F: FnMut(Event)> Driver for TargetDriver<F> {
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         let sources = context.sources();
         self.register(sources)?;
-        let mut busy = context.news && !self.stopping && self.accept(context.now, sources)?;
-        busy |= self.receive(context);
+        self.now = self.now.max(context.now);
+        let mut busy = context.news && !self.stopping && self.accept(self.now, sources)?;
+        if context.news && self.lively.len() < self.links.len() {
+            busy |= self.receive_at_rest(context);
+        }
+        // Nothing comes from anywhere else soon.
+        let looks = if busy || self.is_media_busy() { 1 } else { LOOKS };
+        busy |= (0..looks).any(|_| self.receive(context));
+        self.put_to_rest(context);
         self.see_off(sources);
         // The engines have been told later times since the turn began, and theirs never goes back.
-        let now = if busy { context.clock.now() } else { context.now };
+        let now = self.now;
         busy |= self.reap(now)?;
         if !busy || self.wake.is_some_and(|at| at <= now) {
             self.settle(now);
         }
         busy |= self.flush(now);
-        // What was submitted last is on its way only after this.
-        busy |= self.reap(now)?;
+        if self.is_media_busy() {
+            // What was submitted last is on its way only after this.
+            busy |= self.reap(now)?;
+        }
         self.drop_lingering(now, sources);
         if self.stopping && self.links.iter().all(Option::is_none) && !self.is_media_busy() {
             return Ok(Turn::Done);
