@@ -46,6 +46,8 @@ struct Run {
     write: Value,
     deep: Value,
     deeper: Value,
+    /// Half as many a second as the deepest has made of itself, whatever becomes of those before.
+    half: Value,
     large: Value,
 }
 
@@ -68,8 +70,9 @@ fn main() {
     rates("  by the median latency", "", &runs, |run| rate(&run.deep, 32));
     rates("depth 128", "600,000", &runs, |run| run.deeper["iops"].as_f64().unwrap());
     rates("  by the median latency", "", &runs, |run| rate(&run.deeper, 128));
-    let tail = |run: &Run| run.deep["latency_ns"]["p999"].as_f64().unwrap() / 1e3;
-    println!("{:<46}{:>12.0}", "latency at depth 32, p99.9, us", median(runs.iter().map(tail)));
+    println!("\n{:<46}{:>12}{:>12}{:>12}", "4 KiB random reads, latency in us", "a second", "p50", "p99.9");
+    latency("depth 32", &runs, |run| &run.deep);
+    latency("half of what depth 128 gives", &runs, |run| &run.half);
     idle(&directory.path().join("idle"));
 }
 
@@ -86,6 +89,16 @@ fn rates(name: &str, aim: &str, runs: &[Run], of: impl Fn(&Run) -> f64) {
     let plain = median(runs.iter().map(&of));
     let scaled = median(runs.iter().map(|run| of(run) * run.read_trip_us / TRIP_US));
     println!("{name:<46}{plain:>12.0}{scaled:>24.0}  {aim}");
+}
+
+/// One line: what is done, and what it takes.
+fn latency(name: &str, runs: &[Run], of: impl Fn(&Run) -> &Value) {
+    let [rate, p50, p999] = [
+        median(runs.iter().map(|run| of(run)["iops"].as_f64().unwrap())),
+        median(runs.iter().map(|run| of(run)["latency_ns"]["p50"].as_f64().unwrap() / 1e3)),
+        median(runs.iter().map(|run| of(run)["latency_ns"]["p999"].as_f64().unwrap() / 1e3)),
+    ];
+    println!("{name:<46}{rate:>12.0}{p50:>12.1}{p999:>12.1}");
 }
 
 /// So many are under way, each for so long: commands a second.
@@ -118,20 +131,23 @@ fn target(control: &std::path::Path, options: &[&str]) -> (Child, SocketAddr) {
 
 fn run(address: SocketAddr) -> Run {
     let (read_trip_us, write_trip_us) = trips_us();
-    let read = bench(address, "randread", "4k", 1);
-    let write = bench(address, "randwrite", "4k", 1);
-    let deep = bench(address, "randread", "4k", 32);
-    let deeper = bench(address, "randread", "4k", 128);
+    let read = bench(address, "randread", "4k", 1, &[]);
+    let write = bench(address, "randwrite", "4k", 1, &[]);
+    let deep = bench(address, "randread", "4k", 32, &[]);
+    let deeper = bench(address, "randread", "4k", 128, &[]);
+    let half = format!("{:.0}", deeper["iops"].as_f64().unwrap() / 2.0);
+    let half = bench(address, "randread", "4k", 128, &["--rate", &half]);
     let stream_mib_s = stream_mib_s();
-    let large = bench(address, "randread", "128k", 8);
-    Run { read_trip_us, write_trip_us, stream_mib_s, read, write, deep, deeper, large }
+    let large = bench(address, "randread", "128k", 8, &[]);
+    Run { read_trip_us, write_trip_us, stream_mib_s, read, write, deep, deeper, half, large }
 }
 
-fn bench(address: SocketAddr, workload: &str, bytes: &str, depth: u32) -> Value {
+fn bench(address: SocketAddr, workload: &str, bytes: &str, depth: u32, more: &[&str]) -> Value {
     let output = farlane()
         .args(["bench", &format!("nvme-tcp://{address}/{NQN}?queue-size=256"), "--json"])
         .args(["--cpu", "1", "--spin", "10s", "--rw", workload, "--bs", bytes])
         .args(["--iodepth", &depth.to_string(), "--runtime", "1s"])
+        .args(more)
         .stderr(Stdio::inherit())
         .output()
         .unwrap();

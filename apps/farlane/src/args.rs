@@ -1,6 +1,7 @@
 //! What can be said on the command line.
 
 mod backing;
+mod bench;
 mod floor_server;
 mod target;
 
@@ -9,7 +10,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::{ArgMatches, Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgMatches, Args, Parser, Subcommand};
 use live::vfio::PciAddress;
 
 use crate::commands::discover::DiscoverArgs;
@@ -17,6 +18,7 @@ use crate::device_url::DeviceUrl;
 use crate::error::Error;
 
 pub(crate) use backing::{NamespaceSpec, PoolSpec, RamSpec};
+pub(crate) use bench::{BenchArgs, Workload};
 pub(crate) use floor_server::FloorServerArgs;
 pub(crate) use target::{AccessState, OfferArgs, TargetAction};
 
@@ -86,7 +88,8 @@ pub(crate) enum Command {
     /// Load a namespace and report rate and latency, in fio's words
     #[command(after_help = "Examples:\n  \
         farlane bench tcp://127.0.0.1:4430 --rw randwrite --bs 4k --iodepth 32 --runtime 10s --verify\n  \
-        farlane bench vfio-user:/run/user/1000/ssd.sock --cpu 1 --spin 10ms")]
+        farlane bench vfio-user:/run/user/1000/ssd.sock --cpu 1 --spin 10ms\n  \
+        farlane bench nvme-tcp://127.0.0.1:4420/NQN --iodepth 128 --rate 100000")]
     Bench(BenchArgs),
     /// The far side of a floor measurement: raw TCP, no protocol
     #[command(hide = true)]
@@ -386,51 +389,6 @@ pub(crate) struct WriteArgs {
     /// Where the bytes come from; - is standard input
     #[arg(long, short = 'i', value_name = "PATH", default_value = "-")]
     pub(crate) input: PathBuf,
-    #[command(flatten)]
-    pub(crate) output: Output,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "lower")]
-pub(crate) enum Workload {
-    Read,
-    Write,
-    RandRead,
-    RandWrite,
-    /// Half reads, half writes, in order.
-    Rw,
-    /// Half reads, half writes, anywhere.
-    RandRw,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct BenchArgs {
-    #[command(flatten)]
-    pub(crate) target: Target,
-    /// What to do. Writing overwrites the namespace
-    #[arg(long, value_enum, default_value_t = Workload::RandRead)]
-    pub(crate) rw: Workload,
-    /// Bytes a command
-    #[arg(long, value_name = "SIZE", default_value = "4k", value_parser = parse_size)]
-    pub(crate) bs: u64,
-    /// Commands under way at once
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub(crate) iodepth: u32,
-    /// How long to run
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_runtime)]
-    pub(crate) runtime: Duration,
-    /// Namespace identifier
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) namespace: u32,
-    /// Bytes of the namespace to use [default: all]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    pub(crate) size: Option<u64>,
-    /// Mark every block that is written, and check the marks when it is read
-    #[arg(long)]
-    pub(crate) verify: bool,
-    /// Seed of the offsets
-    #[arg(long, default_value_t = 1)]
-    pub(crate) seed: u64,
     #[command(flatten)]
     pub(crate) output: Output,
 }

@@ -21,6 +21,8 @@ pub(crate) struct Job {
     /// Bytes a command.
     pub(crate) bytes: u32,
     pub(crate) depth: u32,
+    /// Commands to begin a second; none for as many as are answered.
+    pub(crate) rate: Option<u32>,
     pub(crate) runtime: Nanos,
     /// Bytes of the namespace to use.
     pub(crate) range: u64,
@@ -38,6 +40,8 @@ pub(crate) struct Report {
     pub(crate) errors: u64,
     /// The first error, for people.
     pub(crate) first_error: Option<String>,
+    /// Commands that were to begin and found no room until the end.
+    pub(crate) late: u64,
     /// Chunks that were read back and compared.
     pub(crate) compared: u64,
     /// Those of them that were not what was written, named.
@@ -69,6 +73,31 @@ struct Under {
     chunk: u64,
     /// The note that the chunk gets when the write ends well; none for a read.
     writes: Option<u32>,
+    /// When it was to begin; none for when it did.
+    intended: Option<Instant>,
+}
+
+/// When commands are to begin.
+#[derive(Clone, Copy, Debug)]
+struct Arrivals {
+    start: Instant,
+    rate: u32,
+    /// Those that have begun.
+    begun: u64,
+}
+
+impl Arrivals {
+    /// When the next one is to begin.
+    fn next(&self) -> Instant {
+        let nanos = u128::from(self.begun) * 1_000_000_000 / u128::from(self.rate);
+        self.start + Nanos::new(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// Those that were to begin before `end` and have not.
+    fn late(&self, end: Instant) -> u64 {
+        let due = u128::from((end - self.start).get()) * u128::from(self.rate) / 1_000_000_000;
+        u64::try_from(due).unwrap_or(u64::MAX).saturating_sub(self.begun)
+    }
 }
 
 struct Runner<'a> {
@@ -80,6 +109,7 @@ struct Runner<'a> {
     base: u64,
     rng: Rng,
     next: u64,
+    arrivals: Option<Arrivals>,
     /// For each chunk what was written last; 0 is nothing. Empty unless verifying.
     notes: Vec<u32>,
     /// Chunks that a write is under way to, or that two reads of might hide one. Empty unless verifying.
@@ -93,6 +123,7 @@ pub(crate) fn run(session: &mut Session, job: Job, mut progress: impl FnMut(Nano
     let mut runner = Runner::new(session, job)?;
     let start = runner.session.now();
     let end = start + job.runtime;
+    runner.arrivals = job.rate.map(|rate| Arrivals { start, rate, begun: 0 });
     let mut told = start;
     loop {
         let now = runner.session.now();
@@ -103,9 +134,10 @@ pub(crate) fn run(session: &mut Session, job: Job, mut progress: impl FnMut(Nano
             progress(now - start);
             told = now;
         }
-        runner.fill()?;
-        runner.reap(Some(end))?;
+        let wanted = runner.fill(now)?;
+        runner.reap(Some(wanted.map_or(end, |at| at.min(end))))?;
     }
+    runner.report.late = runner.arrivals.map_or(0, |arrivals| arrivals.late(end));
     while runner.under_way() > 0 {
         runner.reap(None)?;
     }
@@ -139,6 +171,7 @@ impl<'a> Runner<'a> {
             base: region.base,
             rng,
             next: 0,
+            arrivals: None,
             notes: vec![0; noted],
             busy: vec![false; noted],
             generation: 0,
@@ -149,6 +182,7 @@ impl<'a> Runner<'a> {
                 elapsed: Nanos::ZERO,
                 errors: 0,
                 first_error: None,
+                late: 0,
                 compared: 0,
                 corrupt: Vec::new(),
                 unverified: None,
@@ -164,18 +198,26 @@ impl<'a> Runner<'a> {
         Data { address: self.base + slot as u64 * u64::from(self.job.bytes), length: self.job.bytes }
     }
 
-    fn fill(&mut self) -> Result<(), Error> {
+    /// Begins what is to begin by `now`, as far as there is room; when there is more to begin.
+    fn fill(&mut self, now: Instant) -> Result<Option<Instant>, Error> {
         while let Some(&slot) = self.free.last() {
-            let Some(chunk) = self.pick() else { return Ok(()) };
+            let intended = self.arrivals.map(|arrivals| arrivals.next());
+            if intended.is_some_and(|at| at > now) {
+                return Ok(intended);
+            }
+            let Some(chunk) = self.pick() else { return Ok(None) };
             let write = match self.job.workload {
                 Workload::Read | Workload::RandRead => false,
                 Workload::Write | Workload::RandWrite => true,
                 Workload::Rw | Workload::RandRw => self.rng.one_in(2),
             };
             self.free.pop();
-            self.submit(slot, chunk, write)?;
+            if let Some(arrivals) = &mut self.arrivals {
+                arrivals.begun += 1;
+            }
+            self.submit(slot, chunk, (write, intended))?;
         }
-        Ok(())
+        Ok(None)
     }
 
     /// The next chunk; none while those that come to mind are being written.
@@ -200,7 +242,12 @@ impl<'a> Runner<'a> {
         self.busy.get(index(chunk)).copied().unwrap_or(false)
     }
 
-    fn submit(&mut self, slot: usize, chunk: u64, write: bool) -> Result<(), Error> {
+    fn submit(
+        &mut self,
+        slot: usize,
+        chunk: u64,
+        (write, intended): (bool, Option<Instant>),
+    ) -> Result<(), Error> {
         let data = self.data(slot);
         let Namespace { id, block_bytes, .. } = self.job.namespace;
         let blocks = self.job.bytes / block_bytes;
@@ -217,7 +264,7 @@ impl<'a> Runner<'a> {
         if let Some(busy) = self.busy.get_mut(index(chunk)) {
             *busy = true;
         }
-        self.slots[slot] = Some(Under { chunk, writes });
+        self.slots[slot] = Some(Under { chunk, writes, intended });
         let (queue, cookie) = (QueueId(1), slot as u64);
         let (command, submission) = match write {
             true => ("a write", Submission::write(queue, id, lba, blocks, data, cookie)),
@@ -240,7 +287,7 @@ impl<'a> Runner<'a> {
     /// A command has ended, which we see at `now`: what it took is what we waited.
     fn on_completed(&mut self, now: Instant, ended: &Completed) {
         let slot = usize::try_from(ended.cookie).expect("slots are few");
-        let Some(Under { chunk, writes }) = self.slots[slot].take() else { return };
+        let Some(Under { chunk, writes, intended }) = self.slots[slot].take() else { return };
         self.free.push(slot);
         if let Some(busy) = self.busy.get_mut(index(chunk)) {
             *busy = false;
@@ -256,7 +303,7 @@ impl<'a> Runner<'a> {
         }
         self.report.commands += 1;
         self.report.bytes += u64::from(self.job.bytes);
-        self.report.latency.record(now - ended.submitted);
+        self.report.latency.record(now - intended.unwrap_or(ended.submitted));
         match writes {
             Some(generation) => self.note(chunk, generation),
             None => self.compare(slot, chunk),
@@ -294,7 +341,7 @@ impl<'a> Runner<'a> {
                 match written.next() {
                     Some(chunk) => {
                         self.free.pop();
-                        self.submit(slot, chunk, false)?;
+                        self.submit(slot, chunk, (false, None))?;
                     }
                     None => left = false,
                 }
@@ -367,6 +414,17 @@ mod tests {
         }
         bytes[4095] ^= 1;
         assert_eq!(first_difference(&bytes, 1, 2, 3), Some(4088));
+    }
+
+    #[test]
+    fn commands_arrive_evenly() {
+        let start = Instant::ZERO + Nanos::from_secs(5);
+        let mut arrivals = Arrivals { start, rate: 4, begun: 0 };
+        assert_eq!(arrivals.next(), start);
+        arrivals.begun = 6;
+        assert_eq!(arrivals.next(), start + Nanos::from_millis(1500));
+        assert_eq!(arrivals.late(start + Nanos::from_secs(2)), 2);
+        assert_eq!(arrivals.late(start), 0);
     }
 
     #[test]

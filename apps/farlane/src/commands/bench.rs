@@ -18,6 +18,8 @@ struct Json<'a> {
     rw: String,
     bs: u32,
     iodepth: u32,
+    /// Commands that were to begin a second; none for as many as were answered.
+    rate: Option<u32>,
     runtime_s: f64,
     iops: f64,
     mib_s: f64,
@@ -26,6 +28,8 @@ struct Json<'a> {
     bytes: u64,
     errors: u64,
     first_error: Option<&'a str>,
+    /// Commands that were to begin and found no room until the end.
+    late: u64,
     /// Whether everything that was compared was as written; none without --verify.
     verified: Option<bool>,
     compared: u64,
@@ -49,6 +53,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Error> {
         workload: args.rw,
         bytes,
         depth: args.iodepth,
+        rate: args.rate,
         runtime: args.runtime.into(),
         range: args.size.unwrap_or(namespace.blocks * u64::from(namespace.block_bytes)),
         verify: args.verify,
@@ -87,6 +92,7 @@ fn tell(args: &BenchArgs, job: &Job, report: &Report) -> Result<(), Error> {
             rw: name,
             bs: job.bytes,
             iodepth: job.depth,
+            rate: job.rate,
             runtime_s: Duration::from(report.elapsed).as_secs_f64(),
             iops: report.iops(),
             mib_s: report.mib_s(),
@@ -95,6 +101,7 @@ fn tell(args: &BenchArgs, job: &Job, report: &Report) -> Result<(), Error> {
             bytes: report.bytes,
             errors: report.errors,
             first_error: report.first_error.as_deref(),
+            late: report.late,
             verified,
             compared: report.compared,
         });
@@ -108,6 +115,9 @@ fn tell(args: &BenchArgs, job: &Job, report: &Report) -> Result<(), Error> {
         report.mib_s(),
         report.latency,
     );
+    if report.late > 0 {
+        text.push_str(&format!("  {} commands were to begin and found no room\n", report.late));
+    }
     match &report.first_error {
         None => text.push_str("  no errors\n"),
         Some(first) => text.push_str(&format!("  {} errors, the first: {first}\n", report.errors)),

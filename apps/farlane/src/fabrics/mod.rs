@@ -235,7 +235,7 @@ impl Fabrics {
                 Origin::Host => pcie_host::Origin::Driver,
             },
             submitted,
-            completed: self.now(),
+            completed: self.attachment.turned(),
         })
     }
 

@@ -112,7 +112,7 @@ pub(super) fn all(subjects: &mut Subjects<'_>, runtime: Nanos, show: bool) -> Re
 
 fn job(namespace: Namespace, workload: Workload, bytes: u32, depth: u32, runtime: Nanos) -> Job {
     let range = namespace.blocks * u64::from(namespace.block_bytes);
-    Job { namespace, workload, bytes, depth, runtime, range, verify: false, seed: 1 }
+    Job { namespace, workload, bytes, depth, rate: None, runtime, range, verify: false, seed: 1 }
 }
 
 /// Writes the whole namespace once: memory that was never written is not there, and costs nothing to read.
