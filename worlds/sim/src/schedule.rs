@@ -24,6 +24,10 @@ pub(crate) enum Source {
     Writable { connection: usize, side: usize },
     /// Completions of a medium.
     Medium(usize),
+    /// The time of a modelled network.
+    Model(usize),
+    /// What a modelled network tells the node of one side.
+    Told { model: usize, side: usize },
 }
 
 /// A source's place in the schedule.

@@ -13,6 +13,20 @@ use crate::world::Core;
 pub struct ConnectionId {
     index: u32,
     generation: u32,
+    /// Which modelled network it is over, if it is.
+    model: Option<u32>,
+}
+
+impl ConnectionId {
+    pub(crate) fn modelled(model: usize, index: usize, generation: u32) -> Self {
+        let narrow = |number| u32::try_from(number).expect("few models and connections");
+        Self { index: narrow(index), generation, model: Some(narrow(model)) }
+    }
+
+    /// The model, the place in its table and the generation.
+    pub(crate) fn of_model(self) -> Option<(usize, usize, u32)> {
+        self.model.map(|model| (model as usize, self.index as usize, self.generation))
+    }
 }
 
 /// Names one of several links between the same two nodes: the ports of a box. Most have one, which is 0.
@@ -152,8 +166,7 @@ pub(crate) struct Streams {
 
 impl<P> Core<P> {
     pub(crate) fn add_link(&mut self, one: NodeId, other: NodeId, lane: Lane, profile: LinkProfile) {
-        let known = self.link_between(one, other, lane);
-        assert!(known.is_none(), "two links join {one:?} and {other:?} as {lane:?}");
+        assert!(!self.is_linked(one, other, lane), "two links join {one:?} and {other:?} as {lane:?}");
         assert!(profile.in_flight_max > 0 && profile.segment_max > 0, "a link that carries nothing");
         let mut rng = self.rng.fork(&format!("link {}-{}", one.0, other.0));
         if lane > Lane::default() {
@@ -167,6 +180,11 @@ impl<P> Core<P> {
             rng,
             held_until: Instant::ZERO,
         });
+    }
+
+    /// Whether two nodes have such a link, modelled or not.
+    pub(crate) fn is_linked(&self, one: NodeId, other: NodeId, lane: Lane) -> bool {
+        self.link_between(one, other, lane).is_some() || self.model_between(one, other, lane).is_some()
     }
 
     fn link_between(&self, one: NodeId, other: NodeId, lane: Lane) -> Option<usize> {
@@ -200,12 +218,16 @@ impl<P> Core<P> {
     }
 
     pub(crate) fn dial(&mut self, node: NodeId, peer: NodeId, lane: Lane) -> ConnectionId {
+        if let Some(model) = self.model_between(node, peer, lane) {
+            return self.dial_model(node, model);
+        }
         let link = self.link_index(node, peer, lane);
         let Link { profile, held_until, .. } = self.streams.links[link];
         let index = self.open([node, peer], link);
         let id = ConnectionId {
             index: u32::try_from(index).expect("few connections"),
             generation: self.streams.connections[index].generation,
+            model: None,
         };
         let there = self.now + profile.latency;
         let back = there + profile.latency;
@@ -270,6 +292,9 @@ impl<P> Core<P> {
 
     /// Which connection and side `node` means, if it has not closed it.
     fn side_of(&self, node: NodeId, id: ConnectionId) -> Option<(usize, usize)> {
+        if id.model.is_some() {
+            return None;
+        }
         let index = id.index as usize;
         let connection =
             self.streams.connections.get(index).filter(|found| found.generation == id.generation)?;
@@ -278,6 +303,9 @@ impl<P> Core<P> {
     }
 
     pub(crate) fn room(&mut self, node: NodeId, id: ConnectionId) -> usize {
+        if id.model.is_some() {
+            return self.model_room(node, id, 0);
+        }
         let Some((index, side)) = self.side_of(node, id) else { return 0 };
         let connection = &mut self.streams.connections[index];
         let end = &mut connection.ends[side];
@@ -289,6 +317,9 @@ impl<P> Core<P> {
     }
 
     pub(crate) fn send(&mut self, node: NodeId, id: ConnectionId, bytes: &[u8]) -> usize {
+        if id.model.is_some() {
+            return self.send_modelled(node, id, bytes);
+        }
         let taken = self.room(node, id).min(bytes.len());
         let Some((index, side)) = self.side_of(node, id) else { return 0 };
         let mut rest = &bytes[..taken];
@@ -328,6 +359,9 @@ impl<P> Core<P> {
     }
 
     pub(crate) fn close(&mut self, node: NodeId, id: ConnectionId) {
+        if id.model.is_some() {
+            return self.close_modelled(node, id);
+        }
         let Some((index, side)) = self.side_of(node, id) else { return };
         let connection = &self.streams.connections[index];
         let latency = self.streams.links[connection.link].profile.latency;
@@ -361,6 +395,9 @@ impl<P> Core<P> {
 
     /// Cuts every connection of a link.
     pub(crate) fn cut_link(&mut self, one: NodeId, other: NodeId, lane: Lane) {
+        if let Some(model) = self.model_between(one, other, lane) {
+            return self.cut_model(model);
+        }
         let link = self.link_index(one, other, lane);
         for index in 0..self.streams.connections.len() {
             if self.streams.connections[index].link == link {
@@ -371,6 +408,7 @@ impl<P> Core<P> {
 
     /// The node is gone, and with it its ends; its peers notice later.
     pub(crate) fn drop_connections(&mut self, node: NodeId) {
+        self.drop_modelled(node);
         for index in 0..self.streams.connections.len() {
             for side in 0..2 {
                 let end = &self.streams.connections[index].ends[side];
@@ -430,6 +468,7 @@ impl<P> Core<P> {
         let id = ConnectionId {
             index: u32::try_from(index).expect("few connections"),
             generation: connection.generation,
+            model: None,
         };
         let (peer, lane) = (connection.ends[1 - side].node, self.streams.links[connection.link].lane);
         let end = &mut connection.ends[side];
@@ -454,6 +493,7 @@ impl<P> Core<P> {
         let id = ConnectionId {
             index: u32::try_from(index).expect("few connections"),
             generation: connection.generation,
+            model: None,
         };
         let room = self.room(connection.ends[side].node, id);
         let end = &mut self.streams.connections[index].ends[side];

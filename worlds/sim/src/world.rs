@@ -1,11 +1,13 @@
 //! The world: nodes, what joins them, and the time.
 
 use engine::{Instant, Nanos, Rng};
+use link::Network;
 use nvme::media::{Completion, MediumId};
 
 use crate::direct::{Direct, PortId};
 use crate::faults::{Fault, LaneFault, Plan};
 use crate::media::{MediaProfile, Medium};
+use crate::modelled::Modelled;
 use crate::schedule::{Schedule, Slot, Source};
 use crate::stream::{Lane, LinkProfile, StreamEvent, Streams};
 use crate::{Context, Digest, Event, Node, NodeId};
@@ -31,6 +33,7 @@ pub(crate) struct Core<P> {
     pub(crate) directs: Vec<Direct<P>>,
     pub(crate) streams: Streams,
     pub(crate) media: Vec<Medium>,
+    pub(crate) models: Vec<Modelled>,
 }
 
 /// Events that may happen at one instant; more of them and some node spins.
@@ -58,6 +61,7 @@ impl<N: Node> World<N> {
             directs: Vec::new(),
             streams: Streams::default(),
             media: Vec::new(),
+            models: Vec::new(),
         };
         Self { core, nodes: Vec::new(), digest: Digest::default(), events: 0, instant_began: 0 }
     }
@@ -97,6 +101,28 @@ impl<N: Node> World<N> {
     /// When they have such a link already.
     pub fn link_lane(&mut self, one: NodeId, other: NodeId, lane: Lane, profile: LinkProfile) {
         self.core.add_link(one, other, lane, profile);
+    }
+
+    /// Lets two nodes dial each other over a modelled network, whose near side is `one`. Of the faults, cuts and kills pass
+    /// through it; what else goes wrong with it is for its own models.
+    ///
+    /// # Panics
+    /// When they can already.
+    pub fn model(&mut self, one: NodeId, other: NodeId, network: Network) {
+        self.model_lane(one, other, Lane::default(), network);
+    }
+
+    /// As [`World::model`], as one of several links between the same two nodes.
+    ///
+    /// # Panics
+    /// When they have such a link already.
+    pub fn model_lane(&mut self, one: NodeId, other: NodeId, lane: Lane, network: Network) {
+        self.core.add_model(one, other, lane, network);
+    }
+
+    /// The modelled network between two nodes, for its counters.
+    pub fn network(&self, one: NodeId, other: NodeId, lane: Lane) -> Option<&Network> {
+        self.core.model_between(one, other, lane).map(|model| self.core.network(model))
     }
 
     /// Gives a node a medium of `bytes`; a node's media are numbered from 0.
@@ -187,6 +213,11 @@ impl<N: Node> World<N> {
         let at_once = self.events - self.instant_began;
         assert!(at_once < EVENTS_PER_INSTANT_MAX, "the world spins at {:?}: {source:?}", key.at);
         self.core.now = self.core.now.max(key.at);
+        if let Source::Model(model) = source {
+            self.events += 1;
+            self.core.run_model(model);
+            return true;
+        }
         let node = self.receiver(source);
         let paused_until = self.core.nodes[node.index()].paused_until;
         if paused_until > self.core.now {
@@ -206,6 +237,8 @@ impl<N: Node> World<N> {
                 self.core.end_node(connection, side)
             }
             Source::Medium(index) => self.core.medium_node(index),
+            Source::Told { model, side } => self.core.model_node(model, side),
+            Source::Model(_) => unreachable!("a network's time is nobody's event"),
         }
     }
 
@@ -232,6 +265,13 @@ impl<N: Node> World<N> {
                 if let Some(connection) = self.core.pop_writable(connection, side) {
                     self.note_stream(node, &StreamEvent::Writable);
                     self.deliver(node, Event::Stream { connection, event: StreamEvent::Writable });
+                }
+            }
+            Source::Model(_) => {}
+            Source::Told { model, side } => {
+                if let Some((connection, event)) = self.core.pop_told(model, side) {
+                    self.note_stream(node, &event);
+                    self.deliver(node, Event::Stream { connection, event });
                 }
             }
             Source::Medium(index) => {
