@@ -183,6 +183,32 @@ impl Function {
         }
     }
 
+    /// As [`Engine::poll_output`]; packets are given to `send` and are no outputs.
+    pub fn poll_output_into(&mut self, send: &mut impl FnMut(Packet)) -> Option<Output> {
+        loop {
+            if let Some(output) = self.endpoint.poll_output() {
+                if let Some(packet) = self.on_endpoint(output) {
+                    send(packet);
+                }
+                continue;
+            }
+            match self.controller.poll_output()? {
+                controller::Output::Dma(dma) => self.endpoint.dma_into(self.now, dma, send),
+                controller::Output::Media(request) => return Some(Output::Media(request)),
+                controller::Output::Notify(notification) => return Some(Output::Notify(notification)),
+            }
+        }
+    }
+
+    /// As [`Input::Packet`].
+    #[inline]
+    pub fn receive(&mut self, now: Instant, packet: &Packet) {
+        self.now = now;
+        if let Some((bar, offset)) = self.endpoint.receive(now, packet) {
+            self.write_bar(bar, offset, &packet.payload);
+        }
+    }
+
     /// Takes one output of the endpoint; a packet is for the world.
     fn on_endpoint(&mut self, output: endpoint::Output) -> Option<Packet> {
         match output {
@@ -231,7 +257,7 @@ impl Engine for Function {
     fn handle_input(&mut self, now: Instant, input: Input) {
         self.now = now;
         match input {
-            Input::Packet(packet) => self.endpoint.handle_input(now, packet),
+            Input::Packet(packet) => self.receive(now, &packet),
             Input::Media(completion) => {
                 self.controller.handle_input(now, controller::Input::Media(completion))
             }

@@ -70,8 +70,11 @@ impl CreditLimits {
     }
 }
 
-/// What a packet takes.
-pub(crate) fn cost(packet: &Tlp<Buffer>) -> (Lane, Amount) {
+/// What a packet takes of its lane.
+pub(crate) type Cost = (Lane, Amount);
+
+/// What `packet` takes.
+pub(crate) fn cost(packet: &Tlp<Buffer>) -> Cost {
     (Lane::of(&packet.header), Amount { headers: 1, data: data_credits(packet) })
 }
 

@@ -47,6 +47,20 @@ impl FrameReader {
         }
     }
 
+    /// Whether the next frame is a TLP's and lies whole within the piece.
+    #[inline]
+    pub(crate) fn has_tlp(&self) -> bool {
+        if self.head_length > 0 || self.body.is_some() {
+            return false;
+        }
+        match self.piece[self.at..].split_first_chunk::<HEADER_LENGTH>() {
+            Some(([kind, _, high, low, ..], body)) => {
+                *kind == FrameKind::Tlp as u8 && body.len() >= usize::from(u16::from_be_bytes([*high, *low]))
+            }
+            None => false,
+        }
+    }
+
     /// The next whole frame, if it has arrived, and where in [`FrameReader::block`] its body is.
     pub(crate) fn next(
         &mut self,

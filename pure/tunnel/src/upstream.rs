@@ -129,6 +129,48 @@ impl Upstream {
     pub fn has_received(&self) -> bool {
         !self.outputs.is_empty() || self.ports.iter().any(Session::has_received)
     }
+    /// The next packet for the root complex, if it is one that came by a port and that the switch only passes on, read
+    /// into `packet` in place of what that was; and by which port it came, and when. What does not come out here
+    /// comes out as an output.
+    #[inline]
+    pub fn poll_packet(&mut self, packet: &mut Packet) -> Option<(PortIndex, Arrival)> {
+        if !self.outputs.is_empty() {
+            return None;
+        }
+        for _ in 0..self.ports.len() {
+            while let Some(arrival) = self.ports[self.turn].poll_packet(packet) {
+                let port = PortIndex(u8::try_from(self.turn).expect("a switch has at most 32 ports"));
+                let ingress = PortId::Downstream(port.0);
+                let passed = self.switch.pass(ingress, &mut packet.header);
+                if passed == Some(PortId::Upstream) {
+                    return Some((port, arrival));
+                }
+                let packet = core::mem::replace(packet, Packet::blank());
+                match passed {
+                    Some(PortId::Downstream(port)) => self.ports[usize::from(port)].send(self.now, packet),
+                    _ => {
+                        self.from = Some((port, arrival));
+                        self.switch.handle_input(self.now, (ingress, packet));
+                        return None;
+                    }
+                }
+            }
+            self.next_turn();
+        }
+        None
+    }
+    const fn next_turn(&mut self) {
+        self.turn = if self.turn + 1 < self.ports.len() { self.turn + 1 } else { 0 };
+    }
+    /// As [`Input::Tlp`].
+    #[inline]
+    pub fn send(&mut self, now: Instant, mut packet: Packet) {
+        self.now = now;
+        match self.switch.pass(PortId::Upstream, &mut packet.header) {
+            Some(PortId::Downstream(port)) => self.ports[usize::from(port)].send(now, packet),
+            _ => self.switch.handle_input(now, (PortId::Upstream, packet)),
+        }
+    }
     /// The link to the root complex was reset: the reset goes on to the switch and all devices.
     pub fn hot_reset(&mut self, now: Instant) {
         self.now = now;
@@ -224,7 +266,7 @@ impl Upstream {
                 let port = PortIndex(u8::try_from(self.turn).expect("a switch has at most 32 ports"));
                 return Some((port, output));
             }
-            self.turn = if self.turn + 1 < self.ports.len() { self.turn + 1 } else { 0 };
+            self.next_turn();
         }
         None
     }
@@ -242,10 +284,7 @@ impl Engine for Upstream {
     fn handle_input(&mut self, now: Instant, input: Input) {
         self.now = now;
         match input {
-            Input::Tlp(mut packet) => match self.switch.pass(PortId::Upstream, &mut packet.header) {
-                Some(PortId::Downstream(port)) => self.ports[usize::from(port)].send(now, packet),
-                _ => self.switch.handle_input(now, (PortId::Upstream, packet)),
-            },
+            Input::Tlp(packet) => self.send(now, packet),
             Input::Connected(port) => self.port_input(port, session::Input::Connected),
             Input::Received(port, bytes) => self.port_input(port, session::Input::Received(bytes)),
             Input::Disconnected(port) => self.port_input(port, session::Input::Disconnected),

@@ -14,13 +14,23 @@ pub trait Device {
     type Output;
 
     /// A packet has come over the link.
-    fn on_packet(&mut self, now: Instant, packet: Packet);
+    fn on_packet(&mut self, now: Instant, packet: &Packet);
     /// The link went down, or was reset.
     fn on_hot_reset(&mut self, now: Instant);
     /// The world tells it something.
     fn on_input(&mut self, now: Instant, input: Self::Input);
     /// The next of what it says, until there is nothing.
     fn poll(&mut self) -> Option<Said<Self::Output>>;
+    /// As [`Device::poll`]; packets are given to `send` and not said.
+    #[inline]
+    fn poll_into(&mut self, send: &mut impl FnMut(Packet)) -> Option<Said<Self::Output>> {
+        loop {
+            match self.poll()? {
+                Said::Packet(packet) => send(packet),
+                said => return Some(said),
+            }
+        }
+    }
     /// While `throttled`, the link does not take what comes of new work.
     fn set_throttled(&mut self, throttled: bool);
     /// Whether there is a device. One that comes and goes says so with [`Said::Present`].
@@ -55,12 +65,23 @@ pub enum Storage {
     Notify(Notification),
 }
 
+impl From<function::Output> for Said<Storage> {
+    #[inline]
+    fn from(output: function::Output) -> Self {
+        match output {
+            function::Output::Packet(packet) => Self::Packet(packet),
+            function::Output::Media(request) => Self::World(Storage::Media(request)),
+            function::Output::Notify(notification) => Self::World(Storage::Notify(notification)),
+        }
+    }
+}
+
 impl Device for Function {
     type Input = media::Completion;
     type Output = Storage;
 
-    fn on_packet(&mut self, now: Instant, packet: Packet) {
-        self.handle_input(now, function::Input::Packet(packet));
+    fn on_packet(&mut self, now: Instant, packet: &Packet) {
+        self.receive(now, packet);
     }
     fn on_hot_reset(&mut self, now: Instant) {
         self.handle_input(now, function::Input::HotReset);
@@ -70,11 +91,11 @@ impl Device for Function {
     }
     #[inline]
     fn poll(&mut self) -> Option<Said<Storage>> {
-        Some(match self.poll_output()? {
-            function::Output::Packet(packet) => Said::Packet(packet),
-            function::Output::Media(request) => Said::World(Storage::Media(request)),
-            function::Output::Notify(notification) => Said::World(Storage::Notify(notification)),
-        })
+        self.poll_output().map(Said::from)
+    }
+    #[inline]
+    fn poll_into(&mut self, send: &mut impl FnMut(Packet)) -> Option<Said<Storage>> {
+        self.poll_output_into(send).map(Said::from)
     }
     fn set_throttled(&mut self, throttled: bool) {
         Self::set_throttled(self, throttled);

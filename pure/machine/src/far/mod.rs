@@ -6,9 +6,10 @@ pub use device::{Device, Said, Storage};
 
 use alloc::collections::VecDeque;
 
-use engine::{Engine, Instant, Rng};
+use engine::{Buffer, Engine, Instant, Rng};
 use nvme::media;
 use nvme_pcie::function::{self, Function};
+use pcie::wire::Packet;
 use tunnel::downstream::{self, Downstream};
 
 pub use tunnel::downstream::ConnectionId;
@@ -31,7 +32,7 @@ pub enum Input<I = media::Completion> {
 #[derive(Debug)]
 pub enum Output<O = Storage> {
     /// Append these bytes to a connection's stream.
-    Transmit(ConnectionId, engine::Buffer),
+    Transmit(ConnectionId, Buffer),
     /// End a connection once all bytes before this are on their way.
     Close(ConnectionId),
     /// Of the device.
@@ -116,7 +117,9 @@ impl<F: Device> Far<F> {
     /// What the function has for the link and the media. The next packet from the link would wait behind it anyway.
     fn drain_function(&mut self) {
         while core::mem::take(&mut self.stir) {
-            while let Some(said) = self.function.poll() {
+            while let Some(said) =
+                self.function.poll_into(&mut |packet| self.downstream.send(self.now, packet))
+            {
                 match said {
                     Said::Packet(packet) => self.downstream.send(self.now, packet),
                     Said::World(output) => self.outputs.push_back(Output::Device(output)),
@@ -144,7 +147,21 @@ impl<F: Device> Far<F> {
     fn digest(&mut self) {
         self.drain_function();
         while self.downstream.has_received() {
-            self.step();
+            self.take_packets();
+            if self.downstream.has_received() {
+                self.step();
+            }
+        }
+    }
+
+    /// Hands the function the packets that have come, each with all that comes of it.
+    fn take_packets(&mut self) {
+        let mut packet = Packet::blank();
+        while self.downstream.poll_packet(&mut packet).is_some() {
+            self.stir = true;
+            self.function.on_packet(self.now, &packet);
+            packet.payload = Buffer::EMPTY;
+            self.drain_function();
         }
     }
 
@@ -154,7 +171,7 @@ impl<F: Device> Far<F> {
         match output {
             downstream::Output::Tlp { packet, .. } => {
                 self.stir = true;
-                self.function.on_packet(self.now, packet);
+                self.function.on_packet(self.now, &packet);
             }
             downstream::Output::DeviceReset => {
                 self.stir = true;

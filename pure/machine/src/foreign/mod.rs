@@ -508,9 +508,9 @@ impl<D: 'static> Device for Foreign<D> {
     type Input = Input<D>;
     type Output = Output<D>;
 
-    fn on_packet(&mut self, now: Instant, packet: Packet) {
+    fn on_packet(&mut self, now: Instant, packet: &Packet) {
         self.now = now;
-        self.on_packet_ready(packet);
+        self.on_packet_ready(packet.clone());
     }
 
     fn on_hot_reset(&mut self, now: Instant) {

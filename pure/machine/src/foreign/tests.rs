@@ -111,7 +111,7 @@ impl Rig {
     fn on_root(&mut self, output: root_complex::Output) {
         use root_complex::Output as From;
         match output {
-            From::Packet(packet) => self.foreign.on_packet(self.now, packet),
+            From::Packet(packet) => self.foreign.on_packet(self.now, &packet),
             From::ReadData { cookie, offset, data, .. } => {
                 let read = self.reads.entry(cookie).or_insert_with(|| Ok(Vec::new()));
                 let bytes = read.as_mut().unwrap();

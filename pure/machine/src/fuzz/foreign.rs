@@ -93,7 +93,7 @@ impl World {
             204..=211 => {
                 let length = usize::from(source.byte());
                 if let Ok((tlp, _)) = Tlp::parse_first(source.bytes(length)) {
-                    self.foreign.on_packet(self.now, tlp.to_packet());
+                    self.foreign.on_packet(self.now, &tlp.to_packet());
                 }
             }
             212..=219 => self.foreign.on_input(self.now, Input::Signalled(source.byte().into())),
@@ -159,7 +159,7 @@ impl World {
     fn write_config(&mut self, offset: u16, value: u32) {
         let data = Buffer::copy_from_slice(&value.to_le_bytes());
         let packet = Packet::config_write(HOST, Tag::new(0), DEVICE, offset, data);
-        self.foreign.on_packet(self.now, packet.with_config_type(ConfigType::Type0));
+        self.foreign.on_packet(self.now, &packet.with_config_type(ConfigType::Type0));
         self.settle();
     }
 
@@ -168,14 +168,14 @@ impl World {
         let offset = if how & 2 == 0 { u16::from(source.byte()) } else { source.half() % 4096 };
         if how & 1 == 0 {
             let packet = Packet::config_read(HOST, Tag::new(how.into()), DEVICE, offset & !3, 4);
-            return self.foreign.on_packet(self.now, packet.with_config_type(ConfigType::Type0));
+            return self.foreign.on_packet(self.now, &packet.with_config_type(ConfigType::Type0));
         }
         let length = (how >> 2 & 3) + 1;
         let room = 4 - usize::from(offset % 4);
         let data = source.word().to_le_bytes();
         let data = Buffer::copy_from_slice(&data[..usize::from(length).min(room)]);
         let packet = Packet::config_write(HOST, Tag::new(how.into()), DEVICE, offset, data);
-        self.foreign.on_packet(self.now, packet.with_config_type(ConfigType::Type0));
+        self.foreign.on_packet(self.now, &packet.with_config_type(ConfigType::Type0));
     }
 
     /// A read or write of a BAR.
@@ -194,7 +194,7 @@ impl World {
             source.fill(&mut data);
             Packet::memory_write(HOST, address, data.into())
         };
-        self.foreign.on_packet(self.now, packet);
+        self.foreign.on_packet(self.now, &packet);
     }
 
     /// An answer to a read of host memory: all of it, a part, or none.
@@ -215,7 +215,7 @@ impl World {
             }
         }
         for packet in packets {
-            self.foreign.on_packet(self.now, packet);
+            self.foreign.on_packet(self.now, &packet);
         }
     }
 

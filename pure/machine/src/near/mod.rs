@@ -25,7 +25,7 @@ use nvme::wire::CommandId;
 use nvme_pcie::host::{self, Submission, SubmitError};
 use pcie::memory::{Memory, Ram};
 use pcie::requester::Busy;
-use pcie::root_complex::{self, RootComplex, Topology};
+use pcie::root_complex::{self, Received, RootComplex, Topology};
 use pcie::wire::{Bdf, Packet};
 use tunnel::session::{self, Arrival};
 use tunnel::upstream::{self, PortIndex, Upstream};
@@ -368,28 +368,16 @@ impl Near {
             root_complex::Output::Packet(packet) => match &mut self.below {
                 Below::Tunnel(upstream) => {
                     self.trace.on_down(self.now, &packet);
-                    upstream.handle_input(self.now, upstream::Input::Tlp(packet));
+                    upstream.send(self.now, packet);
                 }
                 Below::Link => self.outputs.push_back(Output::Packet(packet)),
             },
-            root_complex::Output::MemoryWrite { address, data } => {
-                self.trace.on_up(self.now, Point::MemoryWrite, arrival);
-                // Outside of memory it is dropped, as posted writes are.
-                self.writes_dropped += u64::from(self.memory.write(address, &data).is_err());
-                self.stir = true;
-            }
+            root_complex::Output::MemoryWrite { address, data } => self.write_memory(address, &data, arrival),
             root_complex::Output::MemoryRead { token, address, length } => {
-                self.trace.on_up(self.now, Point::MemoryRead, arrival);
-                let length = usize::try_from(length).expect("a TLP reads at most 4 KiB");
-                let data = self.memory.slice(address, length).ok().map(|bytes| self.pool.copy(bytes));
+                let data = self.read_memory(address, length, arrival);
                 self.root.memory_read_done(token, data);
             }
-            root_complex::Output::Interrupt { address, data } => {
-                self.stir = true;
-                if let Some(driver) = self.drivers.get_mut(driver::index_of_interrupt(address)) {
-                    driver.on_interrupt(self.now, data);
-                }
-            }
+            root_complex::Output::Interrupt { address, data } => self.on_interrupt(address, data),
             root_complex::Output::ReadData { cookie, offset, data, last } => {
                 self.stir = true;
                 if let Some(driver) = self.drivers.get_mut(driver::index_of_cookie(cookie)) {
@@ -408,6 +396,55 @@ impl Near {
             }
             root_complex::Output::Enumerated(result) => self.on_enumerated(result),
             root_complex::Output::Message(_) | root_complex::Output::Unexpected(_) => {}
+        }
+    }
+
+    /// A packet has come up the root port's link.
+    fn on_packet(&mut self, packet: &mut Packet, arrival: Option<Arrival>) {
+        match self.root.receive(self.now, packet) {
+            Received::MemoryWrite { address, bytes } => {
+                self.write_memory(address, &packet.payload[bytes], arrival);
+                // Whoever receives into the block that this is a part of may use it again.
+                packet.payload = Buffer::EMPTY;
+            }
+            Received::MemoryRead { address, length } => {
+                let data = self.read_memory(address, length, arrival);
+                let Self { root, below, trace, outputs, now, .. } = self;
+                root.complete(&packet.header, data.as_ref(), |packet| match below {
+                    Below::Tunnel(upstream) => {
+                        trace.on_down(*now, &packet);
+                        upstream.send(*now, packet);
+                    }
+                    Below::Link => outputs.push_back(Output::Packet(packet)),
+                });
+            }
+            Received::Interrupt { address, data } => self.on_interrupt(address, data),
+            Received::Taken => {
+                while let Some(output) = self.root.poll_output() {
+                    self.on_root(output, arrival);
+                }
+            }
+        }
+    }
+
+    fn write_memory(&mut self, address: u64, bytes: &[u8], arrival: Option<Arrival>) {
+        self.trace.on_up(self.now, Point::MemoryWrite, arrival);
+        // Outside of memory it is dropped, as posted writes are.
+        self.writes_dropped += u64::from(self.memory.write(address, bytes).is_err());
+        self.stir = true;
+    }
+
+    /// The bytes that a device wants to read, if there is memory.
+    fn read_memory(&mut self, address: u64, length: u32, arrival: Option<Arrival>) -> Option<Buffer> {
+        self.trace.on_up(self.now, Point::MemoryRead, arrival);
+        let length = usize::try_from(length).expect("a TLP reads at most 4 KiB");
+        self.memory.slice(address, length).ok().map(|bytes| self.pool.copy(bytes))
+    }
+
+    fn on_interrupt(&mut self, address: u64, data: u32) {
+        self.stir = true;
+        if let Some(driver) = self.drivers.get_mut(driver::index_of_interrupt(address)) {
+            driver.on_interrupt(self.now, data);
         }
     }
 
@@ -456,9 +493,15 @@ impl Near {
     /// Moves what the parts have for each other until nothing more is received; `transmit`: until one has something
     /// for the world too.
     fn circulate(&mut self, transmit: bool) {
+        let mut packet = Packet::blank();
         loop {
             while let Some(output) = self.root.poll_output() {
                 self.on_root(output, None);
+            }
+            while let Below::Tunnel(upstream) = &mut self.below
+                && let Some((_, arrival)) = upstream.poll_packet(&mut packet)
+            {
+                self.on_packet(&mut packet, Some(arrival));
             }
             // The drivers look at memory when everything that has arrived is there.
             let received = self.upstream().is_some_and(Upstream::has_received);
@@ -471,12 +514,8 @@ impl Near {
             }
             match upstream.poll_output() {
                 None => break,
-                Some(upstream::Output::Tlp { packet, from }) => {
-                    let arrival = from.map(|(_, arrival)| arrival);
-                    self.root.handle_input(self.now, root_complex::Input::Packet(packet));
-                    while let Some(output) = self.root.poll_output() {
-                        self.on_root(output, arrival);
-                    }
+                Some(upstream::Output::Tlp { mut packet, from }) => {
+                    self.on_packet(&mut packet, from.map(|(_, arrival)| arrival));
                 }
                 Some(upstream::Output::Transmit { port, bytes }) => {
                     self.outputs.push_back(Output::Transmit(port, bytes));
@@ -512,7 +551,7 @@ impl Engine for Near {
             Input::Connected(port) => self.tunnel_input(upstream::Input::Connected(port)),
             Input::Received(port, bytes) => self.tunnel_input(upstream::Input::Received(port, bytes)),
             Input::Disconnected(port) => self.tunnel_input(upstream::Input::Disconnected(port)),
-            Input::Packet(packet) => self.root.handle_input(now, root_complex::Input::Packet(packet)),
+            Input::Packet(mut packet) => self.on_packet(&mut packet, None),
         }
         self.circulate(false);
     }

@@ -25,21 +25,24 @@ impl Endpoint {
         None
     }
 
-    pub(super) fn on_memory(&mut self, packet: Packet) {
+    /// A memory request; where a write goes that is the next output, see [`Endpoint::receive`].
+    pub(super) fn on_memory(&mut self, packet: &Packet) -> Option<(BarIndex, u64)> {
         let header = &packet.header;
-        let Kind::Memory(request) = &header.kind else { return };
+        let Kind::Memory(request) = &header.kind else { return None };
         let place = self.decode(header, request.address);
         let untranslated = header.traits.address_type() != AddressType::TranslationRequest;
         let Some((bar, offset)) = place.filter(|_| untranslated) else {
-            return self.refuse(header, FunctionError::UnsupportedRequest);
+            self.refuse(header, FunctionError::UnsupportedRequest);
+            return None;
         };
         match request.operation {
             MemoryOperation::Write if header.traits.is_poisoned() => self.on_poisoned(header),
-            MemoryOperation::Write => self.on_write(bar, offset, packet),
+            MemoryOperation::Write => return self.on_write(bar, offset, packet),
             MemoryOperation::Read => self.on_read(bar, offset, header),
             // Only legacy endpoints know locks, and this one completes no AtomicOps.
             _ => self.refuse(header, FunctionError::UnsupportedRequest),
         }
+        None
     }
 
     fn on_read(&mut self, bar: BarIndex, offset: u64, header: &Header) {
@@ -66,21 +69,29 @@ impl Endpoint {
         self.push(Output::BarRead { token, bar, offset, length });
     }
 
-    fn on_write(&mut self, bar: BarIndex, offset: u64, packet: Packet) {
+    fn on_write(&mut self, bar: BarIndex, offset: u64, packet: &Packet) -> Option<(BarIndex, u64)> {
         let region = self.msix.as_ref().and_then(|table| table.region(bar, offset));
         match region {
-            Some(MsixRegion::Table) => self.on_table_write(offset, &packet),
+            Some(MsixRegion::Table) => self.on_table_write(offset, packet),
             Some(MsixRegion::Pending) => {}
-            None => self.on_bar_write(bar, offset, packet),
+            None => {
+                let header = &packet.header;
+                let last = header.enables_of(header.length.saturating_sub(1));
+                if header.enables_of(0) & last != ALL_ENABLED {
+                    self.on_partial_write(bar, offset, packet);
+                } else if self.outputs.is_empty() && !self.requester.has_outputs() {
+                    return Some((bar, offset));
+                } else {
+                    self.push(Output::BarWrite { bar, offset, data: packet.payload.clone() });
+                }
+            }
         }
+        None
     }
 
-    fn on_bar_write(&mut self, bar: BarIndex, offset: u64, packet: Packet) {
+    /// A write whose first or last double word is not written whole.
+    fn on_partial_write(&mut self, bar: BarIndex, offset: u64, packet: &Packet) {
         let header = &packet.header;
-        let (first, last) = (header.enables_of(0), header.enables_of(header.length.saturating_sub(1)));
-        if first & last == ALL_ENABLED {
-            return self.push(Output::BarWrite { bar, offset, data: packet.payload });
-        }
         if header.length > HOLES_DWORDS_MAX {
             let offset = offset + u64::from(header.lead());
             return self.push(Output::BarWrite { bar, offset, data: packet.data() });

@@ -171,6 +171,28 @@ impl Endpoint {
         endpoint
     }
 
+    /// Takes a packet from the link, as [`Engine::handle_input`] does. If it is a write of the host to the device whose turn it
+    /// is at once, there being no other output, it is told where: what is written is all of the payload.
+    #[inline]
+    pub fn receive(&mut self, now: Instant, packet: &Packet) -> Option<(BarIndex, u64)> {
+        if packet.header.payload_len() > self.payload_size as usize {
+            self.statistics.malformed += 1;
+            self.report(FunctionError::MalformedTlp, false, Some(&packet.header));
+            return None;
+        }
+        match &packet.header.kind {
+            Kind::Completion(_) => {
+                self.requester.receive(now, packet);
+                self.issue_waiting(now);
+            }
+            Kind::Memory(_) => return self.on_memory(packet),
+            Kind::Config(_) => self.on_config(packet),
+            Kind::Io(_) => self.refuse(&packet.header, FunctionError::UnsupportedRequest),
+            Kind::Message(_) => self.on_message(packet),
+        }
+        None
+    }
+
     /// The function's place, as captured from the last configuration write.
     pub const fn id(&self) -> Bdf {
         self.id
@@ -232,6 +254,25 @@ impl Endpoint {
                 }
             }
             Dma::Interrupt { vector } => self.on_interrupt(vector),
+        }
+    }
+
+    /// As [`Endpoint::dma`]; packets that need not wait behind any output are given to `send` at once.
+    #[inline]
+    pub fn dma_into(&mut self, now: Instant, dma: Dma, send: &mut impl FnMut(Packet)) {
+        if !self.bus_master || !self.outputs.is_empty() || self.requester.has_outputs() {
+            return self.dma(now, dma);
+        }
+        match dma {
+            Dma::Write { address, data } => self.requester.write_into(address, &data, send),
+            Dma::Interrupt { vector } if self.msix_open => {
+                let Some(table) = &mut self.msix else { return };
+                match table.message(vector) {
+                    Some((address, data)) => self.requester.write_into(address, data, send),
+                    None => table.set_pending(vector),
+                }
+            }
+            dma => self.dma(now, dma),
         }
     }
 
@@ -493,19 +534,8 @@ impl Engine for Endpoint {
     type Output = Output;
 
     fn handle_input(&mut self, now: Instant, packet: Packet) {
-        if packet.header.payload_len() > self.payload_size as usize {
-            self.statistics.malformed += 1;
-            return self.report(FunctionError::MalformedTlp, false, Some(&packet.header));
-        }
-        match &packet.header.kind {
-            Kind::Completion(_) => {
-                self.requester.handle_input(now, packet);
-                self.issue_waiting(now);
-            }
-            Kind::Memory(_) => self.on_memory(packet),
-            Kind::Config(_) => self.on_config(&packet),
-            Kind::Io(_) => self.refuse(&packet.header, FunctionError::UnsupportedRequest),
-            Kind::Message(_) => self.on_message(&packet),
+        if let Some((bar, offset)) = self.receive(now, &packet) {
+            self.outputs.push_back(Output::BarWrite { bar, offset, data: packet.payload });
         }
     }
     fn handle_timeout(&mut self, now: Instant) {

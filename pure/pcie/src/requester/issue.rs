@@ -2,7 +2,7 @@
 
 use engine::{Buffer, Instant};
 
-use super::{Busy, DWORD, Flight, Output, Purpose, REQUESTS_MAX, Request, RequestError, Requester};
+use super::{Busy, DWORD, Flight, Output, Purpose, REQUESTS_MAX, Request, RequestError, Requester, Settings};
 use crate::wire::{Bdf, ConfigRequest, ConfigType, Header, IoRequest, Kind, Packet, Tag};
 
 /// Requests must not cross a multiple of this many bytes.
@@ -88,29 +88,21 @@ impl Requester {
     ///
     /// What would lie beyond the last address is dropped, as writes that nobody claims are.
     pub fn write(&mut self, address: u64, data: &Buffer) {
-        let mut start = 0;
-        while start < data.len() {
-            let Some(at) = address.checked_add(start as u64) else { return };
-            let left = data.len() - start;
-            let length = left.min(self.write_piece(at, left));
-            let packet = Packet::memory_write(self.settings.id, at, data.slice(start..start + length));
-            self.outputs.push_back(Output::Packet(packet));
-            start += length;
-        }
+        let outputs = &mut self.outputs;
+        cut_write(&self.settings, address, data, |packet| outputs.push_back(Output::Packet(packet)));
     }
 
-    /// Bytes of the next packet of a write of `length` bytes at `address`.
-    fn write_piece(&self, address: u64, length: usize) -> usize {
-        let lead = usize::from(address.to_le_bytes()[0]) % DWORD;
-        let trail = (lead + length) % DWORD;
-        // The bytes around whole double words travel alone, so that the whole ones needn't be copied.
-        if lead != 0 {
-            return length.min(DWORD - lead);
-        }
-        if length < DWORD {
-            return length;
-        }
-        within(address, self.settings.payload_size).min(length - trail)
+    /// As [`Requester::write`]; the packets are given to `send`. Not while there are outputs, which go before them.
+    #[inline]
+    pub fn write_into(&mut self, address: u64, data: &Buffer, send: &mut impl FnMut(Packet)) {
+        debug_assert!(self.outputs.is_empty(), "a packet must not overtake outputs");
+        cut_write(&self.settings, address, data, send);
+    }
+
+    /// Whether there is something to poll.
+    #[inline]
+    pub fn has_outputs(&self) -> bool {
+        !self.outputs.is_empty()
     }
 
     /// Takes a request into the table and asks for as much of it as there are tags for.
@@ -194,4 +186,32 @@ impl Requester {
 fn within(address: u64, size: u32) -> usize {
     let size = u64::from(size);
     usize::try_from(size - (address & (size - 1))).unwrap_or(DWORD)
+}
+
+/// Gives `send` the packets of a write: see [`Requester::write`].
+#[inline]
+fn cut_write(settings: &Settings, address: u64, data: &Buffer, mut send: impl FnMut(Packet)) {
+    let mut start = 0;
+    while start < data.len() {
+        let Some(at) = address.checked_add(start as u64) else { return };
+        let left = data.len() - start;
+        let length = left.min(write_piece(settings, at, left));
+        send(Packet::memory_write(settings.id, at, data.slice(start..start + length)));
+        start += length;
+    }
+}
+
+/// Bytes of the next packet of a write of `length` bytes at `address`.
+#[inline]
+fn write_piece(settings: &Settings, address: u64, length: usize) -> usize {
+    let lead = usize::from(address.to_le_bytes()[0]) % DWORD;
+    let trail = (lead + length) % DWORD;
+    // The bytes around whole double words travel alone, so that the whole ones needn't be copied.
+    if lead != 0 {
+        return length.min(DWORD - lead);
+    }
+    if length < DWORD {
+        return length;
+    }
+    within(address, settings.payload_size).min(length - trail)
 }

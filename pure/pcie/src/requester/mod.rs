@@ -375,6 +375,15 @@ impl Requester {
         self.end_packet(tag, index, None);
     }
 
+    /// Takes a completion from the link, as [`Engine::handle_input`] does.
+    pub fn receive(&mut self, now: Instant, packet: &Packet) {
+        match &packet.header.kind {
+            Kind::Completion(completion) => self.on_completion(&packet.header, completion, &packet.payload),
+            _ => self.on_unexpected(&packet.header),
+        }
+        self.issue_waiting(now);
+    }
+
     fn on_unexpected(&mut self, header: &Header) {
         self.statistics.unexpected += 1;
         self.outputs.push_back(Output::Unexpected(*header));
@@ -437,11 +446,7 @@ impl Engine for Requester {
     type Output = Output;
 
     fn handle_input(&mut self, now: Instant, packet: Packet) {
-        match &packet.header.kind {
-            Kind::Completion(completion) => self.on_completion(&packet.header, completion, &packet.payload),
-            _ => self.on_unexpected(&packet.header),
-        }
-        self.issue_waiting(now);
+        self.receive(now, &packet);
     }
     fn handle_timeout(&mut self, now: Instant) {
         while let Some(tag) = self.deadlines.expire(now) {

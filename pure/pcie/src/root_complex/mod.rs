@@ -3,12 +3,14 @@
 mod allocate;
 mod capabilities;
 mod enumerate;
+mod receive;
 mod scan;
 #[cfg(test)]
 mod tests;
 mod topology;
 
 pub use enumerate::{EnumerationError, Plan};
+pub use receive::Received;
 pub use topology::{
     BarRegister, Bridge, Capability, CapabilityId, Express, Fault, Function, MsiX, Slot, Space, Topology,
     Window,
@@ -16,23 +18,20 @@ pub use topology::{
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use engine::{Buffer, Engine, Instant, Nanos, Step};
 
 use crate::completer::{self, Completer};
 use crate::requester::{self, Busy, CompletionTimeout, RequestError, Requester, TagWidth};
-use crate::wire::{
-    Bdf, CompletionStatus, ConfigType, Header, Kind, MemoryOperation, MemoryRequest, Message, Packet,
-};
+use crate::wire::{Bdf, CompletionStatus, ConfigType, Header, Message, Packet};
 use enumerate::{Answer, Question, Running};
 
 /// Writes in this window are interrupts, as on a PC (MSI and MSI-X addresses), unless
 /// [`RootComplex::set_interrupt_window`] says otherwise.
-pub const INTERRUPT_WINDOW: core::ops::Range<u64> = 0xfee0_0000..0xfef0_0000;
+pub const INTERRUPT_WINDOW: Range<u64> = 0xfee0_0000..0xfef0_0000;
 /// Device reads that may wait for host memory at a time; more are answered with Completer Abort.
 pub const MEMORY_READS_MAX: usize = 16_384;
-/// Requests must not cross a multiple of this many bytes.
-const PAGE: u64 = 4096;
 /// Names from here on belong to enumeration's own register accesses.
 const ENUMERATION: u64 = 1 << 63;
 /// Tokens are an index below this, and above it how often the link had gone down by then.
@@ -162,7 +161,7 @@ pub struct Statistics {
 #[derive(Debug)]
 pub struct RootComplex {
     config: Config,
-    interrupts: core::ops::Range<u64>,
+    interrupts: Range<u64>,
     requester: Requester,
     completer: Completer,
     outputs: VecDeque<Output>,
@@ -217,7 +216,7 @@ impl RootComplex {
         self.requester.statistics()
     }
     /// Writes in `window` are interrupts from now on, and no others.
-    pub const fn set_interrupt_window(&mut self, window: core::ops::Range<u64>) {
+    pub const fn set_interrupt_window(&mut self, window: Range<u64>) {
         self.interrupts = window;
     }
     /// Sets how long to wait for completions of requests sent from now on.
@@ -417,118 +416,6 @@ impl RootComplex {
 const BUSY_PAUSE: Nanos = Nanos::from_millis(1);
 
 impl RootComplex {
-    fn on_packet(&mut self, now: Instant, packet: Packet) {
-        match &packet.header.kind {
-            Kind::Completion(_) => {
-                self.requester.handle_input(now, packet);
-                self.collect(now);
-            }
-            Kind::Memory(request) => match request.operation {
-                MemoryOperation::Write => self.on_write(*request, packet),
-                MemoryOperation::Read => self.on_read(*request, &packet.header),
-                // No locks, no AtomicOps: Device Capabilities 2 of a root port that completes none.
-                _ => self.refuse(&packet.header, CompletionStatus::UnsupportedRequest),
-            },
-            Kind::Message(message) => self.on_message(*message),
-            Kind::Io(_) | Kind::Config(_) => {
-                self.refuse(&packet.header, CompletionStatus::UnsupportedRequest);
-            }
-        }
-    }
-
-    fn on_read(&mut self, request: MemoryRequest, header: &Header) {
-        let length = u32::from(header.length) * 4;
-        if !within_page(request.address, length) {
-            return self.on_malformed(header);
-        }
-        if self.interrupts.contains(&request.address) {
-            return self.refuse(header, CompletionStatus::UnsupportedRequest);
-        }
-        let index = match self.free.pop() {
-            Some(index) => {
-                self.reads[index as usize] = Some(*header);
-                index
-            }
-            None if self.reads.len() < MEMORY_READS_MAX => {
-                self.reads.push(Some(*header));
-                u32::try_from(self.reads.len() - 1).unwrap_or(u32::MAX)
-            }
-            None => return self.refuse(header, CompletionStatus::CompleterAbort),
-        };
-        self.statistics.memory_reads += 1;
-        let token = MemoryReadToken(self.epoch * TOKEN_EPOCH + index);
-        self.outputs.push_back(Output::MemoryRead { token, address: request.address, length });
-    }
-
-    fn on_write(&mut self, request: MemoryRequest, packet: Packet) {
-        let header = &packet.header;
-        let (lead, length) = (usize::from(header.lead()), header.byte_length() as usize);
-        if !within_page(request.address, u32::from(header.length) * 4) || lead + length > packet.payload.len()
-        {
-            return self.on_malformed(&packet.header);
-        }
-        if header.traits.is_poisoned() || length == 0 {
-            // Bad data must not reach memory, and a write of nothing only flushes.
-            self.statistics.malformed += u64::from(header.traits.is_poisoned());
-            return;
-        }
-        let address = request.address + lead as u64;
-        if self.interrupts.contains(&address) {
-            return self.on_interrupt(address, &packet);
-        }
-        self.statistics.memory_writes += 1;
-        if !contiguous(header) {
-            return self.on_sparse_write(request.address, &packet);
-        }
-        let whole = lead == 0 && length == packet.payload.len();
-        let data = if whole { packet.payload } else { packet.payload.slice(lead..lead + length) };
-        self.outputs.push_back(Output::MemoryWrite { address, data });
-    }
-
-    /// A write with holes between its enabled bytes: byte by byte. At most two double words may have them.
-    fn on_sparse_write(&mut self, address: u64, packet: &Packet) {
-        for index in 0..packet.payload.len() {
-            let dword = u16::try_from(index / 4).unwrap_or(u16::MAX);
-            if packet.header.enables_of(dword) >> (index % 4) & 1 == 1 {
-                let data = packet.payload.slice(index..index + 1);
-                self.outputs.push_back(Output::MemoryWrite { address: address + index as u64, data });
-            }
-        }
-    }
-
-    fn on_interrupt(&mut self, address: u64, packet: &Packet) {
-        match <[u8; 4]>::try_from(&*packet.payload) {
-            Ok(bytes) => {
-                self.statistics.interrupts += 1;
-                self.outputs.push_back(Output::Interrupt { address, data: u32::from_le_bytes(bytes) });
-            }
-            Err(_) => self.on_malformed(&packet.header),
-        }
-    }
-
-    fn on_message(&mut self, message: Message) {
-        use crate::wire::message as code;
-        let count = match message.code {
-            code::ERR_COR => &mut self.statistics.errors_correctable,
-            code::ERR_NONFATAL => &mut self.statistics.errors_non_fatal,
-            code::ERR_FATAL => &mut self.statistics.errors_fatal,
-            code::PM_PME | code::PME_TO_ACK => &mut self.statistics.power_management,
-            _ => &mut self.statistics.other_messages,
-        };
-        *count += 1;
-        self.outputs.push_back(Output::Message(message));
-    }
-
-    fn on_malformed(&mut self, header: &Header) {
-        self.statistics.malformed += 1;
-        self.outputs.push_back(Output::Unexpected(*header));
-    }
-
-    fn refuse(&mut self, request: &Header, status: CompletionStatus) {
-        self.statistics.refused += 1;
-        self.outputs.push_back(Output::Packet(self.completer.status(request, status)));
-    }
-
     fn on_link_down(&mut self, now: Instant) {
         // Whoever asked is gone; an answer that still comes must not name a later read.
         for (index, read) in self.reads.iter_mut().enumerate() {
@@ -542,27 +429,13 @@ impl RootComplex {
     }
 }
 
-/// Whether a request stays within one 4 KiB page.
-const fn within_page(address: u64, length: u32) -> bool {
-    address % PAGE + length as u64 <= PAGE
-}
-
-/// Whether every byte from the first enabled one to the last one is enabled.
-fn contiguous(header: &Header) -> bool {
-    if header.length > 2 {
-        return true;
-    }
-    let enabled = (0..header.length).map(|index| header.enables_of(index).count_ones()).sum::<u32>();
-    enabled == header.byte_length()
-}
-
 impl Engine for RootComplex {
     type Input<'a> = Input;
     type Output = Output;
 
     fn handle_input(&mut self, now: Instant, input: Input) {
         match input {
-            Input::Packet(packet) => self.on_packet(now, packet),
+            Input::Packet(packet) => self.on_packet(now, &packet),
             Input::LinkDown => self.on_link_down(now),
         }
     }

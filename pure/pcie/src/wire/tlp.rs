@@ -76,11 +76,30 @@ impl Packet {
     /// When `range` does not lie within the block.
     #[inline]
     pub fn parse_within(block: &Buffer, range: Range<usize>) -> Result<Self, TlpError> {
-        let mut packet = Self::new(Header::BLANK, Buffer::EMPTY);
-        let start = range.start;
-        let payload = packet.parse_whole(&block[range])?;
-        packet.payload = block.slice(start + payload.start..start + payload.end);
+        let mut packet = Self::blank();
+        packet.read_within(block, range)?;
         Ok(packet)
+    }
+
+    /// A packet to [`Packet::read_within`]; of no meaning before that.
+    pub const fn blank() -> Self {
+        Self::new(Header::BLANK, Buffer::EMPTY)
+    }
+
+    /// As [`Packet::parse_within`], into this packet in place of what it was: where it then stays, nothing is moved.
+    ///
+    /// # Errors
+    /// As for [`Packet::parse_within`]; the packet is then of no meaning.
+    ///
+    /// # Panics
+    /// When `range` does not lie within the block.
+    #[inline]
+    pub fn read_within(&mut self, block: &Buffer, range: Range<usize>) -> Result<(), TlpError> {
+        (self.prefixes, self.digest) = (Prefixes::NONE, None);
+        let start = range.start;
+        let payload = self.parse_whole(&block[range])?;
+        self.payload = block.slice(start + payload.start..start + payload.end);
+        Ok(())
     }
 
     /// The payload without what fills up its first and last double word: the bytes from the first enabled to

@@ -129,6 +129,15 @@ impl Downstream {
     pub fn has_received(&self) -> bool {
         !self.outputs.is_empty() || self.session.has_received()
     }
+    /// The next packet for the device, read into `packet` in place of what that was; when it arrived. What does not
+    /// come out here comes out as an output.
+    #[inline]
+    pub fn poll_packet(&mut self, packet: &mut Packet) -> Option<Arrival> {
+        if !self.outputs.is_empty() {
+            return None;
+        }
+        self.session.poll_packet(packet)
+    }
     /// The session, for its clock, statistics and peer.
     pub const fn session(&self) -> &Session {
         &self.session

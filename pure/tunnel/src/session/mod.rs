@@ -27,10 +27,9 @@ use alloc::collections::VecDeque;
 use alloc::string::String;
 
 use engine::{Buffer, Engine, Instant, Nanos, Pool, Rng};
-use pcie::ordering::Lane;
 use pcie::wire::Packet;
 
-use crate::credits::Amount;
+use crate::credits::Cost;
 use crate::frame::{CloseCode, Frame, Identity, InstanceId, ResetPhase, Role, SessionId, Stamps};
 use crate::stream::FrameReader;
 use clock::Clock;
@@ -154,7 +153,7 @@ enum Connection {
 enum Item {
     Output(Output),
     /// With what it took of the credits of the link with this number.
-    Tlp(Packet, Arrival, (Lane, Amount), u32),
+    Tlp(Packet, Arrival, Cost, u32),
     /// With the number of the link that it came over.
     Reset(u32),
 }
@@ -172,6 +171,8 @@ pub struct Session {
     reader: FrameReader,
     pool: Pool,
     items: VecDeque<Item>,
+    /// After all items, the reader's next frame is a TLP that has arrived whole.
+    tlp_waits: bool,
     timers: Timers,
     clock: Clock,
     last_heard: Instant,
@@ -217,6 +218,7 @@ impl Session {
             reader: FrameReader::default(),
             pool: Pool::default(),
             items: VecDeque::new(),
+            tlp_waits: false,
             timers: Timers::default(),
             clock: Clock::default(),
             last_heard: Instant::ZERO,
@@ -245,6 +247,7 @@ impl Session {
         link.push(packet);
         let (packets, bytes) = (link.queued_packets(), link.queued_bytes());
         if packets > QUEUE_PACKETS_MAX || bytes > QUEUE_BYTES_MAX {
+            self.catch_up();
             self.end_link(CloseCode::Overrun, DownReason::Overrun { packets, bytes });
         }
     }
@@ -253,6 +256,7 @@ impl Session {
     /// never comes out here. Nothing happens at the downstream end or while the link is down.
     pub fn reset(&mut self, now: Instant) {
         self.now = now;
+        self.catch_up();
         let (Role::Upstream, Some(link)) = (self.role, &mut self.link) else { return };
         link.resets_pending += 1;
         if link.resets_pending > link::RESETS_MAX {
@@ -268,6 +272,7 @@ impl Session {
     /// dial again until [`Session::restart`].
     pub fn close(&mut self, now: Instant, text: &str) {
         self.now = now;
+        self.catch_up();
         if self.connection == Connection::Open {
             self.flush();
             self.transmit_last(&Frame::Close(CloseCode::Normal, text));
@@ -315,7 +320,7 @@ impl Session {
     }
     /// Whether the next output is something received, not something to send.
     pub fn has_received(&self) -> bool {
-        !self.items.is_empty()
+        self.tlp_waits || !self.items.is_empty()
     }
     /// The peer's clock against ours, as of the latest input.
     pub fn clock(&self) -> Option<ClockAlignment> {
@@ -347,6 +352,7 @@ impl Session {
     fn drop_connection(&mut self) {
         self.connection = Connection::None;
         self.reader.clear();
+        self.tlp_waits = false;
         Timer::OF_CONNECTION.into_iter().for_each(|timer| self.timers.disarm(timer));
         (self.ping_due, self.ping_sent_at, self.pong_due) = (false, None, None);
         self.acknowledge_due = false;
@@ -468,35 +474,50 @@ impl Engine for Session {
     fn handle_input(&mut self, now: Instant, input: Input) {
         self.now = now;
         match input {
-            Input::Connected => self.on_connected(),
+            Input::Connected => {
+                self.catch_up();
+                self.on_connected();
+            }
             Input::Received(bytes) => self.on_received(bytes),
-            Input::Disconnected => self.on_connection_lost(LossReason::Disconnected),
+            Input::Disconnected => {
+                self.catch_up();
+                self.on_connection_lost(LossReason::Disconnected);
+            }
         }
     }
 
     fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
+        self.catch_up();
         while let Some(timer) = self.timers.expire(now) {
             self.on_timer(timer);
         }
     }
 
     fn poll_output(&mut self) -> Option<Output> {
-        match self.items.pop_front() {
-            Some(Item::Reset(number)) => {
-                self.on_reset_delivered(number);
-                Some(Output::Reset)
-            }
-            Some(Item::Output(output)) => Some(output),
-            Some(Item::Tlp(packet, arrival, cost, number)) => {
-                if number == self.link_number
-                    && let Some(link) = &mut self.link
-                {
-                    link.granting().pass_on(cost);
+        loop {
+            match self.items.pop_front() {
+                Some(Item::Reset(number)) => {
+                    self.on_reset_delivered(number);
+                    return Some(Output::Reset);
                 }
-                Some(Output::Tlp { packet, arrival })
+                Some(Item::Output(output)) => return Some(output),
+                Some(Item::Tlp(packet, arrival, cost, number)) => {
+                    if number == self.link_number
+                        && let Some(link) = &mut self.link
+                    {
+                        link.granting().pass_on(cost);
+                    }
+                    return Some(Output::Tlp { packet, arrival });
+                }
+                None if self.tlp_waits => {
+                    let mut packet = Packet::blank();
+                    if let Some(arrival) = self.poll_packet(&mut packet) {
+                        return Some(Output::Tlp { packet, arrival });
+                    }
+                }
+                None => return self.poll_transmit().map(Output::Transmit),
             }
-            None => self.poll_transmit().map(Output::Transmit),
         }
     }
 

@@ -6,7 +6,7 @@ use engine::Buffer;
 use pcie::wire::Packet;
 
 use super::{Arrival, Connection, DownReason, Item, LossReason, Output, ProtocolError, Session, Timer};
-use crate::credits::cost;
+use crate::credits::{Cost, cost};
 use crate::frame::{
     CloseCode, Frame, FrameHeader, FrameKind, HEADER_LENGTH, Pong, RefuseCode, ResetPhase, Role, parse_tlp,
 };
@@ -18,6 +18,7 @@ const ACKNOWLEDGE_BYTES: usize = 128 << 10;
 
 impl Session {
     pub(super) fn on_received(&mut self, bytes: Buffer) {
+        self.catch_up();
         if !matches!(self.connection, Connection::Greeting | Connection::Open) {
             // The rest of a connection that we have given up.
             return;
@@ -25,8 +26,26 @@ impl Session {
         self.last_heard = self.now;
         self.statistics.bytes_received += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         self.reader.push(bytes);
+        self.read(false);
+    }
+
+    /// Deals with what has been received and waits to be polled, before anything else happens to the session.
+    #[inline]
+    pub(super) fn catch_up(&mut self) {
+        if self.tlp_waits {
+            self.read(true);
+        }
+    }
+
+    /// Deals with the frames that have arrived, up to a TLP that can be read in place when it is polled; or, `all`,
+    /// with that and all others too.
+    fn read(&mut self, all: bool) {
         loop {
-            // Either handler may end the connection, and the reader is then empty.
+            // Whoever deals with a frame may end the connection, and the reader is then empty.
+            self.tlp_waits = !all && self.connection == Connection::Open && self.reader.has_tlp();
+            if self.tlp_waits {
+                return;
+            }
             let result = match (self.reader.next(&mut self.pool), self.connection) {
                 (Ok(None), _) => break,
                 (frame, Connection::Greeting) => {
@@ -46,6 +65,42 @@ impl Session {
         self.arrange_acknowledgement();
     }
 
+    /// The next thing received, if it is a packet, read into `packet` in place of what that was: see [`Output::Tlp`].
+    /// What does not come out here comes out as an output.
+    #[inline]
+    pub fn poll_packet(&mut self, packet: &mut Packet) -> Option<Arrival> {
+        if !self.tlp_waits || !self.items.is_empty() {
+            return None;
+        }
+        let result = match self.reader.next(&mut self.pool) {
+            Ok(Some((header, body))) => self.pass_on_tlp(&header, body, packet),
+            Ok(None) => Ok(None),
+            Err(error) => Err(ProtocolError::Frame(error)),
+        };
+        let arrival = result.unwrap_or_else(|error| {
+            self.end_link(CloseCode::Protocol, DownReason::Protocol(error));
+            None
+        });
+        self.read(false);
+        arrival
+    }
+
+    /// The TLP that waits, in place: it leaves our memory with this.
+    fn pass_on_tlp(
+        &mut self,
+        header: &FrameHeader,
+        body: Range<usize>,
+        packet: &mut Packet,
+    ) -> Result<Option<Arrival>, ProtocolError> {
+        let link = self.link.as_mut().expect("an open connection has a link");
+        link.on_header(header)?;
+        let Some((arrival, cost)) = self.on_tlp(header, body, packet)? else { return Ok(None) };
+        if let Some(link) = &mut self.link {
+            link.granting().pass_on(cost);
+        }
+        Ok(Some(arrival))
+    }
+
     fn on_frame(&mut self, header: &FrameHeader, body: Range<usize>) -> Result<(), ProtocolError> {
         let link = self.link.as_mut().expect("an open connection has a link");
         if !matches!(header.kind, FrameKind::Close | FrameKind::Refuse) {
@@ -53,7 +108,11 @@ impl Session {
             link.on_header(header)?;
         }
         if header.kind == FrameKind::Tlp {
-            return self.on_tlp(header, body);
+            let mut packet = Packet::blank();
+            if let Some((arrival, cost)) = self.on_tlp(header, body, &mut packet)? {
+                self.items.push_back(Item::Tlp(packet, arrival, cost, self.link_number));
+            }
+            return Ok(());
         }
         let body = self.reader.block().slice(body);
         match Frame::parse(header, &body).map_err(ProtocolError::Frame)? {
@@ -83,30 +142,36 @@ impl Session {
         }
     }
 
-    fn on_tlp(&mut self, header: &FrameHeader, body: Range<usize>) -> Result<(), ProtocolError> {
+    /// Reads a TLP that has come in turn into `packet`: when it arrived, and what it takes of the credits until it is
+    /// passed on; nothing if it is to be dropped.
+    #[inline]
+    fn on_tlp(
+        &mut self,
+        header: &FrameHeader,
+        body: Range<usize>,
+        packet: &mut Packet,
+    ) -> Result<Option<(Arrival, Cost)>, ProtocolError> {
         let link = self.link.as_mut().expect("an open connection has a link");
         let (length, end) = (HEADER_LENGTH + body.len(), body.end);
         let block = self.reader.block();
         let (stamps, tlp) = parse_tlp(header.stamped, &block[body]).map_err(ProtocolError::Frame)?;
-        let packet = Packet::parse_within(block, end - tlp.len()..end).map_err(ProtocolError::Tlp)?;
+        packet.read_within(block, end - tlp.len()..end).map_err(ProtocolError::Tlp)?;
         if packet.payload.len() > usize::from(self.config.max_payload) {
             let found = packet.payload.len();
             return Err(ProtocolError::Payload { most: self.config.max_payload, found });
         }
-        let cost = cost(&packet);
+        let cost = cost(packet);
         if !link.granting().arrive(cost) {
             return Err(ProtocolError::Overdrawn(cost.0));
         }
-        link.on_numbered(self.now, length);
+        link.on_numbered(self.last_heard, length);
         self.statistics.tlps_received += 1;
         if self.role == Role::Upstream && link.resets_pending > 0 {
             // From before the reset that is under way.
             link.granting().pass_on(cost);
-            return Ok(());
+            return Ok(None);
         }
-        let arrival = Arrival { at: self.now, stamps };
-        self.items.push_back(Item::Tlp(packet, arrival, cost, self.link_number));
-        Ok(())
+        Ok(Some((Arrival { at: self.last_heard, stamps }, cost)))
     }
 
     fn on_reset(&mut self, phase: ResetPhase) -> Result<(), ProtocolError> {

@@ -1,3 +1,5 @@
+mod waiting;
+
 use std::string::{String, ToString};
 use std::vec::Vec;
 

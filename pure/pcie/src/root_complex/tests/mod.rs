@@ -6,6 +6,7 @@ use std::vec::Vec;
 
 use super::*;
 use crate::config::{bridge, express, header};
+use crate::wire::Kind;
 use crate::wire::Tag;
 use fake::{EXPRESS, World, ssd, switch};
 
