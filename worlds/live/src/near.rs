@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
 
 use engine::{Engine, Instant, Pool, drain, fire, next_wake};
 use machine::near::{Event, Input, Near, Output};
@@ -15,25 +14,15 @@ use tunnel::upstream::PortIndex;
 use crate::attach::Application;
 use crate::media::Media;
 use crate::reactor::{Attention, Context, Driver, Sources, Turn};
-use crate::tcp::{Connection, Dialer, Dialled, LOOKS, Received};
+use crate::tcp::{Dial, LOOKS, Link};
 
 /// Pieces taken from one connection in a turn, so that none starves the others.
 const PIECES_PER_TURN: usize = 16;
 /// A piece shorter than this was probably the last: the application, which may wait for it, comes before another look.
 const SHORT: usize = 16 << 10;
 
-enum Transport {
-    /// The engine has not asked for a connection.
-    Idle,
-    Dialling(Dialer),
-    Connected(Connection),
-}
-
 struct Port {
-    addresses: Vec<SocketAddr>,
-    transport: Transport,
-    /// To be closed when everything is sent.
-    closing: bool,
+    link: Link,
     /// Why the latest attempt to connect failed.
     failure: Option<(SocketAddr, io::Error)>,
 }
@@ -64,7 +53,7 @@ pub struct NearDriver {
 impl NearDriver {
     /// A host whose far ends are at `addresses`: for each port those of one far end.
     pub fn over_tcp(near: Near, addresses: Vec<Vec<SocketAddr>>) -> Self {
-        let port = |addresses| Port { addresses, transport: Transport::Idle, closing: false, failure: None };
+        let port = |addresses| Port { link: Link::new(addresses), failure: None };
         Self::new(near, addresses.into_iter().map(port).collect(), None)
     }
 
@@ -105,24 +94,14 @@ impl NearDriver {
     fn dial(&mut self, now: Instant, sources: &Sources) -> io::Result<bool> {
         let mut busy = false;
         for (port, index) in self.ports.iter_mut().zip(0..) {
-            let Transport::Dialling(dialer) = &mut port.transport else { continue };
-            let input = match dialer.poll(now) {
-                Dialled::Waiting => continue,
-                Dialled::Began(descriptor) => {
-                    sources.add(descriptor, Attention::EachTurn)?;
-                    continue;
+            let Some(dialled) = port.link.dial(now, sources)? else { continue };
+            let (input, failure) = match dialled {
+                Dial::Failed(address, error) => {
+                    (Input::Disconnected(PortIndex(index)), Some((address, error)))
                 }
-                Dialled::Failed(address, error) => {
-                    port.failure = Some((address, error));
-                    port.transport = Transport::Idle;
-                    Input::Disconnected(PortIndex(index))
-                }
-                Dialled::Connected(connection) => {
-                    port.failure = None;
-                    port.transport = Transport::Connected(connection);
-                    Input::Connected(PortIndex(index))
-                }
+                Dial::Connected => (Input::Connected(PortIndex(index)), None),
             };
+            port.failure = failure;
             busy = true;
             self.near.handle_input(now, input);
         }
@@ -138,24 +117,13 @@ impl NearDriver {
         for index in 0..self.ports.len() {
             let id = PortIndex(u8::try_from(index).expect("a switch has at most 32 ports"));
             for _ in 0..PIECES_PER_TURN {
-                let port = &mut self.ports[index];
-                let Transport::Connected(connection) = &mut port.transport else { break };
-                let mut short = false;
-                let input = match connection.receive(&mut self.pool) {
-                    Ok(Received::Nothing) => break,
-                    Ok(Received::Data(_)) if port.closing => continue,
-                    Ok(Received::Data(bytes)) => {
-                        short = bytes.len() < SHORT;
-                        Input::Received(id, bytes)
+                let (input, short) = match self.ports[index].link.receive(&mut self.pool, sources) {
+                    None => break,
+                    Some(Ok(bytes)) => {
+                        let short = bytes.len() < SHORT;
+                        (Input::Received(id, bytes), short)
                     }
-                    Ok(Received::Closed) | Err(_) => {
-                        sources.remove(connection.as_raw_fd());
-                        port.transport = Transport::Idle;
-                        if core::mem::take(&mut port.closing) {
-                            break;
-                        }
-                        Input::Disconnected(id)
-                    }
+                    Some(Err(())) => (Input::Disconnected(id), false),
                 };
                 busy = true;
                 if self.near.is_timed() {
@@ -188,9 +156,9 @@ impl NearDriver {
             drain(near, |output| {
                 busy = true;
                 match output {
-                    Output::Transmit(port, bytes) => ports[usize::from(port.0)].send(bytes),
-                    Output::Connect(port) => ports[usize::from(port.0)].connect(now),
-                    Output::Close(port) => ports[usize::from(port.0)].closing = true,
+                    Output::Transmit(port, bytes) => ports[usize::from(port.0)].link.send(bytes),
+                    Output::Connect(port) => ports[usize::from(port.0)].link.connect(now),
+                    Output::Close(port) => ports[usize::from(port.0)].link.close(),
                     Output::Packet(packet) => {
                         if let Some(local) = local {
                             local.function.handle_input(now, function::Input::Packet(packet));
@@ -231,34 +199,9 @@ impl NearDriver {
     fn flush(&mut self, sources: &Sources) -> bool {
         let mut busy = false;
         for port in &mut self.ports {
-            let Transport::Connected(connection) = &mut port.transport else { continue };
-            let sent = connection.flush();
-            busy |= sent.as_ref().is_ok_and(|sent| *sent > 0);
-            if port.closing && (sent.is_err() || connection.unsent() == 0) {
-                sources.remove(connection.as_raw_fd());
-                connection.close();
-                port.transport = Transport::Idle;
-                port.closing = false;
-                busy = true;
-            }
+            busy |= port.link.flush(sources);
         }
         busy
-    }
-}
-
-impl Port {
-    fn send(&mut self, bytes: engine::Buffer) {
-        if let Transport::Connected(connection) = &mut self.transport
-            && connection.send(bytes).is_err()
-        {
-            // It takes nothing any more; its end is seen with the next receive.
-            connection.abort();
-        }
-    }
-
-    fn connect(&mut self, now: Instant) {
-        self.transport = Transport::Dialling(Dialer::new(self.addresses.clone(), now));
-        self.closing = false;
     }
 }
 
@@ -331,7 +274,7 @@ impl Driver for NearDriver {
         if let Some(local) = &mut self.local {
             busy |= local.reap(sources)?;
         }
-        let done = || self.ports.iter().all(|port| !matches!(port.transport, Transport::Connected(_)));
+        let done = || self.ports.iter().all(|port| !port.link.is_connected());
         if self.stopping && done() {
             return Ok(Turn::Done);
         }
@@ -339,10 +282,7 @@ impl Driver for NearDriver {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let dialling = self.ports.iter().filter_map(|port| match &port.transport {
-            Transport::Dialling(dialer) => dialer.poll_timeout(),
-            _ => None,
-        });
+        let dialling = self.ports.iter().filter_map(|port| port.link.poll_timeout());
         self.wake.into_iter().chain(dialling).min()
     }
 

@@ -1,7 +1,6 @@
 //! A guest's device slot, live: a socket for the monitor, the guest's memory, and the function's side, in one loop.
 
 mod doorbells;
-mod far;
 mod local;
 mod signal;
 
@@ -19,9 +18,9 @@ use crate::media::Media;
 use crate::reactor::{Attention, Context, Driver, Glance, Sources, Turn};
 use crate::shared::{MapError, Mapping, SharedMemory};
 use crate::state;
+use crate::tcp::{Dial, Link};
 use crate::unix::{Connection, Listener, Received};
 use doorbells::{Doorbells, Look};
-use far::{Dial, Far};
 use local::Local;
 use signal::Signaller;
 
@@ -62,7 +61,7 @@ pub enum Event {
 /// Where the function is.
 enum Side {
     Local(Box<Local>),
-    Far(Far),
+    Far(Link),
 }
 
 struct Client {
@@ -113,7 +112,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
         listener: Listener,
         report: F,
     ) -> Self {
-        Self::new(guest, Side::Far(Far::new(addresses)), listener, report)
+        Self::new(guest, Side::Far(Link::new(addresses)), listener, report)
     }
 
     /// Offers the clients of `listener` a function in this process.

@@ -5,6 +5,7 @@
 
 mod connection;
 mod dial;
+mod link;
 mod outbox;
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,7 @@ use std::os::fd::{AsRawFd, RawFd};
 
 pub use connection::{Connection, Received};
 pub use dial::{Dialer, Dialled};
+pub(crate) use link::{Dial, Link};
 pub use outbox::{OUTBOX_BYTES_MAX, OutboxFull};
 
 /// How often a loop that spins, and has nothing else to wait for, looks at its connections in one turn: a turn with one look

@@ -1,4 +1,4 @@
-//! The connection to the far end.
+//! A link to a far end, as a tunnel session wants it: dialled when asked for, closed when everything is sent.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,8 +6,8 @@ use std::os::fd::AsRawFd;
 
 use engine::{Buffer, Instant, Pool};
 
+use super::{Connection, Dialer, Dialled, Received};
 use crate::reactor::{Attention, Sources};
-use crate::tcp::{Connection, Dialer, Dialled, Received};
 
 enum Transport {
     /// The engine has not asked for a connection.
@@ -17,38 +17,38 @@ enum Transport {
 }
 
 /// What became of dialling.
-pub(super) enum Dial {
+pub(crate) enum Dial {
     Connected,
     Failed(SocketAddr, io::Error),
 }
 
 /// See the module.
-pub(super) struct Far {
+pub(crate) struct Link {
     addresses: Vec<SocketAddr>,
     transport: Transport,
     /// To be closed when everything is sent.
     closing: bool,
 }
 
-impl Far {
-    pub(super) const fn new(addresses: Vec<SocketAddr>) -> Self {
+impl Link {
+    pub(crate) const fn new(addresses: Vec<SocketAddr>) -> Self {
         Self { addresses, transport: Transport::Idle, closing: false }
     }
 
-    pub(super) const fn is_connected(&self) -> bool {
+    pub(crate) const fn is_connected(&self) -> bool {
         matches!(self.transport, Transport::Connected(_))
     }
 
-    pub(super) fn connect(&mut self, now: Instant) {
+    pub(crate) fn connect(&mut self, now: Instant) {
         self.transport = Transport::Dialling(Dialer::new(self.addresses.clone(), now));
         self.closing = false;
     }
 
-    pub(super) const fn close(&mut self) {
+    pub(crate) const fn close(&mut self) {
         self.closing = true;
     }
 
-    pub(super) fn send(&mut self, bytes: Buffer) {
+    pub(crate) fn send(&mut self, bytes: Buffer) {
         if let Transport::Connected(connection) = &mut self.transport
             && connection.send(bytes).is_err()
         {
@@ -57,7 +57,7 @@ impl Far {
         }
     }
 
-    pub(super) fn dial(&mut self, now: Instant, sources: &Sources) -> io::Result<Option<Dial>> {
+    pub(crate) fn dial(&mut self, now: Instant, sources: &Sources) -> io::Result<Option<Dial>> {
         let Transport::Dialling(dialer) = &mut self.transport else { return Ok(None) };
         Ok(match dialer.poll(now) {
             Dialled::Waiting => None,
@@ -77,7 +77,7 @@ impl Far {
     }
 
     /// What has come: bytes, or nothing but the end.
-    pub(super) fn receive(&mut self, pool: &mut Pool, sources: &Sources) -> Option<Result<Buffer, ()>> {
+    pub(crate) fn receive(&mut self, pool: &mut Pool, sources: &Sources) -> Option<Result<Buffer, ()>> {
         loop {
             let Transport::Connected(connection) = &mut self.transport else { return None };
             match connection.receive(pool) {
@@ -94,7 +94,7 @@ impl Far {
     }
 
     /// Sends what waits; ends what is to end.
-    pub(super) fn flush(&mut self, sources: &Sources) -> bool {
+    pub(crate) fn flush(&mut self, sources: &Sources) -> bool {
         let Transport::Connected(connection) = &mut self.transport else { return false };
         let sent = connection.flush();
         let busy = sent.as_ref().is_ok_and(|sent| *sent > 0);
@@ -108,7 +108,7 @@ impl Far {
         busy
     }
 
-    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         match &self.transport {
             Transport::Dialling(dialer) => dialer.poll_timeout(),
             _ => None,
