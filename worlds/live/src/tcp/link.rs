@@ -78,17 +78,16 @@ impl Link {
 
     /// What has come: bytes, or nothing but the end.
     pub(crate) fn receive(&mut self, pool: &mut Pool, sources: &Sources) -> Option<Result<Buffer, ()>> {
-        loop {
-            let Transport::Connected(connection) = &mut self.transport else { return None };
-            match connection.receive(pool) {
-                Ok(Received::Nothing) => return None,
-                Ok(Received::Data(_)) if self.closing => {}
-                Ok(Received::Data(bytes)) => return Some(Ok(bytes)),
-                Ok(Received::Closed) | Err(_) => {
-                    sources.remove(connection.as_raw_fd());
-                    self.transport = Transport::Idle;
-                    return if core::mem::take(&mut self.closing) { None } else { Some(Err(())) };
-                }
+        let Transport::Connected(connection) = &mut self.transport else { return None };
+        match connection.receive(pool) {
+            Ok(Received::Nothing) => None,
+            // A peer that goes on sending does not keep us from closing.
+            Ok(Received::Data(_)) if self.closing => None,
+            Ok(Received::Data(bytes)) => Some(Ok(bytes)),
+            Ok(Received::Closed) | Err(_) => {
+                sources.remove(connection.as_raw_fd());
+                self.transport = Transport::Idle;
+                if core::mem::take(&mut self.closing) { None } else { Some(Err(())) }
             }
         }
     }
