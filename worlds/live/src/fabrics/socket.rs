@@ -140,9 +140,11 @@ impl Socket {
         }
     }
 
-    /// Lets go of the block that waits for bytes: an idle connection needs none.
-    pub fn rest(&mut self) {
-        self.block = None;
+    /// Gives the block that waits for bytes to whoever needs one next: an idle connection needs none.
+    pub fn rest(&mut self, pool: &mut Pool) {
+        if let Some(block) = self.block.take() {
+            drop(pool.seal(block));
+        }
     }
 
     /// Sends what `outbox` holds as far as the system takes it at once; how much it took.

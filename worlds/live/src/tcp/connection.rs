@@ -1,6 +1,6 @@
 //! One TCP connection.
 
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, Read};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
 
@@ -58,42 +58,9 @@ impl Connection {
         self.peer
     }
 
-    /// The address that the other end came to.
-    ///
-    /// # Errors
-    /// When the connection has failed.
-    pub fn local(&self) -> io::Result<SocketAddr> {
-        self.socket.local_addr()
-    }
-
-    /// Sends some of `slices` without waiting, for an owner that keeps an outbox of its own; returns how many bytes the
-    /// system took, which is 0 when it takes none now.
-    ///
-    /// # Errors
-    /// When the connection has failed.
-    pub fn send_slices(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        loop {
-            match self.socket.write_vectored(slices) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                result => return result,
-            }
-        }
-    }
-
-    /// The socket itself, for another thread; what was received stays behind.
+    /// The socket itself, for another owner; what was received stays behind.
     pub fn into_socket(self) -> TcpStream {
         self.socket
-    }
-
-    /// Takes over a connected socket from another thread.
-    ///
-    /// # Errors
-    /// When it has failed.
-    pub fn from_socket(socket: TcpStream) -> io::Result<Self> {
-        let peer = socket.peer_addr()?;
-        Self::new(socket, peer)
     }
 
     /// Bytes that wait to be sent.

@@ -9,7 +9,7 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 
-use engine::{Engine, Instant, Nanos, fire};
+use engine::{Engine, Instant, Nanos, Pool, fire};
 use machine::initiator::{ConnectionId, Initiator, Input, Output};
 use nvme_tcp::SharedPool;
 use socket2::{Domain, Protocol, Type};
@@ -50,7 +50,7 @@ struct Connected {
 
 impl Connected {
     /// Has the kernel tell of it if it is at rest; else it is looked at in each turn.
-    fn attend(&mut self, now: Instant, sources: &Sources, is_awaited: bool) {
+    fn attend(&mut self, now: Instant, sources: &Sources, pool: &mut Pool, is_awaited: bool) {
         let heard = *self.heard.get_or_insert(now);
         let wanted = match is_awaited || now - heard < SILENT {
             true => Attention::EachTurn,
@@ -59,7 +59,7 @@ impl Connected {
         // It stays as it is when that fails.
         if wanted != self.attention && sources.change(self.socket.as_raw_fd(), wanted).is_ok() {
             self.attention = wanted;
-            self.socket.rest();
+            self.socket.rest(pool);
         }
     }
 
@@ -302,7 +302,7 @@ impl InitiatorDriver {
         for line in &mut self.lines {
             if let Line::Connected(line) = line {
                 let is_admin = line.id.queue.is_admin();
-                line.attend(now, sources, is_awaited && !is_admin);
+                line.attend(now, sources, &mut self.pool.borrow_mut(), is_awaited && !is_admin);
             }
         }
         busy

@@ -262,9 +262,14 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         for index in 0..self.links.len() {
             let id = ConnectionId(u32::try_from(index).expect("connections are fewer than 2^32"));
             let at_rest = self.links[index].as_ref().is_some_and(|link| !link.is_lively);
-            if at_rest && self.receive_from(id, context) {
+            if !at_rest {
+                continue;
+            }
+            if self.receive_from(id, context) {
                 busy = true;
                 self.wake_up(id, context.sources());
+            } else if let Some(link) = self.links[index].as_mut() {
+                link.socket.rest(&mut self.pool.borrow_mut());
             }
         }
         busy
@@ -291,7 +296,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     }
 
     fn put_to_rest(&mut self, context: &Context<'_>) {
-        let Self { lively, links, now, .. } = self;
+        let Self { lively, links, now, pool, .. } = self;
         lively.retain(|id| {
             let Some(link) = links[id.0 as usize].as_mut() else { return false };
             if *now - link.heard < SILENT {
@@ -300,7 +305,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
             let moved = context.sources().change(link.socket.as_raw_fd(), Attention::OnNews);
             link.is_lively = moved.is_err();
             if !link.is_lively {
-                link.socket.rest();
+                link.socket.rest(&mut pool.borrow_mut());
             }
             link.is_lively
         });
