@@ -33,6 +33,7 @@ lint: setup ## formatting and lints, warnings are errors
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
 bench: release ## figures as ratios to floors of the same run
+	$(CARGO) bench --package farlane-link --bench hops
 	$(CARGO) bench --package farlane-sim --bench hops
 	$(CARGO) bench --package farlane-machine --bench engines
 	$(CARGO) bench --package farlane-nvme-pcie --bench read4k

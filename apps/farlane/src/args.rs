@@ -4,6 +4,7 @@ mod backing;
 mod bench;
 mod floor_server;
 mod target;
+mod tsn;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -21,6 +22,7 @@ pub(crate) use backing::{NamespaceSpec, PoolSpec, RamSpec};
 pub(crate) use bench::{BenchArgs, Workload};
 pub(crate) use floor_server::FloorServerArgs;
 pub(crate) use target::{AccessState, OfferArgs, TargetAction};
+pub(crate) use tsn::{PlanArgs, TsnAction};
 
 /// NVMe and PCIe at the far end of a network, with every hop's latency accounted for.
 #[derive(Debug, Parser)]
@@ -91,6 +93,9 @@ pub(crate) enum Command {
         farlane bench vfio-user:/run/user/1000/ssd.sock --cpu 1 --spin 10ms\n  \
         farlane bench nvme-tcp://127.0.0.1:4420/NQN --iodepth 128 --rate 100000")]
     Bench(BenchArgs),
+    /// Plan Time-Sensitive Networking for a tunnel's frames
+    #[command(subcommand)]
+    Tsn(TsnAction),
     /// The far side of a floor measurement: raw TCP, no protocol
     #[command(hide = true)]
     FloorServer(FloorServerArgs),

@@ -104,6 +104,16 @@ pub(crate) enum Error {
     #[diagnostic(help("one host at a time may use a device: give --listen once"))]
     OneDevice { path: PathBuf, count: usize },
 
+    #[error("there is no such plan: {0}")]
+    #[diagnostic(help(
+        "a longer --cycle, fewer or shorter --frame, a faster --rate or --preemption make room; see farlane tsn plan --help"
+    ))]
+    Plan(link::tsn::plan::PlanError),
+
+    #[error("{count} names of ports for {hops} hops")]
+    #[diagnostic(help("give --device once for each hop, or not at all"))]
+    Devices { count: usize, hops: usize },
+
     #[error("{command} ended with {status}")]
     Command { command: &'static str, status: Status },
 

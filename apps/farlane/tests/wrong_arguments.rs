@@ -46,6 +46,8 @@ fn arguments_that_cannot_be_are_refused_before_anything_is_done() {
         (&["read", url, "--iodepth", "0"], &["'0'", "--iodepth"]),
         (&["write", url, "--offset", "-1"], &["'-1'"]),
         (&["demo", "--size", "0"], &["'0'", "--size", "64MiB"]),
+        (&["tsn", "plan", "--rate", "fast"], &["'fast'", "--rate", "100Mbit/s"]),
+        (&["tsn", "plan", "--cycle", "2s"], &["'2s'", "--cycle", "500us"]),
     ];
     for (arguments, words) in cases {
         assert_refused(arguments, words);

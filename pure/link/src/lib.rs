@@ -28,6 +28,6 @@ pub use frame::{Class, Frame};
 pub use hop::{AnyHop, Counts, Hop};
 pub use network::Network;
 pub use path::Path;
-pub use rate::{Rate, Transmitter};
+pub use rate::{NoRate, Rate, Transmitter};
 pub use sample::Chance;
 pub use wire::Wire;

@@ -1,6 +1,7 @@
 //! Bits a second, and what is sending at such a rate.
 
 use core::fmt;
+use core::str::FromStr;
 
 use engine::{Instant, Nanos};
 
@@ -81,6 +82,47 @@ impl fmt::Display for Rate {
             digits -= 1;
         }
         write!(f, "{whole}.{thousandths:0digits$} {name}")
+    }
+}
+
+/// What was said is no rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoRate;
+
+impl fmt::Display for NoRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("expected a rate such as 100Mbit/s, 2.5Gbit/s or 64kbit/s, and more than none")
+    }
+}
+
+impl core::error::Error for NoRate {}
+
+impl FromStr for Rate {
+    type Err = NoRate;
+
+    /// A number, with up to nine decimals, and a unit: `bit/s`, `kbit/s`, `Mbit/s`, `Gbit/s`, with or without `/s`.
+    fn from_str(text: &str) -> Result<Self, NoRate> {
+        let text = text.trim();
+        let text = text.strip_suffix("/s").unwrap_or(text).strip_suffix("bit").ok_or(NoRate)?;
+        let (number, unit) = match text.strip_suffix(['k', 'M', 'G', 'T']) {
+            None => (text, 1),
+            Some(number) => match text.as_bytes().last() {
+                Some(b'k') => (number, 1_000),
+                Some(b'M') => (number, 1_000_000),
+                Some(b'G') => (number, 1_000_000_000),
+                _ => (number, 1_000_000_000_000),
+            },
+        };
+        let (whole, decimals) = number.trim_end().split_once('.').unwrap_or((number.trim_end(), ""));
+        let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        if whole.is_empty() || !digits(whole) || !digits(decimals) || decimals.len() > 9 {
+            return Err(NoRate);
+        }
+        let scaled = decimals.bytes().chain(core::iter::repeat(b'0')).take(9);
+        let fraction = scaled.fold(0_u128, |sum, digit| sum * 10 + u128::from(digit - b'0'));
+        let whole: u128 = whole.parse().map_err(|_| NoRate)?;
+        let bits = whole.checked_mul(unit).ok_or(NoRate)? + fraction * unit / 1_000_000_000;
+        u64::try_from(bits).ok().filter(|bits| *bits > 0).map(Self).ok_or(NoRate)
     }
 }
 
@@ -187,5 +229,27 @@ mod tests {
         assert_eq!(Rate::from_megabits(100).to_string(), "100 Mbit/s");
         assert_eq!(Rate::from_megabits(2_500).to_string(), "2.5 Gbit/s");
         assert_eq!(Rate::new(1_050).to_string(), "1.05 kbit/s");
+    }
+
+    #[test]
+    fn rates_are_read_as_a_person_writes_them() {
+        for (text, bits) in [
+            ("1Gbit/s", 1_000_000_000),
+            ("100 Mbit/s", 100_000_000),
+            ("2.5Gbit", 2_500_000_000),
+            ("64kbit/s", 64_000),
+            ("0.5bit/s", 0),
+            ("9600bit/s", 9_600),
+        ] {
+            assert_eq!(text.parse::<Rate>().ok().map_or(0, Rate::bits), bits, "{text}");
+        }
+        for text in
+            ["", "1", "Gbit/s", "-1Gbit/s", "0Gbit/s", "1.Gbitt/s", "1GB/s", "99999999999999999999Tbit/s"]
+        {
+            assert_eq!(text.parse::<Rate>(), Err(NoRate), "{text}");
+        }
+        for bits in [1, 1_050, 100_000_000, 25_000_000_000, 2_500_000_000] {
+            assert_eq!(Rate::new(bits).to_string().parse(), Ok(Rate::new(bits)));
+        }
     }
 }

@@ -16,6 +16,7 @@ pub(crate) mod ping;
 mod served;
 pub(crate) mod smart_log;
 pub(crate) mod target;
+pub(crate) mod tsn;
 
 use std::io::Write;
 

@@ -7,4 +7,5 @@ pub mod gates;
 pub mod plan;
 pub mod preemption;
 pub mod replication;
+pub mod taprio;
 pub mod traffic;

@@ -157,7 +157,10 @@ impl Port {
         let (waiting, left, whole) = match self.suspended.take_if(|suspended| suspended.queue == queue) {
             Some(Suspended { waiting, left, .. }) => (waiting, left, false),
             None => match self.take(queue) {
-                Some(waiting) => (waiting.clone(), waiting.frame.length, true),
+                Some(waiting) => {
+                    let left = waiting.frame.length;
+                    (waiting, left, true)
+                }
                 None => return,
             },
         };
