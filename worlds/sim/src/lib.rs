@@ -11,6 +11,7 @@ pub mod direct;
 pub mod faults;
 pub mod media;
 mod modelled;
+pub mod models;
 mod node;
 mod schedule;
 pub mod stream;
