@@ -112,6 +112,15 @@ impl Function {
     /// # Panics
     /// When `config` exceeds a limit that its fields name.
     pub fn new(now: Instant, config: Config) -> Self {
+        let (endpoint, controller) = Self::parts(now, config);
+        Self { endpoint, controller, now }
+    }
+
+    /// The parts of a function, for a world that has something to do between them: a model of a device that takes its time.
+    ///
+    /// # Panics
+    /// As [`Function::new`].
+    pub fn parts(now: Instant, config: Config) -> (Endpoint, Controller) {
         let bar = Bar { prefetchable: config.prefetchable, ..Bar::memory64(BAR_BYTES) };
         let buffer = u64::from(config.controller.memory_buffer_bytes);
         let memory_buffer =
@@ -128,7 +137,7 @@ impl Function {
                 pending_offset: MSIX_PENDING,
             }),
         });
-        Self { endpoint, controller: Controller::new(now, config.controller), now }
+        (endpoint, Controller::new(now, config.controller))
     }
 
     /// The controller.

@@ -31,7 +31,7 @@ use nvme::subsystem::{
     Notification, Output as CoreOutput, Subsystem as Core, Transport,
 };
 use nvme::wire::{AdminOpcode, Status, StatusCode, SubmissionQueueEntry, SubmissionQueueId};
-use pcie::device::{Dma, DmaResult};
+use pcie::device::{Dma, DmaId, DmaResult};
 
 pub use dma::READS_MAX;
 pub use fetch::{FETCH_ENTRIES_MAX, FETCHES_MAX};
@@ -275,6 +275,12 @@ impl Controller {
     pub fn next_entry(&self) -> Option<u64> {
         let last = (self.turn + u128::BITS - 1) % u128::BITS;
         self.submission_queues.get(last as usize)?.as_ref()?.next_address()
+    }
+
+    /// Whether the outstanding read of host memory called `id` is one of submission queue entries, for whoever models how
+    /// long things take.
+    pub fn is_fetch(&self, id: DmaId) -> bool {
+        self.reads.find(id).is_some_and(|(purpose, _)| matches!(purpose, Purpose::Fetch(_)))
     }
 
     /// A reset of the function (Function Level Reset, hot reset): all registers and commands are as at the start.

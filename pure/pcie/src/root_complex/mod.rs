@@ -49,11 +49,20 @@ pub struct Config {
     pub tags: TagWidth,
     /// How long to wait for completions.
     pub timeout: CompletionTimeout,
+    /// Bytes of a completion that answers a device's read, at most: a power of two from 64 on. Many hosts cut theirs at
+    /// 64 or 128, whatever payloads they take.
+    pub completion_size: u32,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { bus: 1, payload_size: 4096, tags: TagWidth::Bits10, timeout: CompletionTimeout::default() }
+        Self {
+            bus: 1,
+            payload_size: 4096,
+            tags: TagWidth::Bits10,
+            timeout: CompletionTimeout::default(),
+            completion_size: 4096,
+        }
     }
 }
 
@@ -187,7 +196,11 @@ impl RootComplex {
             payload_size: 128,
             timeout: config.timeout,
         };
-        let answers = completer::Settings { id: settings.id, boundary: 64, payload_size: 128 };
+        let answers = completer::Settings {
+            id: settings.id,
+            boundary: 64,
+            payload_size: 128.min(config.completion_size),
+        };
         Self {
             config,
             interrupts: INTERRUPT_WINDOW,
@@ -334,7 +347,7 @@ impl RootComplex {
                     let settings = requester::Settings { payload_size, tags, ..*self.requester.settings() };
                     self.requester.set(settings);
                     // Devices that take less ask for less: see `Function::read_request_size`.
-                    let payload_size = self.config.payload_size;
+                    let payload_size = self.config.payload_size.min(self.config.completion_size);
                     self.completer.set(completer::Settings { payload_size, ..*self.completer.settings() });
                 }
                 self.outputs.push_back(Output::Enumerated(result));
