@@ -5,6 +5,8 @@ use alloc::boxed::Box;
 use engine::Instant;
 
 use crate::ethernet::Port;
+use crate::nr5g::{Downlink, Uplink};
+use crate::stage::Stage;
 use crate::tsn::replication::Replicated;
 use crate::{Faults, Frame, Path, Wire};
 
@@ -55,6 +57,12 @@ pub enum AnyHop {
     Faults(Faults),
     /// Several ways at once.
     Replicated(Replicated),
+    /// A step of a machine.
+    Stage(Stage),
+    /// A radio link up.
+    Uplink(Box<Uplink>),
+    /// A radio link down.
+    Downlink(Box<Downlink>),
     /// Hops in series.
     Path(Path),
 }
@@ -67,6 +75,9 @@ macro_rules! any {
             AnyHop::Port($inner) => $call,
             AnyHop::Faults($inner) => $call,
             AnyHop::Replicated($inner) => $call,
+            AnyHop::Stage($inner) => $call,
+            AnyHop::Uplink($inner) => $call,
+            AnyHop::Downlink($inner) => $call,
             AnyHop::Path($inner) => $call,
         }
     };
@@ -108,6 +119,24 @@ impl From<Faults> for AnyHop {
 impl From<Replicated> for AnyHop {
     fn from(hop: Replicated) -> Self {
         Self::Replicated(hop)
+    }
+}
+
+impl From<Stage> for AnyHop {
+    fn from(hop: Stage) -> Self {
+        Self::Stage(hop)
+    }
+}
+
+impl From<Uplink> for AnyHop {
+    fn from(hop: Uplink) -> Self {
+        Self::Uplink(Box::new(hop))
+    }
+}
+
+impl From<Downlink> for AnyHop {
+    fn from(hop: Downlink) -> Self {
+        Self::Downlink(Box::new(hop))
     }
 }
 

@@ -1,0 +1,144 @@
+//! From a device to the core network.
+
+use alloc::collections::VecDeque;
+
+use engine::{Instant, Rng};
+
+use super::cell::{Cell, Direction, Grants};
+use crate::{Counts, Frame, Hop};
+
+/// Room in an uplink slot.
+#[derive(Clone, Copy, Debug)]
+struct Grant {
+    start: Instant,
+    end: Instant,
+    bytes: u32,
+}
+
+/// One direction of a radio link: the device asks where it has to, sends, and the base station decodes.
+#[derive(Clone, Debug)]
+pub struct Uplink {
+    cell: Cell,
+    rng: Rng,
+    /// Frames that wait, from when they are ready, with the bytes that have not been sent.
+    waiting: VecDeque<(Instant, u32, Frame)>,
+    grant: Option<Grant>,
+    /// When the device last had something to send.
+    active: Option<Instant>,
+    leaving: VecDeque<(Instant, Frame)>,
+    counts: Counts,
+}
+
+impl Uplink {
+    /// The most frames inside; more are lost.
+    pub const INSIDE_MAX: usize = 1 << 12;
+
+    /// The link up from a device of `cell`; failures come out of `rng`.
+    pub const fn new(cell: Cell, rng: Rng) -> Self {
+        Self {
+            cell,
+            rng,
+            waiting: VecDeque::new(),
+            grant: None,
+            active: None,
+            leaving: VecDeque::new(),
+            counts: Counts { entered: 0, left: 0, lost: 0, copied: 0 },
+        }
+    }
+
+    /// The cell.
+    pub const fn cell(&self) -> &Cell {
+        &self.cell
+    }
+
+    fn in_uplink(&self, at: Instant, bytes: u32) -> Grant {
+        let (start, end) = self.cell.next(Direction::Up, at);
+        Grant { start, end, bytes: bytes.max(1) }
+    }
+
+    /// The slot that the base station grants when it has heard at `at` of something to send.
+    fn granted(&self, at: Instant, bytes: u32) -> Grant {
+        let decided = at + self.cell.station;
+        let (told, _) = self.cell.next(Direction::Down, decided);
+        let prepared = (self.cell.slot() * u64::from(self.cell.k2)).max(self.cell.symbols(self.cell.n2));
+        self.in_uplink(told + prepared, bytes)
+    }
+
+    /// How a device that has had nothing to send comes to a grant for what is ready at `ready`.
+    fn ask(&mut self, ready: Instant) -> Grant {
+        match self.cell.grants {
+            Grants::Configured { period, offset, bytes } => {
+                let slot = self.cell.occasion(period, offset, ready);
+                self.in_uplink(slot, bytes)
+            }
+            Grants::Dynamic { proactive: Some(proactive), .. }
+                if self.active.is_some_and(|active| ready - active <= proactive.lasts) =>
+            {
+                self.in_uplink(ready, proactive.bytes)
+            }
+            Grants::Dynamic { request_period, request_offset, first, .. } => {
+                let request = self.cell.occasion(request_period, request_offset, ready);
+                self.granted(request + self.cell.slot(), first)
+            }
+        }
+    }
+
+    /// Sends what fits into the grant, whose slot has come.
+    fn transmit(&mut self, grant: Grant) {
+        let mut left = grant.bytes;
+        let failures = self.cell.harq_up.sample(&mut self.rng);
+        let out = grant.end + failures + self.cell.station;
+        let out = self.leaving.back().map_or(out, |(last, _)| out.max(*last));
+        while let Some((_, bytes, _)) = self.waiting.front_mut().filter(|(ready, ..)| *ready <= grant.start) {
+            let part = (*bytes).min(left);
+            *bytes -= part;
+            left -= part;
+            if *bytes > 0 {
+                break;
+            }
+            if let Some((_, _, frame)) = self.waiting.pop_front() {
+                self.leaving.push_back((out, frame));
+            }
+        }
+        self.active = Some(grant.end);
+        self.grant = self.waiting.front().map(|(ready, ..)| *ready).map(|ready| match self.cell.grants {
+            // The buffer status report went with what was sent.
+            Grants::Dynamic { .. } if ready <= grant.start => self.granted(grant.end, self.cell.up_bytes),
+            Grants::Configured { .. } => self.ask(ready.max(grant.start + engine::Nanos::new(1))),
+            Grants::Dynamic { .. } => self.ask(ready),
+        });
+    }
+}
+
+impl Hop for Uplink {
+    fn enter(&mut self, now: Instant, mut frame: Frame) {
+        self.counts.entered += 1;
+        if self.waiting.len() + self.leaving.len() >= Self::INSIDE_MAX {
+            self.counts.lost += 1;
+            return;
+        }
+        let ready = now + core::mem::take(&mut frame.tail) + self.cell.symbols(self.cell.n2);
+        self.waiting.push_back((ready, frame.length, frame));
+        if self.grant.is_none() {
+            self.grant = Some(self.ask(ready));
+        }
+    }
+
+    fn poll(&mut self, now: Instant) -> Option<Frame> {
+        while let Some(grant) = self.grant.filter(|grant| grant.start <= now) {
+            self.transmit(grant);
+        }
+        self.leaving.front().filter(|(at, _)| *at <= now)?;
+        self.counts.left += 1;
+        self.leaving.pop_front().map(|(_, frame)| frame)
+    }
+
+    fn next(&self) -> Option<Instant> {
+        let grant = self.grant.map(|grant| grant.start);
+        [grant, self.leaving.front().map(|(at, _)| *at)].into_iter().flatten().min()
+    }
+
+    fn counts(&self) -> Counts {
+        self.counts
+    }
+}
