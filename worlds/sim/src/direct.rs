@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use engine::Nanos;
+use engine::{Instant, Nanos};
 
 use crate::NodeId;
 use crate::schedule::{Key, Slot, Source};
@@ -36,10 +36,16 @@ impl<P> Core<P> {
     }
 
     pub(crate) fn send_packet(&mut self, node: NodeId, port: PortId, packet: P) {
+        self.send_packet_at(node, port, packet, self.now);
+    }
+
+    pub(crate) fn send_packet_at(&mut self, node: NodeId, port: PortId, packet: P, at: Instant) {
         let (link, side) = self.nodes[node.index()].ports[port.0 as usize];
         let towards = 1 - side;
         let direct = &mut self.directs[link];
-        let key = self.schedule.key(self.now + direct.latency);
+        let at = at.max(self.now) + direct.latency;
+        let at = direct.queues[towards].back().map_or(at, |(last, _)| at.max(last.at));
+        let key = self.schedule.key(at);
         if direct.queues[towards].is_empty() {
             self.schedule.arm(direct.slots[towards], key);
         }

@@ -85,6 +85,15 @@ impl<P> Context<'_, P> {
         self.core.send_packet(self.node, port, packet);
     }
 
+    /// As [`Context::send_packet`], of a packet that leaves at `at`, behind those that were sent before: for a node that
+    /// models its end of the link.
+    ///
+    /// # Panics
+    /// When the node has no such port.
+    pub fn send_packet_at(&mut self, port: PortId, packet: P, at: Instant) {
+        self.core.send_packet_at(self.node, port, packet, at);
+    }
+
     /// Asks for a connection to `peer`; [`StreamEvent::Opened`] or [`StreamEvent::Closed`] follows.
     ///
     /// # Panics
