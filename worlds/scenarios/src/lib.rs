@@ -11,6 +11,8 @@ pub mod disk;
 pub mod fabrics;
 pub mod file;
 mod outbox;
+pub mod published;
+pub mod rig;
 pub mod sessions;
 pub mod stamp;
 pub mod workload;

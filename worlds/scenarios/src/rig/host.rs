@@ -1,0 +1,381 @@
+//! The node of a host: a real near machine, a model of how long its memory and its driver take, and an analyser on the
+//! root port's link.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use engine::{Engine, Instant, Nanos, Rng};
+use machine::near::{self, ControllerIndex, Near};
+use nvme::wire::NamespaceId;
+use nvme_pcie::host::{Data, QueueId, Submission};
+use pcie::memory::Memory as _;
+use pcie::root_complex::INTERRUPT_WINDOW;
+use pcie::wire::{Kind as TlpKind, MemoryOperation, Packet};
+use sim::Context;
+use sim::models::host::{Memory, Parameters};
+
+use super::Cargo;
+use super::interrupts;
+use super::later::Later;
+use super::port::Port;
+use super::task::{Kind, Outcome, Seen, Task, What};
+
+/// The queue that commands go to.
+const QUEUE: QueueId = QueueId(1);
+const NAMESPACE: NamespaceId = NamespaceId(1);
+/// The only controller.
+const CONTROLLER: ControllerIndex = ControllerIndex(0);
+/// Bytes of a logical block.
+const BLOCK: u64 = 512;
+/// Packets that the analyser keeps.
+const SEEN_MAX: usize = 1 << 20;
+
+/// What waits for its time.
+#[derive(Debug)]
+enum Due {
+    /// Host memory answers a read.
+    Read(Packet),
+    /// The interrupt handler looks at the queues.
+    Interrupt(Packet),
+    /// The next operation is started.
+    Next,
+}
+
+/// How far a command at a depth of 1 has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// None is under way.
+    Idle,
+    /// Its submission doorbell has not left.
+    Submitted,
+    /// It left then.
+    Rung(Instant),
+    /// The completion was seen; its doorbell has not left.
+    Completed(Instant),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct HostNode {
+    config: near::Config,
+    parameters: Parameters,
+    near: Option<Near>,
+    memory: Memory,
+    port: Port,
+    due: Later<Due>,
+    /// Completion-queue entries that no handler has looked at.
+    entries: Vec<Packet>,
+    kinds: BTreeMap<u16, Kind>,
+    rng: Rng,
+    task: Option<Task>,
+    started: u64,
+    under_way: u32,
+    free: Vec<u32>,
+    slots: BTreeMap<u64, u32>,
+    stage: Stage,
+    config_began: Option<Instant>,
+    pub(super) outcome: Outcome,
+    pub(super) enumerated: bool,
+    pub(super) ready: bool,
+    pub(super) failures: Vec<String>,
+    analyser: Option<VecDeque<Seen>>,
+    bytes: u64,
+}
+
+impl HostNode {
+    pub(super) fn new(
+        config: near::Config,
+        parameters: Parameters,
+        port: Port,
+        bytes: u64,
+        rng: Rng,
+    ) -> Self {
+        Self {
+            config,
+            parameters,
+            near: None,
+            memory: Memory::new(parameters),
+            port,
+            due: Later::default(),
+            entries: Vec::new(),
+            kinds: BTreeMap::new(),
+            rng,
+            task: None,
+            started: 0,
+            under_way: 0,
+            free: Vec::new(),
+            slots: BTreeMap::new(),
+            stage: Stage::Idle,
+            config_began: None,
+            outcome: Outcome::default(),
+            enumerated: false,
+            ready: false,
+            failures: Vec::new(),
+            analyser: None,
+            bytes,
+        }
+    }
+
+    /// Switches the host on: it enumerates and brings the controller up.
+    pub(super) fn power_on(&mut self, now: Instant) {
+        self.near = Some(Near::direct(self.config, now));
+    }
+
+    /// Starts a task, with nothing left of the one before.
+    pub(super) fn start(&mut self, now: Instant, task: Task) {
+        self.outcome = Outcome { began: now, ended: now, ..Outcome::default() };
+        (self.started, self.stage) = (0, Stage::Idle);
+        self.free = match task {
+            Task::Commands { depth, .. } => (0..depth).rev().collect(),
+            Task::ConfigReads { .. } => vec![0],
+        };
+        self.task = Some(task);
+        for _ in 0..self.free.len() {
+            self.due.put(now, Due::Next);
+        }
+    }
+
+    /// Whether the task is under way.
+    pub(super) fn is_busy(&self) -> bool {
+        self.task.is_some_and(|task| {
+            self.started < task.count() || self.under_way > 0 || self.stage != Stage::Idle
+        })
+    }
+
+    /// Switches the analyser on, or off; returns what it has seen.
+    pub(super) fn analyse(&mut self, on: bool) -> Vec<Seen> {
+        let seen = self.analyser.take().map(Vec::from).unwrap_or_default();
+        self.analyser = on.then(VecDeque::new);
+        seen
+    }
+
+    /// The near machine.
+    pub(super) const fn near(&self) -> Option<&Near> {
+        self.near.as_ref()
+    }
+
+    pub(super) fn receive(&mut self, now: Instant, packet: Packet) {
+        let start = self.port.receive(now, &packet);
+        let what = self.see(start, false, &packet);
+        let Some(near) = &mut self.near else { return };
+        match (what, &packet.header.kind) {
+            (What::Completion, _) if !self.ready && packet.tag() == interrupts::TAG => self.ready = true,
+            (What::MemoryRead, TlpKind::Memory(request)) => {
+                let queue = is_queue(near, request.address);
+                let at = self.memory.read(now, request.address, queue);
+                self.due.put(at, Due::Read(packet));
+            }
+            (What::MemoryWrite, TlpKind::Memory(request))
+                if self.ready && is_queue(near, request.address) =>
+            {
+                self.entries.push(packet);
+            }
+            (What::Interrupt, _) if self.ready => {
+                let time = match self.entries.last().and_then(|entry| self.kinds.get(&command_of(entry))) {
+                    Some(Kind::Write) => self.parameters.complete_write,
+                    Some(Kind::Read) | None => self.parameters.complete_read,
+                };
+                self.due.put(now + time, Due::Interrupt(packet));
+            }
+            (what, _) => {
+                if what == What::Completion
+                    && let Some(began) = self.config_began
+                {
+                    self.outcome.times.push(start - began);
+                    self.outcome.ended = start;
+                    self.config_began = None;
+                }
+                near.handle_input(now, near::Input::Packet(packet));
+            }
+        }
+    }
+
+    pub(super) fn settle(&mut self, context: &mut Context<'_, Cargo>) -> Option<Instant> {
+        let now = context.now();
+        while let Some(due) = self.due.take(now) {
+            self.on_due(now, due);
+        }
+        let near = self.near.as_mut()?;
+        if near.poll_timeout().is_some_and(|at| at <= now) {
+            near.handle_timeout(now);
+        }
+        while let Some(output) = self.near.as_mut().and_then(Engine::poll_output) {
+            match output {
+                near::Output::Packet(packet) => self.send(context, packet),
+                near::Output::Event(event) => self.on_event(context, event),
+                output => unreachable!("a host with one link has no use for {output:?}"),
+            }
+        }
+        [self.near.as_ref()?.poll_timeout(), self.due.next()].into_iter().flatten().min()
+    }
+
+    fn send(&mut self, context: &mut Context<'_, Cargo>, packet: Packet) {
+        let header = packet.header;
+        let copy = self.analyser.is_some().then(|| packet.clone());
+        let passage = self.port.send(context, packet);
+        if let Some(copy) = copy {
+            self.see(passage.start, true, &copy);
+        }
+        match header.kind {
+            TlpKind::Config(_) if self.under_way > 0 && self.ready => {
+                self.config_began = Some(passage.start);
+            }
+            TlpKind::Memory(request) if request.operation == MemoryOperation::Write => {
+                self.on_doorbell(passage.start);
+            }
+            _ => {}
+        }
+    }
+
+    /// A doorbell leaves.
+    fn on_doorbell(&mut self, start: Instant) {
+        match self.stage {
+            Stage::Submitted => self.stage = Stage::Rung(start),
+            Stage::Completed(rung) => {
+                let link = self.port.link();
+                // A doorbell: 12 bytes of header, 4 of data.
+                let length = link.serialise(16 + sim::models::pcie::FRAMING);
+                let acknowledged = start + length + link.acknowledge;
+                self.outcome.times.push(acknowledged - rung);
+                self.outcome.ended = acknowledged;
+                self.stage = Stage::Idle;
+                self.next_after_gap(acknowledged);
+            }
+            Stage::Idle | Stage::Rung(_) => {}
+        }
+    }
+
+    fn on_due(&mut self, now: Instant, due: Due) {
+        let Some(near) = &mut self.near else { return };
+        match due {
+            Due::Read(packet) => near.handle_input(now, near::Input::Packet(packet)),
+            Due::Interrupt(packet) => {
+                for entry in self.entries.drain(..) {
+                    near.handle_input(now, near::Input::Packet(entry));
+                }
+                near.handle_input(now, near::Input::Packet(packet));
+            }
+            Due::Next => self.next(now),
+        }
+    }
+
+    /// Starts the task's next operation, if there is one.
+    fn next(&mut self, now: Instant) {
+        let Some(task) = self.task.filter(|task| self.started < task.count()) else { return };
+        let Some(slot) = self.free.pop() else { return };
+        let near = self.near.as_mut().expect("a task is for a host that is on");
+        let number = self.started;
+        self.started += 1;
+        self.under_way += 1;
+        match task {
+            Task::ConfigReads { .. } => {
+                let (_, target) = near.controllers().next().expect("a task is for a host with a controller");
+                let cookie = u32::try_from(number % u64::from(u32::MAX)).expect("it was reduced");
+                near.config_read(now, target, 0, cookie).expect("one at a time is never too many");
+            }
+            Task::Commands { kind, bytes, depth, random, .. } => {
+                let places = (self.bytes / u64::from(bytes)).max(1);
+                let place = if random { self.rng.below(places) } else { number % places };
+                let region = near.driver(CONTROLLER).expect("it is ready").data_region();
+                let address = region.base + u64::from(slot) * u64::from(bytes);
+                let data = Data { address, length: bytes };
+                let (lba, blocks) = (place * u64::from(bytes) / BLOCK, u64::from(bytes) / BLOCK);
+                let blocks = u32::try_from(blocks).expect("a short transfer");
+                let submission = match kind {
+                    Kind::Read => Submission::read(QUEUE, NAMESPACE, lba, blocks, data, number),
+                    Kind::Write => {
+                        self.memory.map(address, u64::from(bytes));
+                        let stamp = number.to_le_bytes();
+                        near.memory_mut().write(address, &stamp).expect("a slot is in the data region");
+                        Submission::write(QUEUE, NAMESPACE, lba, blocks, data, number)
+                    }
+                };
+                let command = near.submit(now, CONTROLLER, submission).expect("the queue is deeper");
+                self.kinds.insert(command.0, kind);
+                self.slots.insert(number, slot);
+                if depth == 1 {
+                    self.stage = Stage::Submitted;
+                }
+            }
+        }
+    }
+
+    fn on_event(&mut self, context: &mut Context<'_, Cargo>, event: near::Event) {
+        let now = context.now();
+        match event {
+            near::Event::Enumerated => self.enumerated = true,
+            near::Event::Ready { .. } => {
+                if let Some(near) = self.near.as_ref().filter(|_| !self.ready) {
+                    interrupts::enable(near).into_iter().for_each(|packet| self.send(context, packet));
+                }
+            }
+            near::Event::Failed(failure) => self.failures.push(failure.to_string()),
+            near::Event::ConfigRead { result, .. } => {
+                self.under_way -= 1;
+                self.free.push(0);
+                if result.is_err() {
+                    self.outcome.failed += 1;
+                    self.config_began = None;
+                }
+                self.next_after_gap(now);
+            }
+            near::Event::Completed { completed, .. } => {
+                self.under_way -= 1;
+                self.outcome.failed += u64::from(!completed.status.is_success());
+                if let Some(slot) = self.slots.remove(&completed.cookie) {
+                    self.free.push(slot);
+                }
+                let Some(Task::Commands { bytes, .. }) = self.task else { return };
+                self.outcome.bytes += u64::from(bytes);
+                match self.stage {
+                    Stage::Rung(rung) => self.stage = Stage::Completed(rung),
+                    _ => {
+                        self.outcome.times.push(completed.completed - completed.submitted);
+                        self.outcome.ended = now;
+                        self.due.put(now + self.parameters.submit, Due::Next);
+                    }
+                }
+            }
+            near::Event::Resetting { reason, .. } => self.failures.push(format!("{reason:?}")),
+            near::Event::Link { .. } | near::Event::Asynchronous { .. } => {}
+        }
+    }
+
+    fn next_after_gap(&mut self, now: Instant) {
+        let gap = match self.task {
+            Some(Task::ConfigReads { gap, .. } | Task::Commands { gap, .. }) => gap,
+            None => return,
+        };
+        let varied = Nanos::new(self.rng.below(gap.get() + 1));
+        self.due.put(now + gap / 2 + varied, Due::Next);
+    }
+
+    /// Classifies a packet, and notes it where the analyser is on.
+    fn see(&mut self, at: Instant, down: bool, packet: &Packet) -> What {
+        let (what, mut bytes) = match &packet.header.kind {
+            TlpKind::Config(_) => (What::Config, 4),
+            TlpKind::Completion(_) => (What::Completion, 0),
+            TlpKind::Memory(request) if request.operation == MemoryOperation::Read => {
+                (What::MemoryRead, usize::from(packet.header.length) * 4)
+            }
+            TlpKind::Memory(request) if INTERRUPT_WINDOW.contains(&request.address) => (What::Interrupt, 0),
+            TlpKind::Memory(_) => (What::MemoryWrite, 0),
+            _ => (What::Other, 0),
+        };
+        bytes = bytes.max(packet.payload.len());
+        if let Some(seen) = self.analyser.as_mut().filter(|seen| seen.len() < SEEN_MAX) {
+            let bytes = u32::try_from(bytes).expect("a TLP is short");
+            seen.push_back(Seen { at, down, what, bytes });
+        }
+        what
+    }
+}
+
+/// Whether an address is of the driver's queues, which lie below the data.
+fn is_queue(near: &Near, address: u64) -> bool {
+    near.driver(CONTROLLER).is_none_or(|driver| address < driver.data_region().base)
+}
+
+/// The command that a completion-queue entry is about.
+fn command_of(entry: &Packet) -> u16 {
+    entry.payload.get(12..14).map_or(0, |bytes| u16::from_le_bytes([bytes[0], bytes[1]]))
+}

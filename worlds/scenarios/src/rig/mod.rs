@@ -1,0 +1,287 @@
+//! A host and an SSD on modelled PCIe links, joined directly or by the distributed switch over a network.
+//!
+//! The machines are the real engines: root complex and driver, switch and tunnel sessions, NVMe function. What lies
+//! between them, and how long their parts take, are models ([`sim::models`], `link`).
+
+mod host;
+mod interrupts;
+mod later;
+mod network;
+mod port;
+mod ssd;
+mod switch;
+mod task;
+
+use engine::{Instant, Nanos, Rng};
+use link::network::Network;
+use machine::near;
+use nvme::media::MediumId;
+use nvme_pcie::{controller, function};
+use pcie::config::Link as LinkRegisters;
+use pcie::requester::CompletionTimeout;
+use pcie::wire::{Kind as TlpKind, Packet};
+use sim::direct::PortId;
+use sim::models::{host as host_model, pcie as link_model, ssd as ssd_model};
+use sim::{Context, Event, Node, NodeId, World};
+use tunnel::session::Config as SessionConfig;
+
+use host::HostNode;
+use network::{Line, NetworkNode};
+use port::Port;
+use ssd::SsdNode;
+use switch::{DownstreamNode, UpstreamNode};
+pub use task::{Kind, Outcome, Seen, Task, What};
+
+/// Bytes of the SSD's namespace: enough for tasks to spread over; no figure depends on it.
+const NAMESPACE_BYTES: u64 = 1 << 30;
+/// How long a boot may take.
+const BOOT_MAX: Nanos = Nanos::from_secs(600);
+
+/// What stands where.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Decides every random choice.
+    pub seed: u64,
+    /// The host.
+    pub host: host_model::Parameters,
+    /// The SSD.
+    pub ssd: ssd_model::Parameters,
+    /// Both PCIe links.
+    pub link: link_model::Link,
+    /// Max_Payload_Size of the hierarchy, bytes.
+    pub payload_size: u32,
+    /// Max_Read_Request_Size, bytes.
+    pub read_request_size: u32,
+    /// Entries of the driver's I/O queue. With 4 the driver rings the completion doorbell for each completion, as Linux
+    /// does; with more it saves most of these packets.
+    pub queue_entries: u32,
+    /// How long the host and the device wait for completions.
+    pub timeout: CompletionTimeout,
+    /// What a packet takes in either end of the distributed switch, between its PCIe port and its network stack.
+    pub pipeline: Nanos,
+}
+
+/// What passes between nodes.
+#[derive(Clone, Debug)]
+enum Cargo {
+    /// Over a PCIe link.
+    Tlp(Packet),
+    /// Between an end of the switch and its network.
+    Line(Line),
+}
+
+/// Whoever takes part.
+#[derive(Debug)]
+enum Member {
+    Host(Box<HostNode>),
+    Upstream(Box<UpstreamNode>),
+    Downstream(Box<DownstreamNode>),
+    Network(Box<NetworkNode>),
+    Ssd(Box<SsdNode>),
+}
+
+impl Node for Member {
+    type Packet = Cargo;
+
+    fn handle(&mut self, context: &mut Context<'_, Cargo>, event: Event<Cargo>) {
+        let now = context.now();
+        let Event::Packet { port, packet } = event else {
+            unreachable!("a rig has neither streams nor media of the world: {event:?}")
+        };
+        match (self, packet) {
+            (Self::Host(host), Cargo::Tlp(packet)) => host.receive(now, packet),
+            (Self::Ssd(ssd), Cargo::Tlp(packet)) => ssd.receive(context, packet),
+            (Self::Upstream(end), Cargo::Tlp(packet)) => end.receive(now, packet),
+            (Self::Downstream(end), Cargo::Tlp(packet)) => end.receive(now, packet),
+            (Self::Upstream(end), Cargo::Line(line)) => end.network(now, line),
+            (Self::Downstream(end), Cargo::Line(line)) => end.network(now, line),
+            (Self::Network(network), Cargo::Line(line)) => network.receive(now, port, line),
+            (member, packet) => unreachable!("{member:?} has no use for {packet:?}"),
+        }
+    }
+
+    fn settle(&mut self, context: &mut Context<'_, Cargo>) -> Option<Instant> {
+        match self {
+            Self::Host(host) => host.settle(context),
+            Self::Upstream(end) => end.settle(context),
+            Self::Downstream(end) => end.settle(context),
+            Self::Ssd(ssd) => ssd.settle(context),
+            Self::Network(network) => network.settle(context),
+        }
+    }
+
+    fn restart(&mut self, _: Instant, _: Rng) {
+        unreachable!("nobody of this rig is killed");
+    }
+
+    fn fingerprint(packet: &Cargo) -> u64 {
+        let packet = match packet {
+            Cargo::Tlp(packet) => packet,
+            Cargo::Line(Line::Data(bytes)) => return bytes.len() as u64,
+            Cargo::Line(_) => return 0,
+        };
+        let kind = match packet.header.kind {
+            TlpKind::Memory(request) => request.address,
+            TlpKind::Config(request) => u64::from(request.target.bits()),
+            _ => 0,
+        };
+        kind ^ packet.payload.len() as u64 ^ u64::from(packet.header.length) << 48
+    }
+}
+
+/// A set-up at work.
+#[derive(Debug)]
+pub struct Rig {
+    world: World<Member>,
+    host: NodeId,
+    upstream: Option<NodeId>,
+    network: Option<NodeId>,
+}
+
+impl Rig {
+    /// Builds a set-up with the SSD on the host's own link or, where there is a `network`, behind a distributed switch whose
+    /// ends it joins. Nothing is switched on.
+    pub fn new(setup: &Setup, network: Option<Network>) -> Self {
+        let mut world = World::new(setup.seed);
+        let port =
+            || Port::new(PortId(0), link_model::Link { payload_size: setup.payload_size, ..setup.link });
+        let (rng, near) = (world.rng("host"), near_config(setup));
+        let host = HostNode::new(near, setup.host, port(), NAMESPACE_BYTES, rng);
+        let host = world.add(Member::Host(Box::new(host)));
+        let model = ssd_model::Ssd::new(setup.ssd, world.rng("ssd"));
+        let ssd = SsdNode::new(function_config(), NAMESPACE_BYTES, model, port());
+        let ssd = world.add(Member::Ssd(Box::new(ssd)));
+        let Some(network) = network else {
+            world.join(host, ssd, Nanos::ZERO);
+            return Self { world, host, upstream: None, network: None };
+        };
+        let session = || SessionConfig {
+            hold: Nanos::from_secs(60),
+            silence: Nanos::from_secs(30),
+            ..SessionConfig::default()
+        };
+        let end =
+            UpstreamNode::new(session(), setup.payload_size, setup.pipeline, port(), &world.rng("upstream"));
+        let upstream = world.add(Member::Upstream(Box::new(end)));
+        let end = DownstreamNode::new(session(), setup.pipeline, port(), world.rng("downstream"));
+        let downstream = world.add(Member::Downstream(Box::new(end)));
+        world.join(host, upstream, Nanos::ZERO);
+        world.join(downstream, ssd, Nanos::ZERO);
+        let network = world.add(Member::Network(Box::new(NetworkNode::new(network))));
+        world.join(network, upstream, Nanos::ZERO);
+        world.join(network, downstream, Nanos::ZERO);
+        Self { world, host, upstream: Some(upstream), network: Some(network) }
+    }
+
+    fn host_mut(&mut self) -> &mut HostNode {
+        match self.world.node_mut(self.host) {
+            Member::Host(host) => host,
+            other => unreachable!("{other:?} is no host"),
+        }
+    }
+
+    fn host(&self) -> &HostNode {
+        host_of(&self.world, self.host)
+    }
+
+    /// Brings up the tunnel, switches the host on and waits until it drives the controller; how long the host took.
+    ///
+    /// # Errors
+    /// What did not come up, and what the host says.
+    pub fn boot(&mut self) -> Result<Nanos, String> {
+        if let Some(upstream) = self.upstream {
+            let limit = self.world.now() + BOOT_MAX;
+            let down =
+                |world: &World<Member>| !matches!(world.node(upstream), Member::Upstream(end) if end.is_up());
+            if !self.world.run_while(limit, down) {
+                return Err("the tunnel does not come up".into());
+            }
+        }
+        let begin = self.world.now();
+        self.host_mut().power_on(begin);
+        let host = self.host;
+        let limit = begin + BOOT_MAX;
+        self.world.run_while(limit, |world| {
+            let host = host_of(world, host);
+            !host.ready && host.failures.is_empty() && !gave_up(host)
+        });
+        let host = self.host();
+        if host.ready {
+            // What follows the bring-up, such as asking for events, is over soon.
+            let ready = self.world.now();
+            self.world.run(ready + Nanos::from_secs(1));
+            return Ok(ready - begin);
+        }
+        let found = if host.enumerated { "no controller was found" } else { "enumeration did not end" };
+        Err(host.failures.first().cloned().unwrap_or_else(|| found.into()))
+    }
+
+    /// Does a task to its end; `None` where it does not end within `limit`.
+    pub fn run(&mut self, task: Task, limit: Nanos) -> Option<Outcome> {
+        let now = self.world.now();
+        self.host_mut().start(now, task);
+        let host = self.host;
+        let done = self.world.run_while(now + limit, |world| host_of(world, host).is_busy());
+        done.then(|| std::mem::take(&mut self.host_mut().outcome))
+    }
+
+    /// Switches the analyser on the root port's link on, or off; what it has seen.
+    pub fn analyse(&mut self, on: bool) -> Vec<Seen> {
+        self.host_mut().analyse(on)
+    }
+
+    /// The network between the two ends of the switch, if there is one.
+    pub fn network(&self) -> Option<&Network> {
+        match self.world.node(self.network?) {
+            Member::Network(node) => Some(node.network()),
+            other => unreachable!("{other:?} is no network"),
+        }
+    }
+
+    /// Events so far.
+    pub const fn events(&self) -> u64 {
+        self.world.events()
+    }
+
+    /// The fingerprint of all that happened.
+    pub const fn digest(&self) -> u64 {
+        self.world.digest()
+    }
+
+    /// The time.
+    pub const fn now(&self) -> Instant {
+        self.world.now()
+    }
+}
+
+fn host_of(world: &World<Member>, id: NodeId) -> &HostNode {
+    match world.node(id) {
+        Member::Host(host) => host,
+        other => unreachable!("{other:?} is no host"),
+    }
+}
+
+/// Whether the hierarchy is known and there is nothing in it to drive.
+fn gave_up(host: &HostNode) -> bool {
+    host.enumerated && host.near().is_none_or(|near| near.controllers().next().is_none())
+}
+
+fn near_config(setup: &Setup) -> near::Config {
+    let mut config = near::Config::default();
+    config.root.payload_size = setup.payload_size;
+    config.root.completion_size = setup.host.completion_size;
+    config.root.timeout = setup.timeout;
+    config.plan.read_request_size = setup.read_request_size;
+    config.plan.timeout = setup.timeout;
+    config.driver.interrupts = true;
+    config.driver.queue_entries = setup.queue_entries;
+    config.driver.register_timeout = setup.timeout.longest() * 2;
+    config
+}
+
+fn function_config() -> function::Config {
+    let core = nvme::subsystem::Config::new("FAR").with_namespace(MediumId(0), NAMESPACE_BYTES);
+    let mut config = function::Config::new(controller::Config::new(core));
+    config.link = LinkRegisters { speed: 2, width: 4, port: 0, payload_max: 256 };
+    config
+}
