@@ -3,6 +3,7 @@
 mod backing;
 mod bench;
 mod floor_server;
+mod sim;
 mod target;
 mod tsn;
 
@@ -21,6 +22,7 @@ use crate::error::Error;
 pub(crate) use backing::{NamespaceSpec, PoolSpec, RamSpec};
 pub(crate) use bench::{BenchArgs, Workload};
 pub(crate) use floor_server::FloorServerArgs;
+pub(crate) use sim::{PublishedArgs, SimAction, SimArgs};
 pub(crate) use target::{AccessState, OfferArgs, TargetAction};
 pub(crate) use tsn::{PlanArgs, TsnAction};
 
@@ -93,6 +95,9 @@ pub(crate) enum Command {
         farlane bench vfio-user:/run/user/1000/ssd.sock --cpu 1 --spin 10ms\n  \
         farlane bench nvme-tcp://127.0.0.1:4420/NQN --iodepth 128 --rate 100000")]
     Bench(BenchArgs),
+    /// Simulate: published experiments, done again
+    #[command(after_help = sim::EXAMPLES)]
+    Sim(SimArgs),
     /// Plan Time-Sensitive Networking for a tunnel's frames
     #[command(subcommand)]
     Tsn(TsnAction),

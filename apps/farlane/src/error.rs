@@ -104,6 +104,9 @@ pub(crate) enum Error {
     #[diagnostic(help("one host at a time may use a device: give --listen once"))]
     OneDevice { path: PathBuf, count: usize },
 
+    #[error("{0}")]
+    #[diagnostic(help("farlane sim --help has examples"))]
+    Simulation(String),
     #[error("there is no such plan: {0}")]
     #[diagnostic(help(
         "a longer --cycle, fewer or shorter --frame, a faster --rate or --preemption make room; see farlane tsn plan --help"

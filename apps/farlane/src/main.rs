@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         Command::Write(args) => commands::copy::write(&args),
         Command::Discover(args) => commands::discover::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
+        Command::Sim(args) => commands::sim::run(&args),
         Command::Tsn(args) => commands::tsn::run(&args),
         Command::FloorServer(args) => commands::floor_server::run(&args),
     };

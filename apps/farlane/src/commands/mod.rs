@@ -14,6 +14,7 @@ pub(crate) mod identify;
 pub(crate) mod lspci;
 pub(crate) mod ping;
 mod served;
+pub(crate) mod sim;
 pub(crate) mod smart_log;
 pub(crate) mod target;
 pub(crate) mod tsn;

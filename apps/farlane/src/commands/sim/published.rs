@@ -1,0 +1,78 @@
+//! `farlane sim published`: value beside value.
+
+use scenarios::published::{self, Report, Row};
+use serde_json::{Value, json};
+
+use crate::args::PublishedArgs;
+use crate::commands::{print, print_json};
+use crate::error::Error;
+
+pub(crate) fn run(args: &PublishedArgs) -> Result<(), Error> {
+    let names: Vec<&str> = match &args.name {
+        Some(name) => vec![name],
+        None => published::EXPERIMENTS.iter().map(|(name, _)| *name).collect(),
+    };
+    let mut rows = Vec::new();
+    for name in names {
+        let report = published::run(name, args.seed).map_err(Error::Simulation)?;
+        if args.output.json {
+            rows.extend(report.rows.iter().map(row_json));
+        } else {
+            print(&table(name, &report, args.sources))?;
+        }
+    }
+    if args.output.json { print_json(&rows) } else { Ok(()) }
+}
+
+fn row_json(row: &Row) -> Value {
+    json!({
+        "experiment": row.experiment,
+        "row": row.row,
+        "published": row.published,
+        "ours": rounded(row.ours),
+        "unit": row.unit,
+        "error_percent": row.error_percent().map(rounded),
+        "kind": row.kind.name(),
+        "source": row.source,
+    })
+}
+
+/// To three decimals, so that what is printed has no noise in it.
+fn rounded(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
+
+fn table(name: &str, report: &Report, sources: bool) -> String {
+    let title =
+        published::EXPERIMENTS.iter().find(|(known, _)| *known == name).map_or("", |(_, title)| title);
+    let mut text = format!("{name}: {title}\n");
+    let width = report.rows.iter().map(|row| row.row.chars().count()).max().unwrap_or(0);
+    text += &format!("  {:width$}  {:>12}  {:>12}  {:7}{:>8}  kind\n", "", "published", "ours", "", "error");
+    for row in &report.rows {
+        let published = row.published.map_or("-".into(), number);
+        let error = row.error_percent().map_or(String::new(), |error| format!("{error:+.2} %"));
+        text += &format!(
+            "  {:width$}  {published:>12}  {:>12}  {:7}{error:>8}  {}",
+            row.row,
+            number(row.ours),
+            row.unit,
+            row.kind.name()
+        );
+        if sources {
+            text += &format!(": {}", row.source);
+        }
+        text += "\n";
+    }
+    text + "\n"
+}
+
+/// With a decimal where it says something.
+fn number(value: f64) -> String {
+    if value.fract() == 0.0 || value.abs() >= 10_000.0 {
+        format!("{value:.0}")
+    } else if value.abs() >= 1.0 || value == 0.0 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.2e}")
+    }
+}
