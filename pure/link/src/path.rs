@@ -16,7 +16,8 @@ pub struct Path {
     through: alloc::collections::VecDeque<(Instant, Frame)>,
     entered: u64,
     left: u64,
-    damaged: u64,
+    /// At the end, damaged, or at the beginning of no hops at all.
+    lost: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -35,6 +36,8 @@ impl Stage {
 impl Path {
     /// The most hops of a path.
     pub const HOPS_MAX: usize = 256;
+    /// The most frames that a path of no hops holds until it is polled; more are lost.
+    pub const THROUGH_MAX: usize = 1 << 18;
 
     /// A path through `hops`.
     ///
@@ -68,7 +71,7 @@ impl Path {
     /// A frame at the end of the way.
     fn arrive(&mut self, frame: Frame) -> Option<Frame> {
         if !frame.intact {
-            self.damaged += 1;
+            self.lost += 1;
             return None;
         }
         self.left += 1;
@@ -90,6 +93,7 @@ impl Hop for Path {
                 first.hop.enter(now, frame);
                 first.refresh();
             }
+            None if self.through.len() >= Self::THROUGH_MAX => self.lost += 1,
             None => self.through.push_back((now, frame)),
         }
     }
@@ -135,7 +139,7 @@ impl Hop for Path {
         let inside = self.stages.iter().map(|stage| stage.hop.counts());
         let (lost, copied) =
             inside.fold((0, 0), |(lost, copied), counts| (lost + counts.lost, copied + counts.copied));
-        Counts { entered: self.entered, left: self.left, lost: lost + self.damaged, copied }
+        Counts { entered: self.entered, left: self.left, lost: lost + self.lost, copied }
     }
 }
 

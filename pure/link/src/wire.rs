@@ -34,6 +34,8 @@ struct Passing {
 impl Wire {
     /// What it queues unless told otherwise, bytes.
     pub const QUEUE_BYTES: u64 = 1 << 20;
+    /// The most frames on their way; more are lost.
+    pub const INSIDE_MAX: usize = 1 << 18;
 
     /// A link of `latency`, and of `rate` where it is limited. Ethernet's framing counts.
     pub const fn new(latency: Nanos, rate: Option<Rate>) -> Self {
@@ -71,7 +73,8 @@ impl Hop for Wire {
         self.counts.entered += 1;
         self.catch_up(now);
         let length = u64::from(frame.length);
-        if self.queued > 0 && self.queued + length > self.queue_bytes {
+        let full = self.queued > 0 && self.queued + length > self.queue_bytes;
+        if full || self.inside.len() >= Self::INSIDE_MAX {
             self.counts.lost += 1;
             return;
         }
@@ -132,6 +135,16 @@ mod tests {
             out.push((wire.poll(at).unwrap().id, at.as_nanos() / 1_000));
         }
         assert_eq!(out, [(0, 1_008), (1, 2_028), (2, 3_048), (5, 4_068)]);
+    }
+
+    #[test]
+    fn a_link_without_a_rate_has_a_limit_too() {
+        let mut wire = Wire::new(Nanos::from_secs(1), None);
+        let frame = Frame::new(0, 100, Class::BEST_EFFORT, Buffer::EMPTY);
+        for _ in 0..=Wire::INSIDE_MAX {
+            wire.enter(Instant::ZERO, frame.clone());
+        }
+        assert_eq!(wire.counts().lost, 1);
     }
 
     #[test]

@@ -63,6 +63,8 @@ struct Suspended {
 impl Port {
     /// Other people's traffic of this time is made up for where nothing was sent for longer.
     const CATCH_UP: Nanos = Nanos::from_millis(10);
+    /// The most frames on their way to a queue; more are lost.
+    pub const ARRIVING_MAX: usize = 1 << 16;
 
     /// A port with `settings`; what is random in other people's traffic comes from `rng`.
     ///
@@ -223,6 +225,10 @@ impl Hop for Port {
             self.skip(now);
         }
         self.advance(now);
+        if self.arriving.len() >= Self::ARRIVING_MAX {
+            self.counts.lost += 1;
+            return;
+        }
         let at = self.arrival(now, &frame);
         frame.tail = Nanos::ZERO;
         self.own += 1;
