@@ -19,7 +19,7 @@ use crate::commands::discover::DiscoverArgs;
 use crate::device_url::DeviceUrl;
 use crate::error::Error;
 
-pub(crate) use backing::{NamespaceSpec, PoolSpec, RamSpec};
+pub(crate) use backing::{FarSpec, MediumSpec, NamespaceSpec, PoolSpec, RamSpec};
 pub(crate) use bench::{BenchArgs, Workload};
 pub(crate) use floor_server::FloorServerArgs;
 pub(crate) use sim::{PublishedArgs, SimAction, SimArgs};
@@ -144,9 +144,11 @@ pub(crate) struct DemoArgs {
 /// The SSD that is offered.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Served {
-    /// A file or block device to serve as a namespace; may be given again
+    /// A file or block device to serve as a namespace, or a namespace of another device: tcp://HOST:PORT (farlane export) or
+    /// nvme-tcp://HOST:PORT/NQN, with ,nsid=N where it has several, and ,hold=TIME for how long commands wait for a device
+    /// that is away [10s]; may be given again
     #[arg(long, value_name = "PATH[,size=SIZE][,block=512|4096][,readonly]")]
-    pub(crate) namespace: Vec<NamespaceSpec>,
+    pub(crate) namespace: Vec<MediumSpec>,
     /// A namespace in memory, empty at each start; may be given again
     #[arg(long, value_name = "SIZE[,block=512|4096]")]
     pub(crate) ram: Vec<RamSpec>,

@@ -138,6 +138,10 @@ pub(crate) enum Error {
     #[diagnostic(help("choose one of them with --namespace"))]
     NoNamespace { wanted: u32, there: String },
 
+    #[error("{why}")]
+    #[diagnostic(help("farlane identify URL shows the namespaces that are there"))]
+    FarNamespace { why: String },
+
     #[error("{what} {value} does not fit: expected {expected}")]
     Range { what: &'static str, value: u64, expected: String },
 
@@ -187,6 +191,7 @@ impl Error {
             | Self::OneDevice { .. }
             | Self::Config { .. }
             | Self::NoNamespace { .. }
+            | Self::FarNamespace { .. }
             | Self::Range { .. } => 2,
             Self::Interrupted => 130,
             _ => 1,

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::RawFd;
 use std::path::PathBuf;
 
 use engine::{Engine, Instant, Nanos, Rng};
@@ -13,7 +14,7 @@ use tunnel::session::{self, HandshakeError};
 use crate::clock::Clock;
 use crate::media::Media;
 use crate::near::NearDriver;
-use crate::reactor::{Driver, Outcome, Reactor, Stop};
+use crate::reactor::{Driver, Outcome, Reactor, Stop, Turn};
 use crate::tcp;
 
 /// How an attachment behaves.
@@ -132,6 +133,26 @@ impl<D: Application> Attached<D> {
             Outcome::TimedOut => Ok(None),
             Outcome::Done | Outcome::Abandoned => Err(AttachError::Interrupted),
         }
+    }
+
+    /// Does what there is to do, without waiting: a loop around this one sleeps on [`Attached::poll_fd`] and for
+    /// [`Attached::wake_in`].
+    ///
+    /// # Errors
+    /// When the loop fails.
+    pub fn step(&mut self) -> io::Result<Turn> {
+        self.driver.before_wait();
+        self.reactor.step(&mut self.driver)
+    }
+
+    /// Becomes readable when there is something to do.
+    pub fn poll_fd(&self) -> RawFd {
+        self.reactor.poll_fd()
+    }
+
+    /// After how long there is something to do in any case.
+    pub fn wake_in(&self) -> Option<Nanos> {
+        self.driver.poll_timeout().map(|at| at - self.now())
     }
 
     /// Another event that has come already.

@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use nvme::media::ram::BYTES_MAX;
 
-use super::parse_size;
+use super::{parse_size, parse_time};
+use crate::device_url::DeviceUrl;
 
 /// `--namespace PATH[,size=SIZE][,block=512|4096][,readonly]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +37,70 @@ impl FromStr for NamespaceSpec {
             }
         }
         Ok(spec)
+    }
+}
+
+/// What `--namespace` names: a file or block device, or a namespace of another device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum MediumSpec {
+    File(NamespaceSpec),
+    Far(Box<FarSpec>),
+}
+
+impl FromStr for MediumSpec {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.contains("://") || text.starts_with("vfio-user:") {
+            return text.parse().map(|far| Self::Far(Box::new(far)));
+        }
+        text.parse().map(Self::File)
+    }
+}
+
+/// How long commands wait for a device that is away, unless somebody says otherwise.
+const HOLD: Duration = Duration::from_secs(10);
+
+/// `tcp://HOST:PORT[,nsid=N][,hold=TIME][,readonly]`, or `nvme-tcp://HOST:PORT/NQN[?…]` with the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FarSpec {
+    text: String,
+    pub(crate) url: DeviceUrl,
+    /// The only one, if it is left out.
+    pub(crate) namespace: Option<u32>,
+    pub(crate) hold: Duration,
+    pub(crate) readonly: bool,
+}
+
+impl FromStr for FarSpec {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (mut rest, mut namespace, mut hold, mut readonly) = (text, None, HOLD, false);
+        // Commas are between the paths of an NVMe/TCP subsystem, too.
+        while let Some((before, option)) = rest.rsplit_once(',') {
+            match option.split_once('=') {
+                Some(("nsid", id)) => {
+                    let id = id.parse().ok().filter(|id| *id > 0);
+                    namespace = Some(id.ok_or("nsid= wants a number from 1 on")?);
+                }
+                Some(("hold", time)) => hold = parse_time(time)?,
+                None if option == "readonly" => readonly = true,
+                _ => break,
+            }
+            rest = before;
+        }
+        let url: DeviceUrl = rest.parse()?;
+        if matches!(url, DeviceUrl::VfioUser(_)) {
+            return Err(format!(
+                "{rest} can't be a namespace; expected tcp://HOST:PORT or nvme-tcp://HOST:PORT/NQN"
+            ));
+        }
+        Ok(Self { text: text.to_owned(), url, namespace, hold, readonly })
+    }
+}
+
+impl std::fmt::Display for FarSpec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
     }
 }
 
@@ -121,5 +187,17 @@ mod tests {
             assert!(wrong.parse::<PoolSpec>().is_err(), "{wrong}");
         }
         assert!("100".parse::<RamSpec>().is_err() && "32TiB".parse::<RamSpec>().is_err());
+    }
+    #[test]
+    fn a_namespace_of_another_device_names_its_options() {
+        let MediumSpec::Far(far) = "tcp://a:1,nsid=2,hold=3s,readonly".parse().unwrap() else { panic!() };
+        assert_eq!((far.namespace, far.hold, far.readonly), (Some(2), Duration::from_secs(3), true));
+        assert_eq!(far.url.to_string(), "tcp://a:1");
+        let text = "nvme-tcp://a:4420,b:4420/nqn.2014-08.org.example:x?hdgst=on";
+        let MediumSpec::Far(far) = format!("{text},nsid=7").parse().unwrap() else { panic!() };
+        assert_eq!((far.url.to_string(), far.namespace, far.hold), (text.to_owned(), Some(7), HOLD));
+        for wrong in ["tcp://a", "tcp://a:1,nsid=0", "tcp://a:1,size=4k", "vfio-user:/run/x", "udp://a:1"] {
+            assert!(wrong.parse::<MediumSpec>().is_err(), "{wrong}");
+        }
     }
 }

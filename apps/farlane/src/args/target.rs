@@ -8,11 +8,12 @@ use nvme::subsystem::{ANA_GROUPS_MAX, AnaState};
 use nvme_fabrics::wire::Nqn;
 use serde::{Deserialize, Serialize};
 
-use super::{NamespaceSpec, Output, RamSpec, Served, Spin};
+use super::{MediumSpec, Output, RamSpec, Served, Spin};
 
 pub(super) const EXAMPLES: &str = "Examples:
   farlane target --nqn nqn.2026-01.io.farlane:disk --ram 1GiB
   farlane target --listen 0.0.0.0:4420 --nqn nqn.2026-01.io.farlane:disk --namespace disk.img,size=10GiB
+  farlane target --nqn nqn.2026-01.io.farlane:far --namespace tcp://192.0.2.3:4430
   farlane target --config target.toml
   farlane target status
   farlane target resize --nsid 1 --size 20GiB
@@ -139,9 +140,10 @@ pub(crate) struct AddArgs {
     /// The subsystem [default: the only one]
     #[arg(long, value_name = "NQN")]
     pub(crate) nqn: Option<Nqn>,
-    /// A file or block device to serve
+    /// A file or block device to serve, or a namespace of another device: tcp://HOST:PORT[,nsid=N], or
+    /// nvme-tcp://HOST:PORT/NQN[,nsid=N]
     #[arg(long, value_name = "PATH[,size=SIZE][,block=512|4096][,readonly]")]
-    pub(crate) namespace: Option<NamespaceSpec>,
+    pub(crate) namespace: Option<MediumSpec>,
     /// Memory to serve
     #[arg(long, value_name = "SIZE[,block=512|4096]")]
     pub(crate) ram: Option<RamSpec>,

@@ -2,16 +2,24 @@
 
 use std::path::Path;
 
+use engine::Nanos;
 use live::clock::Clock;
-use live::media::{FileMedium, Media, Options, nvme as controllers, open};
+use live::media::remote::{self, Address, Place};
+use live::media::{FileMedium, Media, Options, RemoteMedium, nvme as controllers, open};
 use live::state::ssd::{self, Origin, SsdState};
 use live::state::{Keeper, Store};
 use nvme::media::MediumId;
 use nvme::media::ram::RamDisk;
 use nvme::subsystem::{BlockSize, Config, NamespaceIdentity, PAGE_BYTES};
+use nvme::wire::NamespaceId;
 
-use crate::args::{PoolSpec, Served};
+use crate::args::{FarSpec, MediumSpec, PoolSpec, Served};
+use crate::device_url::DeviceUrl;
 use crate::error::Error;
+use crate::fabrics;
+
+/// How long another device may take to be there when what uses it starts.
+pub(crate) const FAR_PATIENCE: Nanos = Nanos::from_secs(10);
 
 /// An SSD to offer.
 pub(crate) struct Ssd {
@@ -40,7 +48,7 @@ impl Ssd {
         let pool = served.pool.as_ref().map(|pool| given.add_pool(pool)).transpose()?;
         let Given { mut config, mut media, origins } = given;
         if let Some(store) = store {
-            let origin = Origin { namespaces: &origins, pool: pool.as_deref() };
+            let origin = Origin { namespaces: &origins, pool: pool.as_deref(), is_numbered: false };
             config = restore(&store, saved, config, &mut media, origin)?;
         }
         let summary = served.count(config.namespaces.len());
@@ -54,7 +62,7 @@ impl Ssd {
 }
 
 /// Has the SSD's state kept from now on; what its controller is built from.
-fn restore(
+pub(crate) fn restore(
     store: &Store,
     saved: Option<SsdState>,
     config: Config,
@@ -83,6 +91,16 @@ impl Given {
     /// The controller's namespaces: files, then memory, then those of other controllers.
     fn add_namespaces(&mut self, clock: Clock, served: &Served) -> Result<(), Error> {
         for spec in &served.namespace {
+            let spec = match spec {
+                MediumSpec::File(spec) => spec,
+                MediumSpec::Far(spec) => {
+                    let far = open_far(clock, spec, FAR_PATIENCE)?;
+                    let (bytes, block, origin) = (far.size(), far.block(), far_origin(spec, &far));
+                    let medium = self.media.add(far);
+                    self.add(medium, (0, bytes), block, spec.readonly, origin);
+                    continue;
+                }
+            };
             let file = open_file(&spec.path, spec.size, spec.block, spec.readonly)?;
             let bytes = file.size();
             let medium = self.media.add(file);
@@ -158,7 +176,37 @@ pub(crate) fn open_file(
     Ok(file)
 }
 
-fn file_origin(path: &Path) -> String {
+/// Reaches a namespace of another device, within `patience`.
+pub(crate) fn open_far(clock: Clock, spec: &FarSpec, patience: Nanos) -> Result<RemoteMedium, Error> {
+    let mut hold = Nanos::from(spec.hold);
+    let address = match &spec.url {
+        DeviceUrl::Tcp(url) => Address::Pcie(url.authority.clone()),
+        DeviceUrl::NvmeTcp(url) => {
+            let (paths, options) = fabrics::backing(url, hold)?;
+            hold = options.association.fast_io_fail_timeout.unwrap_or(hold);
+            Address::Fabrics(paths, Box::new(options))
+        }
+        DeviceUrl::VfioUser(path) => {
+            let why = "a device of another process can't be a namespace".to_owned();
+            return Err(Error::NoDevice { path: path.clone(), why });
+        }
+    };
+    let place =
+        Place { name: spec.url.to_string(), address, namespace: spec.namespace.map(NamespaceId), hold };
+    let opened = remote::open(clock, place, patience, |what| eprintln!("farlane: {what}"));
+    opened.map_err(|error| match error {
+        remote::OpenError::Attach(error) => error.into(),
+        remote::OpenError::Fabrics(error) => Error::Fabrics(error),
+        remote::OpenError::Namespace(why) => Error::FarNamespace { why },
+        remote::OpenError::Io(error) => Error::Output(error),
+    })
+}
+
+pub(crate) fn far_origin(spec: &FarSpec, far: &RemoteMedium) -> String {
+    format!("far {} {}", spec.url, far.namespace())
+}
+
+pub(crate) fn file_origin(path: &Path) -> String {
     // A file that is yet to be made has a place all the same.
     let there = std::fs::canonicalize(path).or_else(|_| {
         let path = std::path::absolute(path)?;
@@ -174,7 +222,10 @@ fn serial_of(served: &Served, place: &str) -> String {
     let mut name = machine();
     let mut add = |part: String| name.extend(["\n", &part]);
     for spec in &served.namespace {
-        add(file_origin(&spec.path));
+        add(match spec {
+            MediumSpec::File(spec) => file_origin(&spec.path),
+            MediumSpec::Far(spec) => format!("far {}", spec.url),
+        });
     }
     for address in &served.vfio {
         add(format!("vfio {address}"));

@@ -23,6 +23,8 @@ use url::SubsystemUrl;
 const BASE: u64 = 4096;
 /// Bytes of it beside the data of commands under way.
 const ADMIN_BYTES: u64 = 1 << 20;
+/// Commands of a target at another subsystem.
+const BACKING_DEPTH: u32 = 256;
 /// Cookies of admin commands have this bit.
 const ADMIN: u64 = 1 << 61;
 
@@ -99,12 +101,29 @@ pub(crate) fn attach(
     spin: Nanos,
     timeout: Nanos,
 ) -> Result<Attachment, Error> {
-    let resolve = |path: &String| live::tcp::resolve(path).map_err(|error| Error::Fabrics(error.into()));
-    let paths = url.paths.iter().map(resolve).collect::<Result<Vec<_>, _>>()?;
-    let mut attachment = Attachment::connect(paths, &options(url, needs, spin))?;
+    let mut attachment = Attachment::connect(paths(url)?, &options(url, needs, spin))?;
     attachment.stop().on_signals().map_err(AttachError::Io)?;
     attachment.wait_ready(timeout)?;
     Ok(attachment)
+}
+
+/// The paths to the subsystem of `url`, and how a target uses it: for ever, unless the URL says otherwise, and with
+/// commands that wait for as long as `hold`.
+pub(crate) fn backing(
+    url: &SubsystemUrl,
+    hold: Nanos,
+) -> Result<(Vec<Vec<std::net::SocketAddr>>, Options), Error> {
+    let mut options = options(url, Needs { depth: BACKING_DEPTH, ..Needs::default() }, Nanos::ZERO);
+    options.association.fast_io_fail_timeout.get_or_insert(hold);
+    if url.settings.controller_loss.is_none() {
+        options.association.controller_loss_timeout = None;
+    }
+    Ok((paths(url)?, options))
+}
+
+fn paths(url: &SubsystemUrl) -> Result<Vec<Vec<std::net::SocketAddr>>, Error> {
+    let resolve = |path: &String| live::tcp::resolve(path).map_err(|error| Error::Fabrics(error.into()));
+    url.paths.iter().map(resolve).collect()
 }
 
 impl Fabrics {

@@ -78,6 +78,8 @@ pub enum MediaError {
     ReadOnly,
     /// The range is beyond the end: the file was truncated under us.
     OutOfRange,
+    /// The medium is away, for longer than could be waited for; it may be back later.
+    Unreachable,
 }
 
 impl fmt::Display for MediaError {
@@ -88,6 +90,7 @@ impl fmt::Display for MediaError {
             Self::NoSpace => "no space is left",
             Self::ReadOnly => "the medium is read-only",
             Self::OutOfRange => "the range is beyond the medium's end",
+            Self::Unreachable => "the medium can't be reached",
         })
     }
 }

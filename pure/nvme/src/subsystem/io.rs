@@ -298,6 +298,7 @@ impl Subsystem {
             MediaError::NoSpace => StatusCode::CapacityExceeded,
             MediaError::ReadOnly => StatusCode::NamespaceWriteProtected,
             MediaError::OutOfRange => StatusCode::LbaOutOfRange,
+            MediaError::Unreachable => StatusCode::NamespaceNotReady,
         };
         let names_lba = !matches!(
             purpose,

@@ -71,6 +71,11 @@ impl ReservationType {
         Self::ALL.into_iter().find(|kind| u32::from(kind.value()) == value)
     }
 
+    /// The type of a Reservation Type (RTYPE), if there is such a one.
+    pub fn from_value(value: u8) -> Option<Self> {
+        Self::parse(value.into())
+    }
+
     /// Reservation Type (RTYPE).
     pub const fn value(self) -> u8 {
         match self {

@@ -2,6 +2,7 @@
 
 pub mod file;
 pub mod nvme;
+pub mod remote;
 mod resize;
 
 use std::io;
@@ -9,11 +10,13 @@ use std::os::fd::RawFd;
 
 use ::nvme::media::ram::RamDisk;
 use ::nvme::media::{Completion, MediaError, MediumId, Operation, Request};
-use ::nvme::subsystem::{Counters, Notification};
+use ::nvme::subsystem::{Counters, NamespaceConfig, Notification};
+use ::nvme::wire::NamespaceId;
 use engine::Instant;
 
 pub use file::{FileMedium, Note, OpenError, Options, open};
 pub use nvme::NvmeMedium;
+pub use remote::RemoteMedium;
 pub use resize::ResizeError;
 
 use crate::state::{Keeper, Notice};
@@ -35,6 +38,8 @@ pub enum Medium {
     File(FileMedium),
     /// An NVMe controller of this machine.
     Nvme(NvmeMedium),
+    /// A namespace of another device, at the far end of a network.
+    Remote(Box<RemoteMedium>),
     /// What the SSD remembers, rather than its data.
     State(Box<Keeper>),
     /// One that was removed: what is still asked of it fails.
@@ -56,6 +61,12 @@ impl From<FileMedium> for Medium {
 impl From<NvmeMedium> for Medium {
     fn from(controller: NvmeMedium) -> Self {
         Self::Nvme(controller)
+    }
+}
+
+impl From<RemoteMedium> for Medium {
+    fn from(remote: RemoteMedium) -> Self {
+        Self::Remote(Box::new(remote))
     }
 }
 
@@ -146,6 +157,7 @@ impl Media {
             Medium::Ram(disk) => disk.submit(request, out),
             Medium::File(file) => file.submit(request),
             Medium::Nvme(controller) => controller.submit(request),
+            Medium::Remote(remote) => remote.submit(request),
             Medium::State(keeper) => keeper.submit(&request, out),
             Medium::Gone => {
                 let result = match request.operation {
@@ -171,6 +183,7 @@ impl Media {
             Medium::Ram(_) | Medium::Gone => Ok(done),
             Medium::File(file) => Ok(done + file.reap(out)?),
             Medium::Nvme(controller) => Ok(done + controller.reap(out)),
+            Medium::Remote(remote) => Ok(done + remote.reap(out)),
             Medium::State(keeper) => Ok(done + keeper.reap(out)),
         })
     }
@@ -186,6 +199,7 @@ impl Media {
         let files = self.media.iter().enumerate().filter_map(stays).filter_map(|medium| match medium {
             Medium::File(file) => file.poll_fd(),
             Medium::State(keeper) => Some(keeper.poll_fd()),
+            Medium::Remote(remote) => Some(remote.poll_fd()),
             Medium::Ram(_) | Medium::Nvme(_) | Medium::Gone => None,
         });
         files.chain(self.controllers().flat_map(NvmeMedium::poll_fds))
@@ -195,6 +209,7 @@ impl Media {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let keeper = self.media.iter().filter_map(|medium| match medium {
             Medium::State(keeper) => keeper.poll_timeout(),
+            Medium::Remote(remote) => remote.poll_timeout(),
             _ => None,
         });
         self.controllers().filter_map(NvmeMedium::poll_timeout).chain(keeper).min()
@@ -204,6 +219,20 @@ impl Media {
     pub fn note(&mut self, notification: &Notification) {
         if let Some(keeper) = self.keeper() {
             keeper.note(notification);
+        }
+    }
+
+    /// The world has added a namespace, of this origin, which is worth remembering where state is kept.
+    pub fn note_added(&mut self, namespace: &NamespaceConfig, origin: &str) {
+        if let Some(keeper) = self.keeper() {
+            keeper.add_namespace(namespace, origin);
+        }
+    }
+
+    /// The world has removed a namespace.
+    pub fn note_removed(&mut self, namespace: NamespaceId) {
+        if let Some(keeper) = self.keeper() {
+            keeper.remove_namespace(namespace);
         }
     }
 
@@ -248,6 +277,7 @@ fn in_flight(medium: &Medium) -> usize {
         Medium::Ram(_) | Medium::Gone => 0,
         Medium::File(file) => file.in_flight(),
         Medium::Nvme(controller) => controller.in_flight(),
+        Medium::Remote(remote) => remote.in_flight(),
         Medium::State(keeper) => keeper.in_flight(),
     }
 }

@@ -53,6 +53,7 @@ impl Media {
         let place = self.places[id.0 as usize];
         match (self.media.get_mut(place).unwrap_or(&mut Medium::Gone), bytes) {
             (Medium::File(file), bytes) => file.resize(bytes).map_err(ResizeError::File),
+            (Medium::Remote(remote), None) => Ok(remote.measure()),
             (Medium::Ram(_), None) => Err(ResizeError::NothingToMeasure),
             (Medium::Ram(disk), Some(bytes)) => {
                 if bytes == 0 || bytes > BYTES_MAX || !bytes.is_multiple_of(BLOCK) {
@@ -61,7 +62,9 @@ impl Media {
                 disk.resize(bytes);
                 Ok(bytes)
             }
-            (Medium::Nvme(_) | Medium::State(_) | Medium::Gone, _) => Err(ResizeError::Fixed),
+            (Medium::Remote(_) | Medium::Nvme(_) | Medium::State(_) | Medium::Gone, _) => {
+                Err(ResizeError::Fixed)
+            }
         }
     }
 }

@@ -13,7 +13,7 @@ mod stop;
 mod tests;
 
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -292,6 +292,24 @@ impl Reactor {
             }
             now = self.clock.now();
         }
+    }
+
+    /// Turns `driver` once, without waiting: a loop around this one sleeps on [`Reactor::poll_fd`].
+    ///
+    /// # Errors
+    /// When the driver fails, or the system can't tell of news.
+    pub fn step<D: Driver>(&mut self, driver: &mut D) -> io::Result<Turn> {
+        let now = self.clock.now();
+        self.ask(now, Duration::ZERO)?;
+        let turn =
+            driver.turn(&Context { now, news: self.news, clock: self.clock, sources: &self.sources })?;
+        self.news &= turn != Turn::Idle;
+        Ok(turn)
+    }
+
+    /// Becomes readable when there is news for a driver that is turned by [`Reactor::step`].
+    pub fn poll_fd(&self) -> RawFd {
+        self.poll.as_raw_fd()
     }
 
     /// After an idle turn: spin on, or sleep. News that came since the sources were emptied is still with the

@@ -6,7 +6,8 @@ use std::os::fd::RawFd;
 
 use engine::{Instant, Nanos};
 use nvme::media::{Completion, IoId, MediaError, Operation, Request};
-use nvme::subsystem::{Counters, Notification};
+use nvme::subsystem::{Counters, NamespaceConfig, Notification};
+use nvme::wire::NamespaceId;
 
 use super::ssd::{SECTION, SsdState};
 use super::store::{Generation, Notice, Store, Watch};
@@ -62,6 +63,20 @@ impl Keeper {
         if matches!(notification, Notification::ReadyForPowerLoss(_)) {
             self.used = false;
         }
+    }
+
+    /// The world has added a namespace, of this origin.
+    pub fn add_namespace(&mut self, namespace: &NamespaceConfig, origin: &str) {
+        self.state.add_namespace(namespace, origin);
+        self.dirty = true;
+        self.put();
+    }
+
+    /// The world has removed a namespace.
+    pub fn remove_namespace(&mut self, id: NamespaceId) {
+        self.state.remove_namespace(id);
+        self.dirty = true;
+        self.put();
     }
 
     /// A medium is asked for something: from now on, the end of the process is not that of an SSD at rest.

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::hex::Hex;
 pub use restore::{Origin, Restored, load, restore};
-use values::{CountersState, Feature, Firmware, Namespace, Sanitize, SelfTests, Unreadable};
+use values::{CountersState, Feature, Firmware, Namespace, Reservation, Sanitize, SelfTests, Unreadable};
 
 /// The name of the section.
 pub const SECTION: &str = "ssd";
@@ -49,6 +49,9 @@ pub struct SsdState {
     features: Vec<Feature>,
     #[serde(default)]
     unreadable: Vec<Unreadable>,
+    /// Of each namespace whose registrants outlive a power loss.
+    #[serde(default, rename = "reservation")]
+    reservations: Vec<Reservation>,
     /// The Persistent Event log, oldest first.
     #[serde(default)]
     events: VecDeque<Hex>,
@@ -69,6 +72,7 @@ impl SsdState {
             namespaces: Vec::new(),
             features: Vec::new(),
             unreadable: Vec::new(),
+            reservations: Vec::new(),
             events: VecDeque::new(),
         }
     }
@@ -95,6 +99,12 @@ impl SsdState {
             Notification::NamespaceProtected { namespace, protection } => {
                 if let Some(found) = self.find(*namespace) {
                     found.write_protection = (*protection).into();
+                }
+            }
+            Notification::ReservationsChanged(record) => {
+                self.reservations.retain(|one| one.namespace != record.namespace.0);
+                if record.persistent {
+                    self.reservations.push(Reservation::from(&**record));
                 }
             }
             Notification::BlocksUnreadable(blocks) => self.mark(blocks, true),
@@ -134,8 +144,6 @@ impl SsdState {
             | Notification::InterruptVector { .. }
             | Notification::KeepAliveTimeout { .. }
             | Notification::FirmwareActivated { .. }
-            // An SSD on PCIe has no reservations.
-            | Notification::ReservationsChanged(_)
             | Notification::ShutDown { .. } => return false,
         }
         true
@@ -171,10 +179,23 @@ impl SsdState {
         }
     }
 
+    /// A namespace was added while hosts use others: it is remembered from now on.
+    pub fn add_namespace(&mut self, namespace: &NamespaceConfig, origin: &str) {
+        self.forget(namespace.id);
+        self.namespaces.push(Namespace::new(namespace, origin, None));
+        self.namespaces.sort_by_key(|one| one.id);
+    }
+
+    /// A namespace was removed: nothing of it is remembered.
+    pub fn remove_namespace(&mut self, id: NamespaceId) {
+        self.forget(id);
+    }
+
     fn forget(&mut self, id: NamespaceId) {
         self.namespaces.retain(|one| one.id != id.0);
         self.features.retain(|one| one.namespace != id.0);
         self.unreadable.retain(|run| run.namespace != id.0);
+        self.reservations.retain(|one| one.namespace != id.0);
     }
 
     /// Makes blocks unreadable, or readable again.

@@ -177,7 +177,7 @@ fn origins(names: &[&str]) -> Vec<String> {
 fn restored(path: &Path, config: Config, names: &[&str], pool: Option<&str>) -> Result<Restored, StateError> {
     let store = Store::open(path)?;
     let saved = load(&store)?;
-    restore(&store, saved, config, Origin { namespaces: &origins(names), pool })
+    restore(&store, saved, config, Origin { namespaces: &origins(names), pool, is_numbered: false })
 }
 
 /// Saves the state, as a keeper does.

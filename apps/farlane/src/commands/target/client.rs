@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::control_path;
 use super::request::{Answer, Request};
 use super::status;
-use crate::args::{NamespaceSpec, TargetAction};
+use crate::args::{MediumSpec, TargetAction};
 use crate::commands::{print, print_json};
 use crate::error::Error;
 
@@ -77,7 +77,11 @@ fn ask(given: Option<&PathBuf>, request: &Request) -> Result<Value, Error> {
 }
 
 /// The target may have another working directory.
-fn absolute(spec: NamespaceSpec) -> String {
+fn absolute(spec: MediumSpec) -> String {
+    let spec = match spec {
+        MediumSpec::File(spec) => spec,
+        MediumSpec::Far(spec) => return spec.to_string(),
+    };
     let path = std::path::absolute(&spec.path).unwrap_or(spec.path);
     let size = spec.size.map(|size| format!(",size={size}")).unwrap_or_default();
     let readonly = if spec.readonly { ",readonly" } else { "" };

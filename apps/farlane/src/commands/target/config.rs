@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use nvme::media::ram::BYTES_MAX;
 use nvme::subsystem::{ANA_GROUPS_MAX, NAMESPACE_ID_MAX};
 use nvme_fabrics::target::ControllerModel;
 use nvme_fabrics::wire::{ControllerId, Nqn};
@@ -14,7 +15,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use toml::Spanned;
 
-use crate::args::{AccessState, NamespaceSpec, RamSpec, Served};
+use crate::args::{AccessState, FarSpec, NamespaceSpec, RamSpec, Served};
 use crate::error::Error;
 
 /// What a target offers.
@@ -36,6 +37,8 @@ pub(crate) struct PortSpec {
 pub(crate) struct SubsystemSpec {
     pub(crate) nqn: Nqn,
     pub(crate) serial: Option<String>,
+    /// Where a subsystem of the file keeps what it must not forget.
+    pub(crate) state: Option<PathBuf>,
     /// Everybody, if it is empty.
     pub(crate) hosts: Vec<Nqn>,
     /// By what they listen on; all, if it is empty.
@@ -79,6 +82,8 @@ pub(crate) enum Source {
 pub(crate) enum Backing {
     File(NamespaceSpec),
     Ram(RamSpec),
+    /// A namespace of another device.
+    Far(Box<FarSpec>),
 }
 
 #[derive(Debug, Deserialize)]
@@ -112,6 +117,7 @@ struct ReferralTable {
 struct SubsystemTable {
     nqn: Spanned<Text<Nqn>>,
     serial: Option<String>,
+    state: Option<Spanned<PathBuf>>,
     #[serde(default)]
     hosts: Vec<Text<Nqn>>,
     #[serde(default)]
@@ -152,6 +158,7 @@ struct ControllersTable {
 struct NamespaceTable {
     id: Option<u32>,
     path: Option<PathBuf>,
+    url: Option<Text<FarSpec>>,
     ram: Option<Text<Size>>,
     size: Option<Text<Size>>,
     block: Option<u32>,
@@ -258,7 +265,14 @@ fn subsystem(table: SubsystemTable, offer: &Offer) -> Result<SubsystemSpec, Wron
     let hosts = table.hosts.into_iter().map(|Text(host)| host).collect();
     let listed = listed.into_iter().map(|(one, _)| one).collect();
     let (serial, source) = (table.serial, Source::Listed(listed));
-    Ok(SubsystemSpec { nqn, serial, hosts, ports, model, ana_groups, access, source })
+    let is_taken = |path: &Spanned<PathBuf>| {
+        offer.subsystems.iter().any(|other| other.state.as_ref() == Some(path.get_ref()))
+    };
+    if let Some(path) = table.state.as_ref().filter(|path| is_taken(path)) {
+        return Err(Wrong::at(path, "state", "another subsystem keeps its state there"));
+    }
+    let state = table.state.map(Spanned::into_inner);
+    Ok(SubsystemSpec { nqn, serial, state, hosts, ports, model, ana_groups, access, source })
 }
 
 fn model(range: Option<Spanned<ControllersTable>>) -> Result<ControllerModel, Wrong> {
@@ -328,18 +342,28 @@ fn backing(table: &NamespaceTable) -> Result<Backing, (&'static str, String)> {
     if !matches!(block, 512 | 4096) {
         return Err(("block", format!("a block of {block} bytes is not served; expected 512 or 4096")));
     }
-    match (&table.path, &table.ram) {
-        (Some(path), None) => {
+    match (&table.path, &table.ram, &table.url) {
+        (Some(path), None, None) => {
             let size = table.size.as_ref().map(|Text(Size(size))| *size);
             Ok(Backing::File(NamespaceSpec { path: path.clone(), size, block, readonly: table.readonly }))
         }
-        (None, Some(Text(Size(size)))) => {
-            if *size == 0 || !size.is_multiple_of(u64::from(block)) {
-                return Err(("ram", format!("{size} bytes is no multiple of the block size, {block}")));
+        (None, Some(Text(Size(size))), None) => {
+            if *size == 0 || *size > BYTES_MAX || !size.is_multiple_of(u64::from(block)) {
+                let why =
+                    format!("{size} bytes is no multiple of the block size, {block}, up to {BYTES_MAX}");
+                return Err(("ram", why));
             }
             Ok(Backing::Ram(RamSpec { size: *size, block }))
         }
-        _ => Err(("namespace", "expected path or ram, one of them".to_owned())),
+        (None, None, Some(Text(far))) => {
+            if table.size.is_some() || table.block.is_some() {
+                return Err(("url", "the size and the block are those of the other device".to_owned()));
+            }
+            let mut far = far.clone();
+            far.readonly |= table.readonly;
+            Ok(Backing::Far(Box::new(far)))
+        }
+        _ => Err(("namespace", "expected path, url or ram, one of them".to_owned())),
     }
 }
 
@@ -359,6 +383,7 @@ address = "192.0.2.2:8009"
 nqn = "nqn.2026-01.io.farlane:one"
 hosts = ["nqn.2014-08.org.nvmexpress:uuid:1"]
 controllers = { first = 1, last = 9 }
+state = "one.state"
 [[subsystem.namespace]]
 path = "disk.img"
 size = "10GiB"
@@ -374,6 +399,7 @@ state = "non-optimized"
 
 [[subsystem]]
 nqn = "nqn.2026-01.io.farlane:two"
+state = "two.state"
 ports = ["0.0.0.0:4420"]
 "#;
 
@@ -399,18 +425,19 @@ ports = ["0.0.0.0:4420"]
     #[test]
     fn a_mistake_is_shown_with_its_line_and_key() {
         for (good, bad, line, key) in [
-            ("ram = \"64MiB\"", "ram = \"lots\"", "19", "ram"),
-            ("id = 7", "id = 1", "17", "id"),
-            ("farlane:two", "farlane:one", "27", "nqn"),
-            ("nqn.2026-01.io.farlane:two", "two", "27", "nqn"),
-            ("ports = [\"0.0.0.0:4420\"]", "ports = [\"0.0.0.0:1\"]", "28", "ports"),
-            ("ana-group = 2", "ana-group = 200", "17", "ana-group"),
-            ("group = 2\nstate", "group = 0\nstate", "21", "group"),
-            ("port = \"0.0.0.0:4420\"", "port = \"0.0.0.0:1\"", "21", "port"),
-            ("non-optimized", "fast", "24", "state"),
-            ("block = 4096", "block = 100", "13", "block"),
-            ("size = ", "colour = ", "15", "colour"),
+            ("ram = \"64MiB\"", "ram = \"lots\"", "20", "ram"),
+            ("id = 7", "id = 1", "18", "id"),
+            ("farlane:two", "farlane:one", "28", "nqn"),
+            ("nqn.2026-01.io.farlane:two", "two", "28", "nqn"),
+            ("ports = [\"0.0.0.0:4420\"]", "ports = [\"0.0.0.0:1\"]", "30", "ports"),
+            ("ana-group = 2", "ana-group = 200", "18", "ana-group"),
+            ("group = 2\nstate", "group = 0\nstate", "22", "group"),
+            ("port = \"0.0.0.0:4420\"", "port = \"0.0.0.0:1\"", "22", "port"),
+            ("non-optimized", "fast", "25", "state"),
+            ("block = 4096", "block = 100", "14", "block"),
+            ("size = ", "colour = ", "16", "colour"),
             ("last = 9", "last = 0", "12", "controllers"),
+            ("two.state", "one.state", "29", "state"),
         ] {
             let error = parse(&GOOD.replace(good, bad)).unwrap_err();
             assert!(error.contains(&format!("line {line}")) && error.contains(key), "{bad}: {error}");

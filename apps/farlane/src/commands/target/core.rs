@@ -1,9 +1,13 @@
 //! What one reactor of the target carries out.
 
-use engine::Instant;
+use std::path::{Path, PathBuf};
+
+use engine::{Instant, Nanos};
 use live::clock::Clock;
 use live::fabrics::target::{Event, TargetDriver};
 use live::media::{Media, Medium};
+use live::state::Store;
+use live::state::ssd::{self, Origin};
 use nvme::media::MediumId;
 use nvme::media::ram::RamDisk;
 use nvme::subsystem::{
@@ -13,18 +17,31 @@ use nvme::wire::NamespaceId;
 use nvme_fabrics::target::{Directory, SubsystemKey};
 use nvme_fabrics::wire::{ControllerId, Nqn, PortId};
 
-use super::config::{Backing, Source};
+use super::config::{Backing, Listed, Source};
 use crate::args::AccessState;
-use crate::commands::served::{Ssd, open_file};
+use crate::commands::served::{FAR_PATIENCE, Ssd, far_origin, file_origin, open_far, open_file, restore};
 use crate::error::Error;
 
 /// Commands of a subsystem that may be under way at once, of all hosts together.
 const COMMANDS_MAX: u32 = 16 << 10;
 
+/// How long another device may take to be there when its namespace is added while hosts use others: they wait meanwhile.
+const PATIENCE_AT_WORK: Nanos = Nanos::from_secs(3);
+
 /// The subsystem is no longer there.
 const GONE: &str = "the subsystem is gone";
 
 pub(super) type Target = TargetDriver<fn(Event)>;
+
+/// A subsystem that is to be carried out.
+pub(super) struct NewSubsystem {
+    pub(super) name: Nqn,
+    pub(super) serial: Option<String>,
+    /// Of one of the file.
+    pub(super) state: Option<PathBuf>,
+    pub(super) ana_groups: u32,
+    pub(super) source: Source,
+}
 
 /// See the module.
 pub(super) struct Core {
@@ -43,45 +60,57 @@ impl Core {
     }
 
     /// Opens what a subsystem is kept on, and carries it out from now on; its serial number.
-    pub(super) fn add_subsystem(
-        &mut self,
-        key: SubsystemKey,
-        name: &Nqn,
-        serial: Option<String>,
-        ana_groups: u32,
-        source: Source,
-    ) -> Result<String, Error> {
+    pub(super) fn add_subsystem(&mut self, key: SubsystemKey, new: NewSubsystem) -> Result<String, Error> {
         let mut groups = Vec::new();
-        let (mut core, media, serial) = match source {
+        let (mut core, media, serial) = match new.source {
             Source::Given(served) => {
-                let Ssd { config, media, serial, .. } = Ssd::build(self.clock, &served, name.as_str())?;
+                let Ssd { config, media, serial, .. } = Ssd::build(self.clock, &served, new.name.as_str())?;
                 (config, media, serial)
             }
             Source::Listed(listed) => {
-                // Whatever its namespaces are, the subsystem is the one of this name.
-                let derived = u64::from_be_bytes(NamespaceIdentity::derived(name.as_str()).eui64);
-                let serial = serial.unwrap_or_else(|| format!("FL{derived:016X}"));
-                let mut core = Config::new(&serial);
-                let mut media = Media::new();
-                for one in &listed {
-                    let opened = open_backing(&one.backing)?;
-                    let namespace = opened.describe(one.id, &serial);
-                    let medium = media.add(opened.medium);
-                    core.namespaces.push(NamespaceConfig { medium, ..namespace });
-                    groups.push((one.id, one.ana_group));
-                }
-                (core, media, serial)
+                groups.extend(listed.iter().map(|one| (one.id, one.ana_group)));
+                self.build(&new.name, new.serial, new.state.as_deref(), &listed)?
             }
         };
-        core.subsystem_name = name.to_string();
+        core.subsystem_name = new.name.to_string();
         core.commands_max = COMMANDS_MAX;
         core.namespaces_max = NAMESPACE_ID_MAX;
-        core.ana_groups = ana_groups;
+        core.ana_groups = new.ana_groups;
         self.driver.add_subsystem(self.now(), key, core, media);
         for (id, group) in groups {
             self.put_into_group(key, id, group);
         }
         Ok(serial)
+    }
+
+    /// A subsystem of the file, as it was if its state is kept.
+    fn build(
+        &self,
+        name: &Nqn,
+        serial: Option<String>,
+        state: Option<&Path>,
+        listed: &[Listed],
+    ) -> Result<(Config, Media, String), Error> {
+        let store = state.map(Store::open).transpose()?;
+        let saved = store.as_ref().map(ssd::load).transpose()?.flatten();
+        // Whatever its namespaces are, the subsystem is the one of this name.
+        let derived =
+            || format!("FL{:016X}", u64::from_be_bytes(NamespaceIdentity::derived(name.as_str()).eui64));
+        let serial = serial.or_else(|| saved.as_ref().map(|saved| saved.serial().to_owned()));
+        let serial = serial.unwrap_or_else(derived);
+        let (mut core, mut media, mut origins) = (Config::new(&serial), Media::new(), Vec::new());
+        for one in listed {
+            let opened = open_backing(self.clock, &one.backing, FAR_PATIENCE)?;
+            let namespace = opened.describe(one.id, &serial);
+            let medium = media.add(opened.medium);
+            core.namespaces.push(NamespaceConfig { medium, ..namespace });
+            origins.push(opened.origin);
+        }
+        if let Some(store) = store {
+            let origin = Origin { namespaces: &origins, pool: None, is_numbered: true };
+            core = restore(&store, saved, core, &mut media, origin)?;
+        }
+        Ok((core, media, serial))
     }
 
     pub(super) fn namespace_count(&self, key: SubsystemKey) -> usize {
@@ -101,7 +130,8 @@ impl Core {
         let taken: Vec<_> = core.into_iter().flat_map(|core| core.namespaces()).map(|one| one.id.0).collect();
         let free = || (1..=NAMESPACE_ID_MAX).find(|id| !taken.contains(id));
         let id = id.or_else(free).ok_or("no identifier is free")?;
-        let opened = open_backing(backing).map_err(|error| error.to_string())?;
+        let opened =
+            open_backing(self.clock, backing, PATIENCE_AT_WORK).map_err(|error| error.to_string())?;
         let namespace = opened.describe(id, serial);
         let medium = self.driver.add_medium(key, opened.medium);
         let medium = medium.ok_or("the subsystem is gone, or has too many namespaces")?;
@@ -110,6 +140,9 @@ impl Core {
         if let Err(error) = added.ok_or(GONE)? {
             self.driver.remove_medium(key, medium);
             return Err(error.to_string());
+        }
+        if let Some(media) = self.driver.media_of(key) {
+            media.note_added(&namespace, &opened.origin);
         }
         self.put_into_group(key, id, ana_group);
         Ok(id)
@@ -121,6 +154,9 @@ impl Core {
         let removed =
             self.driver.with_subsystem(now, key, |core| core.remove_namespace(now, NamespaceId(id)));
         removed.ok_or(GONE)?.map_err(|error| error.to_string())?;
+        if let Some(media) = self.driver.media_of(key) {
+            media.note_removed(NamespaceId(id));
+        }
         // Those of a controller of this machine are on one medium.
         let core = self.driver.target().subsystem(key);
         let is_used = core.is_some_and(|core| core.namespaces().any(|one| Some(one.medium) == medium));
@@ -194,6 +230,8 @@ impl Core {
 /// A medium that was opened, and what is known of it.
 struct Opened {
     medium: Medium,
+    /// Where its bytes are, in words that mean the same at the next start.
+    origin: String,
     bytes: u64,
     block: u32,
     read_only: bool,
@@ -216,16 +254,24 @@ impl Opened {
     }
 }
 
-fn open_backing(backing: &Backing) -> Result<Opened, Error> {
+fn open_backing(clock: Clock, backing: &Backing, patience: Nanos) -> Result<Opened, Error> {
     match backing {
+        Backing::Far(spec) => {
+            let far = open_far(clock, spec, patience)?;
+            let (bytes, block, read_only) = (far.size(), far.block(), spec.readonly);
+            let origin = far_origin(spec, &far);
+            Ok(Opened { medium: far.into(), origin, bytes, block, read_only })
+        }
         Backing::Ram(spec) => {
             let medium = RamDisk::new(spec.size).into();
-            Ok(Opened { medium, bytes: spec.size, block: spec.block, read_only: false })
+            let origin = format!("ram {}", spec.size);
+            Ok(Opened { medium, origin, bytes: spec.size, block: spec.block, read_only: false })
         }
         Backing::File(spec) => {
             let file = open_file(&spec.path, spec.size, spec.block, spec.readonly)?;
             let bytes = file.size();
-            Ok(Opened { medium: file.into(), bytes, block: spec.block, read_only: spec.readonly })
+            let (origin, read_only) = (file_origin(&spec.path), spec.readonly);
+            Ok(Opened { medium: file.into(), origin, bytes, block: spec.block, read_only })
         }
     }
 }

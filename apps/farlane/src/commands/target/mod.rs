@@ -59,6 +59,7 @@ fn given(args: &OfferArgs) -> Offer {
     let subsystem = SubsystemSpec {
         nqn,
         serial: args.served.serial.clone(),
+        state: None,
         hosts: args.host.clone(),
         ports: Vec::new(),
         model: ControllerModel::default(),

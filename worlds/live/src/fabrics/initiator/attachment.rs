@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::RawFd;
 use std::rc::Rc;
 
 use engine::{Buffer, Instant, Nanos, Pool};
@@ -15,7 +16,7 @@ use nvme_tcp::host as tcp;
 use super::InitiatorDriver;
 use crate::clock::Clock;
 use crate::fabrics::crc32c;
-use crate::reactor::{Outcome, Reactor, Stop};
+use crate::reactor::{Driver, Outcome, Reactor, Stop, Turn};
 
 /// Bytes of blocks that are kept for being used again, of each size.
 const POOL_BYTES: usize = 16 << 20;
@@ -210,6 +211,26 @@ impl Attachment {
             Outcome::TimedOut => Ok(None),
             Outcome::Done | Outcome::Abandoned => Err(AttachError::Interrupted),
         }
+    }
+
+    /// Does what there is to do, without waiting: a loop around this one sleeps on [`Attachment::poll_fd`] and for
+    /// [`Attachment::wake_in`].
+    ///
+    /// # Errors
+    /// When the loop fails.
+    pub fn step(&mut self) -> io::Result<Turn> {
+        self.driver.send_first();
+        self.reactor.step(&mut self.driver)
+    }
+
+    /// Becomes readable when there is something to do.
+    pub fn poll_fd(&self) -> RawFd {
+        self.reactor.poll_fd()
+    }
+
+    /// After how long there is something to do in any case.
+    pub fn wake_in(&self) -> Option<Nanos> {
+        self.driver.poll_timeout().map(|at| at - self.now())
     }
 
     /// Another event that has come already.

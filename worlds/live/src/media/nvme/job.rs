@@ -6,23 +6,23 @@ use nvme::wire::{Status, StatusCode};
 
 /// A request under way.
 #[derive(Debug)]
-pub(super) struct Job {
-    pub(super) id: IoId,
+pub(in crate::media) struct Job {
+    pub(in crate::media) id: IoId,
     /// The index of the namespace.
-    pub(super) extent: usize,
+    pub(in crate::media) extent: usize,
     /// Where in the namespace it begins, in bytes; of a flush, the first namespace's index.
-    pub(super) begin: u64,
+    pub(in crate::media) begin: u64,
     /// What comes next, in the same terms.
-    pub(super) at: u64,
-    pub(super) end: u64,
+    pub(in crate::media) at: u64,
+    pub(in crate::media) end: u64,
     /// Commands that have not completed.
-    pub(super) outstanding: u32,
-    pub(super) error: Option<MediaError>,
-    pub(super) goal: Goal,
+    pub(in crate::media) outstanding: u32,
+    pub(in crate::media) error: Option<MediaError>,
+    pub(in crate::media) goal: Goal,
 }
 
 #[derive(Debug)]
-pub(super) enum Goal {
+pub(in crate::media) enum Goal {
     Read,
     Write {
         data: Buffer,
@@ -40,7 +40,7 @@ pub(super) enum Goal {
 
 /// How a range becomes zeroes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Zeroing {
+pub(in crate::media) enum Zeroing {
     /// Write Zeroes.
     Command,
     /// Write Zeroes was refused, as something that the controller does not know.
@@ -51,12 +51,12 @@ pub(super) enum Zeroing {
 
 impl Job {
     /// Whether nothing of this stage remains to be submitted or awaited.
-    pub(super) const fn is_over(&self) -> bool {
+    pub(in crate::media) const fn is_over(&self) -> bool {
         self.outstanding == 0 && self.at >= self.end
     }
 
     /// One of its commands failed: no more are sent.
-    pub(super) fn fail(&mut self, status: Status) {
+    pub(in crate::media) fn fail(&mut self, status: Status) {
         self.at = self.end;
         let code = status.code();
         match &mut self.goal {
@@ -73,8 +73,14 @@ impl Job {
         }
     }
 
+    /// It can't be gone on with: no more commands are sent.
+    pub(in crate::media) fn give_up(&mut self, error: MediaError) {
+        self.at = self.end;
+        self.error.get_or_insert(error);
+    }
+
     /// The same range again, towards another goal.
-    pub(super) fn restart(&mut self, goal: Goal) {
+    pub(in crate::media) fn restart(&mut self, goal: Goal) {
         self.goal = goal;
         self.at = self.begin;
     }

@@ -1,6 +1,6 @@
 //! An NVMe controller as a medium: its namespaces, one behind another, driven by our own driver.
 
-mod job;
+pub(super) mod job;
 mod open;
 mod port;
 #[cfg(test)]

@@ -20,6 +20,8 @@ pub struct Origin<'a> {
     pub namespaces: &'a [String],
     /// Of the pool, where there is one.
     pub pool: Option<&'a str>,
+    /// The namespaces have the identifiers that they are to have: one is known again by its identifier and its origin.
+    pub is_numbered: bool,
 }
 
 /// An SSD as it was.
@@ -67,7 +69,10 @@ pub fn restore(
     state.serial = serial;
     check(store, &state)?;
     let mut notes = Vec::new();
-    recognise(store, &mut state, &mut config, origin.namespaces, &mut notes)?;
+    if origin.is_numbered {
+        forget_others(&mut state, &config, origin.namespaces, &mut notes);
+    }
+    recognise(store, &mut state, &mut config, origin, &mut notes)?;
     match (&mut config.pool, origin.pool) {
         (Some(pool), Some(origin)) => {
             check_pool(store, &mut state, origin)?;
@@ -130,16 +135,22 @@ fn recognise(
     store: &Store,
     state: &mut SsdState,
     config: &mut Config,
-    origins: &[String],
+    origins: Origin<'_>,
     notes: &mut Vec<String>,
 ) -> Result<(), StateError> {
     let mut known = vec![false; state.namespaces.len()];
-    for (namespace, origin) in config.namespaces.iter_mut().zip(origins) {
-        let place =
-            (0..known.len()).find(|place| !known[*place] && state.namespaces[*place].origin == *origin);
+    for (namespace, origin) in config.namespaces.iter_mut().zip(origins.namespaces) {
+        let is_it =
+            |one: &Namespace| one.origin == *origin && (one.id == namespace.id.0 || !origins.is_numbered);
+        let place = (0..known.len()).find(|place| !known[*place] && is_it(&state.namespaces[*place]));
         if let Some(place) = place {
             known[place] = true;
             adopt(namespace, &state.namespaces[place]);
+            continue;
+        }
+        if origins.is_numbered {
+            state.namespaces.push(Namespace::new(namespace, origin, None));
+            known.push(true);
             continue;
         }
         let free = |id: &u32| state.namespaces.iter().all(|one| one.id != *id);
@@ -158,6 +169,20 @@ fn recognise(
     }));
     state.namespaces.sort_by_key(|one| one.id);
     Ok(())
+}
+
+/// Forgets what had the identifiers that now are of something else.
+fn forget_others(state: &mut SsdState, config: &Config, origins: &[String], notes: &mut Vec<String>) {
+    for (namespace, origin) in config.namespaces.iter().zip(origins) {
+        let other = state.namespaces.iter().find(|one| one.id == namespace.id.0 && one.origin != *origin);
+        if let Some(before) = other.map(|one| one.origin.clone()) {
+            notes.push(format!(
+                "namespace {} is {origin} now, and was {before}: what was remembered of that is forgotten",
+                namespace.id
+            ));
+            state.forget(namespace.id);
+        }
+    }
 }
 
 fn adopt(namespace: &mut NamespaceConfig, known: &Namespace) {
@@ -244,6 +269,14 @@ fn fill(store: &Store, state: &SsdState, config: &mut Config) -> Result<(), Stat
             blocks: run.count,
         })
         .collect();
+    for one in &state.reservations {
+        let record = one.record().ok_or_else(|| {
+            let expected =
+                "expected a type of 1 to 6 with its holder, hosts of 32 and keys of 16 hexadecimal digits";
+            damaged(store, &format!("reservation of namespace {}", one.namespace), expected)
+        })?;
+        config.reservations.push(record);
+    }
     config.extended_self_test = state.self_test.extended.map(NamespaceId);
     let results = state.self_test.results.iter().take(SELF_TEST_RESULTS);
     let results = results.map(|hex| Some(SelfTestResult::parse(&hex.array()?)));

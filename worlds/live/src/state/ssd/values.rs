@@ -3,7 +3,8 @@
 use engine::Nanos;
 use nvme::subsystem::{
     Counters, FIRMWARE_SLOTS, FeatureKey, FirmwareConfig, FirmwareImage, NamespaceConfig, NamespaceIdentity,
-    SanitizeRecord, SanitizeStatus, SavedFeature, WriteProtection,
+    Registrant, ReservationRecord, ReservationType, SanitizeRecord, SanitizeStatus, SavedFeature,
+    WriteProtection,
 };
 use nvme::wire::NamespaceId;
 use nvme::wire::feature::FeatureId;
@@ -199,6 +200,67 @@ pub(super) struct Unreadable {
     pub(super) namespace: u32,
     pub(super) first: u64,
     pub(super) count: u64,
+}
+
+/// A namespace's registrants and reservation, which outlive a power loss.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Reservation {
+    pub(super) namespace: u32,
+    /// How often registrants have changed.
+    generation: u32,
+    /// Reservation Type (RTYPE), where there is a reservation, and the Host Identifier of the one that acquired it.
+    #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
+    kind: Option<u8>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    holder: Option<Hex>,
+    #[serde(default)]
+    registrant: Vec<RegistrantState>,
+}
+
+/// A host that is registered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct RegistrantState {
+    /// Host Identifier.
+    host: Hex,
+    /// Reservation Key, most significant byte first.
+    key: Hex,
+}
+
+impl From<&ReservationRecord> for Reservation {
+    fn from(record: &ReservationRecord) -> Self {
+        let registrant =
+            |one: &Registrant| RegistrantState { host: one.host.into(), key: one.key.to_be_bytes().into() };
+        Self {
+            namespace: record.namespace.0,
+            generation: record.generation,
+            kind: record.reservation.map(|(kind, _)| kind.value()),
+            holder: record.reservation.map(|(_, holder)| holder.into()),
+            registrant: record.registrants.iter().map(registrant).collect(),
+        }
+    }
+}
+
+impl Reservation {
+    /// As a subsystem has it; none if it can't be one.
+    pub(super) fn record(&self) -> Option<ReservationRecord> {
+        let registrant = |one: &RegistrantState| {
+            Some(Registrant { host: one.host.array()?, key: u64::from_be_bytes(one.key.array()?) })
+        };
+        let reservation = match (self.kind, &self.holder) {
+            (None, None) => None,
+            (Some(kind), Some(holder)) => Some((ReservationType::from_value(kind)?, holder.array()?)),
+            _ => return None,
+        };
+        Some(ReservationRecord {
+            namespace: NamespaceId(self.namespace),
+            persistent: true,
+            generation: self.generation,
+            registrants: self.registrant.iter().map(registrant).collect::<Option<_>>()?,
+            reservation,
+        })
+    }
 }
 
 /// The most recent sanitize operation.

@@ -16,10 +16,11 @@ use nvme_fabrics::wire::{Nqn, PortId};
 use serde_json::{Value, json};
 
 use super::config::{Backing, Listed, Offer, PortSpec, Source, SubsystemSpec};
-use super::core::Core;
+use super::core::{Core, NewSubsystem};
 use super::cores::Cores;
 use super::request::{Answer, Request};
 use super::status;
+use crate::args::MediumSpec;
 use crate::commands::{print, print_json};
 use crate::error::Error;
 use access::Whose;
@@ -112,11 +113,16 @@ impl Server {
             Source::Listed(listed) => listed.clone(),
         };
         let source = std::mem::replace(&mut spec.source, Source::Listed(Vec::new()));
-        let (name, serial, groups) = (spec.nqn.clone(), spec.serial.clone(), spec.ana_groups);
+        let new = NewSubsystem {
+            name: spec.nqn.clone(),
+            serial: spec.serial.clone(),
+            state: spec.state.clone(),
+            ana_groups: spec.ana_groups,
+            source,
+        };
         let key = SubsystemKey(self.next_key);
         self.next_key += 1;
-        let serial =
-            self.cores.on(key, move |core| core.add_subsystem(key, &name, serial, groups, source))??;
+        let serial = self.cores.on(key, move |core| core.add_subsystem(key, new))??;
         self.subsystems.push(Offered { key, serial, spec, listed });
         self.apply_access(self.subsystems.len() - 1, None)?;
         Ok(())
@@ -246,6 +252,7 @@ impl Server {
             match &mut one.backing {
                 Backing::File(spec) => spec.size = Some(bytes),
                 Backing::Ram(spec) => spec.size = bytes,
+                Backing::Far(_) => {}
             }
         }
         eprintln!("farlane: namespace {nsid} of {} has {bytes} B", offered.spec.nqn);
@@ -270,7 +277,10 @@ impl Server {
 /// What a namespace is to be kept on.
 fn backing(namespace: Option<&str>, ram: Option<&str>) -> Result<Backing, String> {
     match (namespace, ram) {
-        (Some(text), None) => Ok(Backing::File(text.parse()?)),
+        (Some(text), None) => match text.parse()? {
+            MediumSpec::File(spec) => Ok(Backing::File(spec)),
+            MediumSpec::Far(spec) => Ok(Backing::Far(spec)),
+        },
         (None, Some(text)) => Ok(Backing::Ram(text.parse()?)),
         _ => Err("either namespace or ram is wanted".to_owned()),
     }

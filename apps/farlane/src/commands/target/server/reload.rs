@@ -66,6 +66,10 @@ impl Server {
             spec.ana_groups = self.subsystems[index].spec.ana_groups;
             spec.access.retain(|one| one.group <= spec.ana_groups);
         }
+        if spec.state != self.subsystems[index].spec.state {
+            changes.push(format!("{name}: another state is used when the target is started again"));
+            spec.state.clone_from(&self.subsystems[index].spec.state);
+        }
         self.reload_namespaces(index, wanted, changes);
         let offered = &mut self.subsystems[index];
         if offered.spec.hosts != spec.hosts

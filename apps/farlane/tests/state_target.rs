@@ -1,0 +1,183 @@
+//! A target keeps what its subsystems must not forget, whatever ends it.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use std::fs::{self, File};
+use std::process::Command;
+
+use engine::{Buffer, Nanos};
+use live::fabrics::initiator::{AttachError, Attachment, Options};
+use nvme::wire::feature::FeatureId;
+use nvme::wire::{AdminOpcode, IoOpcode, NamespaceId, StatusCode, SubmissionQueueEntry};
+use nvme_fabrics::host::{self, Data, multipath};
+use nvme_fabrics::wire::HostId;
+
+use support::{Export, FARLANE, succeed};
+
+const NQN: &str = "nqn.2026-01.io.farlane:state-test";
+/// Change Persist Through Power Loss State (CPTPL) to persistent, in Reservation Register.
+const PERSIST: u32 = 0b11 << 30;
+const WRITE_EXCLUSIVE: u32 = 1;
+
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        for name in ["one.img", "two.img"] {
+            File::create(place.path(name)).unwrap().set_len(8 << 20).unwrap();
+        }
+        place
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    fn target(&self, namespaces: &[(u32, &str)]) -> Export {
+        let mut file = format!("[[port]]\nlisten = \"127.0.0.1:0\"\n[[subsystem]]\nnqn = \"{NQN}\"\n");
+        file += &format!("state = \"{}\"\n", self.path("kept"));
+        for (id, name) in namespaces {
+            file += &format!("[[subsystem.namespace]]\nid = {id}\npath = \"{}\"\n", self.path(name));
+        }
+        fs::write(self.path("target.toml"), file).unwrap();
+        let mut command = Command::new(FARLANE);
+        command.args(["target", "--json", "--control", &self.path("control")]);
+        command.args(["--config", &self.path("target.toml")]);
+        Export::of(command)
+    }
+
+    fn state(&self) -> String {
+        fs::read_to_string(self.path("kept")).unwrap()
+    }
+}
+
+/// A host with an identifier of its own.
+fn host(target: &Export, number: u8) -> Attachment {
+    let name = format!("nqn.2014-08.org.example:host{number}").parse().unwrap();
+    let options = Options {
+        association: host::Config::new(NQN.parse().unwrap(), name, HostId([number; 16])),
+        multipath: multipath::Config::default(),
+        header_digest: false,
+        data_digest: false,
+        spin: Nanos::ZERO,
+    };
+    let paths = vec![live::tcp::resolve(&target.address).unwrap()];
+    let mut host = Attachment::connect(paths, &options).unwrap();
+    host.wait_ready(Nanos::from_secs(20)).unwrap();
+    host
+}
+
+fn entry(opcode: IoOpcode, namespace: u32, cdw10: u32) -> SubmissionQueueEntry {
+    let namespace = NamespaceId(namespace);
+    SubmissionQueueEntry { opcode: opcode.into(), namespace, cdw10, ..SubmissionQueueEntry::default() }
+}
+
+/// Registers with a key and takes a reservation.
+fn reserve(host: &mut Attachment, namespace: u32, register: u32) {
+    let key = |words: [u64; 2]| Data::Write(Buffer::from(words.map(u64::to_le_bytes).concat()));
+    host.execute(entry(IoOpcode::ReservationRegister, namespace, register), key([0, 0xfeed_0000_0000_0007]))
+        .unwrap();
+    let acquire = entry(IoOpcode::ReservationAcquire, namespace, WRITE_EXCLUSIVE << 8);
+    host.execute(acquire, key([0xfeed_0000_0000_0007, 0])).unwrap();
+}
+
+/// What the reservation of a namespace is: its type, and the registered hosts' numbers.
+fn reservation(host: &mut Attachment, namespace: u32) -> (u8, Vec<u8>) {
+    let report = SubmissionQueueEntry { cdw11: 1, ..entry(IoOpcode::ReservationReport, namespace, 255) };
+    let data = host.execute(report, Data::Read(1024)).unwrap().data;
+    let count = usize::from(u16::from_le_bytes([data[5], data[6]]));
+    (data[4], (0..count).map(|index| data[64 + 64 * index + 16]).collect())
+}
+
+fn write(host: &mut Attachment, namespace: u32) -> Option<StatusCode> {
+    match host.write(NamespaceId(namespace), 0, 1, Buffer::zeroed(512)) {
+        Ok(()) => None,
+        Err(AttachError::Command(status)) => Some(status.code()),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Get Features, or Set Features, of Namespace Write Protection Config.
+fn protection(host: &mut Attachment, namespace: u32, set: Option<u32>) -> u32 {
+    let opcode = if set.is_some() { AdminOpcode::SetFeatures } else { AdminOpcode::GetFeatures };
+    let command = SubmissionQueueEntry {
+        opcode: opcode.into(),
+        namespace: NamespaceId(namespace),
+        cdw10: u8::from(FeatureId::WriteProtection).into(),
+        cdw11: set.unwrap_or_default(),
+        ..SubmissionQueueEntry::default()
+    };
+    host.admin(command, Data::None).unwrap().0.dw0
+}
+
+#[test]
+fn a_target_that_is_killed_remembers_reservations_and_write_protection() {
+    let place = Place::new();
+    let both = [(1, "one.img"), (7, "two.img")];
+    let mut target = place.target(&both);
+    let mut one = host(&target, 1);
+    reserve(&mut one, 1, PERSIST);
+    assert_eq!(protection(&mut one, 7, Some(1)), 0);
+    // Nothing was asked to last of this one.
+    succeed(&["target", "add", "--ram", "1MiB", "--control", &place.path("control")]);
+    target.kill();
+    drop(one);
+
+    let mut target = place.target(&both);
+    let mut other = host(&target, 2);
+    assert_eq!(reservation(&mut other, 1), (1, vec![1]));
+    assert_eq!(write(&mut other, 1), Some(StatusCode::ReservationConflict));
+    assert_eq!((protection(&mut other, 1, None), protection(&mut other, 7, None)), (0, 1));
+    assert_eq!(write(&mut other, 7), Some(StatusCode::NamespaceWriteProtected));
+    let mut one = host(&target, 1);
+    assert_eq!(write(&mut one, 1), None, "the holder is known again");
+    // The holder gives it up, and that lasts as well.
+    let key = Data::Write(Buffer::from(0xfeed_0000_0000_0007_u64.to_le_bytes().to_vec()));
+    one.execute(entry(IoOpcode::ReservationRelease, 1, 1), key).unwrap();
+    assert_eq!(protection(&mut one, 7, Some(0)), 0);
+    reserve(&mut other, 7, 0);
+    target.kill();
+    drop((one, other));
+
+    let target = place.target(&both);
+    let mut one = host(&target, 1);
+    assert_eq!(reservation(&mut one, 1), (0, vec![]));
+    assert_eq!(reservation(&mut one, 7), (0, vec![]), "nobody asked for that one to last");
+    assert_eq!((write(&mut one, 1), write(&mut one, 7)), (None, None));
+}
+
+#[test]
+fn what_is_removed_or_replaced_is_forgotten() {
+    let place = Place::new();
+    let mut target = place.target(&[(1, "one.img"), (2, "two.img")]);
+    let mut one = host(&target, 1);
+    for namespace in [1, 2] {
+        protection(&mut one, namespace, Some(1));
+        reserve(&mut one, namespace, PERSIST);
+    }
+    drop(one);
+    // One while it runs, and added again.
+    let ask =
+        |words: &[&str]| succeed(&[&["target"], words, &["--control", &place.path("control")]].concat());
+    ask(&["remove", "--nsid", "2"]);
+    ask(&["add", "--namespace", &place.path("two.img")]);
+    let mut one = host(&target, 1);
+    assert_eq!((protection(&mut one, 2, None), reservation(&mut one, 2).0), (0, 0));
+    drop(one);
+    assert!(
+        place.state().contains("two.img") && place.state().contains("[[ssd.reservation]]"),
+        "{}",
+        place.state()
+    );
+    let (status, said) = target.end_by("TERM");
+    assert_eq!(status, Some(0), "{said}");
+    // The other has another file at the next start.
+    let target = place.target(&[(1, "two.img")]);
+    assert!(target.said().contains("what was remembered of that is forgotten"), "{}", target.said());
+    let mut one = host(&target, 1);
+    assert_eq!((protection(&mut one, 1, None), reservation(&mut one, 1).0), (0, 0));
+    assert_eq!(write(&mut one, 1), None);
+}

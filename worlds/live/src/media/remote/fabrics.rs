@@ -1,0 +1,100 @@
+//! A subsystem of NVMe over Fabrics.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+
+use engine::Nanos;
+use machine::initiator::Output;
+use nvme::wire::SubmissionQueueEntry;
+use nvme_fabrics::host::Data;
+use nvme_fabrics::host::multipath::{Origin, Request, SubmitError};
+use nvme_pcie::host::Namespace;
+
+use super::way::{Device, Ended, Happened, Refused};
+use super::{OpenError, SLOT_BYTES};
+use crate::fabrics::initiator::{AttachError, Attachment, Options};
+use crate::reactor::Turn;
+
+/// See the module.
+pub(super) struct Fabrics {
+    attachment: Attachment,
+    /// I/O queues take turns.
+    queue: u16,
+}
+
+impl Fabrics {
+    /// A way to a subsystem, with which connections are begun.
+    pub(super) fn begin(paths: Vec<Vec<SocketAddr>>, options: &Options) -> Result<Self, OpenError> {
+        let attachment = Attachment::connect(paths, options).map_err(OpenError::Fabrics)?;
+        Ok(Self { attachment, queue: 0 })
+    }
+
+    /// Waits until the subsystem takes commands.
+    pub(super) fn wait(&mut self, timeout: Nanos) -> Result<(), AttachError> {
+        self.attachment.wait_ready(timeout)
+    }
+
+    pub(super) fn poll_fd(&self) -> RawFd {
+        self.attachment.poll_fd()
+    }
+
+    pub(super) fn wake_in(&self) -> Option<Nanos> {
+        self.attachment.wake_in()
+    }
+
+    pub(super) fn step(&mut self) -> io::Result<bool> {
+        Ok(self.attachment.step()? != Turn::Idle)
+    }
+
+    pub(super) fn next(&mut self) -> Option<Happened> {
+        loop {
+            return Some(match self.attachment.poll_event()? {
+                Output::Completed(completed) => {
+                    let status = completed.entry.status();
+                    let result = if status.is_success() { Ok(completed.data) } else { Err(status) };
+                    let piece = u32::try_from(completed.cookie).unwrap_or(u32::MAX);
+                    Happened::Ended(Ended { piece, result, is_unheard: completed.origin == Origin::Host })
+                }
+                Output::PathUp(_) => Happened::Here,
+                Output::PathLost(_, why) if !self.attachment.initiator().multipath().is_live() => {
+                    Happened::Away(why.to_string())
+                }
+                Output::PathEnded(_, Some(failure)) if self.attachment.initiator().multipath().is_over() => {
+                    Happened::Lost(failure.to_string())
+                }
+                _ => continue,
+            });
+        }
+    }
+
+    pub(super) fn submit(
+        &mut self,
+        piece: u32,
+        entry: SubmissionQueueEntry,
+        data: Data,
+    ) -> Result<(), Refused> {
+        let queues = self.attachment.identity().map_or(1, |identity| identity.io_queues.max(1));
+        self.queue = (self.queue + 1) % queues;
+        let request = Request { cookie: u64::from(piece), entry, data, queue: self.queue };
+        let now = self.attachment.now();
+        self.attachment.submit(now, request).map_err(|error| match error {
+            SubmitError::Busy => Refused::Busy,
+            SubmitError::NoPath => Refused::Lost,
+            SubmitError::Length { .. } => Refused::Impossible,
+        })
+    }
+
+    pub(super) fn device(&self) -> Option<Device> {
+        let identity = self.attachment.identity()?;
+        let namespaces = identity.namespaces.iter().map(|namespace| Namespace {
+            id: namespace.id,
+            blocks: namespace.blocks,
+            block_bytes: namespace.block_bytes,
+            metadata_bytes: namespace.metadata_bytes,
+            deallocate_features: namespace.deallocate_features,
+        });
+        let limit = identity.transfer_bytes_max().min(SLOT_BYTES);
+        Some(Device::new(&identity.controller(), namespaces.collect(), limit))
+    }
+}
