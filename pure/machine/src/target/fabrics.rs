@@ -2,7 +2,9 @@
 
 use nvme::subsystem::{ControllerConfig, HostIdentity, Transport};
 use nvme::wire::{Status, StatusCode, SubmissionQueueEntry};
-use nvme_fabrics::target::{AssociationKey, Change, Connected, Outcome, Refusal, SubsystemKey};
+use nvme_fabrics::target::{
+    AssociationKey, Change, Connected, ControllerModel, Outcome, Refusal, SubsystemKey,
+};
 use nvme_fabrics::wire::{
     ConnectCommand, ConnectData, ConnectResponse, FabricsCommand, FabricsStatus, PropertySet,
 };
@@ -143,12 +145,13 @@ impl Target {
             HostIdentity { name: association.host().as_str().into(), identifier: association.host_id().0 };
         let mut config = ControllerConfig::fabrics(connected.response.controller.0, host);
         config.sgl_support = SGL_SUPPORT;
+        let model = self.fabrics.directory().by_key(subsystem).map(|one| &one.model);
         if let Transport::Fabrics(fabrics) = &mut config.transport {
+            fabrics.dynamic = !matches!(model, Some(ControllerModel::Static(_)));
             fabrics.command_capsule_bytes = ENTRY_BYTES + CAPSULE_DATA_MAX;
             fabrics.keep_alive_milliseconds = command.keep_alive_timeout;
         }
-        served.make_room_for(self.now, config.controller_id);
-        let controller = served.core.add_controller(self.now, config);
+        let controller = served.add_controller(self.now, config);
         let port = self.peers[id.0 as usize].as_ref().map(|peer| peer.port);
         for access in served.access.iter().filter(|access| Some(access.port) == port) {
             served.core.set_ana_state(self.now, controller, access.group, access.state);

@@ -3,7 +3,9 @@
 use alloc::vec::Vec;
 
 use engine::Instant;
-use nvme::subsystem::{CommandToken, Config, ControllerKey, Subsystem, Transport};
+use nvme::subsystem::{
+    CommandToken, Config, ControllerConfig, ControllerKey, FeatureKey, Subsystem, Transport,
+};
 use nvme_fabrics::target::AssociationKey;
 use nvme_tcp::controller::Slot;
 
@@ -31,6 +33,8 @@ pub(super) struct Served {
     leaving: Vec<ControllerKey>,
     /// Associations that are to be enabled once media have done with what was before.
     enabling: Vec<(AssociationKey, ControllerKey)>,
+    /// What static controllers have that are nobody's, by their identifiers.
+    kept: Vec<(u16, Vec<(FeatureKey, u32)>)>,
     /// How controllers reach groups of namespaces, where that is not the best way.
     pub(super) access: Vec<PortAccess>,
 }
@@ -44,6 +48,7 @@ impl Served {
             associations: Vec::new(),
             leaving: Vec::new(),
             enabling: Vec::new(),
+            kept: Vec::new(),
             access: Vec::new(),
             core: Subsystem::new(now, config),
         }
@@ -93,6 +98,12 @@ impl Served {
     /// Removes a controller: at once, or when media have done with its commands.
     pub(super) fn leave(&mut self, now: Instant, controller: ControllerKey) {
         self.enabling.retain(|(_, one)| *one != controller);
+        let config = self.core.controller(controller);
+        if matches!(&config.transport, Transport::Fabrics(fabrics) if !fabrics.dynamic) {
+            let id = config.controller_id;
+            self.kept.retain(|(other, _)| *other != id);
+            self.kept.push((id, self.core.feature_values(controller)));
+        }
         if self.core.media_outstanding(controller) == 0 {
             return self.core.remove_controller(now, controller);
         }
@@ -101,11 +112,22 @@ impl Served {
     }
 
     /// A controller identifier is wanted again, by a new controller: the one before is not waited for.
-    pub(super) fn make_room_for(&mut self, now: Instant, id: u16) {
+    fn make_room_for(&mut self, now: Instant, id: u16) {
         if let Some(controller) = self.core.controller_called(id) {
             self.leaving.retain(|one| *one != controller);
             self.core.remove_controller(now, controller);
         }
+    }
+
+    /// Adds a controller; a static one has what it had with the host before.
+    pub(super) fn add_controller(&mut self, now: Instant, config: ControllerConfig) -> ControllerKey {
+        let id = config.controller_id;
+        self.make_room_for(now, id);
+        let controller = self.core.add_controller(now, config);
+        if let Some((_, values)) = self.kept.iter().find(|(other, _)| *other == id) {
+            self.core.restore_feature_values(controller, values);
+        }
+        controller
     }
 
     /// A controller is to be enabled. A host that is back after it was lost must not be overtaken by what it wrote

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use engine::{Buffer, Nanos};
 use nvme::subsystem::AnaState;
 use nvme::wire::{AdminOpcode, IoOpcode, NamespaceId, Status, StatusCode, SubmissionQueueEntry};
-use nvme_fabrics::target::{Directory, Hosts};
+use nvme_fabrics::target::{ControllerModel, Directory, Hosts};
 use nvme_fabrics::wire::{
     ControllerId, DiscoveryHeader, FabricsCommand, FabricsStatus, Nqn, PortId, PropertyGet, PropertySet,
     PropertySize, property,
@@ -311,4 +311,28 @@ fn the_controllers_of_a_port_reach_a_group_alike() {
     assert!(rig.target.set_controller_access(rig.now, KEY, one, 1, AnaState::Change));
     rig.run();
     assert_eq!(read(&mut rig).code(), StatusCode::AsymmetricAccessTransition);
+}
+
+#[test]
+fn a_static_controller_has_what_the_host_before_has_set() {
+    let (set, get) = (admin(AdminOpcode::SetFeatures, 0x0b, 0x100), admin(AdminOpcode::GetFeatures, 0x0b, 0));
+    for model in [ControllerModel::Static(5..=6), ControllerModel::Dynamic(5..=6)] {
+        let is_static = matches!(model, ControllerModel::Static(_));
+        let mut directory = directory();
+        directory.subsystems[0].model = model;
+        let mut rig = Rig::new(directory);
+        let wanted = if is_static { 6 } else { 0xffff };
+        let first = rig.connection();
+        rig.connect(first, DISK, 0, wanted).unwrap();
+        rig.enable(first);
+        let identify = rig.ask(first, admin(AdminOpcode::Identify, 1, 0), Data::Read(4096));
+        assert_eq!(identify.data[1802], u8::from(is_static), "FCATT");
+        assert!(rig.ask(first, set, Data::None).entry.status().is_success());
+        rig.drop_connection(first);
+        let second = rig.connection();
+        rig.connect(second, DISK, 0, wanted).unwrap();
+        rig.enable(second);
+        let value = rig.ask(second, get, Data::None).entry.dw0;
+        assert_eq!(value, if is_static { 0x100 } else { 0 });
+    }
 }

@@ -34,10 +34,10 @@ pub struct SavedFeature {
 
 /// A value that is one double word.
 #[derive(Clone, Copy, Debug)]
-struct Setting {
-    key: FeatureKey,
+pub(super) struct Setting {
+    pub(super) key: FeatureKey,
     default: u32,
-    current: u32,
+    pub(super) current: u32,
     saved: Option<u32>,
 }
 
@@ -61,7 +61,7 @@ const TIMESTAMP_SET_BY_HOST: u8 = 0b001 << 1;
 
 #[derive(Debug)]
 pub(super) struct Features {
-    settings: Vec<Setting>,
+    pub(super) settings: Vec<Setting>,
     queues: u32,
     queues_max: u32,
     host_identifier: [u8; 16],

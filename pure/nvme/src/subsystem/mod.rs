@@ -22,6 +22,7 @@ mod format;
 mod fused;
 mod identify;
 mod io;
+mod kept;
 mod life;
 mod log_page;
 mod management;
