@@ -85,9 +85,11 @@ pub(crate) enum Command {
     /// Write a file into a namespace
     #[command(after_help = "Example:\n  farlane write tcp://127.0.0.1:4430 --input disk.img --offset 1MiB")]
     Write(WriteArgs),
-    /// List the subsystems that a discovery controller of NVMe/TCP tells of
-    #[command(after_help = "Examples:\n  farlane discover nvme-tcp://192.0.2.7:8009\n  \
-        farlane identify nvme-tcp://192.0.2.7:4420/nqn.2014-08.org.example:disk")]
+    /// List the subsystems that a discovery controller of NVMe/TCP tells of, or the discovery controllers of the network
+    #[command(
+        after_help = "Examples:\n  farlane discover nvme-tcp://192.0.2.7:8009\n  farlane discover --mdns\n  \
+        farlane identify nvme-tcp://192.0.2.7:4420/nqn.2014-08.org.example:disk"
+    )]
     Discover(DiscoverArgs),
     /// Load a namespace and report rate and latency, in fio's words
     #[command(after_help = "Examples:\n  \

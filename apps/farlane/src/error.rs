@@ -56,6 +56,10 @@ pub(crate) enum Error {
     #[diagnostic(help("is that a discovery controller? its port is often 8009 or 4420"))]
     Discovery(nvme_fabrics::host::discovery::ReadError),
 
+    #[error("{0}")]
+    #[diagnostic(help("without --mdns, say where the discovery service is: nvme-tcp://HOST:PORT"))]
+    Mdns(#[from] live::mdns::MdnsError),
+
     #[error("--listen {address} has nothing to offer")]
     #[diagnostic(help("give a --namespace or --ram behind each --listen; see farlane export --help"))]
     NothingToExport { address: std::net::SocketAddr },

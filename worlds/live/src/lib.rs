@@ -4,6 +4,7 @@
 //! [`reactor`] spins while there is work and sleeps when there is none. [`floor`] measures what the
 //! machine's own TCP takes, to compare with. A virtual machine's monitor is served over sockets of [`unix`], and its
 //! guest's memory is [`shared`]. What devices remember is kept in files of [`state`]. A [`user`] drives a function that another process offers in that way.
+//! Discovery controllers are announced by [`mdns`].
 //!
 //! Drivers decide nothing about protocols: they move bytes, read the clock and sleep.
 
@@ -16,6 +17,7 @@ pub mod far;
 pub mod floor;
 pub mod guest;
 mod lock;
+pub mod mdns;
 pub mod media;
 pub mod near;
 pub mod reactor;

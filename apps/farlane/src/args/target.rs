@@ -59,6 +59,13 @@ pub(crate) struct OfferArgs {
     /// Threads that carry out commands; a subsystem is one thread's. With --cpu, they have the processors from that one on
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_cores)]
     pub(crate) cores: usize,
+    /// Announce the discovery service by multicast DNS (_nvme-disc._tcp), on the interfaces of the addresses that it listens
+    /// on; farlane discover --mdns finds it
+    #[arg(long)]
+    pub(crate) mdns: bool,
+    /// Port of multicast DNS
+    #[arg(long, value_name = "PORT", default_value_t = live::mdns::PORT, hide = true)]
+    pub(crate) mdns_port: u16,
     /// The socket for farlane target status, add, remove, resize, ana and reload [default: farlane-target.sock in $XDG_RUNTIME_DIR, or
     /// in /run]
     #[arg(long, value_name = "PATH")]

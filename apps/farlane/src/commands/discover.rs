@@ -1,13 +1,16 @@
 //! `farlane discover`: what a discovery controller tells.
 
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use clap::Args;
 use engine::Nanos;
+use live::mdns::{self, Found};
 use nvme_fabrics::host::Data;
 use nvme_fabrics::host::discovery::{Reader, Step};
 use nvme_fabrics::wire::{DiscoveryEntry, SubsystemType};
 use serde::Serialize;
+use serde_json::json;
 
 use crate::args::{Output, parse_time};
 use crate::commands::{print, print_json};
@@ -19,8 +22,20 @@ use crate::session::Needs;
 #[derive(Debug, Args)]
 pub(crate) struct DiscoverArgs {
     /// The discovery controller, nvme-tcp://HOST[:PORT]
-    #[arg(value_name = "URL")]
-    pub(crate) url: SubsystemUrl,
+    #[arg(value_name = "URL", required_unless_present = "mdns", conflicts_with = "mdns")]
+    pub(crate) url: Option<SubsystemUrl>,
+    /// Look for discovery controllers by multicast DNS (_nvme-disc._tcp), and list them
+    #[arg(long)]
+    pub(crate) mdns: bool,
+    /// How long to look
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_time, requires = "mdns")]
+    pub(crate) search: Duration,
+    /// Look on the interface that has this address [default: all]
+    #[arg(long, value_name = "ADDRESS", requires = "mdns")]
+    pub(crate) interface: Option<IpAddr>,
+    /// Port of multicast DNS
+    #[arg(long, value_name = "PORT", default_value_t = mdns::PORT, hide = true)]
+    pub(crate) mdns_port: u16,
     /// Give up when the controller is not there within this time
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_time)]
     pub(crate) timeout: Duration,
@@ -62,7 +77,8 @@ impl Record {
 
 pub(crate) fn run(args: &DiscoverArgs) -> Result<(), Error> {
     let timeout = Nanos::from(args.timeout);
-    let mut attachment = fabrics::attach(&args.url, Needs::default(), Nanos::ZERO, timeout)?;
+    let Some(url) = &args.url else { return search(args) };
+    let mut attachment = fabrics::attach(url, Needs::default(), Nanos::ZERO, timeout)?;
     let (mut reader, mut step) = Reader::start();
     let entries = loop {
         match step {
@@ -78,7 +94,7 @@ pub(crate) fn run(args: &DiscoverArgs) -> Result<(), Error> {
     if args.output.json {
         return print_json(&records);
     }
-    let mut text = format!("{} at {}\n", plural(records.len()), args.url.paths.join(", "));
+    let mut text = format!("{} at {}\n", plural(records.len()), url.paths.join(", "));
     for record in &records {
         text.push_str(&format!(
             "{}  {}  {}:{}  {}\n",
@@ -86,6 +102,31 @@ pub(crate) fn run(args: &DiscoverArgs) -> Result<(), Error> {
         ));
     }
     print(&text)
+}
+
+/// The discovery controllers that answer.
+fn search(args: &DiscoverArgs) -> Result<(), Error> {
+    let found = mdns::search(args.search, args.interface, args.mdns_port)?;
+    if args.output.json {
+        let of = |one: &Found| {
+            json!({
+                "name": one.name,
+                "nqn": one.nqn,
+                "trtype": one.transport,
+                "trsvcid": one.port.to_string(),
+                "traddr": one.addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>(),
+            })
+        };
+        return print_json(&found.iter().map(of).collect::<Vec<_>>());
+    }
+    let mut text = String::new();
+    for one in &found {
+        for address in &one.addresses {
+            let address = SocketAddr::from((*address, one.port));
+            text.push_str(&format!("nvme-{}://{address}  {}  {}\n", one.transport, one.nqn, one.name));
+        }
+    }
+    print(if text.is_empty() { "no discovery controller answers\n" } else { &text })
 }
 
 fn plural(count: usize) -> String {

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use engine::Nanos;
 use live::clock::Clock;
 use live::control::Control;
+use live::mdns::Announcer;
 use live::reactor::Reactor;
 use nvme_fabrics::target::ControllerModel;
 
@@ -39,7 +40,8 @@ fn offer(args: OfferArgs) -> Result<(), Error> {
     };
     let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::Output)?;
     let cores = Cores::start(clock, &reactor.stop(), &args.spin, args.cores)?;
-    let mut server = Server::new(cores, args.config.clone(), offer)?;
+    let announcer = args.mdns.then(|| Announcer::new(args.mdns_port)).transpose()?;
+    let mut server = Server::new(cores, args.config.clone(), announcer, offer)?;
     if let Some(control) = control(args.control.as_ref())? {
         server.set_control(control);
     }

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use engine::Instant;
 use live::control::Control;
+use live::mdns::Announcer;
 use live::reactor::{Context, Driver, Turn};
 use live::tcp::Listener;
 use nvme_fabrics::target::{Directory, Hosts, Port, Referral, Subsystem, SubsystemKey};
@@ -38,6 +39,8 @@ struct Offered {
 pub(super) struct Server {
     cores: Cores,
     config: Option<PathBuf>,
+    /// Tells others on the network of the discovery service.
+    announcer: Option<Announcer>,
     control: Option<Control>,
     ports: Vec<(PortId, PortSpec, SocketAddr)>,
     subsystems: Vec<Offered>,
@@ -47,10 +50,16 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn new(cores: Cores, config: Option<PathBuf>, offer: Offer) -> Result<Self, Error> {
+    pub(super) fn new(
+        cores: Cores,
+        config: Option<PathBuf>,
+        announcer: Option<Announcer>,
+        offer: Offer,
+    ) -> Result<Self, Error> {
         let mut server = Self {
             cores,
             config,
+            announcer,
             control: None,
             ports: Vec::new(),
             subsystems: Vec::new(),
@@ -158,6 +167,10 @@ impl Server {
             |(address, name): &(SocketAddr, Nqn)| Referral { address: (*address).into(), name: name.clone() };
         let referrals = self.referrals.iter().map(referral).collect();
         let directory = Directory { subsystems, ports, referrals, generation: 0 };
+        if let Some(announcer) = &mut self.announcer {
+            let addresses: Vec<_> = self.ports.iter().map(|(_, _, address)| *address).collect();
+            announcer.set(&addresses, Nqn::DISCOVERY)?;
+        }
         self.cores.set_directory(&directory)
     }
 
