@@ -522,7 +522,9 @@ impl Engine for Session {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.timers.earliest()
+        // What waits to be polled is due: whoever polls it later than it came tells the time first, from which on
+        // deadlines count that it brings.
+        if self.tlp_waits { Some(self.last_heard) } else { self.timers.earliest() }
     }
 }
 

@@ -95,3 +95,17 @@ fn what_was_received_before_a_connection_was_lost_still_comes_out_before_the_new
     assert!(outputs[..packets.len()].iter().all(|output| matches!(output, Output::Tlp { .. })));
     assert!(matches!(outputs[packets.len()], Output::Interrupted { .. }), "{:?}", outputs[packets.len()]);
 }
+
+#[test]
+fn what_is_polled_late_arms_no_deadline_that_has_passed() {
+    let mut pair = Pair::joined(4);
+    pair.up.session.send(pair.now, write(0, 4096));
+    let stream = joined(&pieces(&mut pair.up.session));
+    pair.down.session.handle_input(pair.now, Input::Received(Buffer::copy_from_slice(&stream)));
+    let late = pair.now + pair.down.session.config.acknowledge_delay * 2;
+    let mut packets = 0;
+    let wake = engine::settle(&mut pair.down.session, late, |output| {
+        packets += u32::from(matches!(output, Output::Tlp { .. }));
+    });
+    assert!(packets == 1 && wake.is_some_and(|at| at > late));
+}
