@@ -137,7 +137,9 @@ impl NearDriver {
                 // An answer leaves before anything else is looked at.
                 self.exchange(now);
                 self.flush(sources);
-                if short {
+                // An application that is told of what has come asks for more, and the far end need not wait for that until
+                // all that it has sent is dealt with.
+                if short || !self.events.is_empty() {
                     break;
                 }
             }
