@@ -4,7 +4,7 @@ use std::path::Path as FilePath;
 
 use engine::{Instant, Nanos, Rng};
 use link::ethernet::medium::{Cable, Medium, PortLatency};
-use link::ethernet::{Port, PortSettings};
+use link::ethernet::{Forwarding, Handover, Port, PortSettings};
 use link::faults::{Behaviour, Faults, Flaps, Jitter};
 use link::network::{Config, Network};
 use link::tcp::{CongestionControl, Parameters};
@@ -14,6 +14,7 @@ use toml::Spanned;
 
 use super::Wrong;
 use super::text::{Bytes, Millimetres, Text, one_of};
+use super::tsn::{self, OthersTable, TsnTable};
 
 /// Payload of the shortest and the longest frames: RFC 791's least, and a jumbo frame's.
 const MTU_RANGE: std::ops::RangeInclusive<u32> = 68..=9216;
@@ -105,7 +106,13 @@ impl Link {
             directions[index] = hops(&way, mtu)?;
             line[index] = directions[index].iter().find_map(HopModel::rate);
         }
-        let config = Config { tcp: [tcp; 2], mtu, class: Class::BEST_EFFORT, line };
+        let class = match &both.class {
+            None => Class::BEST_EFFORT,
+            Some(class) => Class::new(*class.get_ref()).ok_or_else(|| {
+                Wrong::at(class, "class", format!("expected 0 to 7, not {}", class.get_ref()))
+            })?,
+        };
+        let config = Config { tcp: [tcp; 2], mtu, class, line };
         Ok(Self { config, directions })
     }
 
@@ -148,6 +155,7 @@ struct FileTable {
 #[serde(deny_unknown_fields, default)]
 pub struct LinkTable {
     mtu: Option<Spanned<u32>>,
+    class: Option<Spanned<u8>>,
     tcp: Option<Spanned<String>>,
     stack: Option<Spanned<StackTable>>,
     there: Option<Spanned<Box<LinkTable>>>,
@@ -217,12 +225,21 @@ struct HopTable {
     cable: Option<Text<Millimetres>>,
     medium: Option<Spanned<String>>,
     processing: Option<Text<Nanos>>,
+    /// Frames that each queue holds.
+    queue_frames: Option<u32>,
+    /// Whether the node sends a frame on when its header is there.
+    #[serde(default)]
+    cut_through: bool,
+    tsn: Option<Spanned<TsnTable>>,
+    #[serde(default)]
+    others: Vec<Spanned<OthersTable>>,
 }
 
 /// What one direction says, and what holds both ways where it says nothing.
 fn over(own: LinkTable, both: &LinkTable, place: &Spanned<Box<LinkTable>>) -> Result<LinkTable, Wrong> {
     let misplaced = [
         ("mtu", own.mtu.is_some()),
+        ("class", own.class.is_some()),
         ("tcp", own.tcp.is_some()),
         ("stack", own.stack.is_some()),
         ("there", own.there.is_some()),
@@ -261,7 +278,14 @@ fn hops(table: &Spanned<LinkTable>, mtu: u32) -> Result<Vec<HopModel>, Wrong> {
         hops.push(HopModel::Wire { latency, rate, queue });
     }
     for hop in &way.hop {
-        hops.push(hop_model(hop, mtu)?);
+        let model = hop_model(hop, mtu)?;
+        // What a cut-through switch needs to begin is all that its neighbour waits for.
+        if let (Some(HopModel::Port(before)), HopModel::Port(port)) = (hops.last_mut(), &model)
+            && port.forwarding == Forwarding::CutThrough
+        {
+            before.handover = Handover::Header;
+        }
+        hops.push(model);
     }
     if hops.is_empty() {
         return Err(Wrong::at(table, "link", "expected latency, rate or [[link.hop]]"));
@@ -339,6 +363,10 @@ fn hop_model(hop: &Spanned<HopTable>, mtu: u32) -> Result<HopModel, Wrong> {
             ("cable", table.cable.is_some()),
             ("medium", table.medium.is_some()),
             ("processing", table.processing.is_some()),
+            ("queue_frames", table.queue_frames.is_some()),
+            ("cut_through", table.cut_through),
+            ("tsn", table.tsn.is_some()),
+            ("others", !table.others.is_empty()),
         ];
         if let Some((key, _)) = foreign.into_iter().find(|(_, given)| *given) {
             return Err(Wrong::at(hop, key, "a wire has none; expected kind = \"ethernet\""));
@@ -359,13 +387,19 @@ fn hop_model(hop: &Spanned<HopTable>, mtu: u32) -> Result<HopModel, Wrong> {
     };
     let millimetres = table.cable.map_or(0, |Text(Millimetres(length))| length);
     let processing = latency + table.processing.map_or(Nanos::ZERO, |Text(time)| time);
-    let settings = PortSettings {
+    let mut settings = PortSettings {
         mtu,
         processing,
+        queue_frames: table.queue_frames.unwrap_or(PortSettings::QUEUE_FRAMES),
+        forwarding: if table.cut_through { Forwarding::CutThrough } else { Forwarding::StoreAndForward },
         latency: PortLatency::of_rate(rate),
         cable: Cable { medium, millimetres },
+        background: tsn::others(&table.others)?,
         ..PortSettings::new(rate)
     };
+    if let Some(table) = &table.tsn {
+        tsn::apply(&mut settings, table)?;
+    }
     Ok(HopModel::Port(Box::new(settings)))
 }
 

@@ -4,6 +4,7 @@ pub mod link;
 #[cfg(test)]
 mod tests;
 pub mod text;
+mod tsn;
 
 use std::ops::Range;
 

@@ -1,7 +1,8 @@
 //! Files that are right, and the words about those that are not.
 
 use engine::Nanos;
-use link::{Chance, Rate};
+use link::ethernet::{Forwarding, Handover};
+use link::{AnyHop, Chance, Rate};
 
 use super::link::Link;
 use super::text::{Bytes, parse};
@@ -91,5 +92,82 @@ fn quantities_are_exact() {
     assert_eq!(parse::<Chance>("0.05%"), Ok(Chance::parts_per_million(500)));
     for wrong in ["", "ms", "-1ms", "1.2345ns", "1e3s", "99999999999999999999s", "1..2s", ".5s"] {
         assert!(parse::<Nanos>(wrong).is_err(), "{wrong}");
+    }
+}
+
+const TSN: &str = r#"
+[link]
+class = 7
+
+[[link.hop]]
+kind = "ethernet"
+rate = "100Mbit/s"
+
+[[link.hop]]
+kind = "ethernet"
+rate = "100Mbit/s"
+cut_through = true
+queue_frames = 64
+
+[link.hop.tsn]
+gates = [{ open = [7], time = "20us" }, { open = [0, 1, 6], time = "980us" }]
+base = "5us"
+clock_error = "500ns"
+express = [7]
+shapers = { 6 = "10Mbit/s" }
+buffers = 1
+
+[[link.hop.others]]
+class = 0
+length = 1518
+always = true
+
+[[link.hop.others]]
+class = 6
+length = 300
+period = "1ms"
+frames = 2
+"#;
+
+#[test]
+fn a_hop_says_what_it_has_of_tsn() {
+    let link = Link::parse(TSN).unwrap();
+    assert_eq!(link.config().class.number(), 7);
+    let [there, _] = link.paths(&engine::Rng::from_seed(1));
+    let ports: Vec<_> = there
+        .hops()
+        .map(|hop| match hop {
+            AnyHop::Port(port) => port.settings(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(ports[0].handover, Handover::Header);
+    assert_eq!((ports[1].forwarding, ports[1].queue_frames), (Forwarding::CutThrough, 64));
+    let gates = ports[1].gates.as_ref().unwrap();
+    assert_eq!((gates.cycle(), gates.base()), (Nanos::from_millis(1), Nanos::from_micros(5)));
+    assert_eq!(gates.open_time(7), Nanos::from_micros(20));
+    assert_eq!(gates.clock().bound(), Nanos::new(500));
+    assert!(ports[1].preemption.unwrap().express.is_open(7));
+    assert_eq!(ports[1].idle_slopes[6], Some(Rate::from_megabits(10)));
+    assert_eq!((ports[1].stages.len(), ports[1].background.len()), (1, 2));
+}
+
+#[test]
+fn a_mistake_in_tsn_is_shown_with_its_line_and_key() {
+    for (good, bad, line, key, expected) in [
+        ("class = 7", "class = 8", "3", "class", "0 to 7"),
+        ("open = [7]", "open = [9]", "16", "gates", "0 to 7, not 9"),
+        ("clock_error = \"500ns\"", "clock_error = \"1ms\"", "16", "gates", "less than half a cycle"),
+        ("express = [7]", "express = [70]", "19", "express", "not 70"),
+        ("6 = \"10Mbit/s\"", "6 = \"1Gbit/s\"", "20", "shapers", "not more than the port's rate"),
+        ("buffers = 1", "buffers = 100", "21", "buffers", "8 at most"),
+        ("length = 1518", "length = 15", "23", "length", "64 to 9022"),
+        ("always = true", "", "23", "others", "one of period"),
+        ("always = true", "often = true", "26", "often", "unknown field"),
+    ] {
+        assert!(TSN.contains(good), "{good}");
+        let error = Link::parse(&TSN.replacen(good, bad, 1)).map(|_| ()).unwrap_err();
+        let all = [format!("line {line}"), key.to_owned(), expected.to_owned()];
+        assert!(all.iter().all(|part| error.contains(part)), "{bad}: {error}");
     }
 }
