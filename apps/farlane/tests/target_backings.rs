@@ -97,6 +97,19 @@ fn a_far_pcie_device_is_a_namespace() {
 }
 
 #[test]
+fn a_target_that_was_killed_has_its_device_back() {
+    let place = Place::new();
+    let far = Export::start(&["--namespace", &place.path("disk.img")]);
+    let (mut first, url) = place.front(&far.url());
+    place.copy(&url);
+    first.kill();
+    let (_second, url) = place.front(&far.url());
+    let copy = place.path("again");
+    succeed(&["read", &url, "--offset", "1MiB", "--length", "700416", "--output", &copy]);
+    assert!(fs::read(&copy).unwrap() == fs::read(place.path("source")).unwrap());
+}
+
+#[test]
 fn another_target_is_a_namespace() {
     let place = Place::new();
     let behind = place.target(BEHIND, "127.0.0.1:0", &["--ram", "8MiB", "--ram", "16MiB"]);

@@ -176,7 +176,8 @@ pub(crate) fn open_file(
     Ok(file)
 }
 
-/// Reaches a namespace of another device, within `patience`.
+/// Reaches a namespace of another device, within `patience`; at the start also as long as the device may be held for one of
+/// us that was killed.
 pub(crate) fn open_far(clock: Clock, spec: &FarSpec, patience: Nanos) -> Result<RemoteMedium, Error> {
     let mut hold = Nanos::from(spec.hold);
     let address = match &spec.url {

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use nvme::media::MediumId;
 use nvme::subsystem::{
-    BlockSize, Config, ControllerConfig, Notification, Output, SanitizeRecord, SanitizeStatus, SavedFeature,
-    Subsystem, UnreadableBlocks, WriteProtection,
+    BlockSize, Config, ControllerConfig, Notification, Output, Registrant, ReservationRecord,
+    ReservationType, SanitizeRecord, SanitizeStatus, SavedFeature, Subsystem, UnreadableBlocks,
+    WriteProtection,
 };
 use nvme::wire::NamespaceId;
 use serde::{Deserialize, Serialize};
@@ -311,7 +312,17 @@ fn what_cannot_be_is_refused_with_its_key() {
     let mut first = restored(&path, given("S1"), &["file a", "file b"], Some("file p")).unwrap();
     first.state.apply(&created(&first.config, 3, 0));
     first.state.apply(&created(&first.config, 4, 8192));
+    let reservation = ReservationRecord {
+        namespace: NamespaceId(2),
+        persistent: true,
+        generation: 5,
+        registrants: vec![Registrant { host: [7; 16], key: u64::MAX }],
+        reservation: Some((ReservationType::WriteExclusive, [7; 16])),
+    };
+    first.state.apply(&Notification::ReservationsChanged(Box::new(reservation.clone())));
     keep(&path, &first);
+    let again = restored(&path, given("S1"), &["file a", "file b"], Some("file p")).unwrap();
+    assert_eq!(again.config.reservations, [reservation]);
     let sound = fs::read_to_string(&path).unwrap();
     for (from, to, words) in [
         ("offset = 8192", "offset = 4096", "namespace 4, offset: overlaps namespace 3"),
@@ -324,6 +335,8 @@ fn what_cannot_be_is_refused_with_its_key() {
         ("active = 1", "active = 9", "firmware.active: expected 1, 2 or 3"),
         ("events = []", "events = [\"00\"]", "events: expected whole persistent events"),
         ("serial = \"S1\"", "serial = \"\"", "serial: expected 1 to 20"),
+        ("type = 1", "type = 9", "reservation of namespace 2: expected a type of 1 to 6"),
+        ("key = \"ffff", "key = \"ff", "reservation of namespace 2: expected"),
         ("[ssd]", "[subsystem]", "[subsystem"),
         ("created = 7", "created = \"7\"", "created = \"7\""),
         ("shut-down", "shutdown", "shutdown"),

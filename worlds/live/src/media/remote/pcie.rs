@@ -35,7 +35,9 @@ fn options(hold: Nanos, timeout: Nanos) -> Options {
     // One entry of a queue stays free.
     near.driver.queue_entries = (PIECES_MAX + 1).next_power_of_two();
     near.driver.transfer_bytes_max = SLOT_BYTES;
-    near.driver.hold = hold;
+    // A connection is held for the first half, and the place of a device that is gone for the second.
+    let half = Nanos::new(hold.get() / 2);
+    near.driver.hold = half;
     let identity = tunnel::frame::Identity {
         name: format!("farlane process {}", std::process::id()),
         vendor: "Farlane".to_owned(),
@@ -44,6 +46,7 @@ fn options(hold: Nanos, timeout: Nanos) -> Options {
     };
     let mut session = tunnel::session::Config { identity, ..tunnel::session::Config::default() };
     session.redial.1 = REDIAL;
+    session.hold = half;
     Options { near, session, spin: Nanos::ZERO, timeout }
 }
 
