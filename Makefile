@@ -36,6 +36,7 @@ bench: release ## figures as ratios to floors of the same run
 	$(CARGO) bench --package farlane-link --bench hops
 	$(CARGO) bench --package farlane-sim --bench hops
 	$(CARGO) bench --package farlane-machine --bench engines
+	$(CARGO) bench --package farlane-live --bench emulate
 	$(CARGO) bench --package farlane-nvme-pcie --bench read4k
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench speed
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench local

@@ -2,6 +2,7 @@
 
 mod backing;
 mod bench;
+mod emulate;
 mod floor_server;
 mod sim;
 mod target;
@@ -21,6 +22,7 @@ use crate::error::Error;
 
 pub(crate) use backing::{FarSpec, MediumSpec, NamespaceSpec, PoolSpec, RamSpec};
 pub(crate) use bench::{BenchArgs, Workload};
+pub(crate) use emulate::EmulateArgs;
 pub(crate) use floor_server::FloorServerArgs;
 pub(crate) use sim::{PublishedArgs, SimAction, SimArgs};
 pub(crate) use target::{AccessState, OfferArgs, TargetAction};
@@ -103,6 +105,9 @@ pub(crate) enum Command {
     /// Plan Time-Sensitive Networking for a tunnel's frames
     #[command(subcommand)]
     Tsn(TsnAction),
+    /// Put a modelled network between two ends: latency, rate, losses, and the TCP that copes with them
+    #[command(after_help = emulate::EXAMPLE)]
+    Emulate(EmulateArgs),
     /// The far side of a floor measurement: raw TCP, no protocol
     #[command(hide = true)]
     FloorServer(FloorServerArgs),

@@ -156,6 +156,16 @@ pub(crate) enum Error {
     #[diagnostic(help("docs/target.md shows a whole file"))]
     Config { path: PathBuf, why: String },
 
+    #[error("{}: {why}", path.display())]
+    #[diagnostic(help("docs/emulate.md shows every key; latency and rate are enough for a beginning"))]
+    Link { path: PathBuf, why: String },
+
+    #[error("--connect {error}")]
+    #[diagnostic(help(
+        "give the address of what is to be reached through the network, such as 127.0.0.1:4430"
+    ))]
+    Connect { error: io::Error },
+
     #[error("no target answers at {}: {error}", path.display())]
     #[diagnostic(help("start one first (farlane target --help), or say where its socket is with --control"))]
     Control { path: PathBuf, error: io::Error },
@@ -194,6 +204,8 @@ impl Error {
             | Self::Bind { .. }
             | Self::OneDevice { .. }
             | Self::Config { .. }
+            | Self::Link { .. }
+            | Self::Connect { .. }
             | Self::NoNamespace { .. }
             | Self::FarNamespace { .. }
             | Self::Range { .. } => 2,

@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => commands::bench::run(&args),
         Command::Sim(args) => commands::sim::run(&args),
         Command::Tsn(args) => commands::tsn::run(&args),
+        Command::Emulate(args) => commands::emulate::run(&args),
         Command::FloorServer(args) => commands::floor_server::run(&args),
     };
     let Err(error) = result else { return ExitCode::SUCCESS };

@@ -2,7 +2,8 @@
 //!
 //! Time comes from [`clock`], bytes are kept by [`media`], links are sockets of [`tcp`], and a
 //! [`reactor`] spins while there is work and sleeps when there is none. [`floor`] measures what the
-//! machine's own TCP takes, to compare with. A virtual machine's monitor is served over sockets of [`unix`], and its
+//! machine's own TCP takes, to compare with, and [`emulate`] puts a modelled network between two of its ends.
+//! A virtual machine's monitor is served over sockets of [`unix`], and its
 //! guest's memory is [`shared`]. What devices remember is kept in files of [`state`]. A [`user`] drives a function that another process offers in that way.
 //! Discovery controllers are announced by [`mdns`].
 //!
@@ -12,6 +13,7 @@ pub mod attach;
 pub mod clock;
 pub mod control;
 pub mod doorbells;
+pub mod emulate;
 pub mod fabrics;
 pub mod far;
 pub mod floor;

@@ -6,6 +6,7 @@ pub(crate) mod copy;
 pub(crate) mod demo;
 pub(crate) mod device;
 pub(crate) mod discover;
+pub(crate) mod emulate;
 pub(crate) mod export;
 mod fields;
 pub(crate) mod floor_server;

@@ -1,0 +1,157 @@
+//! One end of a connection that passes the model: a socket, and what waits for it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsRawFd;
+
+use engine::{Buffer, Engine, Instant, Pool};
+use link::network::{ConnectionId, Input, Network, Side};
+use link::tcp::Gone;
+
+use crate::tcp::{Connection, Received};
+
+/// Bytes that are with the socket's own outbox at most; what else has arrived waits before it.
+const UNSENT_MAX: usize = 256 << 10;
+/// How much of the model's room is worth a read of the socket, in bytes.
+const ROOM_WANTED: usize = 16 << 10;
+
+/// One end.
+#[derive(Debug, Default)]
+pub(super) struct End {
+    pub(super) socket: Option<Connection>,
+    /// What the socket gave and the model has no room for yet.
+    unsent: Buffer,
+    /// The socket gives no more; the model knows.
+    read_all: bool,
+    told: bool,
+    /// What the model gave, for the socket.
+    arrived: VecDeque<Buffer>,
+    /// Bytes that were handed to the socket, and of those the ones that the model knows are out.
+    handed: u64,
+    consumed: u64,
+    /// The model gives no more; the socket knows.
+    finished: bool,
+    closed: bool,
+    /// The model's end is gone.
+    gone: Option<Gone>,
+}
+
+impl End {
+    pub(super) fn of(socket: Connection) -> Self {
+        Self { socket: Some(socket), ..Self::default() }
+    }
+
+    /// Bytes have come out of the model.
+    pub(super) fn deliver(&mut self, data: Buffer) {
+        self.arrived.push_back(data);
+    }
+
+    /// No more will come out of the model.
+    pub(super) fn finish(&mut self) {
+        self.finished = true;
+    }
+
+    /// The model's end is gone.
+    pub(super) fn end(&mut self, why: Gone) {
+        self.gone = Some(why);
+        // What is behind a reset does not arrive.
+        if why != Gone::Closed {
+            self.arrived.clear();
+        }
+    }
+
+    /// Whether the model's end is gone, and the socket has everything that came out of it.
+    pub(super) fn is_over(&self) -> Option<Gone> {
+        let done = self.arrived.is_empty() && self.socket.as_ref().is_none_or(|socket| socket.unsent() == 0);
+        self.gone.filter(|_| done)
+    }
+
+    /// Whether nothing waits for anything but news of the kernel or the model.
+    pub(super) fn may_rest(&self) -> bool {
+        self.unsent.is_empty()
+            && self.arrived.is_empty()
+            && self.socket.as_ref().is_none_or(|socket| socket.unsent() == 0)
+    }
+
+    pub(super) fn descriptor(&self) -> Option<i32> {
+        self.socket.as_ref().map(AsRawFd::as_raw_fd)
+    }
+
+    /// From the socket to the model; whether there was anything.
+    pub(super) fn receive(
+        &mut self,
+        now: Instant,
+        (connection, side): (ConnectionId, Side),
+        network: &mut Network,
+        pool: &mut Pool,
+    ) -> io::Result<bool> {
+        let mut any = false;
+        while self.gone.is_none() {
+            if !self.unsent.is_empty() {
+                let room = network.room(connection, side, self.unsent.len()).min(self.unsent.len());
+                if room == 0 {
+                    break;
+                }
+                let data = self.unsent.slice(0..room);
+                self.unsent = self.unsent.slice(room..self.unsent.len());
+                network.handle_input(now, Input::Send { connection, side, data });
+                any = true;
+                continue;
+            }
+            if self.read_all {
+                if !self.told {
+                    self.told = true;
+                    network.handle_input(now, Input::Finish { connection, side });
+                    any = true;
+                }
+                break;
+            }
+            let Some(socket) = &mut self.socket else { break };
+            if network.room(connection, side, ROOM_WANTED) < ROOM_WANTED {
+                break;
+            }
+            match socket.receive(pool)? {
+                Received::Data(data) => self.unsent = data,
+                Received::Nothing => break,
+                Received::Closed => self.read_all = true,
+            }
+        }
+        Ok(any)
+    }
+
+    /// From the model to the socket; whether there was anything.
+    pub(super) fn send(
+        &mut self,
+        now: Instant,
+        (connection, side): (ConnectionId, Side),
+        network: &mut Network,
+    ) -> io::Result<bool> {
+        let Some(socket) = &mut self.socket else { return Ok(false) };
+        let mut any = false;
+        loop {
+            while socket.unsent() < UNSENT_MAX
+                && let Some(data) = self.arrived.pop_front()
+            {
+                self.handed += data.len() as u64;
+                socket.send(data).map_err(io::Error::other)?;
+            }
+            if socket.unsent() > 0 {
+                socket.flush()?;
+            }
+            let out = self.handed - socket.unsent() as u64;
+            if out == self.consumed {
+                break;
+            }
+            let bytes = usize::try_from(out - self.consumed).expect("less than a window");
+            self.consumed = out;
+            any = true;
+            network.handle_input(now, Input::Consume { connection, side, bytes });
+        }
+        if self.finished && !self.closed && self.arrived.is_empty() && socket.unsent() == 0 {
+            self.closed = true;
+            socket.close();
+            any = true;
+        }
+        Ok(any)
+    }
+}
