@@ -58,13 +58,16 @@ fn emulated(latency: Nanos, rate: Rate, to: SocketAddr) -> SocketAddr {
     said.recv().expect("it listens")
 }
 
-/// Round trips of messages, sorted, in nanoseconds.
-fn round_trips(address: SocketAddr) -> std::io::Result<Vec<u64>> {
+/// Round trips of messages, each after a `pause`, sorted, in nanoseconds.
+fn round_trips(address: SocketAddr, pause: Nanos) -> std::io::Result<Vec<u64>> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
     let (message, mut answer) = ([7; MESSAGE], [0; MESSAGE]);
     let mut times = Vec::new();
     for round in 0..ROUND_TRIPS + 100 {
+        if pause > Nanos::ZERO {
+            std::thread::sleep(pause.into());
+        }
         let sent = Instant::now();
         stream.write_all(&message)?;
         stream.read_exact(&mut answer)?;
@@ -78,25 +81,35 @@ fn round_trips(address: SocketAddr) -> std::io::Result<Vec<u64>> {
 
 fn main() -> std::io::Result<()> {
     let echo = echo()?;
-    let direct = round_trips(echo)?;
-    println!("round trips of {MESSAGE} B, median and 99 %, in us");
-    let us = |nanoseconds: u64| nanoseconds / 1_000;
-    println!("  without a model   {:6} {:6}", us(direct[ROUND_TRIPS / 2]), us(direct[ROUND_TRIPS * 99 / 100]));
+    let (us, median, late) =
+        (|nanoseconds: u64| nanoseconds / 1_000, ROUND_TRIPS / 2, ROUND_TRIPS * 99 / 100);
+    println!(
+        "Round trips of {MESSAGE} B in us, median and 99 %. Whoever waits for longer is asleep and has to be woken, which is"
+    );
+    println!(
+        "no part of the model: it is measured without one, after a pause as long as the model's round trip."
+    );
+    println!("{:22} {:>7} {:>15} {:>15} {:>15}", "", "model", "measured", "without a model", "added");
     for (latency, megabits) in [(100, 100), (1_000, 100), (5_000, 100), (100, 1_000), (1_000, 1_000)] {
         let rate = Rate::from_megabits(megabits);
         let latency = Nanos::from_micros(latency);
-        let times = round_trips(emulated(latency, rate, echo))?;
         // Ethernet, IP, TCP with time stamps, and the preamble.
         let frame = rate.time_of(14 + 20 + 20 + 12 + 4 + 8 + MESSAGE as u64);
         let model = ((latency + frame) * 2).get();
-        let off = |time: u64| us(time.saturating_sub(model));
+        let pause = if latency > Nanos::from_micros(100) { latency * 2 } else { Nanos::ZERO };
+        let own = round_trips(echo, pause)?;
+        let times = round_trips(emulated(latency, rate, echo), Nanos::ZERO)?;
+        let added = |at: usize| us(times[at]).saturating_sub(us(model)).saturating_sub(us(own[at]));
         println!(
-            "  {latency} at {rate}: model {:6}, measured {:6} {:6}, more than the model {:4} {:4}",
+            "{:22} {:7} {:8} {:6} {:8} {:6} {:8} {:6}",
+            format!("{latency} at {rate}"),
             us(model),
-            us(times[ROUND_TRIPS / 2]),
-            us(times[ROUND_TRIPS * 99 / 100]),
-            off(times[ROUND_TRIPS / 2]),
-            off(times[ROUND_TRIPS * 99 / 100]),
+            us(times[median]),
+            us(times[late]),
+            us(own[median]),
+            us(own[late]),
+            added(median),
+            added(late),
         );
     }
     Ok(())

@@ -21,6 +21,8 @@ use connection::Connection;
 pub const CONNECTIONS_MAX: usize = 4096;
 /// Bytes before a segment's header in a frame's payload: which connection it belongs to.
 const ADDRESS_BYTES: usize = 8;
+/// Later than anything.
+const NEVER: Instant = Instant::from_nanos(u64::MAX);
 /// What a network keeps of free header blocks, in bytes.
 const POOL_BYTES: usize = 4 << 20;
 
@@ -218,6 +220,8 @@ pub struct Network {
     generation: u32,
     /// The earliest deadline of the connections.
     wake: Option<Instant>,
+    /// When something happens next.
+    due: Option<Instant>,
     outputs: VecDeque<Output>,
     pool: Pool,
     frames: u64,
@@ -247,6 +251,7 @@ impl Network {
             free: Vec::new(),
             generation: 0,
             wake: None,
+            due: None,
             outputs: VecDeque::new(),
             pool: Pool::new(POOL_BYTES),
             frames: 0,
@@ -272,6 +277,7 @@ impl Network {
         self.slots[index as usize] = Some(connection);
         self.touch(id, side);
         self.transmit(now);
+        self.refresh();
         Some(id)
     }
 
@@ -363,7 +369,7 @@ impl Network {
     /// Lets each side send what it may.
     fn transmit(&mut self, now: Instant) {
         for side in Side::BOTH {
-            while self.line_ready(side) <= now {
+            while !self.lanes[side.index()].waiting.is_empty() && self.line_ready(side) <= now {
                 let Some(index) = self.lanes[side.index()].waiting.pop_front() else { break };
                 let Some(connection) = &mut self.slots[index as usize] else { continue };
                 let id = connection.id;
@@ -420,25 +426,23 @@ impl Network {
         self.touch(id, side);
     }
 
-    /// When something happens next.
-    fn next(&self) -> Option<Instant> {
-        let mut next = self.wake;
+    /// Finds out when something happens next.
+    fn refresh(&mut self) {
+        let mut due = self.wake.unwrap_or(NEVER);
         for side in Side::BOTH {
             let lane = &self.lanes[side.index()];
-            let line = (!lane.waiting.is_empty()).then(|| self.line_ready(side));
-            for at in [lane.sending.next(), lane.receiving.next(), lane.path.next(), line] {
-                next = match (next, at) {
-                    (Some(one), Some(other)) => Some(one.min(other)),
-                    (one, other) => one.or(other),
-                };
+            let stacks = [lane.sending.next(), lane.receiving.next(), lane.path.next()];
+            due = stacks.into_iter().flatten().fold(due, Instant::min);
+            if !lane.waiting.is_empty() {
+                due = due.min(self.line_ready(side));
             }
         }
-        next
+        self.due = (due < NEVER).then_some(due);
     }
 
     /// Does everything that is due by `now`, each thing at its own time: whoever calls late misses nothing.
     fn run(&mut self, now: Instant) {
-        while let Some(at) = self.next().filter(|at| *at <= now) {
+        while let Some(at) = self.due.filter(|at| *at <= now) {
             self.step(at);
         }
     }
@@ -468,6 +472,7 @@ impl Network {
             }
         }
         self.transmit(now);
+        self.refresh();
     }
 
     /// Lets every connection that has a deadline do what is due.
@@ -515,6 +520,7 @@ impl Engine for Network {
             None => Side::BOTH.into_iter().for_each(|side| self.touch(id, side)),
         }
         self.transmit(now);
+        self.refresh();
     }
 
     fn handle_timeout(&mut self, now: Instant) {
@@ -526,6 +532,6 @@ impl Engine for Network {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.next()
+        self.due
     }
 }
