@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use engine::Instant;
 
 use crate::ethernet::Port;
-use crate::nr5g::{Downlink, Uplink};
+use crate::nr5g::{Core, Downlink, Uplink};
 use crate::stage::Stage;
 use crate::tsn::replication::Replicated;
 use crate::{Faults, Frame, Path, Wire};
@@ -63,6 +63,8 @@ pub enum AnyHop {
     Uplink(Box<Uplink>),
     /// A radio link down.
     Downlink(Box<Downlink>),
+    /// A core network.
+    Core(Core),
     /// Hops in series.
     Path(Path),
 }
@@ -78,6 +80,7 @@ macro_rules! any {
             AnyHop::Stage($inner) => $call,
             AnyHop::Uplink($inner) => $call,
             AnyHop::Downlink($inner) => $call,
+            AnyHop::Core($inner) => $call,
             AnyHop::Path($inner) => $call,
         }
     };
@@ -131,6 +134,12 @@ impl From<Stage> for AnyHop {
 impl From<Uplink> for AnyHop {
     fn from(hop: Uplink) -> Self {
         Self::Uplink(Box::new(hop))
+    }
+}
+
+impl From<Core> for AnyHop {
+    fn from(hop: Core) -> Self {
+        Self::Core(hop)
     }
 }
 

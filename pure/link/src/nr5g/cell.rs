@@ -170,9 +170,9 @@ impl Cell {
     /// The stand-alone Release-15 cell of the published 5G experiment: 3.6 GHz, 100 MHz, 30 kHz, TDD.
     ///
     /// Published are numerology and bandwidth, and 50 to 70 Mbit/s on the air upwards: 60 Mbit/s are 18,750 bytes for each
-    /// uplink slot of DDDSU, the usual pattern. Requests each 10 slots and k2 of 4 are common settings, and the device has
-    /// processing capability 1. Downlink bytes are those of about 600 Mbit/s (estimate). The station's time, and that grants go
-    /// on without asking while a device is active, are calibrated: see `docs/published.md`. A first attempt fails
+    /// uplink slot of DDDSU, the usual pattern. Requests each 10 slots are a common setting, and the device has
+    /// processing capability 1. Downlink bytes are those of about 600 Mbit/s (estimate). The station's time, k2, and that grants
+    /// go on without asking while a device is active, are calibrated: see `docs/published.md`. A first attempt fails
     /// once in ten; a HARQ round trip is one period of the pattern.
     pub const CAMPUS: Self = Self {
         numerology: 1,
@@ -186,8 +186,8 @@ impl Cell {
             first: 200,
             proactive: Some(Proactive { lasts: Nanos::from_millis(100), bytes: 200 }),
         },
-        k2: 4,
-        station: Nanos::from_micros(300),
+        k2: 2,
+        station: Nanos::from_micros(150),
         n1: Self::CAPABILITY_1[1].0,
         n2: Self::CAPABILITY_1[1].1,
         harq_up: Harq {

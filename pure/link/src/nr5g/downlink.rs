@@ -2,7 +2,7 @@
 
 use alloc::collections::VecDeque;
 
-use engine::{Instant, Rng};
+use engine::{Instant, Nanos, Rng};
 
 use super::cell::{Cell, Direction};
 use crate::{Counts, Frame, Hop};
@@ -15,6 +15,8 @@ pub struct Downlink {
     /// The slot that was last used, and what is left of it.
     slot: Instant,
     left: u32,
+    /// What failures add to that slot's transmission: all frames in it share it.
+    failures: Nanos,
     inside: VecDeque<(Instant, Frame)>,
     counts: Counts,
 }
@@ -26,7 +28,15 @@ impl Downlink {
     /// The link down to a device of `cell`; failures come out of `rng`.
     pub const fn new(cell: Cell, rng: Rng) -> Self {
         let counts = Counts { entered: 0, left: 0, lost: 0, copied: 0 };
-        Self { cell, rng, slot: Instant::ZERO, left: 0, inside: VecDeque::new(), counts }
+        Self {
+            cell,
+            rng,
+            slot: Instant::ZERO,
+            left: 0,
+            failures: Nanos::ZERO,
+            inside: VecDeque::new(),
+            counts,
+        }
     }
 
     /// The cell.
@@ -48,6 +58,7 @@ impl Hop for Downlink {
         loop {
             if start != self.slot {
                 (self.slot, self.left) = (start, self.cell.down_bytes.max(1));
+                self.failures = self.cell.harq_down.sample(&mut self.rng);
             }
             let part = bytes.min(self.left);
             bytes -= part;
@@ -55,11 +66,10 @@ impl Hop for Downlink {
             if bytes == 0 {
                 break;
             }
-            let after = start + engine::Nanos::new(1);
+            let after = start + Nanos::new(1);
             (start, end) = self.cell.next(Direction::Down, after);
         }
-        let failures = self.cell.harq_down.sample(&mut self.rng);
-        let out = end + failures + self.cell.symbols(self.cell.n1);
+        let out = end + self.failures + self.cell.symbols(self.cell.n1);
         let out = self.inside.back().map_or(out, |(last, _)| out.max(*last));
         self.inside.push_back((out, frame));
     }

@@ -6,11 +6,13 @@
 //! tail is what matters. Layers above keep the order of frames.
 
 mod cell;
+mod core;
 mod downlink;
 #[cfg(test)]
 mod tests;
 mod uplink;
 
 pub use cell::{Cell, Direction, Grants, Harq, Pattern, Proactive};
+pub use core::{Core, CoreSettings};
 pub use downlink::Downlink;
 pub use uplink::Uplink;
