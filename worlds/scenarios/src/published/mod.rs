@@ -4,7 +4,11 @@
 //! row comes out, and *predicted* where nothing was. A row without a published figure is a prediction that somebody
 //! else may check.
 
+mod niq;
+mod nvme_5g;
 mod nvme_tsn;
+
+use engine::Nanos;
 
 /// Whether a row had a say in the parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,8 +77,11 @@ impl Report {
 }
 
 /// The experiments by name, with what each is.
-pub const EXPERIMENTS: [(&str, &str); 1] =
-    [("nvme-tsn", "an SSD behind a distributed PCIe switch over 1 Gigabit Ethernet, without and with TSN")];
+pub const EXPERIMENTS: [(&str, &str); 3] = [
+    ("nvme-tsn", "an SSD behind a distributed PCIe switch over 1 Gigabit Ethernet, without and with TSN"),
+    ("nvme-5g", "the same switch over two 5G modems, and over USB gigabit adapters for reference"),
+    ("niq", "a low-latency network card, packets inline and by DMA"),
+];
 
 /// Does an experiment again, with `seed` deciding what is random in it.
 ///
@@ -83,9 +90,22 @@ pub const EXPERIMENTS: [(&str, &str); 1] =
 pub fn run(name: &str, seed: u64) -> Result<Report, String> {
     match name {
         "nvme-tsn" => nvme_tsn::run(seed),
+        "nvme-5g" => nvme_5g::run(seed),
+        "niq" => niq::run(seed),
         _ => {
             let known: Vec<_> = EXPERIMENTS.iter().map(|(name, _)| *name).collect();
             Err(format!("there is no experiment called {name:?}; there are {}", known.join(", ")))
         }
     }
+}
+
+/// The mean in nanoseconds.
+fn mean(times: &[Nanos]) -> f64 {
+    let sum: u64 = times.iter().map(|time| time.get()).sum();
+    decimal(sum) / decimal(times.len() as u64)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "sums of nanoseconds stay far below 2^53")]
+const fn decimal(value: u64) -> f64 {
+    value as f64
 }

@@ -10,7 +10,7 @@ use pcie::requester::CompletionTimeout;
 use sim::models::pcie::Link;
 use sim::models::{host, ssd};
 
-use super::{Kind, Report, Row};
+use super::{Kind, Report, Row, decimal, mean};
 use crate::rig::{self, Rig, Seen, Setup, Task, What};
 
 const EXPERIMENT: &str = "nvme-tsn";
@@ -69,16 +69,21 @@ impl Topology {
             Self::Tcp => Vec::new(),
             Self::Tsn => vec![FifoStage::TSN_MAC],
         };
-        let settings = PortSettings {
-            latency: PortLatency::FPGA_1G,
-            cable: Cable::metres(Medium::TwistedPair, 1),
-            stages,
-            ..PortSettings::new(Rate::from_gigabits(1))
-        };
-        let path = || [Port::new(settings.clone(), &Rng::from_seed(0))].into_iter().collect::<Path>();
+        let path = || [gigabit(stages.clone())].into_iter().collect::<Path>();
         let config = network::Config { tcp: [tcp::Parameters::NPAP; 2], ..network::Config::default() };
         Some(Network::new(config, [path(), path()]))
     }
+}
+
+/// A port of an FPGA for Gigabit Ethernet and a metre of cable, with these buffers besides.
+pub(super) fn gigabit(stages: Vec<FifoStage>) -> Port {
+    let settings = PortSettings {
+        latency: PortLatency::FPGA_1G,
+        cable: Cable::metres(Medium::TwistedPair, 1),
+        stages,
+        ..PortSettings::new(Rate::from_gigabits(1))
+    };
+    Port::new(settings, &Rng::from_seed(0))
 }
 
 /// What one topology gives, in nanoseconds.
@@ -139,17 +144,6 @@ fn measure(topology: Topology, seed: u64, report: &mut Report) -> Result<Measure
     let (write, write_seen) = task(command(rig::Kind::Write))?;
     report.add(rig.events(), rig.digest());
     Ok(Measured { config, read, write, read_seen, write_seen })
-}
-
-/// The mean in nanoseconds.
-fn mean(times: &[Nanos]) -> f64 {
-    let sum: u64 = times.iter().map(|time| time.get()).sum();
-    decimal(sum) / decimal(times.len() as u64)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "sums of nanoseconds stay far below 2^53")]
-const fn decimal(value: u64) -> f64 {
-    value as f64
 }
 
 fn config_rows(report: &mut Report, [direct, tcp, tsn]: [&Measured; 3]) {
