@@ -108,7 +108,8 @@ impl Framing {
             Some(_) if !kind.may_have_digest() && header.length as usize > limit_of(kind) => {
                 return Err(Fault::field(4));
             }
-            Some(_) => header.length - u32::from(short(overhead)),
+            // At most a digest more than a byte holds is in front of it and behind it.
+            Some(length) => u32::try_from(length).map_err(|_| Fault::field(4))?,
             None => return Err(Fault::field(4)),
         };
         Ok(Self {

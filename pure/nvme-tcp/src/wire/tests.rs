@@ -179,7 +179,8 @@ fn right(kind: PduKind, data: u32, agreement: Agreement) -> CommonHeader {
 /// fault that names the field, what is legal is understood.
 #[test]
 fn each_illegal_common_header_is_named() {
-    let agreements = [(false, false, 4), (true, false, 4), (false, true, 16), (true, true, 128)];
+    let agreements =
+        [(false, false, 4), (true, false, 4), (true, true, 4), (false, true, 16), (true, true, 128)];
     for (header_digest, data_digest, alignment) in agreements {
         let agreement = Agreement { header_digest, data_digest, alignment };
         for kind in PduKind::ALL {
@@ -231,6 +232,11 @@ fn each_field(header: CommonHeader, receiver: Receiver, agreement: Agreement, da
             Ok(_) => assert!(legal, "PDO {data_offset} of {header:?}"),
             Err(fault) if legal => assert_eq!(fault, Fault::field(4)),
             Err(fault) => assert_eq!(fault, Fault::field(3)),
+        }
+        if kind.may_have_digest() && data > 0 {
+            let length = header.length + 300;
+            let result = check(CommonHeader { data_offset, length, ..header });
+            assert_eq!(result.map(Framing::length), if legal { Ok(length) } else { Err(Fault::field(3)) });
         }
     }
     for length in 0..=header.length + 200 {
