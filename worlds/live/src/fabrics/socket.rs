@@ -8,7 +8,7 @@ use std::time::Duration;
 use engine::{Buffer, BufferMut, Pool};
 use nvme_tcp::Outbox;
 
-use crate::tcp::Connection;
+use crate::tcp::{Connection, Direct};
 
 /// Slices in one system call: 128 reads' headers and pages.
 const SLICES_MAX: usize = 256;
@@ -94,11 +94,11 @@ impl Socket {
         };
         let (wanted, result) = match place {
             // The system takes a shorter way for one place than for two.
-            None => (0, again(|| self.stream.read(&mut block))),
+            None => (0, Direct(&self.stream).read(&mut block)),
             Some(place) => {
                 let wanted = place.len();
                 let mut slices = [IoSliceMut::new(place), IoSliceMut::new(&mut block)];
-                (wanted, again(|| self.stream.read_vectored(&mut slices)))
+                (wanted, Direct(&self.stream).read_vectored(&mut slices))
             }
         };
         let count = match result {
@@ -168,8 +168,8 @@ impl Socket {
             count += 1;
         }
         let result = match &slices[..count] {
-            [one] => again(|| self.stream.write(one)),
-            slices => again(|| self.stream.write_vectored(slices)),
+            [one] => Direct(&self.stream).write(one),
+            slices => Direct(&self.stream).write_vectored(slices),
         };
         match result {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
@@ -198,17 +198,6 @@ impl Socket {
     pub fn abort(self) {
         let socket = socket2::SockRef::from(&self.stream);
         let _ = socket.set_linger(Some(Duration::ZERO));
-    }
-}
-
-/// Repeats `call` while signals interrupt it.
-#[inline]
-fn again(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
-    loop {
-        match call() {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            result => return result,
-        }
     }
 }
 

@@ -1,14 +1,13 @@
 //! One TCP connection.
 
-use std::io::{self, IoSlice, Write};
+use std::io::{self, Read};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
 
 use engine::{Buffer, BufferMut, Pool};
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv};
 
 use super::outbox::{Outbox, OutboxFull};
+use super::system::Direct;
 
 /// What arrives in one piece of up to this many bytes is copied out, so that the block it arrived in is used again.
 const COPY_MAX: usize = 4 << 10;
@@ -90,7 +89,7 @@ impl Connection {
     pub fn flush(&mut self) -> io::Result<usize> {
         match self.outbox.bytes() {
             0 => Ok(0),
-            _ => self.outbox.write_to(&mut Socket(&self.socket)),
+            _ => self.outbox.write_to(&mut Direct(&self.socket)),
         }
     }
 
@@ -103,19 +102,13 @@ impl Connection {
             Some(block) => block,
             None => pool.take(self.block_length),
         };
-        let result = loop {
-            match recv(&self.socket, &mut block[..], RecvFlags::empty()) {
-                Err(Errno::INTR) => {}
-                result => break result,
-            }
-        };
-        let count = match result {
-            Ok((count, _)) => count,
+        let count = match Direct(&self.socket).read(&mut block) {
+            Ok(count) => count,
             Err(error) => {
                 self.block = Some(block);
-                return match error {
-                    Errno::AGAIN => Ok(Received::Nothing),
-                    error => Err(error.into()),
+                return match error.kind() {
+                    io::ErrorKind::WouldBlock => Ok(Received::Nothing),
+                    _ => Err(error),
                 };
             }
         };
@@ -157,23 +150,6 @@ impl Connection {
     pub fn close(&mut self) {
         // A connection that is gone already needs no closing.
         let _ = self.socket.shutdown(Shutdown::Write);
-    }
-}
-
-/// A socket that is written to by system calls of our own: those of the C library prepare for being cancelled by another
-/// thread, with instructions that wait for all stores before them.
-struct Socket<'a>(&'a TcpStream);
-
-impl Write for Socket<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        Ok(rustix::net::send(self.0, bytes, SendFlags::NOSIGNAL)?)
-    }
-    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        let mut nothing = SendAncillaryBuffer::default();
-        Ok(rustix::net::sendmsg(self.0, slices, &mut nothing, SendFlags::NOSIGNAL)?)
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 

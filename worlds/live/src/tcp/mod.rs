@@ -7,6 +7,7 @@ mod connection;
 mod dial;
 mod link;
 mod outbox;
+mod system;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +19,7 @@ pub use connection::{Connection, Received};
 pub use dial::{Dialer, Dialled};
 pub(crate) use link::{Dial, Link};
 pub use outbox::{OUTBOX_BYTES_MAX, OutboxFull};
+pub(crate) use system::Direct;
 
 /// How often a loop that spins, and has nothing else to wait for, looks at its connections in one turn: a turn with one look
 /// takes almost twice as long as the look, and half of what it takes longer is waited for by whatever comes.
