@@ -7,6 +7,7 @@ use link::ethernet::medium::{Cable, Medium, PortLatency};
 use link::ethernet::{Forwarding, Handover, Port, PortSettings};
 use link::faults::{Behaviour, Faults, Flaps, Jitter};
 use link::network::{Config, Network};
+use link::nr5g::{Cell, Direction, Downlink, Uplink};
 use link::tcp::{CongestionControl, Parameters};
 use link::{AnyHop, Chance, Class, Path, Rate, Wire};
 use serde::Deserialize;
@@ -36,7 +37,16 @@ pub struct Link {
 enum HopModel {
     Wire { latency: Nanos, rate: Option<Rate>, queue: Option<u64> },
     Port(Box<PortSettings>),
+    Radio(Direction),
     Faults { behaviour: Behaviour, schedule: Vec<(Instant, Behaviour)>, flaps: Option<Flaps> },
+}
+
+/// What a hop is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HopKind {
+    Wire,
+    Ethernet,
+    Radio(Direction),
 }
 
 impl HopModel {
@@ -44,7 +54,7 @@ impl HopModel {
         match self {
             Self::Wire { rate, .. } => *rate,
             Self::Port(settings) => Some(settings.rate),
-            Self::Faults { .. } => None,
+            Self::Faults { .. } | Self::Radio(_) => None,
         }
     }
 
@@ -55,6 +65,8 @@ impl HopModel {
                 AnyHop::from(queue.map_or(wire.clone(), |queue| wire.with_queue(queue)))
             }
             Self::Port(settings) => AnyHop::from(Port::new((**settings).clone(), rng)),
+            Self::Radio(Direction::Up) => AnyHop::from(Uplink::new(Cell::CAMPUS, rng.fork("cell"))),
+            Self::Radio(Direction::Down) => AnyHop::from(Downlink::new(Cell::CAMPUS, rng.fork("cell"))),
             Self::Faults { behaviour, schedule, flaps } => {
                 let faults = Faults::new(*behaviour, rng.fork("faults")).with_schedule(schedule.clone());
                 AnyHop::from(flaps.map_or(faults.clone(), |flaps| faults.with_flaps(flaps)))
@@ -354,8 +366,17 @@ fn schedule(way: &LinkTable, usual: Behaviour) -> Result<Vec<(Instant, Behaviour
 
 fn hop_model(hop: &Spanned<HopTable>, mtu: u32) -> Result<HopModel, Wrong> {
     let table = hop.get_ref();
-    let kinds = [("wire", false), ("ethernet", true)];
-    let ethernet = one_of(table.kind.get_ref(), &kinds).map_err(|why| Wrong::at(&table.kind, "kind", why))?;
+    let kinds = [
+        ("wire", HopKind::Wire),
+        ("ethernet", HopKind::Ethernet),
+        ("5g-up", HopKind::Radio(Direction::Up)),
+        ("5g-down", HopKind::Radio(Direction::Down)),
+    ];
+    let kind = one_of(table.kind.get_ref(), &kinds).map_err(|why| Wrong::at(&table.kind, "kind", why))?;
+    if let HopKind::Radio(direction) = kind {
+        return radio(hop, direction);
+    }
+    let ethernet = kind == HopKind::Ethernet;
     let latency = table.latency.map_or(Nanos::ZERO, |Text(latency)| latency);
     let rate = table.rate.map(|Text(rate)| rate);
     if !ethernet {
@@ -401,6 +422,25 @@ fn hop_model(hop: &Spanned<HopTable>, mtu: u32) -> Result<HopModel, Wrong> {
         tsn::apply(&mut settings, table)?;
     }
     Ok(HopModel::Port(Box::new(settings)))
+}
+
+/// One direction of the air interface of a campus network.
+fn radio(hop: &Spanned<HopTable>, direction: Direction) -> Result<HopModel, Wrong> {
+    let table = hop.get_ref();
+    let foreign = [
+        ("latency", table.latency.is_some()),
+        ("rate", table.rate.is_some()),
+        ("queue", table.queue.is_some()),
+        ("cable", table.cable.is_some()),
+        ("medium", table.medium.is_some()),
+        ("processing", table.processing.is_some()),
+    ];
+    match foreign.into_iter().find(|(_, given)| *given) {
+        Some((key, _)) => {
+            Err(Wrong::at(hop, key, "the cell has its own; expected it in a hop of its own, such as a wire"))
+        }
+        None => Ok(HopModel::Radio(direction)),
+    }
 }
 
 /// The stack that `tcp` names, with what `[link.stack]` changes.

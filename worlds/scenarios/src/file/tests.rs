@@ -70,7 +70,7 @@ fn a_mistake_is_shown_with_its_line_and_key() {
         ("receive_buffer = \"1MiB\"", "receive_buffer = \"1B\"", "13", "receive_buffer", "4KiB to 256MiB"),
         ("rate = \"50Mbit/s\"", "mtu = 68", "15", "mtu", "expected in [link]"),
         ("to = \"2s\"", "to = \"1s\"", "18", "fault", "is no time"),
-        ("kind = \"ethernet\"", "kind = \"pigeon\"", "24", "kind", "'wire' or 'ethernet'"),
+        ("kind = \"ethernet\"", "kind = \"pigeon\"", "24", "kind", "'wire' or 'ethernet' or '5g-up'"),
         ("kind = \"ethernet\"", "kind = \"wire\"", "23", "cable", "ethernet"),
         ("rate = \"10Gbit/s\"", "", "23", "rate", "the rate of the port"),
     ] {
@@ -170,4 +170,13 @@ fn a_mistake_in_tsn_is_shown_with_its_line_and_key() {
         let all = [format!("line {line}"), key.to_owned(), expected.to_owned()];
         assert!(all.iter().all(|part| error.contains(part)), "{bad}: {error}");
     }
+}
+
+#[test]
+fn a_way_goes_over_the_air() {
+    let text = "[link]\n[[link.hop]]\nkind = \"5g-up\"\n[[link.hop]]\nkind = \"wire\"\nlatency = \"1ms\"\n";
+    let link = Link::parse(text).unwrap();
+    assert_eq!(link.paths(&engine::Rng::from_seed(1)).map(|path| path.hops().len()), [2, 2]);
+    let error = Link::parse(&text.replace("5g-up\"", "5g-up\"\nrate = \"1Gbit/s\"")).map(|_| ()).unwrap_err();
+    assert!(error.contains("line 2, rate: the cell has its own"), "{error}");
 }

@@ -1,0 +1,59 @@
+//! What a far SSD's configuration reads and commands take over the network of a link file, simulated: the column beside
+//! what `farlane emulate` shows with the same file.
+//!
+//! `cargo run -p farlane-scenarios --example predict -- LINK.toml`
+
+#![allow(missing_docs, reason = "a program that is run by hand")]
+
+use engine::{Nanos, Rng};
+use pcie::requester::CompletionTimeout;
+use scenarios::file::link::Link;
+use scenarios::rig::{Kind, Rig, Setup, Task};
+use sim::models::{host, pcie as link_model, ssd};
+
+const SEED: u64 = 1;
+const COUNT: u64 = 500;
+const LIMIT: Nanos = Nanos::from_secs(3_600);
+
+fn main() -> Result<(), String> {
+    for path in std::env::args().skip(1) {
+        let link = Link::read(path.as_ref())?;
+        let setup = Setup {
+            seed: SEED,
+            host: host::Parameters::RYZEN_3200G,
+            ssd: ssd::Parameters::SAMSUNG_970_PRO,
+            link: link_model::Link::GEN2_X4,
+            payload_size: 256,
+            read_request_size: 256,
+            queue_entries: 4,
+            timeout: CompletionTimeout::C2,
+            pipeline: Nanos::ZERO,
+        };
+        let mut rig = Rig::new(&setup, Some(link.network(&Rng::from_seed(SEED))));
+        rig.boot()?;
+        let reads = Task::ConfigReads { count: COUNT, gap: Nanos::ZERO };
+        let command = |kind| Task::Commands {
+            kind,
+            count: COUNT,
+            bytes: 4096,
+            depth: 1,
+            gap: Nanos::ZERO,
+            random: true,
+        };
+        for (name, task) in [
+            ("configuration reads", reads),
+            ("4 KiB reads", command(Kind::Read)),
+            ("4 KiB writes", command(Kind::Write)),
+        ] {
+            let outcome = rig.run(task, LIMIT).ok_or("it does not end")?;
+            let mut times = outcome.times;
+            times.sort_unstable();
+            if times.is_empty() {
+                return Err(format!("{path}: no {name} ended"));
+            }
+            let at = |percent: usize| times[(times.len() - 1) * percent / 100];
+            println!("{path}: {name}: p50 {}, p99 {}", at(50), at(99));
+        }
+    }
+    Ok(())
+}
