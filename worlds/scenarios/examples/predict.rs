@@ -13,6 +13,8 @@ use sim::models::{host, pcie as link_model, ssd};
 
 const SEED: u64 = 1;
 const COUNT: u64 = 500;
+/// From one to the next, half of it to three halves: no schedule of the link is met in step.
+const GAP: Nanos = Nanos::from_millis(10);
 const LIMIT: Nanos = Nanos::from_secs(3_600);
 
 fn main() -> Result<(), String> {
@@ -31,15 +33,9 @@ fn main() -> Result<(), String> {
         };
         let mut rig = Rig::new(&setup, Some(link.network(&Rng::from_seed(SEED))));
         rig.boot()?;
-        let reads = Task::ConfigReads { count: COUNT, gap: Nanos::ZERO };
-        let command = |kind| Task::Commands {
-            kind,
-            count: COUNT,
-            bytes: 4096,
-            depth: 1,
-            gap: Nanos::ZERO,
-            random: true,
-        };
+        let reads = Task::ConfigReads { count: COUNT, gap: GAP };
+        let command =
+            |kind| Task::Commands { kind, count: COUNT, bytes: 4096, depth: 1, gap: GAP, random: true };
         for (name, task) in [
             ("configuration reads", reads),
             ("4 KiB reads", command(Kind::Read)),
