@@ -24,7 +24,7 @@ pub(crate) use backing::{FarSpec, MediumSpec, NamespaceSpec, PoolSpec, RamSpec};
 pub(crate) use bench::{BenchArgs, Workload};
 pub(crate) use emulate::EmulateArgs;
 pub(crate) use floor_server::FloorServerArgs;
-pub(crate) use sim::{PublishedArgs, SimAction, SimArgs};
+pub(crate) use sim::{PlayArgs, PublishedArgs, SimAction, SimArgs, SweepArgs};
 pub(crate) use target::{AccessState, OfferArgs, TargetAction};
 pub(crate) use tsn::{PlanArgs, TsnAction};
 
@@ -99,7 +99,7 @@ pub(crate) enum Command {
         farlane bench vfio-user:/run/user/1000/ssd.sock --cpu 1 --spin 10ms\n  \
         farlane bench nvme-tcp://127.0.0.1:4420/NQN --iodepth 128 --rate 100000")]
     Bench(BenchArgs),
-    /// Simulate: published experiments, done again
+    /// Simulate: scenarios, sweeps over their values, published experiments
     #[command(after_help = sim::EXAMPLES)]
     Sim(SimArgs),
     /// Plan Time-Sensitive Networking for a tunnel's frames

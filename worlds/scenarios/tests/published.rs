@@ -16,3 +16,25 @@ fn every_calibrated_row_is_within_three_percent_and_a_seed_gives_the_same_bytes(
         assert_eq!(published::run(name, 1).unwrap(), report);
     }
 }
+
+#[test]
+fn every_scenario_of_the_gallery_plays() {
+    let gallery = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let mut count = 0;
+    for entry in std::fs::read_dir(gallery).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let scenario = scenarios::file::scenario::Scenario::parse(&text).unwrap();
+        let played = scenario.play(scenario.seed, false).unwrap();
+        for task in &played.tasks {
+            assert!(
+                task.outcome.failed == 0 && !task.outcome.times.is_empty(),
+                "{}: {}",
+                path.display(),
+                task.name
+            );
+        }
+        count += 1;
+    }
+    assert!(count >= 4);
+}

@@ -1,17 +1,39 @@
 //! `farlane sim`: what can be said about networks that are not there.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
+use scenarios::file::sweep::Axis;
 
 use super::Output;
 
 pub(super) const EXAMPLES: &str = "Examples:
   farlane sim published
-  farlane sim published nvme-tsn --json";
+  farlane sim scenarios/tcp-1g.toml
+  farlane sim sweep scenarios/tcp-1g.toml --set link.rate=100Mbit/s,1Gbit/s,10Gbit/s --csv rates.csv --plot rates.svg";
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct SimArgs {
     #[command(subcommand)]
-    pub(crate) action: SimAction,
+    pub(crate) action: Option<SimAction>,
+    #[command(flatten)]
+    pub(crate) play: Option<PlayArgs>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PlayArgs {
+    /// The scenario: a TOML file; see docs/scenarios.md
+    #[arg(value_name = "SCENARIO")]
+    pub(crate) scenario: PathBuf,
+    /// Decides what is random [default: what the file says, or 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// Write what passes the root port's link to this file, a packet a line (CSV)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: Output,
 }
 
 /// What is simulated.
@@ -21,6 +43,34 @@ pub(crate) enum SimAction {
     #[command(after_help = "Example:\n  farlane sim published nvme-5g --json\n\n\
         A calibrated row had a say in the parameters, a predicted one had none.")]
     Published(PublishedArgs),
+    /// Play a scenario with every combination of some values
+    #[command(
+        after_help = "Example:\n  farlane sim sweep scenarios/tcp-1g.toml --set link.latency=1us,1ms,10ms \\\n    \
+        --set task.0.depth=1,8,32 --set pcie.read_request=256,512 --csv sweep.csv --plot sweep.svg"
+    )]
+    Sweep(SweepArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SweepArgs {
+    /// The scenario: a TOML file
+    #[arg(value_name = "SCENARIO")]
+    pub(crate) scenario: PathBuf,
+    /// What is set to which values: keys by dots, a number for a place in a list; may be given again
+    #[arg(long, value_name = "PATH=V1,V2,...", required = true)]
+    pub(crate) set: Vec<Axis>,
+    /// Threads [default: one for each processor]
+    #[arg(long, value_name = "N")]
+    pub(crate) jobs: Option<usize>,
+    /// Decides what is random [default: what the file says, or 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// Write the table to this file instead of standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+    /// Draw the median and the 99th percentile of the first task over the first --set, a line for each combination of the others
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) plot: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

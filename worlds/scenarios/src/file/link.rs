@@ -7,7 +7,7 @@ use link::ethernet::medium::{Cable, Medium, PortLatency};
 use link::ethernet::{Forwarding, Handover, Port, PortSettings};
 use link::faults::{Behaviour, Faults, Flaps, Jitter};
 use link::network::{Config, Network};
-use link::nr5g::{Cell, Direction, Downlink, Uplink};
+use link::nr5g::{Cell, Core, CoreSettings, Direction, Downlink, Uplink};
 use link::tcp::{CongestionControl, Parameters};
 use link::{AnyHop, Chance, Class, Path, Rate, Wire};
 use serde::Deserialize;
@@ -38,6 +38,7 @@ enum HopModel {
     Wire { latency: Nanos, rate: Option<Rate>, queue: Option<u64> },
     Port(Box<PortSettings>),
     Radio(Direction),
+    Core,
     Faults { behaviour: Behaviour, schedule: Vec<(Instant, Behaviour)>, flaps: Option<Flaps> },
 }
 
@@ -47,6 +48,7 @@ enum HopKind {
     Wire,
     Ethernet,
     Radio(Direction),
+    Core,
 }
 
 impl HopModel {
@@ -54,7 +56,7 @@ impl HopModel {
         match self {
             Self::Wire { rate, .. } => *rate,
             Self::Port(settings) => Some(settings.rate),
-            Self::Faults { .. } | Self::Radio(_) => None,
+            Self::Faults { .. } | Self::Radio(_) | Self::Core => None,
         }
     }
 
@@ -67,6 +69,7 @@ impl HopModel {
             Self::Port(settings) => AnyHop::from(Port::new((**settings).clone(), rng)),
             Self::Radio(Direction::Up) => AnyHop::from(Uplink::new(Cell::CAMPUS, rng.fork("cell"))),
             Self::Radio(Direction::Down) => AnyHop::from(Downlink::new(Cell::CAMPUS, rng.fork("cell"))),
+            Self::Core => AnyHop::from(Core::new(CoreSettings::CAMPUS, rng.fork("core"))),
             Self::Faults { behaviour, schedule, flaps } => {
                 let faults = Faults::new(*behaviour, rng.fork("faults")).with_schedule(schedule.clone());
                 AnyHop::from(flaps.map_or(faults.clone(), |flaps| faults.with_flaps(flaps)))
@@ -371,10 +374,13 @@ fn hop_model(hop: &Spanned<HopTable>, mtu: u32) -> Result<HopModel, Wrong> {
         ("ethernet", HopKind::Ethernet),
         ("5g-up", HopKind::Radio(Direction::Up)),
         ("5g-down", HopKind::Radio(Direction::Down)),
+        ("5g-core", HopKind::Core),
     ];
     let kind = one_of(table.kind.get_ref(), &kinds).map_err(|why| Wrong::at(&table.kind, "kind", why))?;
-    if let HopKind::Radio(direction) = kind {
-        return radio(hop, direction);
+    match kind {
+        HopKind::Radio(direction) => return radio(hop, HopModel::Radio(direction)),
+        HopKind::Core => return radio(hop, HopModel::Core),
+        HopKind::Wire | HopKind::Ethernet => {}
     }
     let ethernet = kind == HopKind::Ethernet;
     let latency = table.latency.map_or(Nanos::ZERO, |Text(latency)| latency);
@@ -424,8 +430,8 @@ fn hop_model(hop: &Spanned<HopTable>, mtu: u32) -> Result<HopModel, Wrong> {
     Ok(HopModel::Port(Box::new(settings)))
 }
 
-/// One direction of the air interface of a campus network.
-fn radio(hop: &Spanned<HopTable>, direction: Direction) -> Result<HopModel, Wrong> {
+/// One direction of the air interface of a campus network, or its core.
+fn radio(hop: &Spanned<HopTable>, model: HopModel) -> Result<HopModel, Wrong> {
     let table = hop.get_ref();
     let foreign = [
         ("latency", table.latency.is_some()),
@@ -439,7 +445,7 @@ fn radio(hop: &Spanned<HopTable>, direction: Direction) -> Result<HopModel, Wron
         Some((key, _)) => {
             Err(Wrong::at(hop, key, "the cell has its own; expected it in a hop of its own, such as a wire"))
         }
-        None => Ok(HopModel::Radio(direction)),
+        None => Ok(model),
     }
 }
 

@@ -1,6 +1,8 @@
 //! Files that people write (TOML): links, scenarios. An error names the line, the key and what was expected.
 
 pub mod link;
+pub mod scenario;
+pub mod sweep;
 #[cfg(test)]
 mod tests;
 pub mod text;

@@ -10,6 +10,8 @@ mod nvme_tsn;
 
 use engine::Nanos;
 
+pub(crate) use nvme_tsn::PIPELINE;
+
 /// Whether a row had a say in the parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {

@@ -7,7 +7,7 @@ use engine::{Nanos, Rng};
 use link::network::{self, Network};
 use link::nr5g::{Cell, Core, CoreSettings, Downlink, Uplink};
 use link::stage::{Settings, Stage};
-use link::{AnyHop, Chance, Path, tcp};
+use link::{AnyHop, Path, tcp};
 use pcie::requester::CompletionTimeout;
 use sim::models::pcie::Link;
 use sim::models::{host, ssd};
@@ -46,17 +46,6 @@ const DOWNSTREAM: Box = Box {
     usb: Settings { occupancy: Nanos::ZERO, ..Settings::busy(Nanos::new(23_900)) },
 };
 
-/// The core network and the machines that run it and the base station's upper layers. Calibrated: the sum on the mean of
-/// the register reads, the spread on their deviation (95 % of stand-alone downlink delays lie within 6 ms: Rischke et al.).
-/// One frame in 100,000 is lost for good, which TCP then repeats after its timeout of 200 ms or more: so few that less than
-/// 0.01 % of reads take that long.
-const CORE: CoreSettings = CoreSettings {
-    delay: Nanos::from_micros(330),
-    spread: Nanos::from_micros(6_950),
-    coherence: Nanos::from_millis(1),
-    loss: Chance::parts_per_million(10),
-};
-
 /// What joins the two boxes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Middle {
@@ -71,7 +60,7 @@ impl Middle {
             Self::Gigabit => vec![gigabit(Vec::new()).into()],
             Self::Radio => vec![
                 Uplink::new(Cell::CAMPUS, rng.fork("up")).into(),
-                Core::new(CORE, rng.fork("core")).into(),
+                Core::new(CoreSettings::CAMPUS, rng.fork("core")).into(),
                 Downlink::new(Cell::CAMPUS, rng.fork("down")).into(),
             ],
         }

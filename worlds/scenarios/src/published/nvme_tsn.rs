@@ -25,7 +25,7 @@ const LIMIT: Nanos = Nanos::from_secs(60);
 
 /// What a packet takes in either end of the switch: the FPGA's PCIe block, its clock crossings, the switch, the framing.
 /// Calibrated on the configuration reads over TCP, and used for everything.
-pub(super) const PIPELINE: Nanos = Nanos::new(700);
+pub(crate) const PIPELINE: Nanos = Nanos::new(700);
 
 /// How the SSD is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -119,7 +119,7 @@ fn pings(report: &mut Report, seed: u64) {
     let rng = Rng::from_seed(seed).fork("ping");
     let cell = link::nr5g::Cell::CAMPUS;
     let up = link::nr5g::Uplink::new(cell, rng.fork("up"));
-    let core = link::nr5g::Core::new(super::CORE, rng.fork("core"));
+    let core = link::nr5g::Core::new(link::nr5g::CoreSettings::CAMPUS, rng.fork("core"));
     let there = Path::new([Stage::new(UPSTREAM.usb).into(), AnyHop::from(up), core.into()]);
     let down = link::nr5g::Downlink::new(cell, rng.fork("down"));
     let back = Path::new([AnyHop::from(down), Stage::new(UPSTREAM.usb).into()]);

@@ -1,0 +1,110 @@
+//! `farlane sim SCENARIO`: one run.
+
+use engine::Nanos;
+use scenarios::file::scenario::{Done, Scenario};
+use serde_json::{Value, json};
+
+use super::{read, write};
+use crate::args::PlayArgs;
+use crate::commands::{print, print_json};
+use crate::error::Error;
+
+pub(crate) fn run(args: &PlayArgs) -> Result<(), Error> {
+    let name = args.scenario.display();
+    let wrong = |error| Error::Simulation(format!("{name}: {error}"));
+    let scenario = Scenario::parse(&read(&args.scenario)?).map_err(wrong)?;
+    let seed = args.seed.unwrap_or(scenario.seed);
+    let played = scenario.play(seed, args.trace.is_some()).map_err(wrong)?;
+    if let Some(path) = &args.trace {
+        write(path, &trace(&played.tasks))?;
+    }
+    if args.output.json {
+        let tasks: Vec<_> = played.tasks.iter().map(task_json).collect();
+        return print_json(&json!({
+            "scenario": name.to_string(),
+            "seed": seed,
+            "boot_ns": played.boot.get(),
+            "events": played.events,
+            "digest": format!("{:016x}", played.digest),
+            "tasks": tasks,
+        }));
+    }
+    let mut text = format!("{name}, seed {seed}: up after {}\n", played.boot);
+    for task in &played.tasks {
+        text += &task_text(task);
+    }
+    print(&text)
+}
+
+/// The value below which a share of `times`, in thousandths, lies.
+pub(super) fn quantile(times: &[Nanos], thousandths: usize) -> Nanos {
+    let mut sorted = times.to_vec();
+    sorted.sort_unstable();
+    let place = (sorted.len() * thousandths).div_ceil(1000).max(1) - 1;
+    sorted.get(place).copied().unwrap_or_default()
+}
+
+/// The mean, to the nanosecond.
+pub(super) fn mean(times: &[Nanos]) -> Nanos {
+    let sum = times.iter().fold(0_u64, |sum, time| sum + time.get());
+    Nanos::new(sum / (times.len() as u64).max(1))
+}
+
+/// Bits a second.
+pub(super) fn rate(done: &Done) -> u64 {
+    let took = (done.outcome.ended - done.outcome.began).get().max(1);
+    let bits = u128::from(done.outcome.bytes) * 8 * 1_000_000_000 / u128::from(took);
+    u64::try_from(bits).unwrap_or(u64::MAX)
+}
+
+fn task_text(task: &Done) -> String {
+    let times = &task.outcome.times;
+    let q = |thousandths| quantile(times, thousandths);
+    let mut text = format!(
+        "  {}: {} times, mean {}, median {}, p99 {}, p99.9 {}, longest {}\n",
+        task.name,
+        times.len(),
+        mean(times),
+        q(500),
+        q(990),
+        q(999),
+        q(1000)
+    );
+    if task.outcome.bytes > 0 {
+        text += &format!("    {} bytes at {} kbit/s\n", task.outcome.bytes, rate(task) / 1000);
+    }
+    if task.outcome.failed > 0 {
+        text += &format!("    {} failed\n", task.outcome.failed);
+    }
+    text
+}
+
+fn task_json(task: &Done) -> Value {
+    let times = &task.outcome.times;
+    let q = |thousandths| quantile(times, thousandths).get();
+    json!({
+        "task": task.name,
+        "count": times.len(),
+        "failed": task.outcome.failed,
+        "bytes": task.outcome.bytes,
+        "bits_per_second": rate(task),
+        "mean_ns": mean(times).get(),
+        "min_ns": q(0),
+        "p50_ns": q(500),
+        "p99_ns": q(990),
+        "p999_ns": q(999),
+        "max_ns": q(1000),
+    })
+}
+
+fn trace(tasks: &[Done]) -> String {
+    let mut text = String::from("task,at_ns,direction,packet,bytes\n");
+    for task in tasks {
+        for seen in &task.seen {
+            let direction = if seen.down { "down" } else { "up" };
+            let at = seen.at.as_nanos();
+            text += &format!("{},{at},{direction},{:?},{}\n", task.name, seen.what, seen.bytes);
+        }
+    }
+    text
+}
