@@ -18,14 +18,14 @@ pub(crate) struct SimArgs {
     #[command(subcommand)]
     pub(crate) action: Option<SimAction>,
     #[command(flatten)]
-    pub(crate) play: Option<PlayArgs>,
+    pub(crate) play: PlayArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PlayArgs {
     /// The scenario: a TOML file; see docs/scenarios.md
-    #[arg(value_name = "SCENARIO")]
-    pub(crate) scenario: PathBuf,
+    #[arg(value_name = "SCENARIO", required = true)]
+    pub(crate) scenario: Option<PathBuf>,
     /// Decides what is random [default: what the file says, or 1]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,

@@ -84,7 +84,10 @@ fn point_text(axis: &Axis, point: &[String], axes: &[Axis]) -> String {
 fn step<'a>(value: &'a mut toml::Value, key: &str) -> Option<&'a mut toml::Value> {
     match value {
         toml::Value::Array(list) => list.get_mut(key.parse::<usize>().ok()?),
-        toml::Value::Table(table) => table.get_mut(key),
+        // What the file leaves out has its usual values, and may be set too.
+        toml::Value::Table(table) => {
+            Some(table.entry(key).or_insert_with(|| toml::Value::Table(toml::Table::new())))
+        }
         _ => None,
     }
 }
@@ -102,6 +105,9 @@ mod tests {
         assert_eq!(points.len(), 6);
         let file = apply(text, &axes, &points[5]).unwrap();
         assert!(file.contains("latency = \"3ms\"") && file.contains("depth = 4"), "{file}");
-        assert!(apply(text, &["host.x=1".parse().unwrap()], &["1".into()]).is_err());
+        assert!(
+            apply(text, &["pcie.payload=128".parse().unwrap()], &["128".into()]).unwrap().contains("[pcie]")
+        );
+        assert!(apply(text, &["task.1.x=1".parse().unwrap()], &["1".into()]).is_err());
     }
 }

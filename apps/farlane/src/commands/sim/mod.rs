@@ -11,11 +11,10 @@ use crate::args::{SimAction, SimArgs};
 use crate::error::Error;
 
 pub(crate) fn run(args: &SimArgs) -> Result<(), Error> {
-    match (&args.action, &args.play) {
-        (Some(SimAction::Published(args)), _) => published::run(args),
-        (Some(SimAction::Sweep(args)), _) => sweep::run(args),
-        (None, Some(args)) => play::run(args),
-        (None, None) => unreachable!("one of them is required"),
+    match &args.action {
+        Some(SimAction::Published(args)) => published::run(args),
+        Some(SimAction::Sweep(args)) => sweep::run(args),
+        None => play::run(&args.play),
     }
 }
 

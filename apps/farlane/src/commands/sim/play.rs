@@ -10,9 +10,10 @@ use crate::commands::{print, print_json};
 use crate::error::Error;
 
 pub(crate) fn run(args: &PlayArgs) -> Result<(), Error> {
-    let name = args.scenario.display();
+    let path = args.scenario.as_deref().expect("without a subcommand it is required");
+    let name = path.display();
     let wrong = |error| Error::Simulation(format!("{name}: {error}"));
-    let scenario = Scenario::parse(&read(&args.scenario)?).map_err(wrong)?;
+    let scenario = Scenario::parse(&read(path)?).map_err(wrong)?;
     let seed = args.seed.unwrap_or(scenario.seed);
     let played = scenario.play(seed, args.trace.is_some()).map_err(wrong)?;
     if let Some(path) = &args.trace {
