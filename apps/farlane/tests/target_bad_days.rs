@@ -1,0 +1,167 @@
+//! A target and hosts that it would be better off without.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use support::running::wait_until;
+use support::{Export, FARLANE, json};
+
+const NQN: &str = "nqn.2026-01.io.farlane:bad-days";
+/// Hosts that come and go.
+const HOSTS: u32 = 10_000;
+/// How much more memory a target may have after they have gone, in KiB.
+const GROWTH_MAX: u64 = 4 << 10;
+/// Bytes that a host sends at most while it reads nothing.
+const SENT_MAX: usize = 64 << 20;
+/// A target that has taken nothing for so long has stopped.
+const STALL: Duration = Duration::from_secs(1);
+
+/// A command capsule's PDU header and submission queue entry.
+const CAPSULE: usize = 8 + 64;
+
+fn target() -> Export {
+    let mut command = Command::new(FARLANE);
+    command.args(["target", "--json", "--listen", "127.0.0.1:0", "--nqn", NQN, "--ram", "16MiB"]);
+    Export::of(command)
+}
+
+fn url(target: &Export) -> String {
+    format!("nvme-tcp://{}/{NQN}", target.address)
+}
+
+/// Memory that is resident, in KiB; see proc_pid_status(5).
+fn resident(target: &Export) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", target.id())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_ascii_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// An Initialize Connection Request (ICReq) without digests.
+fn initialize() -> [u8; 128] {
+    let mut request = [0; 128];
+    (request[2], request[4]) = (128, 128);
+    request
+}
+
+/// A command capsule with `data` in it.
+fn capsule(entry: [u8; 64], data: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(CAPSULE + data.len()).unwrap();
+    let mut pdu = vec![4, 0, 72, if data.is_empty() { 0 } else { 72 }];
+    pdu.extend(length.to_le_bytes());
+    pdu.extend(entry);
+    pdu.extend(data);
+    pdu
+}
+
+/// Connect for the Admin Queue, of 32 entries.
+fn connect() -> Vec<u8> {
+    let mut entry = [0; 64];
+    (entry[0], entry[1], entry[4]) = (0x7f, 0x40, 1);
+    entry[32..36].copy_from_slice(&1024_u32.to_le_bytes());
+    (entry[39], entry[44]) = (1, 31);
+    let mut data = [0; 1024];
+    data[0] = 7;
+    data[16..18].fill(0xff);
+    data[256..256 + NQN.len()].copy_from_slice(NQN.as_bytes());
+    let host = b"nqn.2026-01.io.farlane:stranger";
+    data[512..512 + host.len()].copy_from_slice(host);
+    capsule(entry, &data)
+}
+
+/// Property Set of the Controller Configuration: enabled, with entries of the usual sizes.
+fn enable() -> Vec<u8> {
+    let mut entry = [0; 64];
+    (entry[0], entry[1], entry[2], entry[4]) = (0x7f, 0x40, 1, 0);
+    entry[44] = 0x14;
+    entry[48..52].copy_from_slice(&0x0046_0001_u32.to_le_bytes());
+    capsule(entry, &[])
+}
+
+/// Identify Controller: 72 B that ask for 4 KiB.
+fn identify(id: u8) -> Vec<u8> {
+    let mut entry = [0; 64];
+    (entry[0], entry[1], entry[2]) = (6, 0x40, id);
+    entry[32..36].copy_from_slice(&4096_u32.to_le_bytes());
+    (entry[39], entry[40]) = (0x5a, 1);
+    capsule(entry, &[])
+}
+
+fn works(target: &Export) {
+    let found = json(&["identify", "--json", &url(target)]);
+    assert_eq!(found["controller"]["subnqn"].as_str(), Some(NQN), "{found}");
+}
+
+/// Each leaves somewhere else: at once, in the middle of the first PDU, behind it, in the middle of Connect, behind that.
+#[test]
+fn ten_thousand_hosts_that_come_and_go_leave_nothing_behind() {
+    let target = target();
+    let whole = [&initialize()[..], &connect()].concat();
+    let stops = [0, 1, 64, 128, 200, whole.len()];
+    let visit = |number: u32| {
+        let mut stream = TcpStream::connect(&target.address).unwrap();
+        let stop = stops[number as usize % stops.len()];
+        stream.write_all(&whole[..stop]).unwrap();
+    };
+    (0..HOSTS / 4).for_each(visit);
+    works(&target);
+    let before = resident(&target);
+    (HOSTS / 4..HOSTS).for_each(visit);
+    works(&target);
+    wait_until("the memory of hosts that have gone is free", || resident(&target) < before + GROWTH_MAX);
+}
+
+/// It asks for 57 times as much as it sends. What it is owed is bounded by what it may have under way.
+#[test]
+fn a_host_that_reads_nothing_is_owed_little() {
+    let target = target();
+    works(&target);
+    let before = resident(&target);
+    let mut host = TcpStream::connect(&target.address).unwrap();
+    host.write_all(&initialize()).unwrap();
+    host.read_exact(&mut [0; 128]).unwrap();
+    for command in [connect(), enable()] {
+        host.write_all(&command).unwrap();
+        let mut response = [0; 24];
+        host.read_exact(&mut response).unwrap();
+        assert_eq!(response[22..24], [0, 0], "{response:x?}");
+    }
+    host.set_nonblocking(true).unwrap();
+    let commands: Vec<u8> = (0..=255).flat_map(identify).collect();
+    let (mut sent, mut last) = (0, Instant::now());
+    let mut most = before;
+    while last.elapsed() < STALL && sent < SENT_MAX {
+        match host.write(&commands[sent % commands.len()..]) {
+            Ok(count) => (sent, last) = (sent + count, Instant::now()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            // It was turned out, which is as well.
+            Err(_) => break,
+        }
+        most = most.max(resident(&target));
+    }
+    assert!(most < before + 4 * GROWTH_MAX, "{before} KiB became {most} KiB while {sent} B were sent");
+    // Others are served meanwhile.
+    works(&target);
+    drop(host);
+    works(&target);
+}
+
+#[test]
+fn a_host_may_have_sixty_four_queues() {
+    let target = target();
+    let url = format!("{}?queues=64", url(&target));
+    let arguments =
+        ["bench", "--json", "--rw", "randwrite", "--verify", "--iodepth", "128", "--runtime", "500ms", &url];
+    let report = json(&arguments);
+    assert_eq!(report["errors"].as_u64(), Some(0), "{report}");
+    for queue in 1..=64 {
+        assert!(target.said().contains(&format!("has queue {queue}, ")), "{}", target.said());
+    }
+}
