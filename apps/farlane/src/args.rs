@@ -103,7 +103,7 @@ pub(crate) enum Command {
     #[command(after_help = sim::EXAMPLES)]
     Sim(SimArgs),
     /// Plan Time-Sensitive Networking for a tunnel's frames
-    #[command(subcommand)]
+    #[command(subcommand, after_help = tsn::EXAMPLES)]
     Tsn(TsnAction),
     /// Put a modelled network between two ends: latency, rate, losses, and the TCP that copes with them
     #[command(after_help = emulate::EXAMPLE)]

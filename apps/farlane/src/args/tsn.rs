@@ -8,13 +8,15 @@ use link::tsn::taprio::Offload;
 
 use super::{Output, parse_time};
 
+pub(super) const EXAMPLES: &str = "Examples:
+  farlane tsn plan --rate 1Gbit/s --cycle 500us --hops 3 --frame 96
+  farlane tsn plan --rate 100Mbit/s --cycle 2ms --hops 2 --frame 1518 --frame 1518 --frame 1262 --period 10ms \\
+    --clock-error 1us --preemption --device eth0 --device swp2";
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum TsnAction {
     /// Propose a gate schedule (802.1Qbv) for one flow, with the longest delay that it leaves and the commands for Linux
-    #[command(after_help = "Examples:\n  \
-        farlane tsn plan --rate 1Gbit/s --cycle 500us --hops 3 --frame 96\n  \
-        farlane tsn plan --rate 100Mbit/s --cycle 2ms --hops 2 --frame 1518 --frame 1518 --frame 1262 --period 10ms \\\n    \
-        --clock-error 1us --preemption --device eth0 --device swp2")]
+    #[command(after_help = EXAMPLES)]
     Plan(PlanArgs),
 }
 
