@@ -85,12 +85,12 @@ impl Completer {
         );
         let mut start = 0;
         while start < end {
-            let address = memory.address + start as u64;
+            let address = memory.address.wrapping_add(start as u64);
             let stop = end.min(start + self.piece(address));
             let first = start.max(lead);
             let payload = self.dwords(bytes, skipped, start, stop);
             let remaining = u32::try_from(lead + span - first).unwrap_or(u32::MAX);
-            let lower = lower_address(memory.address + first as u64);
+            let lower = lower_address(memory.address.wrapping_add(first as u64));
             let dwords = u16::try_from((stop - start) / DWORD).unwrap_or(u16::MAX);
             let status = CompletionStatus::Success;
             send(self.completion(request, status, remaining, lower, payload, dwords));
@@ -101,8 +101,10 @@ impl Completer {
     /// Bytes of the next completion's payload when it starts at the double word at `address`.
     fn piece(&self, address: u64) -> usize {
         let (size, boundary) = (u64::from(self.settings.payload_size), u64::from(self.settings.boundary));
-        let end = address.saturating_add(size);
-        usize::try_from((end & !(boundary - 1)) - address).unwrap_or(DWORD).max(DWORD)
+        // Counted from the boundary before it, for the last one of all addresses has none behind it.
+        let start = address % boundary;
+        let end = (start + size) & !(boundary - 1);
+        usize::try_from(end.saturating_sub(start)).unwrap_or(DWORD).max(DWORD)
     }
 
     /// The bytes `start..stop` of a request's double words, of which `bytes` lacks the first `skipped`.

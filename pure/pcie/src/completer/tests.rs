@@ -48,6 +48,14 @@ fn pieces_end_at_the_read_completion_boundary() {
 }
 
 #[test]
+fn the_last_bytes_of_all_addresses_are_answered_too() {
+    let pieces = cut(&mut completer(64, 128), &read(u64::MAX - 3, 4), &pattern(4));
+    assert_eq!(pieces, [(0x7c, 4, 4)]);
+    let pieces = cut(&mut completer(128, 128), &read(u64::MAX - 0x10f, 0x100), &pattern(0x100));
+    assert_eq!(pieces, [(0x70, 0x100, 0x10), (0, 0xf0, 0x80), (0, 0x70, 0x70)]);
+}
+
+#[test]
 fn unaligned_ends_are_padded_and_the_middle_is_shared() {
     let bytes = pattern(200);
     let request = read(0x1003, 200);
