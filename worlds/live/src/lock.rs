@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 /// How long to wait for a holder that lives: it may be about to end.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long to wait for a holder that is dead: after `kill -9` its lock goes with its `io_uring`, which the kernel takes
-/// apart once all writes that were under way have ended. On a machine with a busy disk this takes many seconds.
+/// How long to wait for a holder that is dead: after `kill -9` its lock goes with the last of its writes that were under
+/// way, which a busy disk takes many seconds for.
 const PATIENCE_WITH_THE_DEAD: Duration = Duration::from_secs(60);
 /// How often to try meanwhile.
 const RETRY: Duration = Duration::from_millis(20);

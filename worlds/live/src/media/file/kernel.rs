@@ -12,8 +12,6 @@ use io_uring::{IoUring, opcode, types};
 
 /// How many calls may be under way at once.
 pub(super) const CALLS_MAX: u32 = 256;
-/// The one registered file.
-const FILE: types::Fixed = types::Fixed(0);
 /// The longest single read or write, below every kernel's own limit.
 const CALL_BYTES_MAX: usize = 1 << 30;
 
@@ -54,7 +52,7 @@ pub(super) struct Kernel {
 impl Kernel {
     /// Calls on `file`, many at a time if `ring` is asked for and can be had; otherwise one at a time, and why.
     pub(super) fn new(file: File, ring: bool) -> (Self, Option<io::Error>) {
-        let (ring, refused) = match ring.then(|| set_up(&file)) {
+        let (ring, refused) = match ring.then(set_up) {
             None => (None, None),
             Some(Ok(ring)) => (Some(ManuallyDrop::new(ring)), None),
             Some(Err(error)) => (None, Some(error)),
@@ -85,11 +83,11 @@ impl Kernel {
             self.ended.push_back((name, result));
             return;
         };
-        let entry = entry_of(call).user_data(u64::from(name));
+        let entry = entry_of(types::Fd(self.file.as_raw_fd()), call).user_data(u64::from(name));
         // SAFETY: the buffers that the entry points to belong to the call, which stays in `calls`,
         // untouched, until its completion has been seen; `drop` waits for all completions. Moving a
-        // `Buffer` or `BufferMut` moves a pointer to the bytes, not the bytes. The file is registered
-        // with the ring for as long as the ring lives.
+        // `Buffer` or `BufferMut` moves a pointer to the bytes, not the bytes. The file is open for as long
+        // as the ring is there.
         let pushed = unsafe { ring.submission().push(&entry) };
         pushed.expect("the submission queue has an entry for every name");
         self.unsubmitted += 1;
@@ -144,9 +142,6 @@ impl Drop for Kernel {
             }
             self.under_way -= ring.completion().count();
         }
-        // The kernel takes a ring apart after we have closed it, and its registered file keeps the lock
-        // until then; our own next `open` should not find it.
-        let _ = self.file.unlock();
         drop(ManuallyDrop::into_inner(ring));
     }
 }
@@ -156,8 +151,12 @@ fn is_passing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY))
 }
 
-/// A ring with `file` registered, if the kernel has one with all that we use.
-fn set_up(file: &File) -> io::Result<IoUring> {
+/// A ring, if the kernel has one with all that we use.
+///
+/// The file is not registered with it: the kernel takes a ring apart some time after its process has ended, a minute on a
+/// bad day, and a registered file keeps its lock until then. One that is not is kept by the calls under way alone, which
+/// is what the lock is to wait for.
+fn set_up() -> io::Result<IoUring> {
     let ring = IoUring::new(CALLS_MAX)?;
     let mut probe = io_uring::Probe::new();
     ring.submitter().register_probe(&mut probe)?;
@@ -165,27 +164,26 @@ fn set_up(file: &File) -> io::Result<IoUring> {
     if !needed.into_iter().all(|code| probe.is_supported(code)) {
         return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
     }
-    ring.submitter().register_files(&[file.as_raw_fd()])?;
     Ok(ring)
 }
 
-fn entry_of(call: &mut Call) -> io_uring::squeue::Entry {
+fn entry_of(file: types::Fd, call: &mut Call) -> io_uring::squeue::Entry {
     match call {
         Call::Read { offset, buffer, filled } => {
             let rest = &mut buffer[*filled..];
-            opcode::Read::new(FILE, rest.as_mut_ptr(), call_length(rest.len())).offset(*offset).build()
+            opcode::Read::new(file, rest.as_mut_ptr(), call_length(rest.len())).offset(*offset).build()
         }
         Call::Write { offset, data, durable } => {
             let flags = if *durable { libc::RWF_DSYNC } else { 0 };
-            opcode::Write::new(FILE, data.as_ptr(), call_length(data.len()))
+            opcode::Write::new(file, data.as_ptr(), call_length(data.len()))
                 .offset(*offset)
                 .rw_flags(flags)
                 .build()
         }
         Call::Allocate { offset, length, mode } => {
-            opcode::Fallocate::new(FILE, *length).offset(*offset).mode(*mode).build()
+            opcode::Fallocate::new(file, *length).offset(*offset).mode(*mode).build()
         }
-        Call::Sync => opcode::Fsync::new(FILE).flags(types::FsyncFlags::DATASYNC).build(),
+        Call::Sync => opcode::Fsync::new(file).flags(types::FsyncFlags::DATASYNC).build(),
     }
 }
 
