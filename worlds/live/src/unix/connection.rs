@@ -133,7 +133,8 @@ impl Connection {
         Ok(total)
     }
 
-    /// Sends the first message and those behind it that have no descriptors of their own.
+    /// Sends the first message and those behind it, if none of them has descriptors; one with descriptors goes alone:
+    /// whoever receives takes them for those of the last message that comes with them.
     fn send_some(&self) -> io::Result<usize> {
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
         let mut count = 0;
@@ -144,6 +145,9 @@ impl Connection {
             let skip = if count == 0 { self.sent } else { 0 };
             slices[count] = IoSlice::new(&message.bytes[skip..]);
             count += 1;
+            if !message.descriptors.is_empty() {
+                break;
+            }
         }
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
         let mut control = SendAncillaryBuffer::new(&mut space);
