@@ -74,24 +74,30 @@ manage() {
 manage nvme0
 manage nvme1
 
-# The far end is killed and started anew: its SSD is the same one.
-NVME=/dev/nvme1
+# The far end is killed and started anew: its SSD is the same one. Linux looks for both at once, and names them as it finds them.
+far() {
+    grep -l FAR /sys/class/nvme/*/serial | cut -d/ -f5
+}
+NVME=/dev/$(far)
+LOCAL=/dev/$(grep -l LOCAL /sys/class/nvme/*/serial | cut -d/ -f5)n1
 nvme create-ns $NVME --nsze=16384 --ncap=16384 --flbas=0 >/dev/null
-nvme attach-ns $NVME -n 2 -c $(cat /sys/class/nvme/nvme1/cntlid) >/dev/null
+nvme attach-ns $NVME -n 2 -c $(cat /sys/class/nvme/$(far)/cntlid) >/dev/null
 appears ${NVME}n2
 dd if=/tmp/noise of=${NVME}n2 bs=64k oflag=direct 2>/dev/null
 nvme set-feature $NVME -f 10 -V 1 -s >/dev/null
 nvme id-ns ${NVME}n2 >/tmp/before
-AT=$(basename $(readlink -f /sys/class/nvme/nvme1/device))
+AT=$(basename $(readlink -f /sys/class/nvme/$(far)/device))
 echo 1 >/sys/bus/pci/devices/$AT/remove
 tell remembered
 await restarted
 echo 1 >/sys/bus/pci/rescan
+for i in $(seq 100); do [ -n "$(far)" ] && break; sleep 0.1; done
+NVME=/dev/$(far)
 appears ${NVME}n1
 appears ${NVME}n2
-# Linux looks for namespaces all at once, and names them as it finds them.
+# Namespaces are named as they are found too.
 called() {
-    grep -lx $1 /sys/block/nvme1n*/nsid | cut -d/ -f4
+    grep -lx $1 /sys/block/$(far)n*/nsid | cut -d/ -f4
 }
 nvme id-ns /dev/$(called 2) | cmp - /tmp/before
 dd if=/dev/$(called 2) of=/tmp/back bs=64k count=64 iflag=direct 2>/dev/null
@@ -105,7 +111,7 @@ load() {
     fio --name=$1 --filename=/dev/$1 --rw=randrw --bsrange=512-1m --iodepth=64 --numjobs=2 --offset_increment=16m \
         --ioengine=libaio --direct=1 --verify=crc32c --size=16m --time_based --runtime=60 --minimal >/tmp/fio.$1
 }
-load nvme0n1 &
+load $(basename $LOCAL) &
 FIRST=$!
 load $(called 1)
 wait $FIRST
