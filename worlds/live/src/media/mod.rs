@@ -1,5 +1,6 @@
 //! What namespaces are kept on in the live world.
 
+mod commands;
 pub mod file;
 pub mod nvme;
 pub mod remote;

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use std::time;
 
 use engine::{Buffer, drain};
-use nvme::media::MediumId;
 use nvme::media::ram::RamDisk;
+use nvme::media::{IoId, MediaError, MediumId, Operation};
 use nvme::subsystem::{BlockSize, Config as Core};
 use nvme_pcie::controller::{self, Controller};
 use nvme_pcie::host::Config;
@@ -144,7 +144,7 @@ fn medium_of(core: Core) -> Result<(NvmeMedium<Fake>, Rc<RefCell<Scene>>), OpenE
     let scene = Rc::new(RefCell::new(Scene::default()));
     let port = Fake {
         controller: Controller::new(clock.now(), controller::Config::new(core)),
-        memory: Ram::new(BASE, memory_length(ARENA_LENGTH)),
+        memory: Ram::new(BASE, ARENA_LENGTH),
         disks: SIZES.into_iter().map(RamDisk::new).collect(),
         clock,
         scene: Rc::clone(&scene),
@@ -154,7 +154,7 @@ fn medium_of(core: Core) -> Result<(NvmeMedium<Fake>, Rc<RefCell<Scene>>), OpenE
         retry_delay: Nanos::from_millis(1),
         resets_max: 1,
         hold: Nanos::ZERO,
-        ..Config::new(BASE, ARENA_LENGTH)
+        ..Config::new(BASE, ARENA_LENGTH as u64)
     };
     NOTICES.with_borrow_mut(Vec::clear);
     Ok((NvmeMedium::with(clock, port, config, note)?, scene))
@@ -207,6 +207,10 @@ fn thread_yield() {
 fn run(medium: &mut NvmeMedium<Fake>, operation: Operation) -> Result<Vec<u8>, MediaError> {
     let (bytes, result) = run_all(medium, vec![operation]).remove(0);
     result.map(|()| bytes)
+}
+
+fn memory_length(length: u64) -> usize {
+    usize::try_from(length).unwrap()
 }
 
 fn pattern(length: usize, seed: usize) -> Buffer {
@@ -263,8 +267,8 @@ fn namespaces_follow_each_other_and_keep_what_is_written() {
 #[test]
 fn what_the_controller_lacks_is_done_by_writing() {
     let (mut medium, scene) = medium();
-    medium.abilities.write_zeroes = false;
-    for extent in &mut medium.extents {
+    medium.commands.abilities.write_zeroes = false;
+    for extent in &mut medium.commands.extents {
         extent.zeroes_deallocate = false;
         extent.deallocated_reads_zero = true;
     }
@@ -275,17 +279,6 @@ fn what_the_controller_lacks_is_done_by_writing() {
     assert_eq!(bytes[..512], pattern(1 << 20, 1)[..512]);
     assert_eq!(bytes[512 + (300 << 10)..], pattern(1 << 20, 1)[512 + (300 << 10)..512 << 10]);
     assert_eq!(scene.borrow().seen, ["deallocate"]);
-}
-
-#[test]
-fn a_command_that_is_not_known_is_not_sent_again() {
-    let goal = Goal::Zero { how: Zeroing::Command, deallocate: false, durable: false };
-    let mut job = Job { id: IoId(0), extent: 0, begin: 5, at: 6, end: 9, outstanding: 1, error: None, goal };
-    job.fail(Status::from(StatusCode::InvalidCommandOpcode));
-    assert!(matches!(job.goal, Goal::Zero { how: Zeroing::Refused, .. }));
-    assert_eq!((job.at, job.error), (9, None));
-    job.fail(Status::from(StatusCode::WriteFault));
-    assert_eq!(job.error, Some(MediaError::Write));
 }
 
 #[test]

@@ -11,9 +11,10 @@ use nvme_fabrics::host::Data;
 use nvme_fabrics::host::multipath::{Origin, Request, SubmitError};
 use nvme_pcie::host::Namespace;
 
-use super::way::{Device, Ended, Happened, Refused};
-use super::{OpenError, SLOT_BYTES};
+use super::OpenError;
+use super::way::{Device, Ended, Happened};
 use crate::fabrics::initiator::{AttachError, Attachment, Options};
+use crate::media::commands::{Abilities, Refused};
 use crate::reactor::Turn;
 
 /// See the module.
@@ -94,7 +95,11 @@ impl Fabrics {
             metadata_bytes: namespace.metadata_bytes,
             deallocate_features: namespace.deallocate_features,
         });
-        let limit = identity.transfer_bytes_max().min(SLOT_BYTES);
-        Some(Device::new(&identity.controller(), namespaces.collect(), limit))
+        let controller = identity.controller();
+        Some(Device {
+            serial: controller.serial_number.to_string(),
+            namespaces: namespaces.collect(),
+            abilities: Abilities::new(&controller, identity.transfer_bytes_max()),
+        })
     }
 }

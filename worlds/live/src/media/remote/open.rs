@@ -1,11 +1,10 @@
 //! Where another device is, and what it turns out to have.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
-use engine::{Buffer, Nanos};
+use engine::Nanos;
 use mio::Poll;
 use nvme::wire::NamespaceId;
 use nvme_pcie::host::Namespace;
@@ -13,15 +12,11 @@ use nvme_pcie::host::Namespace;
 use super::fabrics::Fabrics;
 use super::pcie::Pcie;
 use super::way::{Device, Way};
-use super::{JOBS_MAX, Link, PIECES_MAX, RemoteMedium, SLOT_BYTES};
+use super::{Link, PIECES_MAX, RemoteMedium};
 use crate::attach;
 use crate::clock::Clock;
 use crate::fabrics::initiator;
-
-/// Block sizes that are served.
-const BLOCKS: [u32; 2] = [512, 4096];
-/// Bytes of a namespace, as a medium counts them.
-const NAMESPACE_BYTES_MAX: u64 = 1 << 62;
+use crate::media::commands::{Commands, Extent, misfit};
 
 /// Where a device is, and how to use it.
 #[derive(Clone, Debug)]
@@ -105,21 +100,7 @@ impl Place {
                 None => format!("which namespace? say it with nsid=; there are: {there}"),
             }));
         };
-        let Namespace { id, blocks, block_bytes, metadata_bytes, .. } = found;
-        if !BLOCKS.contains(&block_bytes) {
-            let why =
-                format!("namespace {id} has blocks of {block_bytes} bytes, where 512 and 4096 are served");
-            return Err(refuse(why));
-        }
-        if metadata_bytes > 0 {
-            return Err(refuse(format!(
-                "namespace {id} has {metadata_bytes} bytes of metadata beside each block"
-            )));
-        }
-        if blocks == 0 || blocks > NAMESPACE_BYTES_MAX / u64::from(block_bytes) {
-            return Err(refuse(format!("namespace {id} has {blocks} blocks")));
-        }
-        Ok(found)
+        misfit(&found).map_or(Ok(found), |why| Err(refuse(why)))
     }
 }
 
@@ -144,16 +125,8 @@ pub fn open(clock: Clock, place: Place, timeout: Nanos, report: fn(&str)) -> Res
         way: None,
         link: Link::Here,
         seen: clock.now(),
-        device,
-        namespace,
-        jobs: (0..JOBS_MAX).map(|_| None).collect(),
-        free_jobs: (0..JOBS_MAX).rev().collect(),
-        active: VecDeque::new(),
-        pieces: vec![None; PIECES_MAX as usize],
-        free_pieces: (0..PIECES_MAX).rev().collect(),
-        zeroes: Buffer::zeroed(SLOT_BYTES as usize),
-        waiting: VecDeque::new(),
-        ended: VecDeque::new(),
+        commands: Commands::new(vec![Extent::new(&namespace, 0)], device.abilities, PIECES_MAX),
+        serial: device.serial,
     };
     medium.way = Some(medium.watch(way)?);
     Ok(medium)

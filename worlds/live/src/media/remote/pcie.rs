@@ -9,9 +9,10 @@ use nvme::wire::SubmissionQueueEntry;
 use nvme_fabrics::host::Data as Moved;
 use nvme_pcie::host::{Data, Origin, QueueId, Submission, SubmitError};
 
-use super::way::{Device, Ended, Happened, Refused};
-use super::{OpenError, PIECES_MAX, POOL_RETAIN, SLOT_BYTES};
+use super::way::{Device, Ended, Happened};
+use super::{OpenError, PIECES_MAX, POOL_RETAIN};
 use crate::attach::{AttachError, Attachment, Options};
+use crate::media::commands::{Abilities, PIECE_BYTES, Refused};
 use crate::reactor::Turn;
 
 /// The one queue pair that is used.
@@ -30,11 +31,11 @@ pub(super) struct Pcie {
 
 /// How to use the far end, whose absence commands wait for as long as `hold`.
 fn options(hold: Nanos, timeout: Nanos) -> Options {
-    let data = u64::from(PIECES_MAX) * u64::from(SLOT_BYTES);
+    let data = u64::from(PIECES_MAX) * u64::from(PIECE_BYTES);
     let mut near = near::Config { arena_bytes: QUEUE_BYTES + data, ..near::Config::default() };
     // One entry of a queue stays free.
     near.driver.queue_entries = (PIECES_MAX + 1).next_power_of_two();
-    near.driver.transfer_bytes_max = SLOT_BYTES;
+    near.driver.transfer_bytes_max = PIECE_BYTES;
     // A connection is held for the first half, and the place of a device that is gone for the second.
     let half = Nanos::new(hold.get() / 2);
     near.driver.hold = half;
@@ -106,8 +107,8 @@ impl Pcie {
 
     fn slot(&self, piece: u32) -> Option<u64> {
         let region = self.attachment.near().driver(self.controller)?.data_region();
-        let offset = u64::from(piece) * u64::from(SLOT_BYTES);
-        (offset + u64::from(SLOT_BYTES) <= region.length).then_some(region.base + offset)
+        let offset = u64::from(piece) * u64::from(PIECE_BYTES);
+        (offset + u64::from(PIECE_BYTES) <= region.length).then_some(region.base + offset)
     }
 
     pub(super) fn submit(
@@ -148,7 +149,10 @@ impl Pcie {
     pub(super) fn device(&self) -> Option<Device> {
         let driver = self.attachment.near().driver(self.controller)?;
         let identity = driver.identity()?;
-        let limit = identity.transfer_bytes_max.min(SLOT_BYTES);
-        Some(Device::new(&identity.controller, identity.namespaces.clone(), limit))
+        Some(Device {
+            serial: identity.controller.serial_number.to_string(),
+            namespaces: identity.namespaces.clone(),
+            abilities: Abilities::new(&identity.controller, identity.transfer_bytes_max),
+        })
     }
 }

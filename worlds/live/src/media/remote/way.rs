@@ -4,53 +4,20 @@ use std::io;
 use std::os::fd::RawFd;
 
 use engine::{Buffer, Nanos};
-use nvme::wire::identify::IdentifyController;
 use nvme::wire::{Status, SubmissionQueueEntry};
 use nvme_fabrics::host::Data;
 use nvme_pcie::host::Namespace;
 
 use super::fabrics::Fabrics;
 use super::pcie::Pcie;
-
-/// Dataset Management, and Write Zeroes, in Optional NVM Command Support (ONCS).
-const ONCS_DATASET_MANAGEMENT: u16 = 1 << 2;
-const ONCS_WRITE_ZEROES: u16 = 1 << 3;
-/// Bytes of the unit of the Maximum Data Transfer Size (MDTS), as a power of two.
-const PAGE_POWER: u32 = 12;
+use crate::media::commands::{Abilities, Refused};
 
 /// What a device says of itself.
 #[derive(Clone, Debug)]
 pub(super) struct Device {
     pub(super) serial: String,
     pub(super) namespaces: Vec<Namespace>,
-    pub(super) write_zeroes: bool,
-    pub(super) dataset_management: bool,
-    /// The longest piece of a read or a write, and of a Write Zeroes, in bytes.
-    pub(super) transfer_max: u64,
-    pub(super) zeroes_max: u64,
-}
-
-impl Device {
-    pub(super) fn new(
-        controller: &IdentifyController,
-        namespaces: Vec<Namespace>,
-        transfer_bytes_max: u32,
-    ) -> Self {
-        let commands = controller.optional_nvm_commands;
-        let limit = match controller.maximum_data_transfer_size {
-            0 => None,
-            power => 1_u64.checked_shl(u32::from(power) + PAGE_POWER),
-        };
-        Self {
-            serial: controller.serial_number.to_string(),
-            namespaces,
-            write_zeroes: commands & ONCS_WRITE_ZEROES != 0,
-            dataset_management: commands & ONCS_DATASET_MANAGEMENT != 0,
-            transfer_max: u64::from(transfer_bytes_max),
-            // Write Zeroes moves no data, but controllers before 2.0 are known to apply the limit of those that do.
-            zeroes_max: limit.filter(|limit| *limit > 0).unwrap_or(u64::MAX),
-        }
-    }
+    pub(super) abilities: Abilities,
 }
 
 /// A command that has ended.
@@ -71,16 +38,6 @@ pub(super) enum Happened {
     Here,
     /// This way ends here: another one must be made.
     Lost(String),
-}
-
-/// Why a command was not taken.
-pub(super) enum Refused {
-    /// As many are under way as can be.
-    Busy,
-    /// The device is not there.
-    Lost,
-    /// It can't be.
-    Impossible,
 }
 
 /// A way to a device.

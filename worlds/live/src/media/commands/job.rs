@@ -6,23 +6,23 @@ use nvme::wire::{Status, StatusCode};
 
 /// A request under way.
 #[derive(Debug)]
-pub(in crate::media) struct Job {
-    pub(in crate::media) id: IoId,
+pub(super) struct Job {
+    pub(super) id: IoId,
     /// The index of the namespace.
-    pub(in crate::media) extent: usize,
+    pub(super) extent: usize,
     /// Where in the namespace it begins, in bytes; of a flush, the first namespace's index.
-    pub(in crate::media) begin: u64,
+    pub(super) begin: u64,
     /// What comes next, in the same terms.
-    pub(in crate::media) at: u64,
-    pub(in crate::media) end: u64,
+    pub(super) at: u64,
+    pub(super) end: u64,
     /// Commands that have not completed.
-    pub(in crate::media) outstanding: u32,
-    pub(in crate::media) error: Option<MediaError>,
-    pub(in crate::media) goal: Goal,
+    pub(super) outstanding: u32,
+    pub(super) error: Option<MediaError>,
+    pub(super) goal: Goal,
 }
 
 #[derive(Debug)]
-pub(in crate::media) enum Goal {
+pub(super) enum Goal {
     Read,
     Write {
         data: Buffer,
@@ -40,7 +40,7 @@ pub(in crate::media) enum Goal {
 
 /// How a range becomes zeroes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::media) enum Zeroing {
+pub(super) enum Zeroing {
     /// Write Zeroes.
     Command,
     /// Write Zeroes was refused, as something that the controller does not know.
@@ -51,12 +51,12 @@ pub(in crate::media) enum Zeroing {
 
 impl Job {
     /// Whether nothing of this stage remains to be submitted or awaited.
-    pub(in crate::media) const fn is_over(&self) -> bool {
+    pub(super) const fn is_over(&self) -> bool {
         self.outstanding == 0 && self.at >= self.end
     }
 
     /// One of its commands failed: no more are sent.
-    pub(in crate::media) fn fail(&mut self, status: Status) {
+    pub(super) fn fail(&mut self, status: Status) {
         self.at = self.end;
         let code = status.code();
         match &mut self.goal {
@@ -74,13 +74,13 @@ impl Job {
     }
 
     /// It can't be gone on with: no more commands are sent.
-    pub(in crate::media) fn give_up(&mut self, error: MediaError) {
+    pub(super) fn give_up(&mut self, error: MediaError) {
         self.at = self.end;
         self.error.get_or_insert(error);
     }
 
     /// The same range again, towards another goal.
-    pub(in crate::media) fn restart(&mut self, goal: Goal) {
+    pub(super) fn restart(&mut self, goal: Goal) {
         self.goal = goal;
         self.at = self.begin;
     }
@@ -94,5 +94,22 @@ fn error_of(code: StatusCode, reading: bool) -> MediaError {
         StatusCode::NamespaceWriteProtected | StatusCode::WriteToReadOnlyRange => MediaError::ReadOnly,
         _ if reading => MediaError::Read,
         _ => MediaError::Write,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_is_not_known_is_not_sent_again() {
+        let goal = Goal::Zero { how: Zeroing::Command, deallocate: false, durable: false };
+        let mut job =
+            Job { id: IoId(0), extent: 0, begin: 5, at: 6, end: 9, outstanding: 1, error: None, goal };
+        job.fail(Status::from(StatusCode::InvalidCommandOpcode));
+        assert!(matches!(job.goal, Goal::Zero { how: Zeroing::Refused, .. }));
+        assert_eq!((job.at, job.error), (9, None));
+        job.fail(Status::from(StatusCode::WriteFault));
+        assert_eq!(job.error, Some(MediaError::Write));
     }
 }

@@ -1,0 +1,415 @@
+//! Requests to a medium as commands of an NVMe device: cut into pieces, and what comes of these put together.
+
+mod extent;
+mod job;
+
+use std::collections::VecDeque;
+
+use engine::Buffer;
+use nvme::media::{Completion, IoId, MediaError, Operation, Request};
+use nvme::wire::{DatasetRange, IoOpcode, NamespaceId, Status, StatusCode, SubmissionQueueEntry};
+use nvme_fabrics::host::Data;
+
+use job::{Goal, Job, Zeroing};
+
+pub use extent::Extent;
+pub(super) use extent::{Abilities, misfit};
+
+/// The most bytes that one command moves.
+pub(super) const PIECE_BYTES: u32 = 128 << 10;
+/// Requests that are looked after at once; more wait.
+const JOBS_MAX: u32 = 1024;
+/// Requests under way or waiting at once: every entry of every queue of a controller, and of many hosts.
+const REQUESTS_MAX: usize = 64 * 4096;
+/// Force Unit Access (FUA) in Command Dword 12.
+const FORCE_UNIT_ACCESS: u32 = 1 << 30;
+/// Deallocate (DEAC) in Command Dword 12 of Write Zeroes.
+const WRITE_ZEROES_DEALLOCATE: u32 = 1 << 25;
+/// Attribute - Deallocate (AD) in Command Dword 11 of Dataset Management.
+const ATTRIBUTE_DEALLOCATE: u32 = 1 << 2;
+/// Number of Logical Blocks has 16 bits in a command, and 32 in a range of Dataset Management.
+const BLOCKS_MAX: u64 = 1 << 16;
+const RANGE_BLOCKS_MAX: u64 = 0xffff_ffff;
+
+/// Why a command was not taken.
+pub(super) enum Refused {
+    /// As many are under way as can be.
+    Busy,
+    /// The device is not there.
+    Lost,
+    /// It can't be.
+    Impossible,
+}
+
+/// The device is not there.
+#[derive(Debug)]
+pub(super) struct Lost;
+
+/// A command under way.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    job: u32,
+    /// Bytes from the start of the request.
+    offset: u64,
+    length: u32,
+}
+
+/// See the module.
+pub(super) struct Commands {
+    /// The namespaces, in the order in which their bytes follow each other.
+    pub(super) extents: Vec<Extent>,
+    pub(super) abilities: Abilities,
+    jobs: Vec<Option<Job>>,
+    free_jobs: Vec<u32>,
+    /// Jobs that have commands to be submitted, and perhaps some that do not any more.
+    active: VecDeque<u32>,
+    pieces: Vec<Option<Piece>>,
+    free_pieces: Vec<u32>,
+    zeroes: Buffer,
+    waiting: VecDeque<Request>,
+    /// Requests that have ended without a command.
+    ended: VecDeque<(IoId, Result<(), MediaError>)>,
+}
+
+impl Commands {
+    /// No requests; `pieces` commands at once, named by the numbers below that.
+    pub(super) fn new(extents: Vec<Extent>, abilities: Abilities, pieces: u32) -> Self {
+        Self {
+            extents,
+            abilities,
+            jobs: (0..JOBS_MAX).map(|_| None).collect(),
+            free_jobs: (0..JOBS_MAX).rev().collect(),
+            active: VecDeque::new(),
+            pieces: vec![None; pieces as usize],
+            free_pieces: (0..pieces).rev().collect(),
+            zeroes: Buffer::zeroed(PIECE_BYTES as usize),
+            waiting: VecDeque::new(),
+            ended: VecDeque::new(),
+        }
+    }
+
+    /// Bytes of all namespaces together.
+    pub(super) fn size(&self) -> u64 {
+        self.extents.last().map_or(0, |extent| extent.offset + extent.bytes)
+    }
+
+    /// Requests that have not ended.
+    pub(super) fn in_flight(&self) -> usize {
+        self.jobs.len() - self.free_jobs.len() + self.waiting.len() + self.ended.len()
+    }
+
+    /// Takes a request; the device hears of it by [`Commands::fill`].
+    ///
+    /// # Panics
+    /// When more requests are under way than hosts can have.
+    pub(super) fn submit(&mut self, request: Request) {
+        assert!(self.in_flight() < REQUESTS_MAX, "more requests than queue entries");
+        match self.refusal(&request.operation) {
+            Some(result) => self.ended.push_back((request.id, result)),
+            None if self.waiting.is_empty() && !self.free_jobs.is_empty() => self.begin(request),
+            None => self.waiting.push_back(request),
+        }
+    }
+
+    /// Hands over the requests that have ended without a command; how many.
+    pub(super) fn take_ended(&mut self, out: &mut impl FnMut(Completion)) -> usize {
+        let count = self.ended.len();
+        self.ended.drain(..).for_each(|(id, result)| out(Completion::Done { id, result }));
+        count
+    }
+
+    /// The answer to an operation for which nothing needs to be done.
+    fn refusal(&self, operation: &Operation) -> Option<Result<(), MediaError>> {
+        let (offset, length) = range_of(operation)?;
+        match self.extent_of(offset, length) {
+            None => Some(Err(MediaError::OutOfRange)),
+            Some(_) => (length == 0).then_some(Ok(())),
+        }
+    }
+
+    /// The namespace that holds these bytes.
+    fn extent_of(&self, offset: u64, length: u64) -> Option<usize> {
+        let end = offset.checked_add(length)?;
+        let index = self.extents.partition_point(|extent| extent.offset <= offset).checked_sub(1)?;
+        let extent = &self.extents[index];
+        (end <= extent.offset + extent.bytes).then_some(index)
+    }
+
+    fn begin(&mut self, request: Request) {
+        let name = self.free_jobs.pop().expect("room was asked for");
+        let (offset, length) = range_of(&request.operation).unwrap_or((0, 0));
+        let extent = self.extent_of(offset, length).unwrap_or(0);
+        let mut begin = offset - self.extents[extent].offset;
+        let mut end = begin + length;
+        let how = if self.abilities.write_zeroes { Zeroing::Command } else { Zeroing::ByWriting };
+        let goal = match request.operation {
+            Operation::Read { .. } => Goal::Read,
+            Operation::Write { data, durable, .. } => Goal::Write { data, durable },
+            Operation::WriteZeroes { deallocate, durable, .. } => Goal::Zero { how, deallocate, durable },
+            // Dataset Management alone is a hint: what it leaves would have to be read as zeroes.
+            Operation::Deallocate { .. } => Goal::Zero { how, deallocate: true, durable: false },
+            Operation::Flush => {
+                (begin, end) = (0, length_u64(self.extents.len()));
+                Goal::Flush
+            }
+        };
+        let job = Job { id: request.id, extent, begin, at: begin, end, outstanding: 0, error: None, goal };
+        self.jobs[name as usize] = Some(job);
+        self.active.push_back(name);
+    }
+
+    /// Has commands submitted by `submit`, each under a name that no other has, as long as there are some and it takes
+    /// them; how many.
+    ///
+    /// # Errors
+    /// When it says that the device is not there.
+    pub(super) fn fill(
+        &mut self,
+        mut submit: impl FnMut(u32, SubmissionQueueEntry, Data) -> Result<(), Refused>,
+        out: &mut impl FnMut(Completion),
+    ) -> Result<usize, Lost> {
+        let mut moved = 0;
+        loop {
+            while !self.waiting.is_empty() && !self.free_jobs.is_empty() {
+                let request = self.waiting.pop_front().expect("there is a front");
+                self.begin(request);
+            }
+            let Some(name) = self.active.front().copied() else { return Ok(moved) };
+            let Some(piece) = self.free_pieces.last().copied() else { return Ok(moved) };
+            let job = self.jobs[name as usize].as_ref().expect("an active job is there");
+            let length = self.length_of_next(job);
+            let (entry, data) = self.command_of_next(job, length);
+            match submit(piece, entry, data) {
+                Ok(()) => {
+                    self.free_pieces.pop();
+                    self.on_submitted(name, piece, length);
+                }
+                Err(Refused::Busy) => return Ok(moved),
+                Err(Refused::Lost) => return Err(Lost),
+                Err(Refused::Impossible) => {
+                    self.fail(name, StatusCode::InternalError.into());
+                    self.end_stage(name, out);
+                }
+            }
+            moved += 1;
+        }
+    }
+
+    /// The namespace that the next command of a job is for.
+    fn extent_of_next(&self, job: &Job) -> &Extent {
+        match job.goal {
+            Goal::Flush => &self.extents[usize::try_from(job.at).unwrap_or(0)],
+            _ => &self.extents[job.extent],
+        }
+    }
+
+    /// What of a job its next command does, in the terms of [`Job::at`].
+    fn length_of_next(&self, job: &Job) -> u64 {
+        let block = u64::from(self.extent_of_next(job).block);
+        let limit = match &job.goal {
+            Goal::Zero { how: Zeroing::Command | Zeroing::Refused, .. } => {
+                self.abilities.zeroes_max.min(BLOCKS_MAX * block)
+            }
+            Goal::Deallocate => RANGE_BLOCKS_MAX * block,
+            Goal::Flush => 1,
+            _ => self.abilities.transfer_max,
+        };
+        (job.end - job.at).min(limit)
+    }
+
+    /// The next command of a job, which does `length` of it.
+    fn command_of_next(&self, job: &Job, length: u64) -> (SubmissionQueueEntry, Data) {
+        let extent = self.extent_of_next(job);
+        let block = u64::from(extent.block);
+        let range = Range { namespace: extent.id, lba: job.at / block, blocks: length / block };
+        let done = job.at - job.begin;
+        let part = |data: &Buffer, from: u64| {
+            Data::Write(data.slice(memory_length(from)..memory_length(from + length)))
+        };
+        match &job.goal {
+            Goal::Read => {
+                (range.command(IoOpcode::Read, 0), Data::Read(u32::try_from(length).unwrap_or(u32::MAX)))
+            }
+            Goal::Write { data, durable } => {
+                (range.command(IoOpcode::Write, access(*durable)), part(data, done))
+            }
+            Goal::Zero { how: Zeroing::ByWriting, durable, .. } => {
+                (range.command(IoOpcode::Write, access(*durable)), part(&self.zeroes, 0))
+            }
+            Goal::Zero { durable, deallocate, .. } => {
+                let gives_back = *deallocate && extent.zeroes_deallocate;
+                let flag = if gives_back { WRITE_ZEROES_DEALLOCATE } else { 0 };
+                (range.command(IoOpcode::WriteZeroes, access(*durable) | flag), Data::None)
+            }
+            Goal::Deallocate => range.deallocate(),
+            Goal::Flush => {
+                let opcode = IoOpcode::Flush.into();
+                let entry = SubmissionQueueEntry { opcode, namespace: extent.id, ..Default::default() };
+                (entry, Data::None)
+            }
+        }
+    }
+
+    fn on_submitted(&mut self, name: u32, piece: u32, length: u64) {
+        let job = self.jobs[name as usize].as_mut().expect("an active job is there");
+        let (offset, bytes) = (job.at - job.begin, u32::try_from(length).unwrap_or(u32::MAX));
+        self.pieces[piece as usize] = Some(Piece { job: name, offset, length: bytes });
+        job.at += length;
+        job.outstanding += 1;
+        if job.at >= job.end {
+            self.active.pop_front();
+        }
+    }
+
+    /// How many bytes the command named `piece` has to read, if it is a read under way.
+    pub(super) fn read_length(&self, piece: u32) -> Option<u32> {
+        let piece = self.pieces.get(piece as usize)?.as_ref()?;
+        let job = self.jobs[piece.job as usize].as_ref()?;
+        matches!(job.goal, Goal::Read).then_some(piece.length)
+    }
+
+    fn take_piece(&mut self, piece: u32) -> Option<(Piece, &mut Job)> {
+        let taken = self.pieces.get_mut(piece as usize).and_then(Option::take)?;
+        self.free_pieces.push(piece);
+        let job = self.jobs[taken.job as usize].as_mut().expect("a command's job is there");
+        job.outstanding -= 1;
+        Some((taken, job))
+    }
+
+    /// The command named `piece` has ended: with what was read, nothing if it is no read.
+    pub(super) fn on_ended(
+        &mut self,
+        piece: u32,
+        result: Result<Buffer, Status>,
+        out: &mut impl FnMut(Completion),
+    ) {
+        let Some((piece, job)) = self.take_piece(piece) else { return };
+        match result {
+            Err(status) => self.fail(piece.job, status),
+            Ok(data) if matches!(job.goal, Goal::Read) => {
+                let (id, offset) = (job.id, u32::try_from(piece.offset).expect("a read's length is 32 bits"));
+                if data.len() == piece.length as usize {
+                    out(Completion::Data { id, offset, data });
+                } else {
+                    self.fail(piece.job, StatusCode::DataTransferError.into());
+                }
+            }
+            Ok(_) => {}
+        }
+        self.end_stage(piece.job, out);
+    }
+
+    /// The device was not heard of the command named `piece`.
+    pub(super) fn on_unheard(&mut self, piece: u32, out: &mut impl FnMut(Completion)) {
+        let Some((piece, job)) = self.take_piece(piece) else { return };
+        job.give_up(MediaError::Unreachable);
+        self.active.retain(|active| *active != piece.job);
+        self.end_stage(piece.job, out);
+    }
+
+    /// Nothing more is heard of any command under way.
+    pub(super) fn abandon(&mut self, out: &mut impl FnMut(Completion)) {
+        for piece in (0..).take(self.pieces.len()) {
+            self.on_unheard(piece, out);
+        }
+    }
+
+    /// Ends what is not with the device.
+    pub(super) fn give_up(&mut self, out: &mut impl FnMut(Completion)) {
+        while let Some(name) = self.active.pop_front() {
+            if let Some(job) = self.jobs[name as usize].as_mut() {
+                job.give_up(MediaError::Unreachable);
+            }
+            self.end_stage(name, out);
+        }
+        for request in self.waiting.drain(..) {
+            out(Completion::Done { id: request.id, result: Err(MediaError::Unreachable) });
+        }
+    }
+
+    /// A command of job `name` has failed.
+    fn fail(&mut self, name: u32, status: Status) {
+        self.jobs[name as usize].as_mut().expect("a command's job is there").fail(status);
+        self.active.retain(|active| *active != name);
+    }
+
+    /// Goes on with job `name` if nothing of its stage remains.
+    fn end_stage(&mut self, name: u32, out: &mut impl FnMut(Completion)) {
+        let Some(job) = self.jobs[name as usize].as_mut().filter(|job| job.is_over()) else { return };
+        let extent = &self.extents[job.extent];
+        match job.goal {
+            Goal::Zero { how: Zeroing::Refused, deallocate, durable } if job.error.is_none() => {
+                self.abilities.write_zeroes = false;
+                job.restart(Goal::Zero { how: Zeroing::ByWriting, deallocate, durable });
+            }
+            Goal::Zero { how, deallocate: true, .. }
+                if job.error.is_none()
+                    && self.abilities.dataset_management
+                    && extent.deallocated_reads_zero
+                    && !(how == Zeroing::Command && extent.zeroes_deallocate) =>
+            {
+                job.restart(Goal::Deallocate);
+            }
+            _ => {
+                let (id, error) = (job.id, job.error);
+                self.jobs[name as usize] = None;
+                self.free_jobs.push(name);
+                return out(Completion::Done { id, result: error.map_or(Ok(()), Err) });
+            }
+        }
+        self.active.push_back(name);
+    }
+}
+
+/// Blocks of a namespace.
+#[derive(Clone, Copy)]
+struct Range {
+    namespace: NamespaceId,
+    lba: u64,
+    blocks: u64,
+}
+
+impl Range {
+    /// A command on these blocks, with these bits in Command Dword 12.
+    fn command(self, opcode: IoOpcode, bits: u32) -> SubmissionQueueEntry {
+        // Number of Logical Blocks (NLB) is 0's based.
+        let blocks = u32::try_from(self.blocks.saturating_sub(1)).unwrap_or(u32::MAX);
+        let (opcode, namespace, cdw12) = (opcode.into(), self.namespace, blocks | bits);
+        SubmissionQueueEntry { opcode, namespace, cdw12, ..Default::default() }.with_starting_lba(self.lba)
+    }
+
+    /// Dataset Management: the space may be given back.
+    fn deallocate(self) -> (SubmissionQueueEntry, Data) {
+        let blocks = u32::try_from(self.blocks).unwrap_or(u32::MAX);
+        let mut bytes = [0; DatasetRange::LENGTH];
+        DatasetRange { context: 0, blocks, starting_lba: self.lba }.emit(&mut bytes);
+        let (opcode, namespace) = (IoOpcode::DatasetManagement.into(), self.namespace);
+        let entry =
+            SubmissionQueueEntry { opcode, namespace, cdw11: ATTRIBUTE_DEALLOCATE, ..Default::default() };
+        (entry, Data::Write(Buffer::copy_from_slice(&bytes)))
+    }
+}
+
+const fn access(durable: bool) -> u32 {
+    if durable { FORCE_UNIT_ACCESS } else { 0 }
+}
+
+/// First byte and bytes; none of a flush, which concerns all.
+fn range_of(operation: &Operation) -> Option<(u64, u64)> {
+    match operation {
+        Operation::Read { offset, length } => Some((*offset, u64::from(*length))),
+        Operation::Write { offset, data, .. } => Some((*offset, length_u64(data.len()))),
+        Operation::WriteZeroes { offset, length, .. } | Operation::Deallocate { offset, length } => {
+            Some((*offset, *length))
+        }
+        Operation::Flush => None,
+    }
+}
+
+fn length_u64(length: usize) -> u64 {
+    u64::try_from(length).expect("memory has 64-bit addresses at most")
+}
+
+fn memory_length(length: u64) -> usize {
+    usize::try_from(length).expect("what is in memory fits it")
+}
