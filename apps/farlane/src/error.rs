@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use engine::Nanos;
 use live::attach::AttachError;
+use live::attached::WaitError;
 use live::fabrics::initiator as fabrics;
 use live::media::OpenError;
 use live::state::StateError;
@@ -223,6 +224,15 @@ const fn remedy(error: &BindError) -> &'static str {
         BindError::NotASocket => "choose another path, or remove what is there",
         BindError::NoDirectory(_) => "create the directory first, or choose another path",
         BindError::Io(_) => "choose a path in a directory that you may write to",
+    }
+}
+
+impl From<WaitError> for Error {
+    fn from(error: WaitError) -> Self {
+        match error {
+            WaitError::Interrupted => Self::Interrupted,
+            WaitError::Io(error) => AttachError::Io(error).into(),
+        }
     }
 }
 

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::RawFd;
 use std::path::PathBuf;
 
 use engine::{Engine, Instant, Nanos, Rng};
@@ -11,10 +10,11 @@ use machine::near::{Config, ControllerIndex, Event, Failure, Near};
 use nvme_pcie::function::{self, Function};
 use tunnel::session::{self, HandshakeError};
 
+use crate::attached::{Attached, WaitError};
 use crate::clock::Clock;
 use crate::media::Media;
 use crate::near::NearDriver;
-use crate::reactor::{Driver, Outcome, Reactor, Stop, Turn};
+use crate::reactor::Reactor;
 use crate::tcp;
 
 /// How an attachment behaves.
@@ -80,110 +80,17 @@ impl From<io::Error> for AttachError {
     }
 }
 
-/// A driver that has events for an application.
-pub trait Application: Driver {
-    /// What happens.
-    type Event;
-
-    /// The next thing that happened.
-    fn poll_event(&mut self) -> Option<Self::Event>;
-    /// Whether something happened.
-    fn has_events(&self) -> bool;
-    /// The application is about to wait: does what must not be late.
-    fn before_wait(&mut self) {}
-}
-
-/// A driver with its loop: an application waits for its events. Dropped, it leaves whoever is at the other end in order.
-#[derive(Debug)]
-pub struct Attached<D: Application> {
-    reactor: Reactor,
-    pub(crate) driver: D,
-    /// Its sessions were ended.
-    ended: bool,
+impl From<WaitError> for AttachError {
+    fn from(error: WaitError) -> Self {
+        match error {
+            WaitError::Interrupted => Self::Interrupted,
+            WaitError::Io(error) => Self::Io(error),
+        }
+    }
 }
 
 /// A host of far ends, or of a function in the same process.
 pub type Attachment = Attached<NearDriver>;
-
-impl<D: Application> Attached<D> {
-    pub(crate) const fn new(reactor: Reactor, driver: D) -> Self {
-        Self { reactor, driver, ended: false }
-    }
-
-    /// The time.
-    pub fn now(&self) -> Instant {
-        self.reactor.clock().now()
-    }
-    /// What ends a wait from outside.
-    pub fn stop(&self) -> Stop {
-        self.reactor.stop()
-    }
-
-    /// The next event, waiting for it until `deadline`; none when that came first.
-    ///
-    /// # Errors
-    /// When the loop fails or is stopped.
-    pub fn next_event(&mut self, deadline: Option<Instant>) -> Result<Option<D::Event>, AttachError> {
-        if let Some(event) = self.driver.poll_event() {
-            return Ok(Some(event));
-        }
-        self.driver.before_wait();
-        match self.reactor.run_until(&mut self.driver, deadline, |driver| driver.has_events())? {
-            Outcome::Met => Ok(self.driver.poll_event()),
-            Outcome::TimedOut => Ok(None),
-            Outcome::Done | Outcome::Abandoned => Err(AttachError::Interrupted),
-        }
-    }
-
-    /// Does what there is to do, without waiting: a loop around this one sleeps on [`Attached::poll_fd`] and for
-    /// [`Attached::wake_in`].
-    ///
-    /// # Errors
-    /// When the loop fails.
-    pub fn step(&mut self) -> io::Result<Turn> {
-        self.driver.before_wait();
-        self.reactor.step(&mut self.driver)
-    }
-
-    /// Becomes readable when there is something to do.
-    pub fn poll_fd(&self) -> RawFd {
-        self.reactor.poll_fd()
-    }
-
-    /// After how long there is something to do in any case.
-    pub fn wake_in(&self) -> Option<Nanos> {
-        self.driver.poll_timeout().map(|at| at - self.now())
-    }
-
-    /// Another event that has come already.
-    pub fn poll_event(&mut self) -> Option<D::Event> {
-        self.driver.poll_event()
-    }
-
-    /// Leaves in order.
-    ///
-    /// # Errors
-    /// When the loop fails before that.
-    pub fn close(mut self) -> io::Result<()> {
-        self.end()
-    }
-
-    fn end(&mut self) -> io::Result<()> {
-        self.ended = true;
-        self.reactor.stop().ask();
-        self.reactor.run(&mut self.driver).map(|_| ())
-    }
-}
-
-impl<D: Application> Drop for Attached<D> {
-    /// Whoever gives up because of an error leaves in order too: else the far end would hold the device for them.
-    fn drop(&mut self) {
-        if !self.ended && !std::thread::panicking() {
-            // Somebody else's error is on its way already.
-            let _ = self.end();
-        }
-    }
-}
 
 impl Attached<NearDriver> {
     /// A host whose far ends are at `names`, each `HOST:PORT`. They are dialled with the first wait.
@@ -269,7 +176,7 @@ impl Attached<NearDriver> {
                 }
                 Ok(Some(_)) => {}
                 Ok(None) => return Err(refusal.map_or_else(|| self.why_late(timeout), AttachError::Refused)),
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.into()),
             }
         }
     }

@@ -10,6 +10,7 @@
 //! Drivers decide nothing about protocols: they move bytes, read the clock and sleep.
 
 pub mod attach;
+pub mod attached;
 pub mod clock;
 pub mod control;
 pub mod doorbells;

@@ -11,7 +11,7 @@ use nvme::media;
 use nvme_pcie::function::{self, Function};
 use tunnel::upstream::PortIndex;
 
-use crate::attach::Application;
+use crate::attached::Application;
 use crate::media::Media;
 use crate::reactor::{Attention, Context, Driver, Sources, Turn};
 use crate::tcp::{Dial, LOOKS, Link};

@@ -9,7 +9,8 @@ use machine::user::{Config, Event, User};
 use nvme_pcie::host::{self, Submission, SubmitError};
 
 use super::UserDriver;
-use crate::attach::{AttachError, Attached};
+use crate::attach::AttachError;
+use crate::attached::Attached;
 use crate::clock::Clock;
 use crate::doorbells::memory_file;
 use crate::reactor::Reactor;

@@ -13,7 +13,7 @@ use engine::{Engine, Instant, Nanos, Pool, fire, next_wake};
 use machine::user::{Event, Input, Output, User};
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::attach::Application;
+use crate::attached::Application;
 use crate::clock::Clock;
 use crate::doorbells::Doorbells;
 use crate::reactor::{Attention, Context, Driver, Glance, Sources, Turn};

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::RawFd;
 use std::rc::Rc;
 
 use engine::{Buffer, Instant, Nanos, Pool};
@@ -14,9 +13,10 @@ use nvme_fabrics::host::{self, Data, Failure, Identity};
 use nvme_tcp::host as tcp;
 
 use super::InitiatorDriver;
+use crate::attached::{Application, Attached, WaitError};
 use crate::clock::Clock;
 use crate::fabrics::crc32c;
-use crate::reactor::{Driver, Outcome, Reactor, Stop, Turn};
+use crate::reactor::Reactor;
 
 /// Bytes of blocks that are kept for being used again, of each size.
 const POOL_BYTES: usize = 16 << 20;
@@ -76,6 +76,15 @@ impl fmt::Display for AttachError {
 
 impl std::error::Error for AttachError {}
 
+impl From<WaitError> for AttachError {
+    fn from(error: WaitError) -> Self {
+        match error {
+            WaitError::Interrupted => Self::Interrupted,
+            WaitError::Io(error) => Self::Io(error),
+        }
+    }
+}
+
 impl From<io::Error> for AttachError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
@@ -83,15 +92,24 @@ impl From<io::Error> for AttachError {
 }
 
 /// A subsystem in use, with its loop. See the module.
-#[derive(Debug)]
-pub struct Attachment {
-    reactor: Reactor,
-    driver: InitiatorDriver,
-    next_cookie: u64,
-    ended: bool,
+pub type Attachment = Attached<InitiatorDriver>;
+
+impl Application for InitiatorDriver {
+    type Event = Output;
+
+    fn poll_event(&mut self) -> Option<Output> {
+        self.events.pop_front()
+    }
+    fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+    /// Commands leave ahead of everything else.
+    fn before_wait(&mut self) {
+        self.send();
+    }
 }
 
-impl Attachment {
+impl Attached<InitiatorDriver> {
     /// Begins to connect to a subsystem that is at `paths`: each the addresses of one path, tried in turn.
     ///
     /// # Errors
@@ -115,23 +133,12 @@ impl Attachment {
         let reactor = Reactor::new(clock, options.spin)?;
         initiator.start(clock.now());
         let driver = InitiatorDriver::new(initiator, paths, pool);
-        // Cookies of one's own commands begin far from those that a caller counts.
-        Ok(Self { reactor, driver, next_cookie: 1 << 62, ended: false })
-    }
-
-    /// The time.
-    pub fn now(&self) -> Instant {
-        self.reactor.clock().now()
+        Ok(Self::new(reactor, driver))
     }
 
     /// The time at which it last looked at the world: of the events that came with that.
     pub const fn turned(&self) -> Instant {
         self.driver.now()
-    }
-
-    /// What ends a wait from outside.
-    pub fn stop(&self) -> Stop {
-        self.reactor.stop()
     }
 
     /// The engine.
@@ -194,48 +201,7 @@ impl Attachment {
 
     /// Sends what was submitted.
     pub fn flush(&mut self) {
-        self.driver.send_first();
-    }
-
-    /// The next event, waiting for it until `deadline`; none when that came first.
-    ///
-    /// # Errors
-    /// When the loop fails or is stopped.
-    pub fn next_event(&mut self, deadline: Option<Instant>) -> Result<Option<Output>, AttachError> {
-        if let Some(event) = self.driver.poll_event() {
-            return Ok(Some(event));
-        }
-        self.driver.send_first();
-        match self.reactor.run_until(&mut self.driver, deadline, |driver| driver.has_events())? {
-            Outcome::Met => Ok(self.driver.poll_event()),
-            Outcome::TimedOut => Ok(None),
-            Outcome::Done | Outcome::Abandoned => Err(AttachError::Interrupted),
-        }
-    }
-
-    /// Does what there is to do, without waiting: a loop around this one sleeps on [`Attachment::poll_fd`] and for
-    /// [`Attachment::wake_in`].
-    ///
-    /// # Errors
-    /// When the loop fails.
-    pub fn step(&mut self) -> io::Result<Turn> {
-        self.driver.send_first();
-        self.reactor.step(&mut self.driver)
-    }
-
-    /// Becomes readable when there is something to do.
-    pub fn poll_fd(&self) -> RawFd {
-        self.reactor.poll_fd()
-    }
-
-    /// After how long there is something to do in any case.
-    pub fn wake_in(&self) -> Option<Nanos> {
-        self.driver.poll_timeout().map(|at| at - self.now())
-    }
-
-    /// Another event that has come already.
-    pub fn poll_event(&mut self) -> Option<Output> {
-        self.driver.poll_event()
+        self.driver.send();
     }
 
     /// Carries out one I/O command and waits for it, while nothing else is under way.
@@ -243,7 +209,7 @@ impl Attachment {
     /// # Errors
     /// When it can't be taken or fails.
     pub fn execute(&mut self, entry: SubmissionQueueEntry, data: Data) -> Result<Completed, AttachError> {
-        let (cookie, now) = (self.cookie(), self.now());
+        let (cookie, now) = (self.driver.cookie(), self.now());
         let request = Request { cookie, entry, data, queue: 0 };
         self.submit(now, request).map_err(|error| AttachError::Submit(error.to_string()))?;
         loop {
@@ -265,7 +231,7 @@ impl Attachment {
         entry: SubmissionQueueEntry,
         data: Data,
     ) -> Result<(CompletionQueueEntry, Buffer), AttachError> {
-        let wanted = self.cookie();
+        let wanted = self.driver.cookie();
         self.submit_admin(wanted, entry, data)?;
         loop {
             if let Some(Output::AdminCompleted { cookie, entry, data }) = self.next_event(None)?
@@ -306,25 +272,6 @@ impl Attachment {
     ) -> Result<(), AttachError> {
         self.execute(transfer(IoOpcode::Write, namespace, lba, blocks), Data::Write(data)).map(|_| ())
     }
-
-    fn cookie(&mut self) -> u64 {
-        self.next_cookie += 1;
-        self.next_cookie
-    }
-
-    /// Ends the use in order: the controllers are shut down.
-    ///
-    /// # Errors
-    /// When the loop fails before that.
-    pub fn close(mut self) -> io::Result<()> {
-        self.end()
-    }
-
-    fn end(&mut self) -> io::Result<()> {
-        self.ended = true;
-        self.reactor.stop().ask();
-        self.reactor.run(&mut self.driver).map(|_| ())
-    }
 }
 
 /// A Read or Write.
@@ -338,13 +285,4 @@ fn transfer(opcode: IoOpcode, namespace: NamespaceId, lba: u64, blocks: u32) -> 
         ..SubmissionQueueEntry::default()
     };
     entry.with_starting_lba(lba)
-}
-
-impl Drop for Attachment {
-    fn drop(&mut self) {
-        if !self.ended && !std::thread::panicking() {
-            // Somebody else's error is on its way already.
-            let _ = self.end();
-        }
-    }
 }

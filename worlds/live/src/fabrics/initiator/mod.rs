@@ -86,6 +86,7 @@ pub struct InitiatorDriver {
     attempts: Vec<usize>,
     lines: Vec<Line>,
     events: VecDeque<Output>,
+    next_cookie: u64,
     pool: SharedPool,
     /// The latest time that the engine was told in a turn.
     now: Instant,
@@ -108,6 +109,7 @@ impl InitiatorDriver {
             attempts: vec![0; count],
             lines: Vec::new(),
             events: VecDeque::new(),
+            next_cookie: 1 << 62,
             pool,
             now: Instant::ZERO,
             wake: None,
@@ -134,14 +136,10 @@ impl InitiatorDriver {
         self.now
     }
 
-    /// The next thing that happened.
-    pub fn poll_event(&mut self) -> Option<Output> {
-        self.events.pop_front()
-    }
-
-    /// Whether something happened.
-    pub fn has_events(&self) -> bool {
-        !self.events.is_empty()
+    /// A name for a command of one's own: far from those that a caller counts.
+    const fn cookie(&mut self) -> u64 {
+        self.next_cookie += 1;
+        self.next_cookie
     }
 
     /// Why a path could not be reached, last.
@@ -306,11 +304,6 @@ impl InitiatorDriver {
             }
         }
         busy
-    }
-
-    /// Sends what was just submitted, ahead of everything else.
-    pub fn send_first(&mut self) {
-        self.send();
     }
 }
 
