@@ -7,16 +7,20 @@
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may stop with a panic")]
 
+mod support;
+
 use std::io::{BufRead, BufReader};
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Instant;
 
 use live::doorbells::{Doorbells, memory_file};
 use live::reactor::pin;
 use live::shared::{Mapping, SharedMemory};
 use serde_json::Value;
+
+use support::{farlane, median};
 
 const RUNS: usize = 5;
 /// Batches of a floor, of which the median counts.
@@ -32,11 +36,6 @@ const DATA: u64 = 0x1000;
 /// In the doorbells' page, on cache lines of their own.
 const RING: usize = 0;
 const ANSWER: usize = 128;
-
-/// The binary that is measured: the one that `FARLANE` names, else the one built for this.
-fn farlane() -> Command {
-    Command::new(std::env::var_os("FARLANE").unwrap_or_else(|| env!("CARGO_BIN_EXE_farlane").into()))
-}
 
 struct Run {
     trip_ns: f64,
@@ -74,12 +73,6 @@ fn row(name: &str, aim: &str, runs: &[Run], of: impl Fn(&Run) -> (f64, f64)) {
     let subject = median(runs.iter().map(|run| of(run).1));
     let ratio = median(runs.iter().map(|run| of(run).1 / of(run).0));
     println!("{name:<44}{floor:>12.0}{subject:>12.0}{ratio:>8.3}  {aim}");
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 fn device(socket: &Path) -> Child {

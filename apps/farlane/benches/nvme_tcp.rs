@@ -6,14 +6,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may stop with a panic")]
 
+mod support;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use live::floor::{Client, Server};
 use live::reactor::pin;
 use serde_json::Value;
+
+use support::{farlane, idle_percent, median, number};
 
 const RUNS: usize = 5;
 /// Round trips of a floor.
@@ -32,11 +36,6 @@ const TRIP_US: f64 = 11.0;
 const MEDIUM: &str = "1MiB";
 const NQN: &str = "nqn.2026-01.io.farlane:speed";
 const CONNECTIONS: u32 = 1_000;
-
-/// The binary that is measured: the one that `FARLANE` names, else the one built for this.
-fn farlane() -> Command {
-    Command::new(std::env::var_os("FARLANE").unwrap_or_else(|| env!("CARGO_BIN_EXE_farlane").into()))
-}
 
 struct Run {
     read_trip_us: f64,
@@ -104,12 +103,6 @@ fn latency(name: &str, runs: &[Run], of: impl Fn(&Run) -> &Value) {
 /// So many are under way, each for so long: commands a second.
 fn rate(report: &Value, depth: u32) -> f64 {
     f64::from(depth) * 1e9 / report["latency_ns"]["p50"].as_f64().unwrap()
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 /// A target, and where it listens.
@@ -242,24 +235,4 @@ fn connect(address: SocketAddr) -> TcpStream {
     socket.read_exact(&mut response).unwrap();
     assert_eq!(response[22..24], [0, 0], "not connected: {response:x?}");
     socket
-}
-
-/// The number behind `name` in a file of the system's.
-fn number(path: &str, name: &str) -> f64 {
-    let text = std::fs::read_to_string(path).unwrap();
-    let line = text.lines().find(|line| line.starts_with(name)).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
-}
-
-/// User and system time, in hundredths of a second, over two seconds of doing nothing.
-fn idle_percent(process: &Child) -> f64 {
-    let ticks = || -> f64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.id())).unwrap();
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
-        fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()
-    };
-    std::thread::sleep(Duration::from_millis(500));
-    let before = ticks();
-    std::thread::sleep(Duration::from_secs(2));
-    (ticks() - before) / 2.0
 }

@@ -6,16 +6,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may stop with a panic")]
 
+mod support;
+
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::process::Stdio;
 
 use serde_json::Value;
 
-/// The binary that is measured: the one that `FARLANE` names, else the one built for this.
-fn farlane() -> Command {
-    Command::new(std::env::var_os("FARLANE").unwrap_or_else(|| env!("CARGO_BIN_EXE_farlane").into()))
-}
+use support::{farlane, idle_percent, median, number};
 
 const RUNS: usize = 5;
 
@@ -54,12 +52,6 @@ fn row(runs: &[Value], name: &str, aim: &str, of: impl Fn(&Value) -> f64) {
     println!("{name:<46}{floor:>12.0}{tunnel:>12.0}{ratio:>8.2}  {aim}");
 }
 
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
 fn demo() -> Value {
     let output = farlane()
         .args(["demo", "--json", "--size", "1MiB", "--runtime", "1s"])
@@ -95,27 +87,9 @@ fn far_end() {
         }
     }
     println!("\nfar end with a 1 GiB file, after 4 KiB and 128 KiB reads and writes at depth 128:");
-    println!("  most memory resident, MiB {:>30}  aim: under 64", resident_kib(&export) / 1024);
+    let most = number(&format!("/proc/{}/status", export.id()), "VmHWM:") / 1024.0;
+    println!("  most memory resident, MiB {most:>30.0}  aim: under 64");
     println!("  idle, processor time {:>34.2}%  aim: under 1", idle_percent(&export));
     export.kill().unwrap();
     export.wait().unwrap();
-}
-
-fn resident_kib(process: &Child) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
-}
-
-/// User and system time, in hundredths of a second, over two seconds of doing nothing.
-fn idle_percent(process: &Child) -> f64 {
-    let ticks = || -> f64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.id())).unwrap();
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
-        fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()
-    };
-    std::thread::sleep(Duration::from_millis(500));
-    let before = ticks();
-    std::thread::sleep(Duration::from_secs(2));
-    (ticks() - before) / 2.0
 }
