@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 
+use live::clock::Clock;
 use serde_json::Value;
 
 use super::control_path;
 use super::request::{Answer, Request};
 use super::status;
 use crate::args::{MediumSpec, TargetAction};
+use crate::commands::served::{FAR_PATIENCE, open_far};
 use crate::commands::{print, print_json};
 use crate::error::Error;
 
@@ -18,6 +20,10 @@ pub(super) fn run(action: TargetAction) -> Result<(), Error> {
             if args.output.json { print_json(&status) } else { print(&status::text(&status)) }
         }
         TargetAction::Add(args) => {
+            // A device that is not there is waited for here: a target would have its hosts wait.
+            if let Some(MediumSpec::Far(spec)) = &args.namespace {
+                drop(open_far(Clock::start(), spec, FAR_PATIENCE)?);
+            }
             let request = Request::Add {
                 nqn: args.nqn.map(|nqn| nqn.to_string()),
                 namespace: args.namespace.map(absolute),
