@@ -1,5 +1,6 @@
 //! `farlane emulate`: a modelled network in real time between two live ends.
 
+use std::cell::{Cell, RefCell};
 use std::io::IsTerminal;
 
 use engine::{Nanos, Rng};
@@ -12,6 +13,7 @@ use serde::Serialize;
 
 use crate::args::EmulateArgs;
 use crate::commands::{print, print_json, stay_on};
+use crate::distribution::Distribution;
 use crate::error::Error;
 
 pub(crate) fn run(args: &EmulateArgs) -> Result<(), Error> {
@@ -36,33 +38,33 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<(), Error> {
     let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::Output)?;
     reactor.stop().on_signals().map_err(Error::Output)?;
     let network = link.network(&Rng::from_seed(args.seed));
-    let ticks = std::rc::Rc::new(std::cell::Cell::new(false));
-    let ticked = ticks.clone();
-    let mut emulator = Emulator::new(clock.now(), network, listener, to, move |event| match event {
+    let (ticked, late) = (Cell::new(false), RefCell::new(Distribution::new()));
+    let mut emulator = Emulator::new(clock.now(), network, listener, to, |event| match event {
         Event::Tick => ticked.set(true),
+        Event::Written(by) => late.borrow_mut().record(by),
         event => report(&event),
     });
     let every = Nanos::from(args.every);
     if every > Nanos::ZERO {
-        emulator.tick_every(every);
+        emulator.tick_every(clock.now(), every);
     }
     let mut shown = Shown { json: args.output.json, last: Counters::default() };
     loop {
-        let outcome = reactor.run_until(&mut emulator, None, |_| ticks.get());
+        let outcome = reactor.run_until(&mut emulator, None, |_| ticked.get());
         let outcome = outcome.map_err(|error| Error::Child { what: "the emulated network", error })?;
         if outcome != live::reactor::Outcome::Met {
             break;
         }
-        ticks.set(false);
-        shown.show(emulator.counters())?;
+        ticked.set(false);
+        shown.show(emulator.counters(), &late.borrow())?;
     }
-    shown.end(emulator.counters())
+    shown.end(emulator.counters(), &late.borrow())
 }
 
 /// Tells a person what happens, on standard error.
 fn report(event: &Event) {
     match event {
-        Event::Tick => {}
+        Event::Tick | Event::Written(_) => {}
         Event::Accepted(peer) => eprintln!("farlane: {peer}: connected"),
         Event::Refused(peer, error) => eprintln!("farlane: {peer}: refused: the other end: {error}"),
         Event::Ended(peer, why) => {
@@ -84,12 +86,14 @@ fn report(event: &Event) {
 
 /// Counters as they are printed.
 #[derive(Debug, Serialize)]
-struct Line {
+struct Line<'a> {
     connections: u64,
     open: usize,
     there: Way,
     back: Way,
     retransmitted: u64,
+    /// How long after their time in the model bytes were written.
+    late_ns: &'a Distribution,
     end: bool,
 }
 
@@ -117,13 +121,13 @@ struct Shown {
 
 impl Shown {
     /// Shows the counters if anything has passed.
-    fn show(&mut self, counters: Counters) -> Result<(), Error> {
+    fn show(&mut self, counters: Counters, late: &Distribution) -> Result<(), Error> {
         if counters == self.last {
             return Ok(());
         }
         self.last = counters;
         if self.json {
-            print_json(&line(counters, false))
+            print_json(&line(counters, late, false))
         } else {
             // A person watches; a log has the end.
             if std::io::stderr().is_terminal() {
@@ -133,21 +137,21 @@ impl Shown {
         }
     }
 
-    fn end(&self, counters: Counters) -> Result<(), Error> {
+    fn end(&self, counters: Counters, late: &Distribution) -> Result<(), Error> {
         if self.json {
-            return print_json(&line(counters, true));
+            return print_json(&line(counters, late, true));
         }
         if std::io::stderr().is_terminal() {
             eprint!("\r\x1b[K");
         }
         eprintln!("farlane: the emulated network has ended");
-        print(&format!("{}\n", words(counters)))
+        print(&format!("{}\nwritten after their time in the model: {late}\n", words(counters)))
     }
 }
 
-fn line(counters: Counters, end: bool) -> Line {
+fn line(counters: Counters, late: &Distribution, end: bool) -> Line<'_> {
     let Counters { open, connections, there, back, retransmitted } = counters;
-    Line { connections, open, there: there.into(), back: back.into(), retransmitted, end }
+    Line { connections, open, there: there.into(), back: back.into(), retransmitted, late_ns: late, end }
 }
 
 fn words(counters: Counters) -> String {

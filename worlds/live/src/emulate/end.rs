@@ -4,10 +4,12 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsRawFd;
 
-use engine::{Buffer, Engine, Instant, Pool};
-use link::network::{ConnectionId, Input, Network, Side};
+use engine::{Buffer, Instant};
+use link::network::{Input, Side};
 use link::tcp::Gone;
 
+use super::before;
+use super::pipe::Flow;
 use crate::tcp::{Connection, Received};
 
 /// Bytes that are with the socket's own outbox at most; what else has arrived waits before it.
@@ -24,8 +26,14 @@ pub(super) struct End {
     /// The socket gives no more; the model knows.
     read_all: bool,
     told: bool,
-    /// What the model gave, for the socket.
-    arrived: VecDeque<Buffer>,
+    /// When the model last had no room: what came before enters when it has some again.
+    full_at: Instant,
+    /// What the model gave, for the socket, and when it was due.
+    arrived: VecDeque<(Instant, Buffer)>,
+    /// When that was due which the socket is given now.
+    dues: Vec<Instant>,
+    /// The socket's reader lets bytes wait: how late they are is its affair.
+    held: bool,
     /// Bytes that were handed to the socket, and of those the ones that the model knows are out.
     handed: u64,
     consumed: u64,
@@ -41,9 +49,9 @@ impl End {
         Self { socket: Some(socket), ..Self::default() }
     }
 
-    /// Bytes have come out of the model.
-    pub(super) fn deliver(&mut self, data: Buffer) {
-        self.arrived.push_back(data);
+    /// Bytes have come out of the model, which they should have at `due`.
+    pub(super) fn deliver(&mut self, due: Instant, data: Buffer) {
+        self.arrived.push_back((due, data));
     }
 
     /// No more will come out of the model.
@@ -78,40 +86,41 @@ impl End {
     }
 
     /// From the socket to the model; whether there was anything.
-    pub(super) fn receive(
-        &mut self,
-        now: Instant,
-        (connection, side): (ConnectionId, Side),
-        network: &mut Network,
-        pool: &mut Pool,
-    ) -> io::Result<bool> {
-        let mut any = false;
+    pub(super) fn receive(&mut self, now: Instant, side: Side, flow: &mut Flow<'_>) -> io::Result<bool> {
+        let (mut any, connection) = (false, flow.id);
+        let mut came = now;
         while self.gone.is_none() {
             if !self.unsent.is_empty() {
-                let room = network.room(connection, side, self.unsent.len()).min(self.unsent.len());
+                let room = flow.model.room(connection, side, self.unsent.len()).min(self.unsent.len());
                 if room == 0 {
+                    self.full_at = now;
                     break;
                 }
                 let data = self.unsent.slice(0..room);
                 self.unsent = self.unsent.slice(room..self.unsent.len());
-                network.handle_input(now, Input::Send { connection, side, data });
+                flow.model.input(came, Input::Send { connection, side, data });
                 any = true;
                 continue;
             }
             if self.read_all {
                 if !self.told {
                     self.told = true;
-                    network.handle_input(now, Input::Finish { connection, side });
+                    flow.model.input(now, Input::Finish { connection, side });
                     any = true;
                 }
                 break;
             }
             let Some(socket) = &mut self.socket else { break };
-            if network.room(connection, side, ROOM_WANTED) < ROOM_WANTED {
+            if flow.model.room(connection, side, ROOM_WANTED) < ROOM_WANTED {
+                self.full_at = now;
                 break;
             }
-            match socket.receive(pool)? {
-                Received::Data(data) => self.unsent = data,
+            match socket.receive(flow.pool)? {
+                Received::Data(data) => {
+                    self.unsent = data;
+                    // It may have come while this thread was asleep.
+                    came = before(now, socket.age()).max(self.full_at);
+                }
                 Received::Nothing => break,
                 Received::Closed => self.read_all = true,
             }
@@ -120,23 +129,27 @@ impl End {
     }
 
     /// From the model to the socket; whether there was anything.
-    pub(super) fn send(
-        &mut self,
-        now: Instant,
-        (connection, side): (ConnectionId, Side),
-        network: &mut Network,
-    ) -> io::Result<bool> {
+    pub(super) fn send(&mut self, now: Instant, side: Side, flow: &mut Flow<'_>) -> io::Result<bool> {
         let Some(socket) = &mut self.socket else { return Ok(false) };
-        let mut any = false;
+        let (mut any, connection) = (false, flow.id);
         loop {
             while socket.unsent() < UNSENT_MAX
-                && let Some(data) = self.arrived.pop_front()
+                && let Some((due, data)) = self.arrived.pop_front()
             {
                 self.handed += data.len() as u64;
+                self.dues.push(due);
                 socket.send(data).map_err(io::Error::other)?;
             }
             if socket.unsent() > 0 {
                 socket.flush()?;
+            }
+            let waits = socket.unsent() > 0;
+            if waits || self.held {
+                self.held = waits || !self.arrived.is_empty();
+                self.dues.clear();
+            } else if !self.dues.is_empty() {
+                let written = flow.context.clock.now();
+                flow.late.extend(self.dues.drain(..).map(|due| written - due));
             }
             let out = self.handed - socket.unsent() as u64;
             if out == self.consumed {
@@ -145,7 +158,7 @@ impl End {
             let bytes = usize::try_from(out - self.consumed).expect("less than a window");
             self.consumed = out;
             any = true;
-            network.handle_input(now, Input::Consume { connection, side, bytes });
+            flow.model.input(now, Input::Consume { connection, side, bytes });
         }
         if self.finished && !self.closed && self.arrived.is_empty() && socket.unsent() == 0 {
             self.closed = true;

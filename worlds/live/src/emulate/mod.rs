@@ -6,7 +6,9 @@
 //! leaves bytes in the other socket: both kernels' own flow control holds their ends back.
 
 mod end;
+mod model;
 mod pipe;
+mod rehearsal;
 #[cfg(test)]
 mod tests;
 
@@ -15,16 +17,21 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 
-use engine::{Engine, Instant, Nanos, Pool, settle};
+use engine::{Instant, Nanos, Pool};
 use link::network::{ConnectionId, Input, Network, Output, Side};
 use link::tcp::Gone;
 
 use crate::reactor::{Attention, Context, Driver, Sources, Turn};
 use crate::tcp::{Connection, Listener};
-use pipe::{Pipe, Pumped};
+use model::Model;
+use pipe::{Flow, Pipe, Pumped};
+use rehearsal::Rehearsal;
 
 /// The kernel's timers are good to a millisecond: a sleep ends so long before something is due, and the rest is spun.
 const AWAKE_BEFORE: Nanos = Nanos::from_millis(2);
+/// While something is waited for, the way is rehearsed so often unless it is gone anyway, and not so shortly before it is due.
+const REHEARSE_EVERY: Nanos = Nanos::from_micros(200);
+const REHEARSE_BEFORE: Nanos = Nanos::from_micros(150);
 /// A connection on which nothing happened for so long is looked at only when the kernel has news of it.
 const REST_AFTER: Nanos = Nanos::from_millis(20);
 
@@ -41,6 +48,9 @@ pub enum Event {
     AcceptFailed(io::Error),
     /// There are as many connections as a network carries.
     TooMany(SocketAddr),
+    /// Bytes that had come out of the model were taken by their socket so long after they were due. Not told where the
+    /// socket's reader let them wait.
+    Written(Nanos),
     /// It is time for counters; see [`Emulator::counters`].
     Tick,
 }
@@ -78,14 +88,17 @@ pub struct Counters {
 /// The driver; see the module.
 #[derive(Debug)]
 pub struct Emulator<R> {
-    network: Network,
+    model: Model,
     listener: Listener,
     /// Where connections go on to.
     to: Vec<SocketAddr>,
     pipes: BTreeMap<ConnectionId, Pipe>,
     pool: Pool,
-    /// When the network's time began.
-    origin: Instant,
+    /// How late the bytes were that a look at a pipe has written.
+    late: Vec<Nanos>,
+    rehearsal: Option<Rehearsal>,
+    /// When the way was last gone.
+    warm_at: Instant,
     connections: u64,
     delivered: [u64; 2],
     every: Option<Nanos>,
@@ -99,12 +112,15 @@ impl<R: FnMut(Event)> Emulator<R> {
     /// Joins whoever comes to `listener` with `to`, through `network`, whose time begins `now`.
     pub fn new(now: Instant, network: Network, listener: Listener, to: Vec<SocketAddr>, report: R) -> Self {
         Self {
-            network,
+            model: Model::new(network, now),
             listener,
             to,
             pipes: BTreeMap::new(),
             pool: Pool::default(),
-            origin: now,
+            late: Vec::new(),
+            // Without it everything is a little later.
+            rehearsal: Rehearsal::new(now).ok(),
+            warm_at: now,
             connections: 0,
             delivered: [0; 2],
             every: None,
@@ -115,19 +131,20 @@ impl<R: FnMut(Event)> Emulator<R> {
         }
     }
 
-    /// Has [`Event::Tick`] reported this often.
-    pub fn tick_every(&mut self, time: Nanos) {
+    /// Has [`Event::Tick`] reported this often, from `now` on.
+    pub fn tick_every(&mut self, now: Instant, time: Nanos) {
         self.every = Some(time);
-        self.tick = Some(self.origin + time);
+        self.tick = Some(now + time);
     }
 
     /// What has passed so far.
     pub fn counters(&self) -> Counters {
+        let network = self.model.network();
         let direction = |side: Side| {
-            let counts = self.network.counts(side);
+            let counts = network.counts(side);
             Direction {
                 frames: counts.entered,
-                frame_bytes: self.network.bytes(side),
+                frame_bytes: network.bytes(side),
                 lost: counts.lost,
                 under_way: (counts.entered + counts.copied).saturating_sub(counts.left + counts.lost),
                 bytes: self.delivered[side.other().index()],
@@ -138,13 +155,8 @@ impl<R: FnMut(Event)> Emulator<R> {
             connections: self.connections,
             there: direction(Side::Near),
             back: direction(Side::Far),
-            retransmitted: self.network.statistics().retransmitted,
+            retransmitted: network.statistics().retransmitted,
         }
-    }
-
-    /// The network's time.
-    fn model_time(&self, now: Instant) -> Instant {
-        Instant::ZERO + (now - self.origin)
     }
 
     fn accept(&mut self, now: Instant, sources: &Sources) -> bool {
@@ -163,13 +175,13 @@ impl<R: FnMut(Event)> Emulator<R> {
     }
 
     fn take(&mut self, now: Instant, near: Connection, sources: &Sources) {
-        let (peer, model) = (near.peer(), self.model_time(now));
-        let Some(id) = self.network.open(model, Side::Near) else {
+        let peer = near.peer();
+        let Some(id) = self.model.open(now, Side::Near) else {
             (self.report)(Event::TooMany(peer));
             return pipe::reset(near);
         };
         if let Err(error) = sources.add(near.as_raw_fd(), Attention::EachTurn) {
-            self.network.handle_input(model, Input::Reset { connection: id, side: Side::Near });
+            self.model.input(now, Input::Reset { connection: id, side: Side::Near });
             return (self.report)(Event::AcceptFailed(error));
         }
         self.connections += 1;
@@ -186,8 +198,13 @@ impl<R: FnMut(Event)> Emulator<R> {
                 continue;
             }
             let now = context.clock.now();
-            let model = Instant::ZERO + (now - self.origin);
-            let pumped = pipe.pump(now, model, id, &mut self.network, &mut self.pool, context.sources())?;
+            let mut flow =
+                Flow { id, context, model: &mut self.model, pool: &mut self.pool, late: &mut self.late };
+            let pumped = pipe.pump(now, &mut flow)?;
+            if !self.late.is_empty() {
+                self.warm_at = now;
+            }
+            self.late.drain(..).for_each(|late| (self.report)(Event::Written(late)));
             match pumped {
                 Pumped::Nothing => {
                     if !pipe.at_rest && now - pipe.busy_at >= REST_AFTER && pipe.may_rest() {
@@ -218,9 +235,8 @@ impl<R: FnMut(Event)> Emulator<R> {
     /// Lets the network do what is due, and hands its outputs to the pipes.
     fn settle(&mut self, now: Instant) -> bool {
         let mut any = false;
-        let model = self.model_time(now);
-        let (pipes, to, delivered) = (&mut self.pipes, &self.to, &mut self.delivered);
-        settle(&mut self.network, model, |output| {
+        self.model.settle(now);
+        while let Some((due, output)) = self.model.poll_output() {
             any = true;
             let (id, side) = match &output {
                 Output::Incoming { connection, side }
@@ -230,21 +246,28 @@ impl<R: FnMut(Event)> Emulator<R> {
                 | Output::Finished { connection, side }
                 | Output::Closed { connection, side, .. } => (*connection, *side),
             };
-            let Some(pipe) = pipes.get_mut(&id) else { return };
-            pipe.busy_at = now;
-            pipe.stirred = true;
-            match output {
-                Output::Incoming { .. } => pipe.dial(to.clone(), now),
-                Output::Opened { .. } | Output::Writable { .. } => {}
-                Output::Data { data, .. } => {
-                    delivered[side.index()] += data.len() as u64;
-                    pipe.ends[side.index()].deliver(data);
-                }
-                Output::Finished { .. } => pipe.ends[side.index()].finish(),
-                Output::Closed { why, .. } => pipe.ends[side.index()].end(why),
+            let Some(pipe) = self.pipes.get_mut(&id) else { continue };
+            if matches!(output, Output::Incoming { .. }) {
+                pipe.dial(self.to.clone(), now);
             }
-        });
+            self.delivered[side.index()] += pipe.take(now, due, output) as u64;
+        }
         any
+    }
+
+    /// Keeps the way warm while this thread only waits for what is due soon.
+    fn rehearse(&mut self, context: &Context<'_>) {
+        let now = context.clock.now();
+        let Some(wait) = self.model.due().map(|due| due - now) else { return };
+        if wait < REHEARSE_BEFORE || wait > AWAKE_BEFORE || now - self.warm_at < REHEARSE_EVERY {
+            return;
+        }
+        self.warm_at = now;
+        if let Some(rehearsal) = &mut self.rehearsal
+            && rehearsal.run(context, &mut self.pool).is_err()
+        {
+            self.rehearsal = None;
+        }
     }
 
     fn report_tick(&mut self, now: Instant) {
@@ -255,6 +278,11 @@ impl<R: FnMut(Event)> Emulator<R> {
             (self.report)(Event::Tick);
         }
     }
+}
+
+/// The time so long before `at`.
+fn before(at: Instant, time: Nanos) -> Instant {
+    Instant::from_nanos(at.as_nanos().saturating_sub(time.get()))
 }
 
 impl<R: FnMut(Event)> Driver for Emulator<R> {
@@ -273,15 +301,15 @@ impl<R: FnMut(Event)> Driver for Emulator<R> {
             // What has arrived is written at once.
             self.pump(context)?;
         }
+        if !busy {
+            self.rehearse(context);
+        }
         self.report_tick(context.now);
         Ok(if busy { Turn::Busy } else { Turn::Idle })
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let model = self.network.poll_timeout().map(|at| {
-            let at = Nanos::new(at.as_nanos()).saturating_sub(AWAKE_BEFORE);
-            self.origin + at
-        });
+        let model = self.model.due().map(|at| before(at, AWAKE_BEFORE));
         let dials = self.pipes.values().filter_map(Pipe::poll_timeout);
         dials.chain(model).chain(self.tick).min()
     }

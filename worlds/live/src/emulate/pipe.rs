@@ -4,12 +4,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use engine::{Engine, Instant, Pool};
-use link::network::{ConnectionId, Input, Network, Side};
+use engine::{Instant, Nanos, Pool};
+use link::network::{ConnectionId, Input, Output, Side};
 use link::tcp::Gone;
 
 use super::end::End;
-use crate::reactor::{Attention, Sources};
+use super::model::Model;
+use crate::reactor::{Attention, Context, Sources};
 use crate::tcp::{Connection, Dialer, Dialled};
 
 /// What a look at a pipe has come to.
@@ -21,6 +22,18 @@ pub(super) enum Pumped {
     Unreachable(io::Error),
     /// It is over.
     Over(Gone),
+}
+
+/// What a look at a pipe works with.
+#[derive(Debug)]
+pub(super) struct Flow<'a> {
+    /// Whose pipe it is.
+    pub(super) id: ConnectionId,
+    pub(super) context: &'a Context<'a>,
+    pub(super) model: &'a mut Model,
+    pub(super) pool: &'a mut Pool,
+    /// How late what was written was.
+    pub(super) late: &'a mut Vec<Nanos>,
 }
 
 /// The two sockets of a connection.
@@ -39,7 +52,8 @@ pub(super) struct Pipe {
 }
 
 impl Pipe {
-    pub(super) fn new(near: Connection, now: Instant) -> Self {
+    pub(super) fn new(mut near: Connection, now: Instant) -> Self {
+        near.stamp();
         let peer = near.peer();
         let ends = [End::of(near), End::default()];
         Self { peer, ends, dialer: None, busy_at: now, at_rest: false, stirred: false }
@@ -49,6 +63,30 @@ impl Pipe {
     pub(super) fn dial(&mut self, to: Vec<SocketAddr>, now: Instant) {
         let tries = to.len();
         self.dialer = Some((Dialer::new(to, now), tries));
+    }
+
+    /// The other end is there.
+    pub(super) fn join(&mut self, mut far: Connection) {
+        far.stamp();
+        self.dialer = None;
+        self.ends[Side::Far.index()].socket = Some(far);
+    }
+
+    /// Takes what came out of the model, and should have at `due`; the bytes that it was.
+    pub(super) fn take(&mut self, now: Instant, due: Instant, output: Output) -> usize {
+        self.busy_at = now;
+        self.stirred = true;
+        match output {
+            Output::Incoming { .. } | Output::Opened { .. } | Output::Writable { .. } => {}
+            Output::Data { data, side, .. } => {
+                let length = data.len();
+                self.ends[side.index()].deliver(due, data);
+                return length;
+            }
+            Output::Finished { side, .. } => self.ends[side.index()].finish(),
+            Output::Closed { side, why, .. } => self.ends[side.index()].end(why),
+        }
+        0
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
@@ -73,25 +111,17 @@ impl Pipe {
     }
 
     /// Goes on with connecting to the other end.
-    fn poll_dial(
-        &mut self,
-        now: Instant,
-        model: Instant,
-        connection: ConnectionId,
-        network: &mut Network,
-        sources: &Sources,
-    ) -> io::Result<Pumped> {
+    fn poll_dial(&mut self, now: Instant, flow: &mut Flow<'_>) -> io::Result<Pumped> {
         let Some((dialer, tries)) = &mut self.dialer else { return Ok(Pumped::Nothing) };
         match dialer.poll(now) {
             Dialled::Waiting => Ok(Pumped::Nothing),
             Dialled::Began(descriptor) => {
-                sources.add(descriptor, Attention::EachTurn)?;
+                flow.context.sources().add(descriptor, Attention::EachTurn)?;
                 Ok(Pumped::Something)
             }
             Dialled::Connected(far) => {
-                self.dialer = None;
-                self.ends[Side::Far.index()].socket = Some(far);
-                network.handle_input(model, Input::Accept(connection));
+                self.join(far);
+                flow.model.input(now, Input::Accept(flow.id));
                 Ok(Pumped::Something)
             }
             Dialled::Failed(..) if *tries > 1 => {
@@ -101,44 +131,26 @@ impl Pipe {
             Dialled::Failed(_, error) => {
                 self.dialer = None;
                 self.ends[Side::Far.index()].end(Gone::Refused);
-                network.handle_input(model, Input::Reset { connection, side: Side::Far });
+                flow.model.input(now, Input::Reset { connection: flow.id, side: Side::Far });
                 Ok(Pumped::Unreachable(error))
             }
         }
     }
 
     /// Moves what there is, both ways.
-    pub(super) fn pump(
-        &mut self,
-        now: Instant,
-        model: Instant,
-        id: ConnectionId,
-        network: &mut Network,
-        pool: &mut Pool,
-        sources: &Sources,
-    ) -> io::Result<Pumped> {
+    pub(super) fn pump(&mut self, now: Instant, flow: &mut Flow<'_>) -> io::Result<Pumped> {
         let mut any = std::mem::take(&mut self.stirred);
-        match self.poll_dial(now, model, id, network, sources)? {
+        match self.poll_dial(now, flow)? {
             Pumped::Nothing => {}
             Pumped::Something => any = true,
             failed => return Ok(failed),
         }
+        // What is due goes out before anything else.
         for side in Side::BOTH {
-            let end = &mut self.ends[side.index()];
-            let moved = end.send(model, (id, side), network).and_then(|sent| {
-                let received = end.receive(model, (id, side), network, pool)?;
-                Ok(sent || received)
-            });
-            match moved {
-                Ok(moved) => any |= moved,
-                // The socket is gone without a close: so is the model's end.
-                Err(_) => {
-                    any = true;
-                    network.handle_input(model, Input::Reset { connection: id, side });
-                    end.end(Gone::Reset);
-                    end.socket = None;
-                }
-            }
+            any |= self.look(now, side, flow, End::send);
+        }
+        for side in Side::BOTH {
+            any |= self.look(now, side, flow, End::receive);
         }
         self.end_sockets();
         match self.ends.each_ref().map(End::is_over) {
@@ -146,6 +158,24 @@ impl Pipe {
             _ if any => Ok(Pumped::Something),
             _ => Ok(Pumped::Nothing),
         }
+    }
+
+    /// Moves what there is at one end, one way; returns whether there was anything.
+    fn look(
+        &mut self,
+        now: Instant,
+        side: Side,
+        flow: &mut Flow<'_>,
+        how: impl FnOnce(&mut End, Instant, Side, &mut Flow<'_>) -> io::Result<bool>,
+    ) -> bool {
+        let end = &mut self.ends[side.index()];
+        how(end, now, side, flow).unwrap_or_else(|_| {
+            // The socket is gone without a close: so is the model's end.
+            flow.model.input(now, Input::Reset { connection: flow.id, side });
+            end.end(Gone::Reset);
+            end.socket = None;
+            true
+        })
     }
 
     /// Closes the sockets whose ends of the model are gone, in the way that they have gone.

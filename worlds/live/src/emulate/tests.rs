@@ -103,7 +103,7 @@ fn bytes_and_closes_pass_in_order_and_late() {
     let mut emulated = Emulated::between(wires(Nanos::from_millis(10), Rate::from_gigabits(1)), echo());
     let mut stream = TcpStream::connect(emulated.address).unwrap();
     let mut piece = [0; 4];
-    // The first bytes wait for the model's handshake: a round trip and half of one, and half back.
+    // The first bytes wait for the model's handshake: a round trip and half of one, and half back. Nothing is early.
     for least in [40, 20, 20] {
         let asked = time::Instant::now();
         stream.write_all(b"ping").unwrap();
@@ -112,6 +112,7 @@ fn bytes_and_closes_pass_in_order_and_late() {
     }
     let sent = noise(3 << 20);
     assert!(there_and_back(emulated.address, sent.clone()) == sent);
+    emulated.wait_for("Written(");
     emulated.wait_for("Closed");
     let counters = emulated.end();
     assert_eq!(counters.connections, 2);

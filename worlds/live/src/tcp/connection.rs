@@ -4,9 +4,10 @@ use std::io::{self, Read};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
 
-use engine::{Buffer, BufferMut, Pool};
+use engine::{Buffer, BufferMut, Nanos, Pool};
 
 use super::outbox::{Outbox, OutboxFull};
+use super::stamp;
 use super::system::Direct;
 
 /// What arrives in one piece of up to this many bytes is copied out, so that the block it arrived in is used again.
@@ -44,6 +45,8 @@ pub struct Connection {
     block_length: usize,
     /// Blocks in a row that were larger than needed.
     roomy: u32,
+    /// How long ago the bytes that were received last had come; none where nobody wants to know.
+    age: Option<Nanos>,
 }
 
 impl Connection {
@@ -51,7 +54,18 @@ impl Connection {
     pub(super) fn new(socket: TcpStream, peer: SocketAddr) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         socket.set_nodelay(true)?;
-        Ok(Self { socket, peer, outbox: Outbox::default(), block: None, block_length: BLOCK_MIN, roomy: 0 })
+        let (outbox, block_length) = (Outbox::default(), BLOCK_MIN);
+        Ok(Self { socket, peer, outbox, block: None, block_length, roomy: 0, age: None })
+    }
+
+    /// Has the kernel stamp what comes from now on; see [`Connection::age`]. Where it has no stamps, all ages are zero.
+    pub fn stamp(&mut self) {
+        self.age = stamp::enable(&self.socket).is_ok().then_some(Nanos::ZERO);
+    }
+
+    /// How long the last of the bytes that were received last had waited for that.
+    pub fn age(&self) -> Nanos {
+        self.age.unwrap_or(Nanos::ZERO)
     }
 
     /// The address of the other end.
@@ -102,7 +116,14 @@ impl Connection {
             Some(block) => block,
             None => pool.take(self.block_length),
         };
-        let count = match Direct(&self.socket).read(&mut block) {
+        let read = match &mut self.age {
+            None => Direct(&self.socket).read(&mut block),
+            Some(age) => stamp::read(&self.socket, &mut block).map(|(count, waited)| {
+                *age = waited;
+                count
+            }),
+        };
+        let count = match read {
             Ok(count) => count,
             Err(error) => {
                 self.block = Some(block);

@@ -7,6 +7,7 @@ mod connection;
 mod dial;
 mod link;
 mod outbox;
+mod stamp;
 mod system;
 #[cfg(test)]
 mod tests;

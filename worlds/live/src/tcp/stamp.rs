@@ -1,0 +1,128 @@
+//! When bytes came, by the kernel's own clock: whoever was asleep then still learns it.
+
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::AsRawFd;
+
+use engine::Nanos;
+
+/// Stamps older than this are not believed: the clock that they are of is set by people, too.
+const AGE_MAX: Nanos = Nanos::from_millis(50);
+/// Room for one stamp and its header, in words.
+const CONTROL_WORDS: usize = 8;
+
+/// Has the kernel stamp what `socket` receives.
+///
+/// # Errors
+/// When the system has no stamps.
+pub(super) fn enable(socket: &TcpStream) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    // SAFETY: the option's value is the integer that outlives the call.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_TIMESTAMPNS,
+            (&raw const on).cast(),
+            u32::try_from(size_of_val(&on)).expect("four bytes"),
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Reads without waiting; how many bytes, and how long ago the last of them came.
+///
+/// # Errors
+/// When there is nothing, or the connection has failed.
+pub(super) fn read(socket: &TcpStream, bytes: &mut [u8]) -> io::Result<(usize, Nanos)> {
+    let mut control = [0_u64; CONTROL_WORDS];
+    let mut slice = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    // SAFETY: a message header of zeroes says that there is nothing.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut slice;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(&control);
+    let count = loop {
+        // SAFETY: the header names `bytes` and `control` with their lengths, and both outlive the call.
+        let count = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) };
+        match usize::try_from(count) {
+            Ok(count) => break count,
+            Err(_) => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    };
+    let age = stamp(&message).map_or(Nanos::ZERO, |at| real_time().saturating_sub(at));
+    Ok((count, if age <= AGE_MAX { age } else { Nanos::ZERO }))
+}
+
+/// The stamp that came with `message`, since 1970.
+fn stamp(message: &libc::msghdr) -> Option<Nanos> {
+    // SAFETY: the kernel has filled the control buffer that `message` names, and told its length.
+    let header = unsafe { libc::CMSG_FIRSTHDR(message) };
+    // SAFETY: it is null or points to a header within that buffer, which is aligned for it.
+    let header = unsafe { header.as_ref() }?;
+    if (header.cmsg_level, header.cmsg_type) != (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) {
+        return None;
+    }
+    // SAFETY: a message of this type has one `timespec` behind its header.
+    let time: libc::timespec = unsafe { libc::CMSG_DATA(header).cast::<libc::timespec>().read_unaligned() };
+    Some(nanoseconds(time))
+}
+
+fn real_time() -> Nanos {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the system writes one `timespec`.
+    let result = unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut time) };
+    debug_assert!(result == 0, "every Linux has this clock");
+    nanoseconds(time)
+}
+
+fn nanoseconds(time: libc::timespec) -> Nanos {
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Nanos::new(seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(time.tv_nsec).unwrap_or(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    #[test]
+    fn what_came_while_nobody_looked_tells_how_long_it_waits() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (far, _) = listener.accept().unwrap();
+        enable(&far).unwrap();
+        let mut told = false;
+        // The kernel begins with stamps a while after it was first asked for them.
+        for _ in 0..200 {
+            let before = Instant::now();
+            near.write_all(b"stamped").unwrap();
+            let written = Instant::now();
+            std::thread::sleep(Duration::from_millis(5));
+            let (mut bytes, least) = ([0; 100], written.elapsed());
+            let (count, age) = read(&far, &mut bytes).unwrap();
+            assert_eq!(&bytes[..count], b"stamped");
+            if age > Nanos::ZERO {
+                let (age, most) = (Duration::from(age), before.elapsed());
+                assert!(age + Duration::from_millis(1) >= least && age <= most, "{least:?} {age:?} {most:?}");
+                told = true;
+                break;
+            }
+        }
+        assert!(told, "no stamp came, or the machine was asleep each time");
+        far.set_nonblocking(true).unwrap();
+        assert_eq!(read(&far, &mut [0; 4]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop(near);
+        far.set_nonblocking(false).unwrap();
+        assert_eq!(read(&far, &mut [0; 4]).unwrap().0, 0);
+    }
+}
