@@ -11,6 +11,7 @@ use link::nr5g::{Cell, Core, CoreSettings, Direction, Downlink, Uplink};
 use link::tcp::{CongestionControl, Parameters};
 use link::{AnyHop, Chance, Class, Path, Rate, Wire};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use toml::Spanned;
 
 use super::Wrong;
@@ -87,7 +88,7 @@ impl Link {
         Self::parse(&std::fs::read_to_string(path).map_err(|error| error.to_string())?)
     }
 
-    /// The link that `text` describes.
+    /// The link that `text` describes, a file of its own or a scenario.
     ///
     /// # Errors
     /// What can't be, with its line, its key and what was expected.
@@ -159,10 +160,21 @@ impl Link {
     }
 }
 
+/// What a file may say. A scenario's link is a link: what else a scenario has is passed over.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FileTable {
     link: Spanned<LinkTable>,
+    #[serde(default, rename = "seed")]
+    _seed: IgnoredAny,
+    #[serde(default, rename = "ssd")]
+    _ssd: IgnoredAny,
+    #[serde(default, rename = "switch")]
+    _switch: IgnoredAny,
+    #[serde(default, rename = "pcie")]
+    _pcie: IgnoredAny,
+    #[serde(default, rename = "task")]
+    _task: IgnoredAny,
 }
 
 /// `[link]`, and what is different in one direction.

@@ -67,6 +67,7 @@ struct FileTable {
     switch: SwitchTable,
     #[serde(default)]
     pcie: PcieTable,
+    #[serde(default)]
     task: Vec<Spanned<TaskTable>>,
 }
 
@@ -118,16 +119,27 @@ impl Scenario {
     /// # Errors
     /// What can't be, with its line, its key and what was expected.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let file: FileTable = toml::from_str(text).map_err(|error| error.to_string())?;
-        Self::from_table(&file).map_err(|wrong| wrong.explain(text))
+        let scenario = Self::with_tasks(text, &[])?;
+        if scenario.tasks.is_empty() {
+            return Err("missing field `task`: expected a [[task]] at least".to_owned());
+        }
+        Ok(scenario)
     }
 
-    fn from_table(file: &FileTable) -> Result<Self, Wrong> {
+    /// What `text` describes, a scenario or only a link, with these named `tasks` instead of its own if there are any.
+    ///
+    /// # Errors
+    /// What can't be, with its line, its key and what was expected.
+    pub fn with_tasks(text: &str, tasks: &[(&str, Task)]) -> Result<Self, String> {
+        let file: FileTable = toml::from_str(text).map_err(|error| error.to_string())?;
+        Self::from_table(&file, tasks).map_err(|wrong| wrong.explain(text))
+    }
+
+    fn from_table(file: &FileTable, instead: &[(&str, Task)]) -> Result<Self, Wrong> {
         let link = file.link.as_ref().map(Link::from_table).transpose()?;
-        let mut tasks = Vec::new();
-        for table in &file.task {
-            tasks.push(task(table)?);
-        }
+        let own = file.task.iter().map(task).collect::<Result<Vec<_>, _>>()?;
+        let instead: Vec<_> = instead.iter().map(|(name, task)| ((*name).to_owned(), *task)).collect();
+        let tasks = if instead.is_empty() { own } else { instead };
         let deepest = tasks.iter().map(|(_, task)| match task {
             Task::Commands { depth, .. } => *depth,
             Task::ConfigReads { .. } => 1,
@@ -264,5 +276,15 @@ mod tests {
         assert_ne!(scenario.play(2, false).unwrap().digest, one.digest);
         let error = Scenario::parse(&text.replace("\"read\"", "\"erase\"")).unwrap_err();
         assert!(error.starts_with("line 6, kind: expected 'config-read'"), "{error}");
+    }
+
+    #[test]
+    fn a_link_is_played_with_tasks_of_the_callers() {
+        let link = "[link]\nlatency = \"1ms\"\n";
+        assert!(Scenario::parse(link).unwrap_err().contains("[[task]]"));
+        let reads = Task::ConfigReads { count: 10, gap: Nanos::ZERO };
+        let played = Scenario::with_tasks(link, &[("reads", reads)]).unwrap().play(1, false).unwrap();
+        assert_eq!((played.tasks.len(), played.tasks[0].name.as_str()), (1, "reads"));
+        assert!(played.tasks[0].outcome.times.iter().all(|time| *time > Nanos::from_millis(2)));
     }
 }

@@ -45,6 +45,13 @@ fn the_smallest_file_is_enough() {
 }
 
 #[test]
+fn the_link_of_a_scenario_is_a_link() {
+    let scenario = "seed = 3\n[link]\nlatency = \"10ms\"\n[ssd]\nmodel = \"980\"\n[switch]\n[pcie]\nlanes = 8\n[[task]]\nkind = \"read\"\n";
+    assert_eq!(Link::parse(scenario).unwrap().config().mtu, 1500);
+    assert!(Link::parse("[[task]]\nkind = \"read\"\n").unwrap_err().contains("link"));
+}
+
+#[test]
 fn a_file_says_it_all() {
     let link = Link::parse(WHOLE).unwrap();
     assert_eq!(link.config().mtu, 9000);
