@@ -2,6 +2,7 @@
 
 mod backing;
 mod bench;
+mod demo;
 mod emulate;
 mod floor_server;
 mod sim;
@@ -22,6 +23,7 @@ use crate::error::Error;
 
 pub(crate) use backing::{FarSpec, MediumSpec, NamespaceSpec, PoolSpec, RamSpec};
 pub(crate) use bench::{BenchArgs, Workload};
+pub(crate) use demo::DemoArgs;
 pub(crate) use emulate::EmulateArgs;
 pub(crate) use floor_server::FloorServerArgs;
 pub(crate) use sim::{PlayArgs, PublishedArgs, SimAction, SimArgs, SweepArgs};
@@ -42,7 +44,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Show the whole system on this machine: a far SSD, joined over TCP, used, verified and measured
-    #[command(after_help = "Example:\n  farlane demo --file /usr/bin/gcc --size 16MiB")]
+    #[command(after_help = demo::EXAMPLES)]
     Demo(DemoArgs),
     /// Offer an NVMe SSD, or any PCIe device that speaks vfio-user, to a host at the other end of a network
     #[command(after_help = "Examples:\n  \
@@ -128,24 +130,6 @@ pub(crate) struct Spin {
     /// Stay on this processor, the first being 0: two ends that spin on one machine want different ones
     #[arg(long, value_name = "N")]
     pub(crate) cpu: Option<usize>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct DemoArgs {
-    /// The file to write and read back [default: farlane's own binary]
-    #[arg(long, value_name = "PATH")]
-    pub(crate) file: Option<PathBuf>,
-    /// How much to write: the file is repeated until it is this long
-    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_positive_size)]
-    pub(crate) size: u64,
-    /// How long each measurement may take
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time)]
-    pub(crate) runtime: Duration,
-    /// Keep the demo's namespace in this directory, which needs room for twice --size
-    #[arg(long, value_name = "DIR")]
-    pub(crate) directory: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) output: Output,
 }
 
 /// The SSD that is offered.

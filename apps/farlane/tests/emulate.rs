@@ -79,6 +79,44 @@ fn copy(url: &str, bytes: usize) {
 }
 
 #[test]
+fn it_says_how_late_it_was() {
+    let far = Export::start(&["--ram", "1MiB"]);
+    let network = Emulated::between(&far.address, "[link]\nlatency = \"5ms\"\n");
+    json(&["ping", &network.url(), "--count", "50", "--json"]);
+    let late = network.end()["late_ns"].clone();
+    assert!(late["count"].as_u64().unwrap() >= 100, "{late}");
+    // By how much is the machine's affair, which may have other work.
+    assert!(late["p50"].is_u64() && late["p99"].is_u64(), "{late}");
+}
+
+#[test]
+fn the_demo_runs_over_it_beside_what_is_simulated() {
+    let link = "[link]\nlatency = \"2ms\"\nrate = \"1Gbit/s\"\n\n[[task]]\nkind = \"read\"\n";
+    let (_directory, path) = file(link);
+    let path = path.to_str().unwrap();
+    let arguments = ["demo", "--link", path, "--size", "1MiB", "--runtime", "100ms"];
+    let demo = json(&[&arguments[..], &["--json"]].concat());
+    assert_eq!((&demo["verified"], &demo["bytes"]), (&Value::from(true), &Value::from(1 << 20)), "{demo}");
+    assert!(demo.get("floor").is_none(), "{demo}");
+    let over = &demo["over"];
+    for (figure, round_trips) in [("config_read_ns", 1), ("read_4k_ns", 2), ("write_4k_ns", 3)] {
+        let [emulated, simulated] =
+            [&demo["tunnel"], &over["simulated"]].map(|place| place[figure]["p50"].as_u64().unwrap());
+        let least = 4_000_000 * round_trips;
+        // The machine may have other work; the simulation has not.
+        assert!(emulated >= least && (least..least + 1_000_000).contains(&simulated), "{figure}: {demo}");
+    }
+    assert!(
+        over["late_ns"]["count"].as_u64().unwrap() > 100 && over["frames"].as_u64().unwrap() > 100,
+        "{over}"
+    );
+    let text = support::succeed(&arguments);
+    assert!(text.contains("simulated") && text.contains(path) && !text.contains("raw TCP"), "{text}");
+    let said = fail(&["demo", "--link", "/nowhere/link.toml"]);
+    assert!(said.contains("/nowhere/link.toml") && said.contains("No such file"), "{said}");
+}
+
+#[test]
 fn a_file_comes_back_as_it_was() {
     let far = Export::start(&["--ram", "16MiB"]);
     let network = Emulated::between(&far.address, "[link]\nlatency = \"1ms\"\nrate = \"1Gbit/s\"\n");

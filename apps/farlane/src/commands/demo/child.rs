@@ -4,6 +4,7 @@ use std::io::{self, BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{self, Command, Stdio};
+use std::time::Duration;
 
 use crate::error::Error;
 
@@ -15,14 +16,22 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// A far end with the file at `path` as its first namespace and memory as its second, on processor `cpu`.
-    pub(super) fn export(path: &Path, file_bytes: u64, ram_bytes: u64, cpu: usize) -> Result<Self, Error> {
+    /// A far end with the file at `path` as its first namespace and memory as its second, on processor `cpu`, which it
+    /// keeps for as long as `spin` after it last had something to do.
+    pub(super) fn export(
+        path: &Path,
+        file_bytes: u64,
+        ram_bytes: u64,
+        cpu: usize,
+        spin: Duration,
+    ) -> Result<Self, Error> {
         let mut command = Command::new(super::own_path()?);
         // Options follow a path behind commas, which the directory's name may have as well: the file is named from within.
         let (folder, name) = (path.parent(), path.file_name().unwrap_or_default());
         command
             .current_dir(folder.unwrap_or(Path::new(".")))
-            .args(["export", "--json", "--listen", "127.0.0.1:0", "--spin", "20ms"])
+            .args(["export", "--json", "--listen", "127.0.0.1:0"])
+            .args(["--spin", &humantime::format_duration(spin).to_string()])
             .args(["--namespace", &format!("{},size={file_bytes}", name.display())])
             .args(["--ram", &ram_bytes.to_string(), "--cpu", &cpu.to_string()]);
         Self::start(command, "the far end")

@@ -3,6 +3,7 @@
 mod child;
 mod floor;
 mod measure;
+mod network;
 mod report;
 
 use std::fs::File;
@@ -22,7 +23,8 @@ use crate::error::Error;
 use crate::session::{Needs, Session};
 use child::Child;
 use measure::Subjects;
-use report::{Report, Verified};
+use network::Network;
+use report::{Over, Report, Verified};
 
 /// The namespace that is measured: memory that stays in cache, as what the floor sends does, so that the figures are those
 /// of the way, not of a disk.
@@ -31,6 +33,8 @@ const MEASURED_BYTES: u64 = 1 << 20;
 const DATA_BYTES: u64 = 32 * (128 << 10);
 /// For how long both ends spin before they sleep: longer than any pause within a measurement.
 const SPIN: Duration = Duration::from_millis(20);
+/// The same where a network is emulated between them, which takes as long as it takes, and wants a processor too.
+const SPIN_OVER: Duration = Duration::from_micros(100);
 /// How long the far end may take to be there.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -46,6 +50,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
             std::env::current_exe().map_err(|error| Error::Child { what: "finding farlane itself", error })?
         }
     };
+    let described = args.link.as_ref().map(|path| network::read(path, args.seed)).transpose()?;
     let directory = tempfile::Builder::new()
         .prefix("farlane-demo-")
         .tempdir_in(args.directory.clone().unwrap_or_else(std::env::temp_dir))
@@ -57,14 +62,24 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
     let disk = directory.path().join("far-ssd.img");
 
     // Two ends that spin need a processor each, where there are two. Children inherit ours, so it is chosen last.
-    let far = Child::export(&disk, size, MEASURED_BYTES, 1)?;
-    let floor = Child::floor_server(1)?;
+    let spin = if described.is_some() { SPIN_OVER } else { SPIN };
+    let far = Child::export(&disk, size, MEASURED_BYTES, 1, spin)?;
     say(&format!("a far end is up: process {}, {} on tcp://{}", far.id(), disk.display(), far.address()));
+    let mut address = far.address();
+    let (mut floor, mut network) = (None, None);
+    if let Some(described) = &described {
+        let between = Network::start(described, address)?;
+        address = between.address();
+        say(&format!("{} lies between: tcp://{address}", described.path.display()));
+        network = Some(between);
+    } else {
+        floor = Some(Child::floor_server(1)?);
+    }
     pin(0);
     let target = Target {
-        url: format!("tcp://{}", far.address()).parse().expect("the address was printed by ourselves"),
+        url: format!("tcp://{address}").parse().expect("the address was printed by ourselves"),
         timeout: PATIENCE,
-        spin: Spin { spin: SPIN, cpu: None },
+        spin: Spin { spin, cpu: None },
     };
     let needs = Needs { data_bytes: DATA_BYTES, depth: 32, stamps: false };
     let mut tunnel = Session::attach(&target, needs)?;
@@ -90,9 +105,14 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
         direct_namespace: direct.namespace(1)?,
         tunnel: &mut tunnel,
         direct: &mut direct,
-        floor: floor.address(),
+        floor: floor.as_ref().map(Child::address),
     };
-    say("measuring: this machine's own TCP, the same SSD without a tunnel, and through the tunnel …\n");
+    say(match described {
+        None => {
+            "measuring: this machine's own TCP, the same SSD without a tunnel, and through the tunnel …\n"
+        }
+        Some(_) => "measuring: the same SSD without a tunnel, and through the tunnel over that network …\n",
+    });
     let figures = measure::all(&mut subjects, args.runtime.into(), !args.output.json)?;
     tunnel.close()?;
     direct.close()?;
@@ -101,7 +121,14 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
     let namespace = stamped.namespace(2)?;
     let hops = measure::hops(&mut stamped, namespace)?;
     stamped.close()?;
-    Report { verified, figures, hops }.print(args.output.json)
+    let over = match (described, network) {
+        (Some(described), Some(network)) => {
+            let (carried, simulated) = (network.end()?, network::simulate(&described)?);
+            Some(Over { described, carried, simulated })
+        }
+        _ => None,
+    };
+    Report { verified, figures, hops, over }.print(args.output.json)
 }
 
 /// Keeps the near end off the far end's processor. Where that can't be, the figures are worse, not wrong.

@@ -5,6 +5,7 @@ use machine::near::Hop;
 use serde::Serialize;
 
 use super::measure::{All, Figures, Hops};
+use super::network::{Carried, Described, Simulated};
 use crate::commands::{print, print_json};
 use crate::distribution::Distribution;
 use crate::error::Error;
@@ -24,18 +25,73 @@ pub(super) struct Report {
     pub(super) verified: Verified,
     pub(super) figures: All,
     pub(super) hops: Hops,
+    /// The network between the ends, where one was emulated.
+    pub(super) over: Option<Over>,
 }
+
+/// A network between the ends.
+#[derive(Debug)]
+pub(super) struct Over {
+    pub(super) described: Described,
+    pub(super) carried: Carried,
+    pub(super) simulated: Simulated,
+}
+
+/// A row's name, and where its figure stands.
+type Latency = (&'static str, fn(&Figures) -> &Distribution);
+type Rate = (&'static str, fn(&Figures) -> f64);
+
+/// What is measured by its latency.
+const LATENCIES: [Latency; 3] = [
+    ("configuration read, median", |figures| &figures.config_read_ns),
+    ("4 KiB read, depth 1, median", |figures| &figures.read_4k_ns),
+    ("4 KiB write, depth 1, median", |figures| &figures.write_4k_ns),
+];
+/// What is measured by its rate.
+const RATES: [Rate; 2] = [
+    ("4 KiB random reads a second, 32 deep", |figures| figures.iops_qd32),
+    ("128 KiB reads, MiB/s", |figures| figures.mib_s_128k),
+];
 
 #[derive(Serialize)]
 struct Json<'a> {
     #[serde(flatten)]
     verified: &'a Verified,
     t_tunnel_ns: u64,
-    floor: &'a Figures,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    floor: Option<&'a Figures>,
     direct: &'a Figures,
     tunnel: &'a Figures,
     hops: Vec<picture::Hop>,
     clock_error_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    over: Option<OverJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct OverJson<'a> {
+    link: String,
+    seed: u64,
+    simulated: &'a Simulated,
+    late_ns: &'a Distribution,
+    frames: u64,
+    lost: u64,
+    retransmitted: u64,
+}
+
+impl<'a> From<&'a Over> for OverJson<'a> {
+    fn from(Over { described, carried, simulated }: &'a Over) -> Self {
+        let counters = carried.counters;
+        Self {
+            link: described.path.display().to_string(),
+            seed: described.seed,
+            simulated,
+            late_ns: &carried.late,
+            frames: counters.there.frames + counters.back.frames,
+            lost: counters.there.lost + counters.back.lost,
+            retransmitted: counters.retransmitted,
+        }
+    }
 }
 
 impl Report {
@@ -44,11 +100,12 @@ impl Report {
             print_json(&Json {
                 verified: &self.verified,
                 t_tunnel_ns: self.t_tunnel().get(),
-                floor: &self.figures.floor,
+                floor: self.figures.floor.as_ref(),
                 direct: &self.figures.direct,
                 tunnel: &self.figures.tunnel,
                 hops: self.hops(),
                 clock_error_ns: self.hops.clock_error.map(Nanos::get),
+                over: self.over.as_ref().map(OverJson::from),
             })?;
         } else {
             print(&self.text())?;
@@ -85,44 +142,13 @@ impl Report {
     }
 
     fn text(&self) -> String {
-        let All { floor, direct, tunnel, .. } = &self.figures;
-        let mut text =
-            format!("{:<34}{:>14}{:>14}{:>14}{:>12}\n", "", "raw TCP", "direct", "tunnel", "tunnel/TCP");
-        for (name, of) in [
-            (
-                "configuration read, median",
-                (|figures| &figures.config_read_ns) as fn(&Figures) -> &Distribution,
-            ),
-            ("4 KiB read, depth 1, median", |figures| &figures.read_4k_ns),
-            ("4 KiB write, depth 1, median", |figures| &figures.write_4k_ns),
-        ] {
-            for (label, quantile) in [(name, 0.5), ("  99th percentile", 0.99)] {
-                let [floor, direct, tunnel] =
-                    [floor, direct, tunnel].map(|figures| of(figures).quantile(quantile));
-                text.push_str(&format!(
-                    "{label:<34}{:>14}{:>14}{:>14}{:>11.2}x\n",
-                    floor.to_string(),
-                    direct.to_string(),
-                    tunnel.to_string(),
-                    ratio(tunnel, floor)
-                ));
-            }
-        }
-        for (name, of) in [
-            ("4 KiB random reads a second, 32 deep", (|figures| figures.iops_qd32) as fn(&Figures) -> f64),
-            ("128 KiB reads, MiB/s", |figures| figures.mib_s_128k),
-        ] {
-            let [floor, direct, tunnel] = [floor, direct, tunnel].map(of);
-            text.push_str(&format!(
-                "{name:<34}{floor:>14.0}{direct:>14.0}{tunnel:>14.0}{:>11.2}x\n",
-                tunnel / floor
-            ));
-        }
+        let mut text = match (&self.figures.floor, &self.over) {
+            (_, Some(over)) => self.over_text(over),
+            (Some(floor), None) => self.floor_text(floor),
+            (None, None) => String::new(),
+        };
         text.push_str(&format!(
-            "\nThe floor is raw TCP between two spinning processes: the round trips of each operation with its sizes,\n\
-             or a stream. The SSD that is measured keeps its bytes in memory. {} samples a latency or more.\n\
-             \nOne way through the tunnel: T_tunnel = (RTT through - RTT direct) / 2 = {}\n",
-            self.fewest_samples(),
+            "\nOne way through the tunnel: T_tunnel = (RTT through - RTT direct) / 2 = {}\n",
             self.t_tunnel()
         ));
         if !self.hops.medians.is_empty() {
@@ -136,10 +162,75 @@ impl Report {
         text
     }
 
+    /// Beside raw TCP.
+    fn floor_text(&self, floor: &Figures) -> String {
+        let All { direct, tunnel, .. } = &self.figures;
+        let mut text =
+            format!("{:<34}{:>14}{:>14}{:>14}{:>12}\n", "", "raw TCP", "direct", "tunnel", "tunnel/TCP");
+        for (name, of) in LATENCIES {
+            for (label, quantile) in [(name, 0.5), ("  99th percentile", 0.99)] {
+                let [floor, direct, tunnel] =
+                    [floor, direct, tunnel].map(|figures| of(figures).quantile(quantile));
+                text.push_str(&format!(
+                    "{label:<34}{:>14}{:>14}{:>14}{:>11.2}x\n",
+                    floor.to_string(),
+                    direct.to_string(),
+                    tunnel.to_string(),
+                    ratio(tunnel, floor)
+                ));
+            }
+        }
+        for (name, of) in RATES {
+            let [floor, direct, tunnel] = [floor, direct, tunnel].map(of);
+            text.push_str(&format!(
+                "{name:<34}{floor:>14.0}{direct:>14.0}{tunnel:>14.0}{:>11.2}x\n",
+                tunnel / floor
+            ));
+        }
+        text.push_str(&format!(
+            "\nThe floor is raw TCP between two spinning processes: the round trips of each operation with its sizes,\n\
+             or a stream. The SSD that is measured keeps its bytes in memory. {} samples a latency or more.\n",
+            self.fewest_samples(),
+        ));
+        text
+    }
+
+    /// Beside what the simulation says.
+    fn over_text(&self, over: &Over) -> String {
+        let All { direct, tunnel, .. } = &self.figures;
+        let Over { described, carried, simulated } = over;
+        let mut text = format!("{:<38}{:>14}{:>14}{:>14}\n", "", "direct", "simulated", "emulated");
+        let simulated = [&simulated.config_read_ns, &simulated.read_4k_ns, &simulated.write_4k_ns];
+        for ((name, of), simulated) in LATENCIES.into_iter().zip(simulated) {
+            for (label, quantile) in [(name, 0.5), ("  99th percentile", 0.99)] {
+                let row =
+                    [of(direct), simulated, of(tunnel)].map(|times| times.quantile(quantile).to_string());
+                text.push_str(&format!("{label:<38}{:>14}{:>14}{:>14}\n", row[0], row[1], row[2]));
+            }
+        }
+        for (name, of) in RATES {
+            text.push_str(&format!("{name:<38}{:>14.0}{:>14}{:>14.0}\n", of(direct), "", of(tunnel)));
+        }
+        let counters = carried.counters;
+        text.push_str(&format!(
+            "\nEmulated: over the network of {}, between processes of this machine, with an SSD in memory.\n\
+             Simulated: the same network between two ends in hardware, with the SSD of the file or a Samsung 970 Pro.\n\
+             {} frames, {} lost, {} segments sent again. Written after their time in the model: p50 {}, p99 {}.\n",
+            described.path.display(),
+            counters.there.frames + counters.back.frames,
+            counters.there.lost + counters.back.lost,
+            counters.retransmitted,
+            carried.late.median(),
+            carried.late.quantile(0.99),
+        ));
+        text
+    }
+
     fn fewest_samples(&self) -> u64 {
         let All { floor, direct, tunnel, .. } = &self.figures;
-        [floor, direct, tunnel]
+        floor
             .iter()
+            .chain([direct, tunnel])
             .flat_map(|figures| [&figures.config_read_ns, &figures.read_4k_ns, &figures.write_4k_ns])
             .map(Distribution::count)
             .min()

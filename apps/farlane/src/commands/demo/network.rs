@@ -1,0 +1,139 @@
+//! The network of a link file between the ends: emulated in a thread of its own, and simulated.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+
+use engine::{Nanos, Rng};
+use live::clock::Clock;
+use live::emulate::{Counters, Emulator, Event};
+use live::reactor::{Reactor, Stop};
+use live::tcp::Listener;
+use scenarios::file::link::Link;
+use scenarios::file::scenario::Scenario;
+use scenarios::rig::{Kind, Task};
+use serde::Serialize;
+
+use crate::distribution::Distribution;
+use crate::error::Error;
+
+/// How long the emulator spins after it last had something to do.
+const SPIN: Nanos = Nanos::from_micros(100);
+/// Simulated operations of each kind.
+const SIMULATED: u64 = 500;
+
+/// A link file, and what is random in it.
+#[derive(Clone, Debug)]
+pub(super) struct Described {
+    pub(super) path: PathBuf,
+    text: String,
+    link: Link,
+    pub(super) seed: u64,
+}
+
+/// The file at `path`.
+pub(super) fn read(path: &PathBuf, seed: u64) -> Result<Described, Error> {
+    let text = std::fs::read_to_string(path).map_err(|error| Error::File { path: path.clone(), error })?;
+    let link = Link::parse(&text).map_err(|why| Error::Link { path: path.clone(), why })?;
+    Ok(Described { path: path.clone(), text, link, seed })
+}
+
+/// What an emulated network has done.
+#[derive(Clone, Debug)]
+pub(super) struct Carried {
+    pub(super) counters: Counters,
+    /// How long after their time in the model bytes were written.
+    pub(super) late: Distribution,
+}
+
+/// An emulated network, which ends with this.
+#[derive(Debug)]
+pub(super) struct Network {
+    address: SocketAddr,
+    stop: Stop,
+    thread: Option<JoinHandle<io::Result<Carried>>>,
+}
+
+impl Network {
+    /// The network that is `described`, before `to`.
+    pub(super) fn start(described: &Described, to: SocketAddr) -> Result<Self, Error> {
+        let Described { link, seed, .. } = described.clone();
+        let (say, said) = channel();
+        let thread = std::thread::spawn(move || {
+            let clock = Clock::start();
+            let listener = Listener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+            let mut reactor = Reactor::new(clock, SPIN)?;
+            // Whoever started this has gone if nobody hears it.
+            let _ = say.send((listener.address(), reactor.stop()));
+            let mut late = Distribution::new();
+            let network = link.network(&Rng::from_seed(seed));
+            let mut emulator = Emulator::new(clock.now(), network, listener, vec![to], |event| {
+                if let Event::Written(by) = event {
+                    late.record(by);
+                }
+            });
+            reactor.run(&mut emulator)?;
+            let counters = emulator.counters();
+            drop(emulator);
+            Ok(Carried { counters, late })
+        });
+        match said.recv() {
+            Ok((address, stop)) => Ok(Self { address, stop, thread: Some(thread) }),
+            Err(_) => Err(failed(outcome(thread).err().unwrap_or_else(|| io::ErrorKind::BrokenPipe.into()))),
+        }
+    }
+
+    pub(super) const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Ends it; what it has done.
+    pub(super) fn end(mut self) -> Result<Carried, Error> {
+        self.stop.ask();
+        let thread = self.thread.take().expect("it ends once");
+        outcome(thread).map_err(failed)
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        self.stop.ask();
+        // What went wrong there has been noticed here.
+        let _ = self.thread.take().map(outcome);
+    }
+}
+
+fn outcome(thread: JoinHandle<io::Result<Carried>>) -> io::Result<Carried> {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+fn failed(error: io::Error) -> Error {
+    Error::Child { what: "the emulated network", error }
+}
+
+/// What the simulation says of the same network with an SSD behind it.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Simulated {
+    pub(super) config_read_ns: Distribution,
+    pub(super) read_4k_ns: Distribution,
+    pub(super) write_4k_ns: Distribution,
+}
+
+/// Plays what is measured: one operation after the other, on the SSD that the file describes, or the usual one.
+pub(super) fn simulate(described: &Described) -> Result<Simulated, Error> {
+    let wrong = |why: String| Error::Simulation(format!("{}: {why}", described.path.display()));
+    let (count, gap) = (SIMULATED, Nanos::ZERO);
+    let command = |kind| Task::Commands { kind, count, bytes: 4096, depth: 1, gap, random: true };
+    let tasks = [
+        ("config-read", Task::ConfigReads { count, gap }),
+        ("read", command(Kind::Read)),
+        ("write", command(Kind::Write)),
+    ];
+    let scenario = Scenario::with_tasks(&described.text, &tasks).map_err(wrong)?;
+    let played = scenario.play(described.seed, false).map_err(wrong)?;
+    let mut times = played.tasks.into_iter().map(|task| task.outcome.times.into_iter().collect());
+    let mut next = || times.next().ok_or_else(|| wrong("a task was not played".to_owned()));
+    Ok(Simulated { config_read_ns: next()?, read_4k_ns: next()?, write_4k_ns: next()? })
+}
