@@ -4,10 +4,10 @@ CARGO ?= cargo
 SEEDS ?= 100000
 FUZZ_SECONDS ?= 300
 
-.PHONY: help setup demo guest release test lint bench soak fuzz
+.PHONY: help setup demo guest guest-5g release test lint bench soak fuzz
 
 help: ## list the jobs
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 setup: ## install what a build needs and this machine lacks
 	@scripts/setup
@@ -18,6 +18,9 @@ demo: setup ## a far SSD on this machine: joined over TCP, enumerated, written, 
 
 guest: setup ## a stock Linux in QEMU with its disk at the far end of a tunnel, console and all
 	scripts/guest
+
+guest-5g: setup ## the same with an emulated 5G network (Release 15) in between
+	scripts/guest --link scenarios/5g.toml
 
 release: setup ## the fastest binary, target/guided/farlane: built twice, guided by a profile of its own work
 	scripts/release
