@@ -22,6 +22,7 @@ mod rate;
 pub mod sample;
 pub mod stage;
 pub mod tcp;
+pub mod trail;
 pub mod tsn;
 mod wire;
 

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use engine::Instant;
 
+use crate::trail::Crossing;
 use crate::{AnyHop, Counts, Frame, Hop};
 
 /// One direction of a whole way: hops in series, the first entered first. A path of no hops takes no time.
@@ -18,6 +19,8 @@ pub struct Path {
     left: u64,
     /// At the end, damaged, or at the beginning of no hops at all.
     lost: u64,
+    /// Which frames left which hop, where somebody watches.
+    crossings: Option<Vec<Crossing>>,
 }
 
 #[derive(Clone, Debug)]
@@ -52,6 +55,16 @@ impl Path {
     /// Its hops, the first entered first.
     pub fn hops(&self) -> impl ExactSizeIterator<Item = &AnyHop> {
         self.stages.iter().map(|stage| &stage.hop)
+    }
+
+    /// Notes when frames leave its hops, or no longer.
+    pub(crate) fn watch(&mut self, on: bool) {
+        self.crossings = on.then(Vec::new);
+    }
+
+    /// What has been noted since the last time.
+    pub(crate) fn crossings(&mut self) -> impl Iterator<Item = Crossing> + use<'_> {
+        self.crossings.iter_mut().flat_map(|crossings| crossings.drain(..))
     }
 
     /// The stage where something happens next, and when. Of several at one time the last of the way:
@@ -110,6 +123,9 @@ impl Hop for Path {
             let stage = &mut self.stages[index];
             let frame = stage.hop.poll(at);
             stage.refresh();
+            if let (Some(crossings), Some(frame)) = (&mut self.crossings, &frame) {
+                crossings.push(Crossing { frame: frame.id, hop: index, at });
+            }
             match frame {
                 None => assert!(stage.next.is_none_or(|next| next > at), "a hop stands still: {stage:?}"),
                 Some(frame) => match self.stages.get_mut(index + 1) {

@@ -58,6 +58,16 @@ impl Wire {
         self
     }
 
+    /// What it takes besides sending.
+    pub const fn latency(&self) -> Nanos {
+        self.latency
+    }
+
+    /// Its rate, where it is limited.
+    pub const fn rate(&self) -> Option<Rate> {
+        self.rate
+    }
+
     fn catch_up(&mut self, now: Instant) {
         while let Some(passing) = self.inside.get(self.sent)
             && passing.out <= now

@@ -8,6 +8,7 @@ pub mod campaign;
 pub mod chaos;
 pub mod checker;
 pub mod disk;
+pub mod explain;
 pub mod fabrics;
 pub mod file;
 mod outbox;

@@ -8,12 +8,14 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use engine::{Buffer, Engine, Instant, Nanos, Pool};
 
 use crate::tcp::{Gone, HEADER_BYTES_MAX, Parameters, Segment, Statistics};
+use crate::trail::{Trail, Watched};
 use crate::{Class, Counts, Frame, Hop, Path, Rate, Transmitter};
 use connection::Connection;
 
@@ -227,6 +229,8 @@ pub struct Network {
     frames: u64,
     /// What connections that are over had counted.
     past: Statistics,
+    /// What frames do when, where somebody watches.
+    watched: Option<Box<Watched>>,
 }
 
 impl Network {
@@ -256,6 +260,7 @@ impl Network {
             pool: Pool::new(POOL_BYTES),
             frames: 0,
             past: Statistics::default(),
+            watched: None,
         }
     }
 
@@ -312,6 +317,25 @@ impl Network {
         &self.lanes[side.index()].path
     }
 
+    /// Follows every frame from now on, or none any more. To be called when all outputs have been polled.
+    pub fn watch(&mut self, on: bool) {
+        if self.is_watched() != on {
+            self.watched = on.then(Box::default);
+            self.lanes.iter_mut().for_each(|lane| lane.path.watch(on));
+        }
+    }
+
+    /// Whether frames are followed.
+    pub const fn is_watched(&self) -> bool {
+        self.watched.is_some()
+    }
+
+    /// The trail of the frame that brought what the next [`Output::Data`] told. To be called for each of them while somebody
+    /// watches; none where the frame was sent before.
+    pub fn trail(&mut self) -> Option<Trail> {
+        self.watched.as_mut()?.handed.pop_front().flatten()
+    }
+
     fn slot(&mut self, id: ConnectionId) -> Option<&mut Connection> {
         self.slots.get_mut(id.index as usize)?.as_mut().filter(|connection| connection.id == id)
     }
@@ -319,7 +343,12 @@ impl Network {
     /// An end has changed: it may have something to send, to tell, and another deadline.
     fn touch(&mut self, id: ConnectionId, side: Side) {
         let Some(connection) = self.slots.get_mut(id.index as usize).and_then(Option::as_mut) else { return };
-        connection.tell(side, |output| self.outputs.push_back(output));
+        connection.tell(side, |output| {
+            if let (Some(watched), Output::Data { .. }) = (&mut self.watched, &output) {
+                watched.handed.push_back(watched.current.clone());
+            }
+            self.outputs.push_back(output);
+        });
         let end = &mut connection.ends[side.index()];
         if !core::mem::replace(&mut end.queued, true) {
             self.lanes[side.index()].waiting.push_back(id.index);
@@ -400,6 +429,9 @@ impl Network {
         self.frames += 1;
         let mut frame = Frame::new(self.frames, length, self.config.class, self.pool.seal(payload));
         frame.sent = now;
+        if let Some(watched) = &mut self.watched {
+            watched.made(frame.id, length, now);
+        }
         let time = tcp.transmit.of(length);
         let lane = &mut self.lanes[side.index()];
         lane.bytes += u64::from(frame.length);
@@ -413,6 +445,13 @@ impl Network {
         }
     }
 
+    /// Notes the hops that frames of `side` have left.
+    fn follow(&mut self, side: Side) {
+        if let Some(watched) = &mut self.watched {
+            self.lanes[side.index()].path.crossings().for_each(|crossing| watched.crossed(crossing));
+        }
+    }
+
     /// A frame has come through the stack of `side`.
     fn deliver(&mut self, now: Instant, side: Side, frame: &Frame) {
         let Some((address, header)) = frame.payload.split_first_chunk::<ADDRESS_BYTES>() else { return };
@@ -423,7 +462,13 @@ impl Network {
         // Something may arrive for a connection that is over.
         let Some(connection) = self.slot(id) else { return };
         connection.on_segment(now, side, &segment);
+        if let Some(watched) = &mut self.watched {
+            watched.arrived(frame.id, now);
+        }
         self.touch(id, side);
+        if let Some(watched) = &mut self.watched {
+            watched.current = None;
+        }
     }
 
     /// Finds out when something happens next.
@@ -454,11 +499,15 @@ impl Network {
         }
         for side in Side::BOTH {
             while let Some(frame) = self.lanes[side.index()].sending.pop(now) {
+                if let Some(watched) = &mut self.watched {
+                    watched.sent(frame.id, now);
+                }
                 self.lanes[side.index()].path.enter(now, frame);
             }
             let there = side.other();
             let receive = self.config.tcp[there.index()].receive;
             while let Some(frame) = self.lanes[side.index()].path.poll(now) {
+                self.follow(side);
                 let time = receive.of(frame.length);
                 let stack = &mut self.lanes[there.index()].receiving;
                 if time == Nanos::ZERO && stack.frames.is_empty() {

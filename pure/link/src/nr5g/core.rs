@@ -53,6 +53,11 @@ impl Core {
         let counts = Counts { entered: 0, left: 0, lost: 0, copied: 0 };
         Self { settings, rng, last: None, inside: VecDeque::new(), counts }
     }
+
+    /// What it was told.
+    pub const fn settings(&self) -> &CoreSettings {
+        &self.settings
+    }
 }
 
 impl Hop for Core {

@@ -19,7 +19,7 @@ const SIZE_RANGE: std::ops::RangeInclusive<u64> = 512..=128 << 10;
 /// Commands at a time.
 const DEPTH_RANGE: std::ops::RangeInclusive<u32> = 1..=64;
 /// How long a task may take, in its own time.
-const LIMIT: Nanos = Nanos::from_secs(1_000_000);
+pub(crate) const LIMIT: Nanos = Nanos::from_secs(1_000_000);
 
 /// A scenario as a file describes it.
 #[derive(Clone, Debug)]
@@ -160,14 +160,24 @@ impl Scenario {
         Ok(Self { seed: file.seed.unwrap_or(1), link, setup, tasks })
     }
 
+    /// Its machines, switched off.
+    pub(crate) fn rig(&self, seed: u64) -> Rig {
+        let setup = Setup { seed, ..self.setup.clone() };
+        let network = self.link.as_ref().map(|link| link.network(&Rng::from_seed(seed).fork("link")));
+        Rig::new(&setup, network)
+    }
+
+    /// What the host does, by name, one after the other.
+    pub(crate) fn tasks(&self) -> &[(String, Task)] {
+        &self.tasks
+    }
+
     /// Plays it; `trace` keeps what passes the root port's link.
     ///
     /// # Errors
     /// What did not come up, or did not end.
     pub fn play(&self, seed: u64, trace: bool) -> Result<Played, String> {
-        let setup = Setup { seed, ..self.setup.clone() };
-        let network = self.link.as_ref().map(|link| link.network(&Rng::from_seed(seed).fork("link")));
-        let mut rig = Rig::new(&setup, network);
+        let mut rig = self.rig(seed);
         let boot = rig.boot()?;
         let mut tasks = Vec::new();
         for (name, task) in &self.tasks {

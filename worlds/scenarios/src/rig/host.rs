@@ -4,20 +4,22 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use engine::{Engine, Instant, Nanos, Rng};
+use link::trail::Part;
 use machine::near::{self, ControllerIndex, Near};
 use nvme::wire::NamespaceId;
 use nvme_pcie::host::{Data, QueueId, Submission};
 use pcie::memory::Memory as _;
-use pcie::root_complex::INTERRUPT_WINDOW;
 use pcie::wire::{Kind as TlpKind, MemoryOperation, Packet};
 use sim::Context;
 use sim::models::host::{Memory, Parameters};
 
 use super::Cargo;
+use super::chain::Place;
 use super::interrupts;
+use super::journal::{Cause, Journal, Step};
 use super::later::Later;
 use super::port::Port;
-use super::task::{Kind, Outcome, Seen, Task, What};
+use super::task::{Kind, Outcome, Seen, Task, What, classify};
 
 /// The queue that commands go to.
 const QUEUE: QueueId = QueueId(1);
@@ -61,7 +63,7 @@ pub(super) struct HostNode {
     near: Option<Near>,
     memory: Memory,
     port: Port,
-    due: Later<Due>,
+    due: Later<(Cause, Due)>,
     /// Completion-queue entries that no handler has looked at.
     entries: Vec<Packet>,
     kinds: BTreeMap<u16, Kind>,
@@ -79,6 +81,9 @@ pub(super) struct HostNode {
     pub(super) failures: Vec<String>,
     analyser: Option<VecDeque<Seen>>,
     bytes: u64,
+    journal: Journal,
+    /// What is being done is done because of this.
+    cause: Cause,
 }
 
 impl HostNode {
@@ -88,6 +93,7 @@ impl HostNode {
         port: Port,
         bytes: u64,
         rng: Rng,
+        journal: Journal,
     ) -> Self {
         Self {
             config,
@@ -112,6 +118,8 @@ impl HostNode {
             failures: Vec::new(),
             analyser: None,
             bytes,
+            journal,
+            cause: None,
         }
     }
 
@@ -130,7 +138,7 @@ impl HostNode {
         };
         self.task = Some(task);
         for _ in 0..self.free.len() {
-            self.due.put(now, Due::Next);
+            self.due.put(now, (None, Due::Next));
         }
     }
 
@@ -153,7 +161,8 @@ impl HostNode {
         self.near.as_ref()
     }
 
-    pub(super) fn receive(&mut self, now: Instant, packet: Packet) {
+    pub(super) fn receive(&mut self, now: Instant, packet: Packet, cause: Cause) {
+        self.cause = cause;
         let start = self.port.receive(now, &packet);
         let what = self.see(start, false, &packet);
         let Some(near) = &mut self.near else { return };
@@ -162,7 +171,8 @@ impl HostNode {
             (What::MemoryRead, TlpKind::Memory(request)) => {
                 let queue = is_queue(near, request.address);
                 let at = self.memory.read(now, request.address, queue);
-                self.due.put(at, Due::Read(packet));
+                let cause = self.work(at, "root complex and memory");
+                self.due.put(at, (cause, Due::Read(packet)));
             }
             (What::MemoryWrite, TlpKind::Memory(request))
                 if self.ready && is_queue(near, request.address) =>
@@ -174,24 +184,24 @@ impl HostNode {
                     Some(Kind::Write) => self.parameters.complete_write,
                     Some(Kind::Read) | None => self.parameters.complete_read,
                 };
-                self.due.put(now + time, Due::Interrupt(packet));
+                let cause = self.work(now + time, "interrupt, driver, application");
+                self.due.put(now + time, (cause, Due::Interrupt(packet)));
             }
             (what, _) => {
-                if what == What::Completion
-                    && let Some(began) = self.config_began
-                {
-                    self.outcome.times.push(start - began);
-                    self.outcome.ended = start;
-                    self.config_began = None;
-                }
                 near.handle_input(now, near::Input::Packet(packet));
+                if what == What::Completion
+                    && let Some(began) = self.config_began.take()
+                {
+                    self.measured(self.started - 1, began, start, cause);
+                }
             }
         }
     }
 
     pub(super) fn settle(&mut self, context: &mut Context<'_, Cargo>) -> Option<Instant> {
         let now = context.now();
-        while let Some(due) = self.due.take(now) {
+        while let Some((cause, due)) = self.due.take(now) {
+            self.cause = cause;
             self.on_due(now, due);
         }
         let near = self.near.as_mut()?;
@@ -211,7 +221,8 @@ impl HostNode {
     fn send(&mut self, context: &mut Context<'_, Cargo>, packet: Packet) {
         let header = packet.header;
         let copy = self.analyser.is_some().then(|| packet.clone());
-        let passage = self.port.send(context, packet);
+        let sent = self.port.send(context, packet, self.cause);
+        let passage = sent.passage;
         if let Some(copy) = copy {
             self.see(passage.start, true, &copy);
         }
@@ -220,14 +231,14 @@ impl HostNode {
                 self.config_began = Some(passage.start);
             }
             TlpKind::Memory(request) if request.operation == MemoryOperation::Write => {
-                self.on_doorbell(passage.start);
+                self.on_doorbell(passage.start, sent.started);
             }
             _ => {}
         }
     }
 
     /// A doorbell leaves.
-    fn on_doorbell(&mut self, start: Instant) {
+    fn on_doorbell(&mut self, start: Instant, started: Cause) {
         match self.stage {
             Stage::Submitted => self.stage = Stage::Rung(start),
             Stage::Completed(rung) => {
@@ -235,8 +246,11 @@ impl HostNode {
                 // A doorbell: 12 bytes of header, 4 of data.
                 let length = link.serialise(16 + sim::models::pcie::FRAMING);
                 let acknowledged = start + length + link.acknowledge;
-                self.outcome.times.push(acknowledged - rung);
-                self.outcome.ended = acknowledged;
+                let step = |part, what| Step { place: Place::HostLink, part, what };
+                let sent = self.journal.mark(started, start + length, step(Part::Serialisation, ""));
+                let step = step(Part::Propagation, "until the link acknowledges");
+                let cause = self.journal.mark(sent, acknowledged, step);
+                self.measured(self.started - 1, rung, acknowledged, cause);
                 self.stage = Stage::Idle;
                 self.next_after_gap(acknowledged);
             }
@@ -262,8 +276,9 @@ impl HostNode {
     fn next(&mut self, now: Instant) {
         let Some(task) = self.task.filter(|task| self.started < task.count()) else { return };
         let Some(slot) = self.free.pop() else { return };
-        let near = self.near.as_mut().expect("a task is for a host that is on");
         let number = self.started;
+        self.begin(now, number, &task);
+        let near = self.near.as_mut().expect("a task is for a host that is on");
         self.started += 1;
         self.under_way += 1;
         match task {
@@ -329,9 +344,12 @@ impl HostNode {
                 match self.stage {
                     Stage::Rung(rung) => self.stage = Stage::Completed(rung),
                     _ => {
-                        self.outcome.times.push(completed.completed - completed.submitted);
+                        let (begin, end) = (completed.submitted, completed.completed);
+                        self.measured(completed.cookie, begin, end, self.cause);
                         self.outcome.ended = now;
-                        self.due.put(now + self.parameters.submit, Due::Next);
+                        let at = now + self.parameters.submit;
+                        let cause = self.work(at, "system call, block layer, driver");
+                        self.due.put(at, (cause, Due::Next));
                     }
                 }
             }
@@ -340,30 +358,46 @@ impl HostNode {
         }
     }
 
+    /// Operation `number` begins.
+    fn begin(&mut self, now: Instant, number: u64, task: &Task) {
+        let others = match task {
+            // Two rounds before it, so that what it waits for is followed too.
+            Task::Commands { depth, .. } if *depth > 1 => 2 * u64::from(*depth),
+            Task::Commands { .. } | Task::ConfigReads { .. } => 0,
+        };
+        self.journal.begin(number, others);
+        if self.cause.is_none() {
+            let step = Step { place: Place::Host, part: Part::Processing, what: "submission" };
+            self.cause = self.journal.mark(None, now, step);
+        }
+    }
+
+    /// Operation `number` has ended because of `cause`.
+    fn measured(&mut self, number: u64, began: Instant, ended: Instant, cause: Cause) {
+        self.outcome.times.push(ended - began);
+        self.outcome.numbers.push(number);
+        self.outcome.ended = ended;
+        self.journal.end(number, cause, began, ended);
+    }
+
+    /// The host is busy with what happens until `at`.
+    fn work(&self, at: Instant, what: &'static str) -> Cause {
+        self.journal.mark(self.cause, at, Step { place: Place::Host, part: Part::Processing, what })
+    }
+
     fn next_after_gap(&mut self, now: Instant) {
         let gap = match self.task {
             Some(Task::ConfigReads { gap, .. } | Task::Commands { gap, .. }) => gap,
             None => return,
         };
         let varied = Nanos::new(self.rng.below(gap.get() + 1));
-        self.due.put(now + gap / 2 + varied, Due::Next);
+        self.due.put(now + gap / 2 + varied, (None, Due::Next));
     }
 
     /// Classifies a packet, and notes it where the analyser is on.
     fn see(&mut self, at: Instant, down: bool, packet: &Packet) -> What {
-        let (what, mut bytes) = match &packet.header.kind {
-            TlpKind::Config(_) => (What::Config, 4),
-            TlpKind::Completion(_) => (What::Completion, 0),
-            TlpKind::Memory(request) if request.operation == MemoryOperation::Read => {
-                (What::MemoryRead, usize::from(packet.header.length) * 4)
-            }
-            TlpKind::Memory(request) if INTERRUPT_WINDOW.contains(&request.address) => (What::Interrupt, 0),
-            TlpKind::Memory(_) => (What::MemoryWrite, 0),
-            _ => (What::Other, 0),
-        };
-        bytes = bytes.max(packet.payload.len());
+        let (what, bytes) = classify(packet);
         if let Some(seen) = self.analyser.as_mut().filter(|seen| seen.len() < SEEN_MAX) {
-            let bytes = u32::try_from(bytes).expect("a TLP is short");
             seen.push_back(Seen { at, down, what, bytes });
         }
         what

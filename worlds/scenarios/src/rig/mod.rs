@@ -3,8 +3,10 @@
 //! The machines are the real engines: root complex and driver, switch and tunnel sessions, NVMe function. What lies
 //! between them, and how long their parts take, are models ([`sim::models`], `link`).
 
+mod chain;
 mod host;
 mod interrupts;
+mod journal;
 mod later;
 mod network;
 mod port;
@@ -20,12 +22,13 @@ use nvme_pcie::{controller, function};
 use pcie::config::Link as LinkRegisters;
 use pcie::requester::CompletionTimeout;
 use pcie::wire::{Kind as TlpKind, Packet};
-use sim::direct::PortId;
 use sim::models::{host as host_model, pcie as link_model, ssd as ssd_model};
 use sim::{Context, Event, Node, NodeId, World};
 use tunnel::session::Config as SessionConfig;
 
+pub use chain::{Chain, Place, Segment};
 use host::HostNode;
+use journal::{Cause, Journal};
 use network::{Line, NetworkNode};
 use port::Port;
 use ssd::SsdNode;
@@ -64,10 +67,10 @@ pub struct Setup {
 /// What passes between nodes.
 #[derive(Clone, Debug)]
 enum Cargo {
-    /// Over a PCIe link.
-    Tlp(Packet),
-    /// Between an end of the switch and its network.
-    Line(Line),
+    /// Over a PCIe link, with the mark of its arrival.
+    Tlp(Packet, Cause),
+    /// Between an end of the switch and its network, likewise.
+    Line(Line, Cause),
 }
 
 /// Whoever takes part.
@@ -89,13 +92,13 @@ impl Node for Member {
             unreachable!("a rig has neither streams nor media of the world: {event:?}")
         };
         match (self, packet) {
-            (Self::Host(host), Cargo::Tlp(packet)) => host.receive(now, packet),
-            (Self::Ssd(ssd), Cargo::Tlp(packet)) => ssd.receive(context, packet),
-            (Self::Upstream(end), Cargo::Tlp(packet)) => end.receive(now, packet),
-            (Self::Downstream(end), Cargo::Tlp(packet)) => end.receive(now, packet),
-            (Self::Upstream(end), Cargo::Line(line)) => end.network(now, line),
-            (Self::Downstream(end), Cargo::Line(line)) => end.network(now, line),
-            (Self::Network(network), Cargo::Line(line)) => network.receive(now, port, line),
+            (Self::Host(host), Cargo::Tlp(packet, cause)) => host.receive(now, packet, cause),
+            (Self::Ssd(ssd), Cargo::Tlp(packet, cause)) => ssd.receive(context, packet, cause),
+            (Self::Upstream(end), Cargo::Tlp(packet, cause)) => end.receive(now, packet, cause),
+            (Self::Downstream(end), Cargo::Tlp(packet, cause)) => end.receive(now, packet, cause),
+            (Self::Upstream(end), Cargo::Line(line, cause)) => end.network(now, line, cause),
+            (Self::Downstream(end), Cargo::Line(line, cause)) => end.network(now, line, cause),
+            (Self::Network(network), Cargo::Line(line, _)) => network.receive(now, port, line),
             (member, packet) => unreachable!("{member:?} has no use for {packet:?}"),
         }
     }
@@ -116,9 +119,9 @@ impl Node for Member {
 
     fn fingerprint(packet: &Cargo) -> u64 {
         let packet = match packet {
-            Cargo::Tlp(packet) => packet,
-            Cargo::Line(Line::Data(bytes)) => return bytes.len() as u64,
-            Cargo::Line(_) => return 0,
+            Cargo::Tlp(packet, _) => packet,
+            Cargo::Line(Line::Data(bytes), _) => return bytes.len() as u64,
+            Cargo::Line(..) => return 0,
         };
         let kind = match packet.header.kind {
             TlpKind::Memory(request) => request.address,
@@ -136,6 +139,7 @@ pub struct Rig {
     host: NodeId,
     upstream: Option<NodeId>,
     network: Option<NodeId>,
+    journal: Journal,
 }
 
 impl Rig {
@@ -143,34 +147,47 @@ impl Rig {
     /// ends it joins. Nothing is switched on.
     pub fn new(setup: &Setup, network: Option<Network>) -> Self {
         let mut world = World::new(setup.seed);
-        let port =
-            || Port::new(PortId(0), link_model::Link { payload_size: setup.payload_size, ..setup.link });
+        let journal = Journal::default();
+        let port = |place| {
+            let link = link_model::Link { payload_size: setup.payload_size, ..setup.link };
+            Port::new(link_model::Transmitter::new(link), place, journal.clone())
+        };
+        let below = if network.is_some() { Place::DeviceLink } else { Place::HostLink };
         let (rng, near) = (world.rng("host"), near_config(setup));
-        let host = HostNode::new(near, setup.host, port(), NAMESPACE_BYTES, rng);
+        let host_port = port(Place::HostLink).with_origin(true);
+        let host = HostNode::new(near, setup.host, host_port, NAMESPACE_BYTES, rng, journal.clone());
         let host = world.add(Member::Host(Box::new(host)));
         let model = ssd_model::Ssd::new(setup.ssd, world.rng("ssd"));
-        let ssd = SsdNode::new(function_config(), NAMESPACE_BYTES, model, port());
+        let ssd_port = port(below).with_origin(false);
+        let ssd = SsdNode::new(function_config(), NAMESPACE_BYTES, model, ssd_port, journal.clone());
         let ssd = world.add(Member::Ssd(Box::new(ssd)));
         let Some(network) = network else {
             world.join(host, ssd, Nanos::ZERO);
-            return Self { world, host, upstream: None, network: None };
+            return Self { world, host, upstream: None, network: None, journal };
         };
         let session = || SessionConfig {
             hold: Nanos::from_secs(60),
             silence: Nanos::from_secs(30),
             ..SessionConfig::default()
         };
-        let end =
-            UpstreamNode::new(session(), setup.payload_size, setup.pipeline, port(), &world.rng("upstream"));
+        let end = UpstreamNode::new(
+            session(),
+            setup.payload_size,
+            setup.pipeline,
+            port(Place::HostLink),
+            &world.rng("upstream"),
+            journal.clone(),
+        );
         let upstream = world.add(Member::Upstream(Box::new(end)));
-        let end = DownstreamNode::new(session(), setup.pipeline, port(), world.rng("downstream"));
+        let (below, rng) = (port(below), world.rng("downstream"));
+        let end = DownstreamNode::new(session(), setup.pipeline, below, rng, journal.clone());
         let downstream = world.add(Member::Downstream(Box::new(end)));
         world.join(host, upstream, Nanos::ZERO);
         world.join(downstream, ssd, Nanos::ZERO);
-        let network = world.add(Member::Network(Box::new(NetworkNode::new(network))));
+        let network = world.add(Member::Network(Box::new(NetworkNode::new(network, journal.clone()))));
         world.join(network, upstream, Nanos::ZERO);
         world.join(network, downstream, Nanos::ZERO);
-        Self { world, host, upstream: Some(upstream), network: Some(network) }
+        Self { world, host, upstream: Some(upstream), network: Some(network), journal }
     }
 
     fn host_mut(&mut self) -> &mut HostNode {
@@ -223,6 +240,16 @@ impl Rig {
         let host = self.host;
         let done = self.world.run_while(now + limit, |world| host_of(world, host).is_busy());
         done.then(|| std::mem::take(&mut self.host_mut().outcome))
+    }
+
+    /// Follows operation `number` of the next task; it changes nothing of what happens.
+    pub fn follow(&mut self, number: u64) {
+        self.journal.want(number);
+    }
+
+    /// What the time of the operation that was followed was spent on, once it has ended.
+    pub fn chain(&mut self) -> Option<Chain> {
+        self.journal.take()
     }
 
     /// Switches the analyser on the root port's link on, or off; what it has seen.

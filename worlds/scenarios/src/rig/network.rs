@@ -4,10 +4,13 @@ use std::collections::VecDeque;
 
 use engine::{Buffer, Engine, Instant};
 use link::network::{ConnectionId, Input, Network, Output, Side};
+use link::trail::{self, Part, Trail};
 use sim::Context;
 use sim::direct::PortId;
 
 use super::Cargo;
+use super::chain::Place;
+use super::journal::{Cause, Journal, Step};
 
 /// What passes between an end of the switch and its network.
 #[derive(Clone, Debug)]
@@ -33,11 +36,12 @@ pub(super) struct NetworkNode {
     waiting: [VecDeque<Buffer>; 2],
     /// A side is told nothing more.
     gone: [bool; 2],
+    journal: Journal,
 }
 
 impl NetworkNode {
-    pub(super) fn new(network: Network) -> Self {
-        Self { network, connection: None, waiting: Default::default(), gone: [true; 2] }
+    pub(super) fn new(network: Network, journal: Journal) -> Self {
+        Self { network, connection: None, waiting: Default::default(), gone: [true; 2], journal }
     }
 
     pub(super) const fn network(&self) -> &Network {
@@ -45,6 +49,7 @@ impl NetworkNode {
     }
 
     pub(super) fn receive(&mut self, now: Instant, port: PortId, line: Line) {
+        self.network.watch(self.journal.is_on());
         let side = if port == PortId(0) { Side::Near } else { Side::Far };
         match line {
             Line::Dial => {
@@ -99,33 +104,47 @@ impl NetworkNode {
         match output {
             Output::Incoming { connection, side } => {
                 self.network.handle_input(now, Input::Accept(connection));
-                self.tell(context, side, Line::Accepted);
+                self.tell(context, side, Line::Accepted, None);
             }
             Output::Opened { connection, side } if self.connection == Some(connection) => {
                 // Who was dialled has been told already.
                 if side == Side::Near {
-                    self.tell(context, side, Line::Opened);
+                    self.tell(context, side, Line::Opened, None);
                 }
             }
             Output::Data { connection, side, data } => {
+                let cause = self.network.trail().and_then(|trail| self.note(&trail, side.other()));
                 let bytes = data.len();
                 self.network.handle_input(now, Input::Consume { connection, side, bytes });
-                self.tell(context, side, Line::Data(data));
+                self.tell(context, side, Line::Data(data), cause);
             }
             Output::Writable { side, .. } => self.flush(now, side),
             Output::Finished { side, .. } | Output::Closed { side, .. } => {
                 if !std::mem::replace(&mut self.gone[side.index()], true) {
                     let port = PortId(u32::try_from(side.index()).expect("0 or 1"));
-                    context.send_packet(port, Cargo::Line(Line::Closed));
+                    context.send_packet(port, Cargo::Line(Line::Closed, None));
                 }
             }
             Output::Opened { .. } => {}
         }
     }
 
-    fn tell(&self, context: &mut Context<'_, Cargo>, side: Side, line: Line) {
+    fn tell(&self, context: &mut Context<'_, Cargo>, side: Side, line: Line, cause: Cause) {
         if !self.gone[side.index()] {
-            context.send_packet(PortId(u32::try_from(side.index()).expect("0 or 1")), Cargo::Line(line));
+            let port = PortId(u32::try_from(side.index()).expect("0 or 1"));
+            context.send_packet(port, Cargo::Line(line, cause));
         }
+    }
+
+    /// The marks of a frame's way from `side`; the last is its arrival.
+    fn note(&self, trail: &Trail, side: Side) -> Cause {
+        let mark = |after, at, place, part, what| self.journal.mark(after, at, Step { place, part, what });
+        let tunnel = "window, line, what is before it";
+        let mut cause = mark(None, trail.made, Place::Tunnel(side), Part::Waiting, tunnel);
+        cause = mark(cause, trail.sent, Place::Stack(side), Part::Processing, "sending");
+        for (hop, part, at) in trail::steps(trail, self.network.path(side).hops()) {
+            cause = mark(cause, at, Place::Hop(side, hop), part, "");
+        }
+        mark(cause, trail.arrived, Place::Stack(side.other()), Part::Processing, "receiving")
     }
 }

@@ -1,18 +1,35 @@
 //! A node's end of a PCIe link.
 
 use engine::Instant;
+use link::trail::Part;
 use pcie::wire::Packet;
 use sim::Context;
 use sim::direct::PortId;
 use sim::models::pcie::{Class, FRAMING, Link, Passage, Transmitter};
 
 use super::Cargo;
+use super::chain::Place;
+use super::journal::{Cause, Journal, Step};
+use super::task::classify;
 
 /// A port: packets leave by the world's direct link of the same number when the model says so.
 #[derive(Debug)]
 pub(super) struct Port {
     id: PortId,
     transmitter: Transmitter,
+    /// The link, in the journal.
+    place: Place,
+    /// Whether packets begin their way here, and whether that is down.
+    origin: Option<bool>,
+    journal: Journal,
+}
+
+/// A packet on its way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
+    pub(super) passage: Passage,
+    /// Its first symbol, in the journal.
+    pub(super) started: Cause,
 }
 
 /// Bytes of a packet on a link.
@@ -21,16 +38,22 @@ pub(super) fn bytes_of(packet: &Packet) -> u32 {
 }
 
 impl Port {
-    pub(super) fn new(id: PortId, link: Link) -> Self {
-        Self { id, transmitter: Transmitter::new(link) }
+    pub(super) const fn new(transmitter: Transmitter, place: Place, journal: Journal) -> Self {
+        Self { id: PortId(0), transmitter, place, origin: None, journal }
+    }
+
+    /// The same, of a node where packets begin their way: down from a host, up from a device.
+    pub(super) const fn with_origin(mut self, down: bool) -> Self {
+        self.origin = Some(down);
+        self
     }
 
     pub(super) const fn link(&self) -> &Link {
         self.transmitter.link()
     }
 
-    /// Sends `packet` at `now` or as soon as the line allows.
-    pub(super) fn send(&mut self, context: &mut Context<'_, Cargo>, packet: Packet) -> Passage {
+    /// Sends `packet` at `now` or as soon as the line allows, because of `cause`.
+    pub(super) fn send(&mut self, context: &mut Context<'_, Cargo>, packet: Packet, cause: Cause) -> Sent {
         let class = if packet.is_completion() {
             Class::Completion
         } else if packet.is_posted() {
@@ -39,9 +62,31 @@ impl Port {
             Class::NonPosted
         };
         let payload = u32::try_from(packet.payload.len()).expect("a TLP is short");
-        let passage = self.transmitter.send(context.now(), class, bytes_of(&packet), payload);
-        context.send_packet_at(self.id, Cargo::Tlp(packet), passage.arrival);
-        passage
+        let bytes = bytes_of(&packet);
+        let passage = self.transmitter.send(context.now(), class, bytes, payload);
+        let (started, arrived) =
+            if self.journal.is_on() { self.note(passage, bytes, &packet, cause) } else { (None, None) };
+        context.send_packet_at(self.id, Cargo::Tlp(packet, arrived), passage.arrival);
+        Sent { passage, started }
+    }
+
+    /// The marks of a passage: the first symbol leaves, the first symbol has arrived, the last one has.
+    fn note(&self, passage: Passage, bytes: u32, packet: &Packet, cause: Cause) -> (Cause, Cause) {
+        let place = self.place;
+        let queue = Step { place, part: Part::Waiting, what: "line and credits" };
+        let started = match self.origin {
+            None => self.journal.mark(cause, passage.start, queue),
+            Some(down) => self.journal.packet(cause, passage.start, queue, || {
+                let (what, bytes) = classify(packet);
+                super::Seen { at: passage.start, down, what, bytes }
+            }),
+        };
+        let length = self.link().serialise(bytes);
+        let first = Instant::from_nanos(passage.arrival.as_nanos() - length.get()).max(passage.start);
+        let step = Step { place, part: Part::Propagation, what: "physical layers and wire" };
+        let first = self.journal.mark(started, first, step);
+        let step = Step { place, part: Part::Serialisation, what: "" };
+        (started, self.journal.mark(first, passage.arrival, step))
     }
 
     /// A packet has come; when its first symbol did.

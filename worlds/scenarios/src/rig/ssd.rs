@@ -1,6 +1,7 @@
 //! The node of an SSD on a PCIe link: a real function, and a model of how long its parts take.
 
 use engine::{Buffer, Engine, Instant, Nanos};
+use link::trail::Part;
 use nvme::media::ram::RamDisk;
 use nvme::media::{Completion, IoId, Operation, Request};
 use nvme_pcie::controller::{self, Controller};
@@ -12,8 +13,13 @@ use sim::Context;
 use sim::models::ssd::Ssd;
 
 use super::Cargo;
+use super::chain::Place;
+use super::journal::{Cause, Journal, Step};
 use super::later::Later;
 use super::port::Port;
+
+/// Bytes that come out of the flash at once, and then piece by piece over a channel.
+const FLASH_PAGE: u64 = 4096;
 
 /// What waits for its time.
 #[derive(Debug)]
@@ -38,27 +44,39 @@ pub(super) struct SsdNode {
     model: Ssd,
     disk: RamDisk,
     port: Port,
-    due: Later<Due>,
+    due: Later<(Cause, Due)>,
+    journal: Journal,
+    /// What is being done is done because of this.
+    cause: Cause,
 }
 
 impl SsdNode {
-    pub(super) fn new(config: function::Config, bytes: u64, model: Ssd, port: Port) -> Self {
+    pub(super) fn new(
+        config: function::Config,
+        bytes: u64,
+        model: Ssd,
+        port: Port,
+        journal: Journal,
+    ) -> Self {
         let (endpoint, controller) = Function::parts(Instant::ZERO, config);
-        Self { endpoint, controller, model, disk: RamDisk::new(bytes), port, due: Later::default() }
+        let (disk, due) = (RamDisk::new(bytes), Later::default());
+        Self { endpoint, controller, model, disk, port, due, journal, cause: None }
     }
 
     /// A packet has come over the link.
-    pub(super) fn receive(&mut self, context: &mut Context<'_, Cargo>, packet: Packet) {
+    pub(super) fn receive(&mut self, context: &mut Context<'_, Cargo>, packet: Packet, cause: Cause) {
         let now = context.now();
+        self.cause = cause;
         self.port.receive(now, &packet);
         let config = matches!(packet.header.kind, Kind::Config(_));
         self.endpoint.handle_input(now, packet);
         if config {
             // What the endpoint says now is the answer.
             let at = now + self.model.config_response();
+            let cause = self.work(self.cause, at, Part::Processing, "configuration space");
             while let Some(output) = self.endpoint.poll_output() {
                 match output {
-                    endpoint::Output::Packet(packet) => self.due.put(at, Due::Send(packet)),
+                    endpoint::Output::Packet(packet) => self.due.put(at, (cause, Due::Send(packet))),
                     other => self.on_endpoint(context, other),
                 }
             }
@@ -67,7 +85,8 @@ impl SsdNode {
 
     pub(super) fn settle(&mut self, context: &mut Context<'_, Cargo>) -> Option<Instant> {
         let now = context.now();
-        while let Some(due) = self.due.take(now) {
+        while let Some((cause, due)) = self.due.take(now) {
+            self.cause = cause;
             self.on_due(context, due);
         }
         if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
@@ -96,7 +115,7 @@ impl SsdNode {
         let now = context.now();
         match due {
             Due::Send(packet) => {
-                self.port.send(context, packet);
+                self.port.send(context, packet, self.cause);
             }
             Due::Register(token, offset, length) => {
                 let mut bytes = [0; 4096];
@@ -116,12 +135,13 @@ impl SsdNode {
         let now = context.now();
         match output {
             endpoint::Output::Packet(packet) => {
-                self.port.send(context, packet);
+                self.port.send(context, packet, self.cause);
             }
             endpoint::Output::BarRead { token, offset, length, .. } => {
                 let offset = u32::try_from(offset).expect("BAR0 is short");
                 let at = now + self.model.parameters().register_response;
-                self.due.put(at, Due::Register(token, offset, length));
+                let cause = self.work(self.cause, at, Part::Processing, "register");
+                self.due.put(at, (cause, Due::Register(token, offset, length)));
             }
             endpoint::Output::BarWrite { offset, data, .. } => {
                 let offset = u32::try_from(offset).expect("BAR0 is short");
@@ -139,7 +159,9 @@ impl SsdNode {
     fn on_dma(&mut self, now: Instant, dma: Dma) {
         match &dma {
             Dma::Read { id, .. } if self.controller.is_fetch(*id) => {
-                self.due.put(now + self.model.parameters().fetch, Due::Dma(dma));
+                let at = now + self.model.parameters().fetch;
+                let cause = self.work(self.cause, at, Part::Processing, "from doorbell to fetch");
+                self.due.put(at, (cause, Due::Dma(dma)));
             }
             _ => self.endpoint.dma(now, dma),
         }
@@ -149,7 +171,9 @@ impl SsdNode {
     fn on_result(&mut self, now: Instant, result: DmaResult) {
         let (DmaResult::Data { id, .. } | DmaResult::Failed { id }) = &result;
         if self.controller.is_fetch(*id) {
-            self.due.put(now + self.model.parameters().firmware, Due::Entry(result));
+            let at = now + self.model.parameters().firmware;
+            let cause = self.work(self.cause, at, Part::Processing, "firmware");
+            self.due.put(at, (cause, Due::Entry(result)));
         } else {
             self.controller.handle_input(now, controller::Input::Dma(result));
         }
@@ -158,19 +182,22 @@ impl SsdNode {
     fn on_request(&mut self, now: Instant, request: Request) {
         let id = request.id;
         let completion = self.model.parameters().completion;
-        let done = match &request.operation {
+        let ready = match &request.operation {
             Operation::Read { offset, length } => {
                 let (offset, length) = (*offset, *length);
                 return self.read(now, request, offset, length, completion);
             }
-            Operation::Write { data, .. } => self.model.write(now, data.len() as u64) + completion,
-            Operation::Flush => self.model.flush(now) + completion,
-            Operation::WriteZeroes { .. } | Operation::Deallocate { .. } => now + completion,
+            Operation::Write { data, .. } => self.model.write(now, data.len() as u64),
+            Operation::Flush => self.model.flush(now),
+            Operation::WriteZeroes { .. } | Operation::Deallocate { .. } => now,
         };
+        let cause = self.work(self.cause, ready, Part::Waiting, "room in the write buffer");
+        let done = ready + completion;
+        let cause = self.work(cause, done, Part::Processing, "completion");
         let due = &mut self.due;
         self.disk.submit(request, &mut |answer| {
             if let Completion::Done { result, .. } = answer {
-                due.put(done, Due::Medium(Completion::Done { id, result }));
+                due.put(done, (cause, Due::Medium(Completion::Done { id, result })));
             }
         });
     }
@@ -183,13 +210,28 @@ impl SsdNode {
             Completion::Data { offset, data, .. } => pages.push((offset, data)),
             Completion::Done { result, .. } => outcome = result,
         });
-        let due = &mut self.due;
+        let (due, journal, cause) = (&mut self.due, &self.journal, self.cause);
+        let flash =
+            |at, what| journal.mark(cause, at, Step { place: Place::Ssd, part: Part::Processing, what });
+        // The last page's transfer is what the end waits for; what is before it is that of the page itself.
+        let mut last = (now, None);
         let end = self.model.read(now, offset, length.into(), |at, start, length| {
+            if start % FLASH_PAGE == 0 && at >= last.0 {
+                last = (at, flash(at, "flash"));
+            }
             if let Some(completion) = piece(id, &pages, start, length) {
-                due.put(at, Due::Medium(completion));
+                due.put(at, (flash(at, "flash"), Due::Medium(completion)));
             }
         });
-        due.put(end + completion, Due::Medium(Completion::Done { id, result: outcome }));
+        let cause = self.work(last.1, end, Part::Processing, "flash channel");
+        let cause = self.work(cause, end + completion, Part::Processing, "completion");
+        let done = Completion::Done { id, result: outcome };
+        self.due.put(end + completion, (cause, Due::Medium(done)));
+    }
+
+    /// The device is busy until `at` with what follows `cause`.
+    fn work(&self, cause: Cause, at: Instant, part: Part, what: &'static str) -> Cause {
+        self.journal.mark(cause, at, Step { place: Place::Ssd, part, what })
     }
 }
 

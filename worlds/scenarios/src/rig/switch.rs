@@ -6,6 +6,8 @@
 use std::collections::VecDeque;
 
 use engine::{Engine, Instant, Nanos, Rng};
+use link::network::Side;
+use link::trail::Part;
 use pcie::config::{Identity, Link as LinkRegisters, ids};
 use pcie::switch::SwitchConfig;
 use pcie::wire::Packet;
@@ -16,6 +18,8 @@ use tunnel::session::Config as SessionConfig;
 use tunnel::upstream::{self, PortIndex, Upstream};
 
 use super::Cargo;
+use super::chain::Place;
+use super::journal::{Cause, Journal, Step};
 use super::network::Line;
 use super::port::Port;
 
@@ -26,31 +30,54 @@ const NETWORK: PortId = PortId(1);
 #[derive(Debug)]
 struct Pipeline {
     latency: Nanos,
-    inwards: VecDeque<(Instant, Packet)>,
-    outwards: VecDeque<(Instant, Packet)>,
+    inwards: VecDeque<(Instant, Cause, Packet)>,
+    outwards: VecDeque<(Instant, Cause, Packet)>,
+    side: Side,
+    journal: Journal,
 }
 
 impl Pipeline {
-    const fn new(latency: Nanos) -> Self {
-        Self { latency, inwards: VecDeque::new(), outwards: VecDeque::new() }
+    const fn new(latency: Nanos, side: Side, journal: Journal) -> Self {
+        Self { latency, inwards: VecDeque::new(), outwards: VecDeque::new(), side, journal }
+    }
+
+    /// When what enters now has passed, and the mark of that.
+    fn pass(&self, now: Instant, cause: Cause) -> (Instant, Cause) {
+        let (at, place) = (now + self.latency, Place::Switch(self.side));
+        (at, self.journal.mark(cause, at, Step { place, part: Part::Processing, what: "pipeline" }))
+    }
+
+    /// A packet has come over PCIe.
+    fn receive(&mut self, now: Instant, packet: Packet, cause: Cause) {
+        let (at, cause) = self.pass(now, cause);
+        self.inwards.push_back((at, cause, packet));
+    }
+
+    /// A packet has come through the tunnel, with the bytes that `cause` was the arrival of.
+    fn emerge(&mut self, now: Instant, packet: Packet, cause: Cause) {
+        let cause = self.journal.leave_tunnel(self.side.other(), &packet, cause, now);
+        let (at, cause) = self.pass(now, cause);
+        self.outwards.push_back((at, cause, packet));
     }
 
     fn next(&self) -> Option<Instant> {
         let fronts = [self.inwards.front(), self.outwards.front()];
-        fronts.into_iter().flatten().map(|(at, _)| *at).min()
+        fronts.into_iter().flatten().map(|(at, ..)| *at).min()
     }
 
     /// What has passed towards the tunnel.
     fn take(&mut self, now: Instant) -> Option<Packet> {
-        let (at, _) = self.inwards.front()?;
-        if *at > now { None } else { self.inwards.pop_front().map(|(_, packet)| packet) }
+        self.inwards.front().filter(|(at, ..)| *at <= now)?;
+        let (_, cause, packet) = self.inwards.pop_front()?;
+        self.journal.enter_tunnel(self.side, &packet, cause);
+        Some(packet)
     }
 
     /// Sends what has passed towards the port.
     fn send(&mut self, context: &mut Context<'_, Cargo>, port: &mut Port) {
-        while self.outwards.front().is_some_and(|(at, _)| *at <= context.now()) {
-            let (_, packet) = self.outwards.pop_front().expect("it was looked at");
-            port.send(context, packet);
+        while self.outwards.front().is_some_and(|(at, ..)| *at <= context.now()) {
+            let (_, cause, packet) = self.outwards.pop_front().expect("it was looked at");
+            port.send(context, packet, cause);
         }
     }
 }
@@ -83,6 +110,8 @@ pub(super) struct UpstreamNode {
     pipeline: Pipeline,
     open: bool,
     up: bool,
+    /// The bytes that came last.
+    cause: Cause,
 }
 
 impl UpstreamNode {
@@ -92,13 +121,15 @@ impl UpstreamNode {
         latency: Nanos,
         port: Port,
         rng: &Rng,
+        journal: Journal,
     ) -> Self {
         Self {
             engine: Upstream::new(&switch_config(payload_max), vec![session], rng),
             port,
-            pipeline: Pipeline::new(latency),
+            pipeline: Pipeline::new(latency, Side::Near, journal),
             open: false,
             up: false,
+            cause: None,
         }
     }
 
@@ -107,12 +138,13 @@ impl UpstreamNode {
         self.up
     }
 
-    pub(super) fn receive(&mut self, now: Instant, packet: Packet) {
+    pub(super) fn receive(&mut self, now: Instant, packet: Packet, cause: Cause) {
         self.port.receive(now, &packet);
-        self.pipeline.inwards.push_back((now + self.pipeline.latency, packet));
+        self.pipeline.receive(now, packet, cause);
     }
 
-    pub(super) fn network(&mut self, now: Instant, line: Line) {
+    pub(super) fn network(&mut self, now: Instant, line: Line, cause: Cause) {
+        self.cause = cause;
         let port = PortIndex(0);
         let input = match line {
             Line::Opened => {
@@ -139,18 +171,18 @@ impl UpstreamNode {
         }
         while let Some(output) = self.engine.poll_output() {
             match output {
-                upstream::Output::Tlp { packet, .. } => {
-                    self.pipeline.outwards.push_back((now + self.pipeline.latency, packet));
-                }
+                upstream::Output::Tlp { packet, .. } => self.pipeline.emerge(now, packet, self.cause),
                 upstream::Output::Transmit { bytes, .. } => {
                     if self.open {
-                        context.send_packet(NETWORK, Cargo::Line(Line::Data(bytes)));
+                        context.send_packet(NETWORK, Cargo::Line(Line::Data(bytes), None));
                     }
                 }
-                upstream::Output::Connect { .. } => context.send_packet(NETWORK, Cargo::Line(Line::Dial)),
+                upstream::Output::Connect { .. } => {
+                    context.send_packet(NETWORK, Cargo::Line(Line::Dial, None))
+                }
                 upstream::Output::CloseConnection { .. } => {
                     self.open = false;
-                    context.send_packet(NETWORK, Cargo::Line(Line::Closed));
+                    context.send_packet(NETWORK, Cargo::Line(Line::Closed, None));
                 }
                 upstream::Output::Event { event, .. } => match event {
                     tunnel::Event::LinkUp { .. } => self.up = true,
@@ -172,25 +204,35 @@ pub(super) struct DownstreamNode {
     pipeline: Pipeline,
     accepted: u32,
     connection: Option<downstream::ConnectionId>,
+    /// The bytes that came last.
+    cause: Cause,
 }
 
 impl DownstreamNode {
-    pub(super) fn new(session: SessionConfig, latency: Nanos, port: Port, rng: Rng) -> Self {
+    pub(super) fn new(
+        session: SessionConfig,
+        latency: Nanos,
+        port: Port,
+        rng: Rng,
+        journal: Journal,
+    ) -> Self {
         Self {
             engine: Downstream::new(session, rng),
             port,
-            pipeline: Pipeline::new(latency),
+            pipeline: Pipeline::new(latency, Side::Far, journal),
             accepted: 0,
             connection: None,
+            cause: None,
         }
     }
 
-    pub(super) fn receive(&mut self, now: Instant, packet: Packet) {
+    pub(super) fn receive(&mut self, now: Instant, packet: Packet, cause: Cause) {
         self.port.receive(now, &packet);
-        self.pipeline.inwards.push_back((now + self.pipeline.latency, packet));
+        self.pipeline.receive(now, packet, cause);
     }
 
-    pub(super) fn network(&mut self, now: Instant, line: Line) {
+    pub(super) fn network(&mut self, now: Instant, line: Line, cause: Cause) {
+        self.cause = cause;
         let input = match (line, self.connection) {
             (Line::Accepted, _) => {
                 self.accepted += 1;
@@ -218,18 +260,16 @@ impl DownstreamNode {
         }
         while let Some(output) = self.engine.poll_output() {
             match output {
-                downstream::Output::Tlp { packet, .. } => {
-                    self.pipeline.outwards.push_back((now + self.pipeline.latency, packet));
-                }
+                downstream::Output::Tlp { packet, .. } => self.pipeline.emerge(now, packet, self.cause),
                 downstream::Output::Transmit { connection, bytes } => {
                     if self.connection == Some(connection) {
-                        context.send_packet(NETWORK, Cargo::Line(Line::Data(bytes)));
+                        context.send_packet(NETWORK, Cargo::Line(Line::Data(bytes), None));
                     }
                 }
                 downstream::Output::Close { connection } => {
                     if self.connection == Some(connection) {
                         self.connection = None;
-                        context.send_packet(NETWORK, Cargo::Line(Line::Closed));
+                        context.send_packet(NETWORK, Cargo::Line(Line::Closed, None));
                     }
                 }
                 // Links of this rig do not go down once they are up.

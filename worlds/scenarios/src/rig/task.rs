@@ -1,6 +1,8 @@
 //! What a host is to do, and what came of it.
 
 use engine::{Instant, Nanos};
+use pcie::root_complex::INTERRUPT_WINDOW;
+use pcie::wire::{Kind as TlpKind, MemoryOperation, Packet};
 
 /// What commands do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +79,21 @@ pub enum What {
     Other,
 }
 
+/// What a packet is, and how many bytes it has or asks for.
+pub(super) fn classify(packet: &Packet) -> (What, u32) {
+    let (what, bytes) = match &packet.header.kind {
+        TlpKind::Config(_) => (What::Config, 4),
+        TlpKind::Completion(_) => (What::Completion, 0),
+        TlpKind::Memory(request) if request.operation == MemoryOperation::Read => {
+            (What::MemoryRead, usize::from(packet.header.length) * 4)
+        }
+        TlpKind::Memory(request) if INTERRUPT_WINDOW.contains(&request.address) => (What::Interrupt, 0),
+        TlpKind::Memory(_) => (What::MemoryWrite, 0),
+        _ => (What::Other, 0),
+    };
+    (what, u32::try_from(bytes.max(packet.payload.len())).expect("a TLP is short"))
+}
+
 /// The outcome of a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
@@ -84,6 +101,8 @@ pub struct Outcome {
     /// start of its submission doorbell to the acknowledgement of its completion doorbell. Otherwise from submission to
     /// completion.
     pub times: Vec<Nanos>,
+    /// Which operation each of them was, the first being 0.
+    pub numbers: Vec<u64>,
     /// Operations that failed.
     pub failed: u64,
     /// When the first began.

@@ -1,0 +1,183 @@
+//! Where the time of a scenario's operations goes: the critical path of one of each task, hop by hop.
+
+use engine::Nanos;
+use link::network::Side;
+
+use crate::file::scenario::{LIMIT, Scenario};
+use crate::rig::{Chain, Kind, Place, Rig, Task};
+
+/// One operation of a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explained {
+    /// The task's name.
+    pub task: String,
+    /// What an operation of it is.
+    pub operation: String,
+    /// How many there were.
+    pub count: usize,
+    /// What the operation's time was spent on.
+    pub chain: Chain,
+    /// The places that it may have been spent at, from the host to the device, with their names.
+    pub places: Vec<(Place, String)>,
+}
+
+impl Explained {
+    /// What a place is called.
+    pub fn name(&self, place: Place) -> &str {
+        self.places.iter().find(|(known, _)| *known == place).map_or("other operations", |(_, name)| name)
+    }
+}
+
+/// Plays `scenario` twice: to find the operation of each task below whose time `thousandths` of all lie, and to follow it.
+///
+/// # Errors
+/// What did not come up, or did not end.
+pub fn explain(scenario: &Scenario, seed: u64, thousandths: usize) -> Result<Vec<Explained>, String> {
+    let mut rig = scenario.rig(seed);
+    rig.boot()?;
+    let mut chosen = Vec::new();
+    for (name, task) in scenario.tasks() {
+        let outcome = rig.run(*task, LIMIT).ok_or_else(|| format!("task {name} does not end"))?;
+        let mut order: Vec<usize> = (0..outcome.times.len()).collect();
+        order.sort_by_key(|index| outcome.times[*index]);
+        let place = (order.len() * thousandths.min(1000)).div_ceil(1000).max(1) - 1;
+        let index = *order.get(place).ok_or_else(|| format!("task {name}: every operation failed"))?;
+        chosen.push((outcome.numbers[index], outcome.times[index], outcome.times.len()));
+    }
+    let digest = rig.digest();
+    let mut rig = scenario.rig(seed);
+    rig.boot()?;
+    let mut explained = Vec::new();
+    for ((name, task), (number, latency, count)) in scenario.tasks().iter().zip(chosen) {
+        rig.follow(number);
+        rig.run(*task, LIMIT).ok_or_else(|| format!("task {name} does not end"))?;
+        let chain = rig.chain().expect("the same operation ends again");
+        assert_eq!(chain.latency, latency, "who follows an operation changes nothing of it");
+        let (operation, places) = (operation(task), places(&rig));
+        explained.push(Explained { task: name.clone(), operation, count, chain, places });
+    }
+    assert_eq!(digest, rig.digest(), "who follows an operation changes nothing that happens");
+    Ok(explained)
+}
+
+fn operation(task: &Task) -> String {
+    match task {
+        Task::ConfigReads { .. } => "configuration read".into(),
+        Task::Commands { kind, bytes, depth, .. } => {
+            let kind = match kind {
+                Kind::Read => "read",
+                Kind::Write => "write",
+            };
+            let size = if bytes % 1024 == 0 { format!("{} KiB", bytes / 1024) } else { format!("{bytes} B") };
+            match depth {
+                1 => format!("{kind} of {size}"),
+                depth => format!("{kind} of {size}, {depth} at a time"),
+            }
+        }
+    }
+}
+
+/// All places of a rig, from the host to the device.
+fn places(rig: &Rig) -> Vec<(Place, String)> {
+    let mut places = vec![(Place::Host, "host".to_owned())];
+    let Some(network) = rig.network() else {
+        places.extend([(Place::HostLink, "PCIe".to_owned()), (Place::Ssd, "SSD".to_owned())]);
+        return places;
+    };
+    let [near, far] = Side::BOTH;
+    let mut add = |place, name: &str| places.push((place, name.to_owned()));
+    add(Place::HostLink, "PCIe, host to switch");
+    add(Place::Switch(near), "switch, near end");
+    add(Place::Tunnel(near), "tunnel and TCP, there");
+    add(Place::Stack(near), "network stack, near end");
+    for (side, way) in [(near, "there"), (far, "back")] {
+        let hops: Vec<_> = network.path(side).hops().map(link::AnyHop::name).collect();
+        for (index, name) in hops.iter().enumerate() {
+            let same = hops.iter().filter(|other| *other == name).count() > 1;
+            let number = if same { format!(" (hop {})", index + 1) } else { String::new() };
+            add(Place::Hop(side, index), &format!("{name}, {way}{number}"));
+        }
+    }
+    add(Place::Stack(far), "network stack, far end");
+    add(Place::Tunnel(far), "tunnel and TCP, back");
+    add(Place::Switch(far), "switch, far end");
+    add(Place::DeviceLink, "PCIe, switch to SSD");
+    add(Place::Ssd, "SSD");
+    places
+}
+
+/// The share of `part` in `whole`, in thousandths.
+pub fn thousandths(part: Nanos, whole: Nanos) -> u64 {
+    part.get().saturating_mul(1000) / whole.get().max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    /// The scenarios of the gallery, by file name.
+    fn gallery() -> Vec<(String, String)> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let mut found: Vec<_> = files
+            .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+            .map(|path| {
+                let name = path.file_name().unwrap().to_string_lossy().into_owned();
+                (name, std::fs::read_to_string(path).unwrap())
+            })
+            .collect();
+        found.sort();
+        found
+    }
+
+    #[test]
+    fn the_segments_of_every_scenario_of_the_gallery_add_up_to_what_was_measured() {
+        let gallery = gallery();
+        assert!(gallery.len() >= 4, "{gallery:?}");
+        for (name, text) in gallery {
+            // Fewer operations take less time, and are made of the same parts.
+            let mut table: toml::Table = text.parse().unwrap();
+            for task in table["task"].as_array_mut().unwrap() {
+                task.as_table_mut().unwrap().insert("count".into(), 60.into());
+            }
+            let scenario = Scenario::parse(&toml::to_string(&table).unwrap()).unwrap();
+            for thousandths in [0, 500, 1000] {
+                for one in explain(&scenario, 1, thousandths).unwrap() {
+                    check(&name, &one);
+                }
+            }
+        }
+    }
+
+    fn check(scenario: &str, one: &Explained) {
+        let about = format!("{scenario}, {}: {:#?}", one.task, one.chain);
+        let mut at = Nanos::ZERO;
+        for segment in &one.chain.segments {
+            assert_eq!(segment.start, at, "{about}");
+            at += segment.length;
+        }
+        assert_eq!(at, one.chain.latency, "{about}");
+        if one.operation.contains("at a time") {
+            return;
+        }
+        let places: BTreeSet<_> = one.chain.segments.iter().map(|segment| segment.place).collect();
+        assert!(!places.contains(&Place::Others), "{about}");
+        assert!(places.contains(&Place::Ssd) && places.contains(&Place::HostLink), "{about}");
+        // Over a network nothing comes to the device but through every hop there and back.
+        for (place, name) in &one.places {
+            let seen = places.contains(place) || matches!(place, Place::Host);
+            assert!(seen, "{name} was not passed: {about}");
+        }
+    }
+
+    #[test]
+    fn commands_that_share_the_queue_wait_for_each_other() {
+        let text = "[link]\nlatency = \"1ms\"\nrate = \"100Mbit/s\"\n\n\
+            [[task]]\nkind = \"write\"\ncount = 60\ndepth = 16\n";
+        let [one] = explain(&Scenario::parse(text).unwrap(), 1, 500).unwrap().try_into().unwrap();
+        assert_eq!(one.operation, "write of 4 KiB, 16 at a time");
+        check("deep", &one);
+    }
+}
