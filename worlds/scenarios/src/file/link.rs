@@ -229,6 +229,7 @@ struct FaultTable {
 #[serde(deny_unknown_fields)]
 struct StackTable {
     rto_floor: Option<Text<Nanos>>,
+    backlog: Option<Text<Nanos>>,
     nagle: Option<bool>,
     acknowledge_after: Option<Text<Nanos>>,
     acknowledge_segments: Option<u32>,
@@ -484,6 +485,7 @@ fn stack(both: &LinkTable) -> Result<Parameters, Wrong> {
     if let Some(Text(floor)) = table.rto_floor {
         tcp.retransmission.floor = floor;
     }
+    tcp.backlog = table.backlog.map_or(tcp.backlog, |Text(backlog)| backlog);
     if let Some(Text(delay)) = table.acknowledge_after {
         tcp.acknowledgement.delay = delay;
     }

@@ -1,0 +1,27 @@
+//! The files of the gallery that say published experiments play what the experiments play.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::path::Path;
+
+use scenarios::file::scenario::Scenario;
+use scenarios::published;
+
+#[test]
+fn the_files_of_nvme_tsn_give_the_figures_of_the_experiment() {
+    let report = published::run("nvme-tsn", 1).unwrap();
+    for (file, topology) in [("direct", "direct"), ("tcp", "tcp_1g"), ("tsn", "tsn_1g")] {
+        let path =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../scenarios/nvme-tsn-{file}.toml"));
+        let scenario = Scenario::parse(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let played = scenario.play(1, false).unwrap();
+        for (task, row) in played.tasks.iter().zip(["config_read_rtt", "read_4k", "write_4k"]) {
+            let row = format!("{row} {topology}");
+            let expected = report.rows.iter().find(|known| known.row == row).unwrap().ours;
+            let times = &task.outcome.times;
+            let sum: u64 = times.iter().map(|time| time.get()).sum();
+            let (mean, expected) = (sum / times.len() as u64, format!("{:.0}", expected.floor()));
+            assert_eq!(mean.to_string(), expected, "{row}");
+        }
+    }
+}
