@@ -1,6 +1,7 @@
 //! A near host and a far box joined in memory, without a world.
 
 mod bad_devices;
+mod lookahead;
 
 use alloc::vec::Vec;
 

@@ -41,7 +41,7 @@ fn config(name: &str, instance: u8, stamps: bool) -> Config {
         vendor: String::new(),
         device: String::new(),
     };
-    Config { identity, stamps, ..Config::default() }
+    Config { identity, stamps, ahead: 0, ..Config::default() }
 }
 
 const fn at(microseconds: u64) -> Instant {

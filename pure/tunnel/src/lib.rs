@@ -19,6 +19,7 @@ mod event;
 pub mod frame;
 #[doc(hidden)]
 pub mod fuzz;
+pub mod lookahead;
 #[cfg(test)]
 mod pair;
 pub mod session;

@@ -212,6 +212,8 @@ impl Pair {
             Output::Resumed => end.events.push("resumed".into()),
             Output::HandshakeFailed(error) => end.events.push(std::format!("failed: {error}")),
             Output::Reset => end.events.push("reset".into()),
+            Output::Ahead(..) => end.events.push("ahead".into()),
+            Output::Forget(_) => end.events.push("forget".into()),
         }
     }
 

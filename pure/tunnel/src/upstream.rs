@@ -3,14 +3,16 @@
 //! The switch answers for itself whatever becomes of the far ends: a session that comes up is a device that was
 //! plugged in, one that goes down a device that was pulled out.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use engine::{Buffer, Engine, Instant, Rng};
 use pcie::switch::{self, PortId, Switch, SwitchConfig};
-use pcie::wire::Packet;
+use pcie::wire::{Kind, Packet};
 
 use crate::event::Event;
+use crate::lookahead::{self, Lookahead};
 use crate::session::{self, Arrival, Config, Session};
 
 /// A downstream port, and the session below it: 0 is the first.
@@ -70,6 +72,10 @@ pub enum Output {
 pub struct Upstream {
     switch: Switch,
     ports: Vec<Session>,
+    /// If any of the ports is to look ahead.
+    lookahead: Option<Box<Lookahead>>,
+    /// Those that are to.
+    looks_ahead: Vec<bool>,
     /// The port that is asked first for what it has to say.
     turn: usize,
     /// What the packet was that the switch is at.
@@ -90,11 +96,14 @@ impl Upstream {
             ports.len(),
             switch.ports
         );
+        let looks_ahead: Vec<bool> = ports.iter().map(|config| config.lookahead).collect();
         let mut rng = rng.fork("ports");
         let session = |config| Session::upstream(config, Rng::from_seed(rng.next_u64()));
         Self {
             switch: Switch::new(switch),
             ports: ports.into_iter().map(session).collect(),
+            lookahead: looks_ahead.contains(&true).then(|| Box::new(Lookahead::new(looks_ahead.len()))),
+            looks_ahead,
             turn: 0,
             from: None,
             outputs: VecDeque::new(),
@@ -105,6 +114,10 @@ impl Upstream {
     /// The switch, for its registers and statistics.
     pub const fn switch(&self) -> &Switch {
         &self.switch
+    }
+    /// What was sent ahead of the devices' asking, if that is wanted.
+    pub fn lookahead(&self) -> Option<&lookahead::Statistics> {
+        self.lookahead.as_ref().map(|lookahead| lookahead.statistics())
     }
     /// The session below `port`, if there is such a port.
     pub fn session(&self, port: PortIndex) -> Option<&Session> {
@@ -140,6 +153,9 @@ impl Upstream {
         for _ in 0..self.ports.len() {
             while let Some(arrival) = self.ports[self.turn].poll_packet(packet) {
                 let port = PortIndex(u8::try_from(self.turn).expect("a switch has at most 32 ports"));
+                if let Some(lookahead) = &mut self.lookahead {
+                    lookahead.on_up(self.turn, packet, &mut self.ports[self.turn]);
+                }
                 let ingress = PortId::Downstream(port.0);
                 let passed = self.switch.pass(ingress, &mut packet.header);
                 if passed == Some(PortId::Upstream) {
@@ -147,7 +163,7 @@ impl Upstream {
                 }
                 let packet = core::mem::replace(packet, Packet::blank());
                 match passed {
-                    Some(PortId::Downstream(port)) => self.ports[usize::from(port)].send(self.now, packet),
+                    Some(PortId::Downstream(port)) => self.down(port, packet),
                     _ => {
                         self.from = Some((port, arrival));
                         self.switch.handle_input(self.now, (ingress, packet));
@@ -166,9 +182,31 @@ impl Upstream {
     #[inline]
     pub fn send(&mut self, now: Instant, mut packet: Packet) {
         self.now = now;
+        if let Some(lookahead) = &mut self.lookahead
+            && let Kind::Completion(completion) = &packet.header.kind
+            && completion.requester == self.switch.id(PortId::Upstream)
+        {
+            lookahead.on_completion(now, &packet, &self.switch, &mut self.ports);
+            return self.ask_ahead();
+        }
         match self.switch.pass(PortId::Upstream, &mut packet.header) {
-            Some(PortId::Downstream(port)) => self.ports[usize::from(port)].send(now, packet),
+            Some(PortId::Downstream(port)) => self.down(port, packet),
             _ => self.switch.handle_input(now, (PortId::Upstream, packet)),
+        }
+    }
+    /// A packet goes down to a port.
+    #[inline]
+    fn down(&mut self, port: u8, packet: Packet) {
+        let Some(lookahead) = &mut self.lookahead else {
+            return self.ports[usize::from(port)].send(self.now, packet);
+        };
+        lookahead.send(self.now, usize::from(port), packet, &self.switch, &mut self.ports);
+        self.ask_ahead();
+    }
+    /// Hands the root complex the reads of lookahead.
+    fn ask_ahead(&mut self) {
+        while let Some(packet) = self.lookahead.as_mut().and_then(|lookahead| lookahead.poll_request()) {
+            self.outputs.push_back(Output::Tlp { packet, from: None });
         }
     }
     /// The link to the root complex was reset: the reset goes on to the switch and all devices.
@@ -201,9 +239,12 @@ impl Upstream {
                     return Some(Output::Tlp { packet, from: self.from });
                 }
                 switch::Output::Forward { port: PortId::Downstream(port), packet } => {
-                    self.ports[usize::from(port)].send(self.now, packet);
+                    self.down(port, packet);
                 }
                 switch::Output::HotReset { port: PortId::Downstream(port) } => {
+                    if let Some(lookahead) = &mut self.lookahead {
+                        lookahead.on_reset(usize::from(port));
+                    }
                     self.ports[usize::from(port)].reset(self.now);
                 }
                 // A switch doesn't reset the link above it.
@@ -226,12 +267,15 @@ impl Upstream {
         let event = |event| Some(Output::Event { port, event });
         match output {
             From::Tlp { mut packet, arrival } => {
+                if let Some(lookahead) = &mut self.lookahead {
+                    lookahead.on_up(usize::from(port.0), &packet, &mut self.ports[usize::from(port.0)]);
+                }
                 let from = Some((port, arrival));
                 let ingress = PortId::Downstream(port.0);
                 match self.switch.pass(ingress, &mut packet.header) {
                     Some(PortId::Upstream) => Some(Output::Tlp { packet, from }),
                     Some(PortId::Downstream(port)) => {
-                        self.ports[usize::from(port)].send(self.now, packet);
+                        self.down(port, packet);
                         None
                     }
                     None => {
@@ -245,18 +289,29 @@ impl Upstream {
             From::Connect => Some(Output::Connect { port }),
             From::CloseConnection => Some(Output::CloseConnection { port }),
             From::LinkUp { peer } => {
+                self.on_link(port);
                 self.switch.link_up(PortId::Downstream(port.0));
                 event(Event::LinkUp { peer })
             }
             From::LinkDown { reason } => {
+                self.on_link(port);
                 self.switch.link_down(PortId::Downstream(port.0));
                 event(Event::LinkDown { reason })
             }
             From::Interrupted { reason } => event(Event::Interrupted { reason }),
             From::Resumed => event(Event::Resumed),
             From::HandshakeFailed(error) => event(Event::HandshakeFailed(error)),
-            // Resets go down only; the session has seen to that.
-            From::Reset => None,
+            // Resets and what is sent ahead go down only; the session has seen to that.
+            From::Reset | From::Ahead(..) | From::Forget(_) => None,
+        }
+    }
+
+    /// The link below a port came up or went down.
+    fn on_link(&mut self, port: PortIndex) {
+        let index = usize::from(port.0);
+        if let Some(lookahead) = &mut self.lookahead {
+            let window = if self.looks_ahead[index] { self.ports[index].ahead_window() } else { 0 };
+            lookahead.on_link(index, window);
         }
     }
 
@@ -299,6 +354,12 @@ impl Engine for Upstream {
                 session.handle_timeout(now);
             }
         }
+        if let Some(lookahead) = &mut self.lookahead
+            && lookahead.poll_timeout().is_some_and(|at| at <= now)
+        {
+            lookahead.handle_timeout(now, &self.switch, &mut self.ports);
+            self.ask_ahead();
+        }
     }
 
     fn poll_output(&mut self) -> Option<Output> {
@@ -319,7 +380,8 @@ impl Engine for Upstream {
 
     fn poll_timeout(&self) -> Option<Instant> {
         let ports = self.ports.iter().filter_map(Session::poll_timeout);
-        ports.chain(self.switch.poll_timeout()).min()
+        let lookahead = self.lookahead.as_ref().and_then(|lookahead| lookahead.poll_timeout());
+        ports.chain(self.switch.poll_timeout()).chain(lookahead).min()
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a far SSD's configuration reads and commands take over the network of a link file, simulated: the column beside
 //! what `farlane emulate` shows with the same file.
 //!
-//! `cargo run -p farlane-scenarios --example predict -- LINK.toml`
+//! `cargo run -p farlane-scenarios --example predict -- [--lookahead] LINK.toml`
 
 #![allow(missing_docs, reason = "a program that is run by hand")]
 
@@ -18,7 +18,8 @@ const GAP: Nanos = Nanos::from_millis(10);
 const LIMIT: Nanos = Nanos::from_secs(3_600);
 
 fn main() -> Result<(), String> {
-    for path in std::env::args().skip(1) {
+    let lookahead = std::env::args().any(|argument| argument == "--lookahead");
+    for path in std::env::args().skip(1).filter(|argument| argument != "--lookahead") {
         let link = Link::read(path.as_ref())?;
         let setup = Setup {
             seed: SEED,
@@ -30,6 +31,7 @@ fn main() -> Result<(), String> {
             queue_entries: 4,
             timeout: CompletionTimeout::C2,
             pipeline: Nanos::ZERO,
+            lookahead,
         };
         let mut rig = Rig::new(&setup, Some(link.network(&Rng::from_seed(SEED))));
         rig.boot()?;
@@ -48,7 +50,11 @@ fn main() -> Result<(), String> {
                 return Err(format!("{path}: no {name} ended"));
             }
             let at = |percent: usize| times[(times.len() - 1) * percent / 100];
-            println!("{path}: {name}: p50 {}, p99 {}", at(50), at(99));
+            let most = times.last().expect("there are some");
+            println!("{path}: {name}: p50 {}, p99 {}, max {most}", at(50), at(99));
+        }
+        if let Some(statistics) = rig.lookahead() {
+            println!("{path}: {statistics:?}");
         }
     }
     Ok(())

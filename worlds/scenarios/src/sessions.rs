@@ -180,7 +180,12 @@ impl End {
             Output::CloseConnection => self.finish_connection(context),
             Output::LinkUp { .. } => self.on_link(true),
             Output::LinkDown { .. } => self.on_link(false),
-            Output::Interrupted { .. } | Output::Resumed | Output::HandshakeFailed(_) | Output::Reset => {}
+            Output::Interrupted { .. }
+            | Output::Resumed
+            | Output::HandshakeFailed(_)
+            | Output::Reset
+            | Output::Ahead(..)
+            | Output::Forget(_) => {}
         }
     }
 

@@ -35,6 +35,12 @@ fn far_disks_keep_their_promises() {
 }
 
 #[test]
+fn far_disks_keep_their_promises_with_lookahead() {
+    let outcomes = hold_up("disk-ahead", disk::run_ahead, 60);
+    assert!(outcomes.iter().any(|outcome| outcome.counts.failed > 0), "nothing ever failed");
+}
+
+#[test]
 fn a_hundred_cuts_of_a_verified_run_are_noticed_by_nobody() {
     for outcome in campaign("cuts", |seed| disk::run_cuts(seed, 100), 10) {
         assert!(outcome.failures.is_empty(), "{outcome}");

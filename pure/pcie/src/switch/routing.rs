@@ -183,6 +183,12 @@ pub(super) enum ConfigRoute {
 }
 
 impl Switch {
+    /// Whether `requester`, below downstream port `port`, may now send requests for `address` up and out of the switch.
+    pub fn may_read(&self, port: u8, requester: Bdf, address: u64) -> bool {
+        let ingress = PortId::Downstream(port);
+        self.routes.by_address(ingress, requester, address) == Route::Forward(PortId::Upstream)
+    }
+
     /// A request by I/O address: rare, so looked up in the registers.
     pub(super) fn route_io(&self, ingress: PortId, requester: Bdf, address: u32) -> Route {
         let inside = self.upstream.takes_io(address);

@@ -18,7 +18,8 @@ use engine::{Buffer, Engine, Instant, Nanos, Rng};
 use pcie::wire::Packet;
 
 use crate::event::Event;
-use crate::frame::{InstanceId, RefuseCode};
+use crate::frame::{InstanceId, Keys, RefuseCode};
+use crate::lookahead::Store;
 use crate::session::{self, Arrival, Config, HandshakeError, Session, Ungreeted};
 use gate::{Gate, Verdict, refusal};
 
@@ -73,6 +74,8 @@ pub enum Output {
 /// See the module.
 pub struct Downstream {
     session: Session,
+    /// What the host's end has sent ahead of the device's asking.
+    store: Store,
     gate: Gate,
     handshake: Nanos,
     /// The connection that carries the session.
@@ -88,6 +91,7 @@ impl Downstream {
     pub fn new(config: Config, rng: Rng) -> Self {
         Self {
             handshake: config.handshake,
+            store: Store::new(config.ahead),
             session: Session::downstream(config, rng),
             gate: Gate::default(),
             attached: None,
@@ -96,9 +100,16 @@ impl Downstream {
         }
     }
 
-    /// Sends a packet of the device to the host; see [`Session::send`].
+    /// Sends a packet of the device to the host; see [`Session::send`]. A read of memory that the host's end has sent ahead is
+    /// answered at once instead.
+    #[inline]
     pub fn send(&mut self, now: Instant, packet: Packet) {
-        self.session.send(now, packet);
+        let arrival = Arrival { at: now, stamps: None };
+        let outputs = &mut self.outputs;
+        let answer = |packet| outputs.push_back(Output::Tlp { packet, arrival });
+        if !self.store.take(now, &packet, answer) {
+            self.session.send(now, packet);
+        }
     }
     /// Ends the session and takes no further one, telling the host `text`.
     pub fn close(&mut self, now: Instant, text: &str) {
@@ -136,7 +147,14 @@ impl Downstream {
         if !self.outputs.is_empty() {
             return None;
         }
+        while let Some((now, ahead, bytes)) = self.session.poll_ahead() {
+            self.store.insert(now, ahead, bytes);
+        }
         self.session.poll_packet(packet)
+    }
+    /// What was sent ahead, for its statistics.
+    pub const fn store(&self) -> &Store {
+        &self.store
     }
     /// The session, for its clock, statistics and peer.
     pub const fn session(&self) -> &Session {
@@ -241,7 +259,19 @@ impl Downstream {
     /// What an output of the session is to the world. Where that is two outputs, the first has been queued.
     fn translate(&mut self, output: session::Output) -> Option<Output> {
         use session::Output as From;
+        if !matches!(output, From::Tlp { .. } | From::Transmit(_) | From::Ahead(..) | From::Forget(_)) {
+            // What is sent ahead is of one connection, and of no device that was reset.
+            self.store.clear();
+        }
         match output {
+            From::Ahead(ahead, bytes) => {
+                self.store.insert(self.session.now(), ahead, bytes);
+                None
+            }
+            From::Forget(keys) => {
+                Keys(&keys).iter().for_each(|key| self.store.forget(key));
+                None
+            }
             From::Tlp { packet, arrival } => Some(Output::Tlp { packet, arrival }),
             From::Transmit(bytes) => self.attached.map(|connection| Output::Transmit { connection, bytes }),
             From::CloseConnection => self.attached.take().map(|connection| Output::Close { connection }),

@@ -26,8 +26,9 @@ const OPTION_VENDOR: u16 = 4;
 const OPTION_DEVICE: u16 = 5;
 const OPTION_STAMPS: u16 = 6;
 const OPTION_PEER: u16 = MANDATORY | 7;
+const OPTION_AHEAD: u16 = 8;
 /// Options that are known, as bits of a set.
-const OPTIONS_KNOWN: u16 = 7;
+const OPTIONS_KNOWN: u16 = 8;
 
 /// Which end of the tunnel somebody is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,6 +144,8 @@ pub struct Hello<'a> {
     pub wants_stamps: bool,
     /// With whom the session was that the sender wants to resume.
     pub peer: Option<InstanceId>,
+    /// How many bytes of host memory the sender keeps that are sent ahead of the device's asking; 0 if it takes none.
+    pub ahead: u32,
 }
 
 impl<'a> Hello<'a> {
@@ -201,6 +204,7 @@ impl<'a> Hello<'a> {
             device: options.device,
             wants_stamps: options.wants_stamps,
             peer: options.peer,
+            ahead: options.ahead,
         })
     }
 
@@ -228,6 +232,9 @@ impl<'a> Hello<'a> {
         }
         if let Some(peer) = self.peer {
             put_option(writer, OPTION_PEER, &peer.0);
+        }
+        if self.ahead > 0 {
+            put_option(writer, OPTION_AHEAD, &self.ahead.to_be_bytes());
         }
     }
 
@@ -262,6 +269,7 @@ struct Options<'a> {
     device: &'a str,
     wants_stamps: bool,
     peer: Option<InstanceId>,
+    ahead: u32,
 }
 
 impl<'a> Options<'a> {
@@ -312,7 +320,10 @@ impl<'a> Options<'a> {
             OPTION_DEVICE => self.device = text()?,
             OPTION_STAMPS if length == 0 => self.wants_stamps = true,
             OPTION_PEER if length == 16 => self.peer = Some(InstanceId(reader.array()?)),
-            OPTION_LIMITS | OPTION_CREDITS | OPTION_STAMPS | OPTION_PEER => return Err(wrong_length),
+            OPTION_AHEAD if length == 4 => self.ahead = reader.u32()?,
+            OPTION_LIMITS | OPTION_CREDITS | OPTION_STAMPS | OPTION_PEER | OPTION_AHEAD => {
+                return Err(wrong_length);
+            }
             _ if option & MANDATORY != 0 => return Err(FrameError::UnknownMandatoryOption(option)),
             _ => (),
         }

@@ -3,10 +3,12 @@
 //! A frame is a header of [`HEADER_LENGTH`] bytes and a body. Every field is big-endian and every
 //! length a multiple of 4, so that a TLP's double words stay aligned in whatever carries them.
 
+mod ahead;
 mod error;
 mod hello;
 mod sequence;
 
+pub use ahead::{AHEAD_HEAD, AHEAD_MAX, Ahead, AheadKey, FORGET_KEYS_MAX, Keys};
 pub use error::FrameError;
 pub use hello::{HELLO_BODY_MAX, Hello, Identity, InstanceId, Limits, NAME_MAX, Outcome, Role, SessionId};
 pub use sequence::Sequence;
@@ -53,6 +55,10 @@ pub enum FrameKind {
     Reset = 0x11,
     /// Credit limits, and with every header an acknowledgement.
     Credit = 0x12,
+    /// Host memory that the device is about to read (lookahead).
+    Ahead = 0x13,
+    /// Such memory is of no use any more.
+    Forget = 0x14,
     /// Asks for a Pong.
     Ping = 0x20,
     /// Answers a Ping.
@@ -73,6 +79,8 @@ impl FrameKind {
             0x10 => Self::Tlp,
             0x11 => Self::Reset,
             0x12 => Self::Credit,
+            0x13 => Self::Ahead,
+            0x14 => Self::Forget,
             0x20 => Self::Ping,
             0x21 => Self::Pong,
             _ => return Err(FrameError::UnknownKind(octet)),
@@ -90,6 +98,8 @@ impl FrameKind {
             Self::Tlp => (TLP_LENGTH_MIN, TLP_LENGTH_MAX),
             Self::Reset => (RESET_BODY, RESET_BODY),
             Self::Credit => (CREDIT_BODY, CREDIT_BODY),
+            Self::Ahead => (AHEAD_HEAD + 4, AHEAD_HEAD + AHEAD_MAX),
+            Self::Forget => (4, 4 * FORGET_KEYS_MAX),
             Self::Ping => (PING_BODY, PING_BODY),
             Self::Pong => (PONG_BODY, PONG_BODY),
         };
@@ -280,6 +290,10 @@ pub enum Frame<'a> {
     Reset(ResetPhase),
     /// See [`FrameKind::Credit`].
     Credit(CreditLimits),
+    /// See [`FrameKind::Ahead`]: a piece of memory.
+    Ahead(Ahead, &'a [u8]),
+    /// See [`FrameKind::Forget`].
+    Forget(Keys<'a>),
     /// See [`FrameKind::Ping`]: when it was sent, by the clock of its sender.
     Ping(Instant),
     /// See [`FrameKind::Pong`].
@@ -332,6 +346,11 @@ impl<'a> Frame<'a> {
                 other => return Err(FrameError::UnknownReset(other)),
             }),
             FrameKind::Credit => Self::Credit(CreditLimits::parse(&mut Reader::new(body))?),
+            FrameKind::Ahead => {
+                let (ahead, bytes) = ahead::parse(header, body)?;
+                Self::Ahead(ahead, bytes)
+            }
+            FrameKind::Forget => Self::Forget(Keys(body)),
             FrameKind::Ping => Self::Ping(Reader::new(body).instant()?),
             FrameKind::Pong => {
                 let mut reader = Reader::new(body);
@@ -463,6 +482,8 @@ pub fn emit_body(frame: &Frame<'_>, bytes: &mut [u8]) -> usize {
         }
         Frame::Reset(phase) => writer.put(&(*phase as u32).to_be_bytes()),
         Frame::Credit(limits) => writer.put(&limits.emit()),
+        Frame::Ahead(ahead, bytes) => ahead::emit(&mut writer, ahead, bytes),
+        Frame::Forget(keys) => writer.put(keys.0),
         Frame::Ping(sent_at) => writer.put(&sent_at.as_nanos().to_be_bytes()),
         Frame::Pong(pong) => {
             for instant in [pong.ping_sent_at, pong.ping_received_at, pong.sent_at] {
@@ -499,6 +520,8 @@ impl Frame<'_> {
             Self::Tlp(..) => FrameKind::Tlp,
             Self::Reset(_) => FrameKind::Reset,
             Self::Credit(_) => FrameKind::Credit,
+            Self::Ahead(..) => FrameKind::Ahead,
+            Self::Forget(_) => FrameKind::Forget,
             Self::Ping(_) => FrameKind::Ping,
             Self::Pong(_) => FrameKind::Pong,
         }

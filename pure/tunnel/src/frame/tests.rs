@@ -48,7 +48,13 @@ fn hello() -> Hello<'static> {
         device: "xyz",
         wants_stamps: true,
         peer: Some(InstanceId([8; 16])),
+        ahead: 0x1234_5678,
     }
+}
+
+fn ahead() -> Ahead {
+    let (key, completer) = (AheadKey(9), pcie::wire::Bdf::new(1, 2, 3));
+    Ahead { address: 0x1_0000_0040, key, completer, payload_size: 256, once: true }
 }
 
 fn samples() -> Vec<Frame<'static>> {
@@ -64,6 +70,8 @@ fn samples() -> Vec<Frame<'static>> {
         Frame::Reset(ResetPhase::Request),
         Frame::Reset(ResetPhase::Done),
         Frame::Credit(limits()),
+        Frame::Ahead(ahead(), &[7; 64]),
+        Frame::Forget(Keys(&[0, 0, 0, 1, 0, 0, 0, 2])),
         Frame::Ping(Instant::from_nanos(1)),
         Frame::Pong(Pong {
             ping_sent_at: Instant::from_nanos(1),
@@ -124,7 +132,19 @@ fn each_rule_has_its_error() {
         (with(&first, options + 63, &[7]), FrameError::Reserved { kind, offset: 107 }),
         (with(&Frame::Reset(ResetPhase::Done), 15, &[3]), FrameError::UnknownReset(3)),
     ];
-    for (bytes, error) in cases {
+    let ahead = Frame::Ahead(ahead(), &[7; 64]);
+    let kind = FrameKind::Ahead;
+    let of_ahead = [
+        (with(&ahead, body + 7, &[0x42]), FrameError::Reserved { kind, offset: 0 }),
+        (with(&ahead, body + 8, &[0, 0, 0, 0]), FrameError::Reserved { kind, offset: 8 }),
+        (with(&ahead, body + 14, &[6]), FrameError::Reserved { kind, offset: 14 }),
+        (with(&ahead, body + 15, &[2]), FrameError::Reserved { kind, offset: 15 }),
+        (
+            with(&ahead, body, &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfc]),
+            FrameError::Length { kind, length: 80 },
+        ),
+    ];
+    for (bytes, error) in cases.into_iter().chain(of_ahead) {
         assert_eq!(parse(&bytes), Err(error), "{error}");
         assert!(!error.to_string().is_empty());
     }
@@ -146,9 +166,9 @@ fn instances_are_written_as_uuids() {
 
 proptest! {
     #[test]
-    fn whatever_parses_is_emitted_alike(bytes in prop::collection::vec(any::<u8>(), 12..80), kind in 0_usize..9) {
+    fn whatever_parses_is_emitted_alike(bytes in prop::collection::vec(any::<u8>(), 12..80), kind in 0_usize..11) {
         let mut bytes = bytes;
-        bytes[0] = [1, 2, 3, 4, 0x10, 0x11, 0x12, 0x20, 0x21][kind];
+        bytes[0] = [1, 2, 3, 4, 0x10, 0x11, 0x12, 0x13, 0x14, 0x20, 0x21][kind];
         let length = u16::try_from(bytes.len() - HEADER_LENGTH).unwrap();
         bytes[2..4].copy_from_slice(&length.to_be_bytes());
         bytes[4..12].copy_from_slice(&[0, 0, 0, 7, 0, 0, 0, 9]);

@@ -6,6 +6,10 @@ use pcie::ordering::Lane;
 use crate::credits::{Amount, CreditLimits, WINDOW_MAX};
 use crate::frame::{Identity, Limits};
 
+/// Bytes of host memory that the device's end keeps for lookahead: 100 Mbit/s for a third of a second, or some thirty
+/// commands of 128 KiB.
+const AHEAD_DEFAULT: u32 = 4 << 20;
+
 /// The settings of a session; [`Config::default`] suits a local network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -30,6 +34,11 @@ pub struct Config {
     pub redial: (Nanos, Nanos),
     /// Whether the TLP frames of both ends carry time stamps; it suffices that one end wants it.
     pub stamps: bool,
+    /// At the device's end: how many bytes of host memory to keep that the host's end sends ahead of the device's
+    /// asking (lookahead); with 0, none is sent. The host's end does not look at it.
+    pub ahead: u32,
+    /// At the host's end: whether to send ahead what NVMe controllers are about to read, where the device's end keeps it.
+    pub lookahead: bool,
 }
 
 impl Default for Config {
@@ -47,6 +56,8 @@ impl Default for Config {
             handshake: Nanos::from_secs(5),
             redial: (Nanos::from_millis(10), Nanos::from_secs(2)),
             stamps: false,
+            ahead: AHEAD_DEFAULT,
+            lookahead: false,
         }
     }
 }

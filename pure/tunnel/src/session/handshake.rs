@@ -119,6 +119,7 @@ impl Session {
             device: &config.identity.device,
             wants_stamps: config.stamps,
             peer: self.link.as_ref().map(|link| link.peer.instance),
+            ahead: if self.role == Role::Downstream { config.ahead } else { 0 },
         };
         match outcome {
             Outcome::Asked => self.transmit(&Frame::Hello(hello)),
@@ -206,6 +207,7 @@ impl Session {
             ping_interval: self.config.ping_interval.min((hello.limits.silence / 3).max(PING_INTERVAL_MIN)),
             stamped: self.config.stamps || hello.wants_stamps,
             window: self.config.window,
+            ahead: hello.ahead,
         };
         let mut link = Link::new(self.now, new);
         let allowed = link.allow(hello.credits);

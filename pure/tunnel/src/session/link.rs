@@ -7,6 +7,7 @@ use pcie::ordering::{Allowance, Lane, Queue, data_credits};
 use pcie::wire::Packet;
 
 use super::ProtocolError;
+use super::ahead::AheadQueue;
 use crate::credits::{CreditLimits, Granting, Spending};
 use crate::frame::{
     Frame, FrameHeader, FrameKind, HEADER_LENGTH, Identity, ResetPhase, STAMPS_LENGTH, Sequence, SessionId,
@@ -69,6 +70,8 @@ pub(super) struct Link {
     /// their bytes.
     unsent: usize,
     unsent_bytes: usize,
+    /// What goes before all numbered frames that are unsent, and is not sent again.
+    pub(super) ahead: AheadQueue,
 
     granting: Granting,
     expected: Sequence,
@@ -90,6 +93,7 @@ pub(super) struct NewLink {
     pub(super) ping_interval: Nanos,
     pub(super) stamped: bool,
     pub(super) window: CreditLimits,
+    pub(super) ahead: u32,
 }
 
 impl Link {
@@ -110,6 +114,7 @@ impl Link {
             oldest: Sequence::FIRST,
             unsent: 0,
             unsent_bytes: 0,
+            ahead: AheadQueue::new(new.ahead),
             granting: Granting::new(new.window),
             expected: Sequence::FIRST,
             received_at: Instant::ZERO,
@@ -176,6 +181,7 @@ impl Link {
     pub(super) fn push_reset(&mut self, phase: ResetPhase) -> usize {
         let dropped = self.queue.len();
         self.queue.clear();
+        self.ahead.clear();
         self.number(Numbered::Reset(phase));
         dropped
     }
@@ -256,6 +262,8 @@ impl Link {
         self.unsent = self.replay.len();
         self.unsent_bytes = self.replay.iter().map(Numbered::length_max).sum();
         self.blocked = false;
+        // What had been sent ahead is forgotten at the other end.
+        self.ahead.clear();
         self.acknowledged();
     }
 
@@ -272,13 +280,19 @@ impl Link {
 
     /// An upper bound of the bytes of all numbered frames that could be sent now, at most `most`.
     pub(super) fn sendable_bytes(&self, most: usize) -> usize {
-        (self.unsent_bytes + self.queue.len() * OVERHEAD_MAX + self.queue.bytes()).min(most)
+        let numbered = self.unsent_bytes + self.queue.len() * OVERHEAD_MAX + self.queue.bytes();
+        (numbered + self.ahead.length_max()).min(most)
     }
 
-    /// Puts frames into `bytes`, as many as credits and room allow, and returns their number and length.
+    /// Puts frames into `bytes`, as many as credits and room allow, and returns the number of those that are numbered,
+    /// and the length of all.
     pub(super) fn emit(&mut self, now: Instant, bytes: &mut [u8]) -> (usize, usize) {
         let stamps = self.stamped.then_some(Stamps { sent_at: now, received_at: self.received_at });
-        let (mut frames, mut at) = (0, 0);
+        let header = (self.cursor(), self.expected);
+        let (mut frames, mut at) = (0, self.ahead.emit(header, bytes));
+        if !self.ahead.is_empty() {
+            return (frames, at);
+        }
         while self.unsent > 0 || self.number_queued() {
             let frame = &self.replay[self.replay.len() - self.unsent];
             let most = frame.length_max();

@@ -4,6 +4,7 @@
 //! [`Session::send`] and come out as [`Output::Tlp`] at the other end: none lost, none twice, in an order that PCI
 //! Express allows. A lost connection is replaced within the hold time and the link never notices.
 
+mod ahead;
 mod clock;
 mod config;
 mod handshake;
@@ -30,7 +31,9 @@ use engine::{Buffer, Engine, Instant, Nanos, Pool, Rng};
 use pcie::wire::Packet;
 
 use crate::credits::Cost;
-use crate::frame::{CloseCode, Frame, Identity, InstanceId, ResetPhase, Role, SessionId, Stamps};
+use crate::frame::{
+    Ahead, AheadKey, CloseCode, Frame, Identity, InstanceId, ResetPhase, Role, SessionId, Stamps,
+};
 use crate::stream::FrameReader;
 use clock::Clock;
 use link::Link;
@@ -98,6 +101,10 @@ pub enum Output {
     HandshakeFailed(HandshakeError),
     /// The host resets the device (hot reset).
     Reset,
+    /// Host memory that the device is about to read.
+    Ahead(Ahead, Buffer),
+    /// Host memory that was sent ahead and is of no use any more: the keys, as in [`Keys`].
+    Forget(Buffer),
 }
 
 // Outputs are moved for every packet.
@@ -268,6 +275,24 @@ impl Session {
         self.statistics.dropped += u64::try_from(dropped).unwrap_or(u64::MAX);
     }
 
+    /// How many bytes of memory that is sent ahead the peer keeps; 0 while the link is down, or if it takes none.
+    pub fn ahead_window(&self) -> u32 {
+        self.link.as_ref().map_or(0, |link| link.ahead.window())
+    }
+    /// Sends memory ahead of the packets that are sent from now on, in the next segment. The peer must take such, see
+    /// [`Session::ahead_window`], and it is for the caller that it is not more than that.
+    pub fn send_ahead(&mut self, ahead: Ahead, bytes: Buffer) {
+        if let Some(link) = self.link.as_mut().filter(|link| link.ahead.window() > 0) {
+            link.ahead.push(ahead, bytes);
+        }
+    }
+    /// The peer forgets what was sent ahead with `key` before it sees any packet that is sent from now on.
+    pub fn forget_ahead(&mut self, key: AheadKey) {
+        if let Some(link) = self.link.as_mut().filter(|link| link.ahead.window() > 0) {
+            link.ahead.forget(key);
+        }
+    }
+
     /// Ends the session for good, telling the peer `text`, after sending what credits allow. The upstream end doesn't
     /// dial again until [`Session::restart`].
     pub fn close(&mut self, now: Instant, text: &str) {
@@ -321,6 +346,20 @@ impl Session {
     /// Whether the next output is something received, not something to send.
     pub fn has_received(&self) -> bool {
         self.tlp_waits || !self.items.is_empty()
+    }
+    /// The next thing received, if it is memory that was sent ahead: when it came, and what [`Output::Ahead`] says.
+    #[inline]
+    pub(crate) fn poll_ahead(&mut self) -> Option<(Instant, Ahead, Buffer)> {
+        if !matches!(self.items.front()?, Item::Output(Output::Ahead(..))) {
+            return None;
+        }
+        match self.items.pop_front() {
+            Some(Item::Output(Output::Ahead(ahead, bytes))) => Some((self.now, ahead, bytes)),
+            _ => unreachable!("the first item was looked at"),
+        }
+    }
+    pub(crate) const fn now(&self) -> Instant {
+        self.now
     }
     /// The peer's clock against ours, as of the latest input.
     pub fn clock(&self) -> Option<ClockAlignment> {

@@ -8,7 +8,8 @@ use pcie::wire::Packet;
 use super::{Arrival, Connection, DownReason, Item, LossReason, Output, ProtocolError, Session, Timer};
 use crate::credits::{Cost, cost};
 use crate::frame::{
-    CloseCode, Frame, FrameHeader, FrameKind, HEADER_LENGTH, Pong, RefuseCode, ResetPhase, Role, parse_tlp,
+    AHEAD_HEAD, CloseCode, Frame, FrameHeader, FrameKind, HEADER_LENGTH, Pong, RefuseCode, ResetPhase, Role,
+    parse_tlp,
 };
 
 /// After so many numbered frames an acknowledgement no longer waits for company.
@@ -136,10 +137,27 @@ impl Session {
                 self.on_connection_lost(LossReason::Disconnected);
                 Ok(())
             }
-            Frame::Hello(_) | Frame::Welcome(_) | Frame::Refuse(..) | Frame::Tlp(..) => {
-                Err(ProtocolError::Unexpected(header.kind))
+            Frame::Ahead(ahead, _) if self.takes_ahead() => {
+                let bytes = body.slice(AHEAD_HEAD..body.len());
+                self.emit(Output::Ahead(ahead, bytes));
+                Ok(())
             }
+            Frame::Forget(_) if self.takes_ahead() => {
+                self.emit(Output::Forget(body.clone()));
+                Ok(())
+            }
+            Frame::Hello(_)
+            | Frame::Welcome(_)
+            | Frame::Refuse(..)
+            | Frame::Tlp(..)
+            | Frame::Ahead(..)
+            | Frame::Forget(_) => Err(ProtocolError::Unexpected(header.kind)),
         }
+    }
+
+    /// Whether we have told the peer that we keep what it sends ahead.
+    fn takes_ahead(&self) -> bool {
+        self.role == Role::Downstream && self.config.ahead > 0
     }
 
     /// Reads a TLP that has come in turn into `packet`: when it arrived, and what it takes of the credits until it is

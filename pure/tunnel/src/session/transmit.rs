@@ -29,7 +29,7 @@ impl Session {
         let again = link.next().since(link.cursor());
         let bytes = &mut block[..];
         let (frames, mut length) = link.emit(self.now, &mut bytes[..room]);
-        if !alone && frames == 0 {
+        if !alone && length == 0 {
             return None;
         }
         length += self.emit_control(frames, &mut bytes[length..]);

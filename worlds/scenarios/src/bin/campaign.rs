@@ -39,8 +39,12 @@ struct Arguments {
 /// A scenario's name and how it is run.
 type Scenario = (&'static str, fn(u64) -> Outcome);
 
-const SCENARIOS: [Scenario; 3] =
-    [("disk", disk::run), ("sessions", sessions::run), ("fabrics", fabrics::run)];
+const SCENARIOS: [Scenario; 4] = [
+    ("disk", disk::run),
+    ("disk-ahead", disk::run_ahead),
+    ("sessions", sessions::run),
+    ("fabrics", fabrics::run),
+];
 
 fn parse_seeds(text: &str) -> Result<Range<u64>, String> {
     let (first, end) = text.split_once("..").ok_or("two numbers with .. between them, such as 0..1000")?;

@@ -35,6 +35,9 @@ const DEPTH: usize = 16;
 /// Blocks of an operation, at most.
 const BLOCKS_MAX: u64 = 8;
 
+/// What a device's end keeps of memory that is sent ahead, bytes: all that can be, half of it, next to nothing.
+const AHEAD: [u32; 3] = [4 << 20, 32 << 10, 512];
+
 /// Whoever takes part.
 #[derive(Debug)]
 enum Member {
@@ -123,10 +126,11 @@ struct Scene {
     link: LinkProfile,
     media: MediaProfile,
     block: BlockSize,
+    lookahead: bool,
 }
 
 impl Scene {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, lookahead: bool) -> Self {
         let world = World::new(seed);
         let mut rng = world.rng("scene");
         let link = LinkProfile {
@@ -136,7 +140,7 @@ impl Scene {
         };
         let block = if rng.one_in(2) { BlockSize::Bytes512 } else { BlockSize::Bytes4096 };
         let media = MediaProfile { atomic_unit: block.bytes(), ..MediaProfile::default() };
-        Self { world, rng, link, media, block }
+        Self { world, rng, link, media, block, lookahead }
     }
 
     fn session(&mut self, name: &str) -> SessionConfig {
@@ -153,6 +157,8 @@ impl Scene {
             handshake: HOLD / 4,
             redial: (HOLD / 64, HOLD / 4),
             stamps: self.rng.one_in(2),
+            lookahead: self.lookahead,
+            ahead: AHEAD[usize::try_from(self.world.rng(name).below(3)).expect("one of three")],
             ..SessionConfig::default()
         }
     }
@@ -205,21 +211,30 @@ fn serial(number: usize) -> String {
 
 /// Runs the scenario for a seed.
 pub fn run(seed: u64) -> Outcome {
-    play(seed, chaos::plan)
+    play(seed, false, chaos::plan)
+}
+
+/// As [`run`], with memory sent ahead of the device's asking.
+pub fn run_ahead(seed: u64) -> Outcome {
+    play(seed, true, chaos::plan)
 }
 
 /// Runs the scenario for a seed with its connections cut `cuts` times and nothing else wrong: nobody above the
 /// tunnel may notice, so a single operation that fails is a failure.
 pub fn run_cuts(seed: u64, cuts: u64) -> Outcome {
-    let mut outcome = play(seed, |config, rng| chaos::cuts(config, cuts, rng));
+    let mut outcome = play(seed, seed % 2 == 1, |config, rng| chaos::cuts(config, cuts, rng));
     if outcome.counts.failed > 0 {
         outcome.failures.push(format!("{} operations failed for {cuts} cuts", outcome.counts.failed));
     }
     outcome
 }
 
-fn play(seed: u64, plan: impl FnOnce(&ChaosConfig, &mut Rng) -> (Plan, Vec<Trouble>)) -> Outcome {
-    let mut scene = Scene::new(seed);
+fn play(
+    seed: u64,
+    lookahead: bool,
+    plan: impl FnOnce(&ChaosConfig, &mut Rng) -> (Plan, Vec<Trouble>),
+) -> Outcome {
+    let mut scene = Scene::new(seed, lookahead);
     let count = if scene.rng.one_in(4) { 2 } else { 1 };
     let far: Vec<NodeId> = (0..count).map(|number| scene.device(number)).collect();
     let disks = (0..count).map(|number| scene.disk(number, Nanos::from_millis(20))).collect();

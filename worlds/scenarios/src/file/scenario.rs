@@ -156,6 +156,7 @@ impl Scenario {
             queue_entries: if deepest == 1 { 4 } else { 128 },
             timeout: CompletionTimeout::D2,
             pipeline: file.switch.pipeline.map_or(PIPELINE, |Text(time)| time),
+            lookahead: false,
         };
         Ok(Self { seed: file.seed.unwrap_or(1), link, setup, tasks })
     }

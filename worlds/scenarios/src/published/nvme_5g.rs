@@ -94,6 +94,7 @@ impl Middle {
             queue_entries,
             timeout,
             pipeline: PIPELINE,
+            lookahead: false,
         };
         Rig::new(&setup, Some(self.network(seed)))
     }

@@ -59,6 +59,7 @@ impl Topology {
             queue_entries: 4,
             timeout: CompletionTimeout::C2,
             pipeline: PIPELINE,
+            lookahead: false,
         }
     }
 

@@ -62,6 +62,8 @@ pub struct Setup {
     pub timeout: CompletionTimeout,
     /// What a packet takes in either end of the distributed switch, between its PCIe port and its network stack.
     pub pipeline: Nanos,
+    /// Whether the switch sends ahead what the device is about to read of the host.
+    pub lookahead: bool,
 }
 
 /// What passes between nodes.
@@ -168,6 +170,7 @@ impl Rig {
         let session = || SessionConfig {
             hold: Nanos::from_secs(60),
             silence: Nanos::from_secs(30),
+            lookahead: setup.lookahead,
             ..SessionConfig::default()
         };
         let end = UpstreamNode::new(
@@ -262,6 +265,14 @@ impl Rig {
         match self.world.node(self.network?) {
             Member::Network(node) => Some(node.network()),
             other => unreachable!("{other:?} is no network"),
+        }
+    }
+
+    /// What the switch has sent ahead, if it does.
+    pub fn lookahead(&self) -> Option<tunnel::lookahead::Statistics> {
+        match self.world.node(self.upstream?) {
+            Member::Upstream(end) => end.lookahead(),
+            other => unreachable!("{other:?} is no end of a switch"),
         }
     }
 

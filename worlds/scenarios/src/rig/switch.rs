@@ -133,6 +133,11 @@ impl UpstreamNode {
         }
     }
 
+    /// What was sent ahead, if that is wanted.
+    pub(super) fn lookahead(&self) -> Option<tunnel::lookahead::Statistics> {
+        self.engine.lookahead().copied()
+    }
+
     /// Whether the link below is up.
     pub(super) const fn is_up(&self) -> bool {
         self.up

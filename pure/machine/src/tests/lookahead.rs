@@ -1,0 +1,73 @@
+//! Lookahead between whole machines: the device asks the host for less, and gets the same.
+
+use super::*;
+
+fn pair(lookahead: bool) -> Pair {
+    let now = Instant::from_nanos(1_000);
+    let rng = Rng::from_seed(1);
+    let session = tunnel::session::Config { lookahead, ..tunnel::session::Config::default() };
+    Pair {
+        near: Near::over_tunnels(near::Config::default(), [session.clone()].into(), &rng),
+        far: Far::new(now, session, function_config(), rng.fork("far")),
+        disk: RamDisk::new(DISK_BYTES),
+        now,
+        events: Vec::new(),
+    }
+}
+
+/// Reads of host memory that the device has sent to the host, and those that were answered where it is.
+fn reads(pair: &Pair) -> (u64, u64) {
+    let statistics = pair.far.downstream().store().statistics();
+    (statistics.misses, statistics.hits)
+}
+
+/// Writes and reads back `length` bytes; how many reads of memory went to the host for either.
+fn write_and_read(pair: &mut Pair, length: u32, cookie: u64) -> [u64; 2] {
+    let (controller, _) = pair.near.controllers().next().unwrap();
+    let region = pair.near.driver(controller).unwrap().data_region();
+    let pattern: Vec<u8> = (cookie.to_le_bytes()[0]..=250).cycle().take(length as usize).collect();
+    pair.near.memory_mut().write(region.base, &pattern).unwrap();
+    let data = Data { address: region.base, length };
+    let back = Data { address: region.base + u64::from(length), length };
+    let blocks = length / 512;
+    let (queue, namespace) = (QueueId(1), NamespaceId(1));
+    let mut misses = [0; 2];
+    let commands = [
+        Submission::write(queue, namespace, 8, blocks, data, cookie),
+        Submission::read(queue, namespace, 8, blocks, back, cookie + 1),
+    ];
+    for (submission, misses) in commands.into_iter().zip(&mut misses) {
+        let cookie = submission.cookie;
+        let before = reads(pair).0;
+        pair.near.submit(pair.now, controller, submission).unwrap();
+        pair.run(|events| completed(events, cookie));
+        *misses = reads(pair).0 - before;
+    }
+    assert_eq!(pair.near.memory().slice(back.address, length as usize).unwrap(), pattern);
+    misses
+}
+
+#[test]
+fn the_device_finds_entries_lists_and_data_where_it_is() {
+    let mut pair = pair(true);
+    pair.run(ready);
+    for (number, length) in (0..).zip([512, 4096, 8192, 12 << 10, 128 << 10, 4096]) {
+        let misses = write_and_read(&mut pair, length, number * 10);
+        assert_eq!(misses, [0, 0], "{length} B");
+    }
+    let lookahead = *pair.near.upstream().unwrap().lookahead().unwrap();
+    let store = *pair.far.downstream().store().statistics();
+    assert_eq!(lookahead.bytes, store.bytes_received, "{lookahead:?}");
+    assert_eq!(store.bytes_in_vain, 0, "{store:?}");
+    assert_eq!(lookahead.given_up, 0);
+    assert_eq!(pair.far.downstream().store().bytes(), 0);
+}
+
+#[test]
+fn without_it_each_command_asks_the_host() {
+    let mut pair = pair(false);
+    pair.run(ready);
+    let [write, read] = write_and_read(&mut pair, 4096, 0);
+    assert_eq!((write, read), (2, 1));
+    assert_eq!(pair.near.upstream().unwrap().lookahead(), None);
+}

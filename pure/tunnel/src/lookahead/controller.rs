@@ -1,0 +1,296 @@
+//! What is known of an enabled NVMe controller from the packets that passed: its queues and its namespaces' blocks.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use nvme::wire::identify::{IDENTIFY_LENGTH, IdentifyNamespace};
+use nvme::wire::{AdminOpcode, CommandId, CompletionQueueEntry, NamespaceId, SubmissionQueueEntry};
+
+/// Queues of either kind that are kept in mind, the admin queue among them; others are served as if nobody looked ahead.
+const QUEUES_MAX: usize = 256;
+/// Admin commands under way whose end changes what is known. With more, nothing is sure any more.
+const ADMIN_MAX: usize = 64;
+/// Namespaces whose block size is kept in mind.
+const NAMESPACES_MAX: usize = 256;
+/// How much of Identify Namespace tells the block size: up to and including the LBA formats.
+const IDENTIFY_BYTES: usize = 384;
+
+const SUBMISSION_BYTES: u64 = SubmissionQueueEntry::LENGTH as u64;
+const COMPLETION_BYTES: u64 = CompletionQueueEntry::LENGTH as u64;
+/// Create I/O Queue, CDW11: Physically Contiguous (PC).
+const CONTIGUOUS: u32 = 1;
+/// Identify, CDW10: the namespace (CNS 00h).
+const CNS_MASK: u32 = 0xff;
+const FORMAT_EXTENDED: u8 = 1 << 4;
+
+/// A submission queue in host memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SubmissionQueue {
+    pub(super) id: u16,
+    pub(super) base: u64,
+    pub(super) entries: u32,
+    /// The tail that the host has rung last.
+    pub(super) tail: u32,
+    /// The completion queue.
+    completion: u16,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct CompletionQueue {
+    id: u16,
+    base: u64,
+    entries: u32,
+}
+
+impl CompletionQueue {
+    const fn end(&self) -> u64 {
+        self.base + self.entries as u64 * COMPLETION_BYTES
+    }
+}
+
+/// What an admin command changes when it has succeeded.
+#[derive(Debug)]
+enum Change {
+    CreateSubmission(SubmissionQueue),
+    CreateCompletion(CompletionQueue),
+    DeleteSubmission(u16),
+    DeleteCompletion(u16),
+    /// The block size of a namespace becomes known: what has come of the data structure, which is at this address.
+    Identify {
+        namespace: NamespaceId,
+        address: u64,
+        bytes: Box<[u8; IDENTIFY_BYTES]>,
+    },
+}
+
+/// What a completion means for lookahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// A command has ended.
+    Command { queue: u16, command: CommandId },
+    /// A submission queue is no more.
+    Queue(u16),
+    /// Something was written that is no whole entry: whatever it was may have ended.
+    Unclear,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Controller {
+    /// Memory page size (CC.MPS), bytes.
+    pub(super) page: u64,
+    submission: Vec<SubmissionQueue>,
+    completion: Vec<CompletionQueue>,
+    /// From the lowest to the highest address of completion queues.
+    completions_at: (u64, u64),
+    changes: Vec<(CommandId, Change)>,
+    /// Block sizes.
+    namespaces: Vec<(NamespaceId, u64)>,
+    /// Something passed that was not understood: nothing is sent ahead until the controller is enabled anew.
+    pub(super) lost: bool,
+}
+
+impl Controller {
+    /// A controller that was just enabled, with its admin queues.
+    pub(super) fn new(page: u64, submission: (u64, u32), completion: (u64, u32)) -> Self {
+        let mut controller = Self {
+            page,
+            submission: Vec::new(),
+            completion: Vec::new(),
+            completions_at: (0, 0),
+            changes: Vec::new(),
+            namespaces: Vec::new(),
+            lost: false,
+        };
+        let (base, entries) = completion;
+        controller.add_completion(CompletionQueue { id: 0, base, entries });
+        let (base, entries) = submission;
+        controller.add_submission(SubmissionQueue { id: 0, base, entries, tail: 0, completion: 0 });
+        controller
+    }
+
+    fn add_submission(&mut self, queue: SubmissionQueue) {
+        let fits = queue.base.checked_add(u64::from(queue.entries) * SUBMISSION_BYTES).is_some();
+        self.submission.retain(|other| other.id != queue.id);
+        if fits && self.submission.len() < QUEUES_MAX {
+            self.submission.push(queue);
+        }
+    }
+
+    fn add_completion(&mut self, queue: CompletionQueue) {
+        let fits = queue.base.checked_add(u64::from(queue.entries) * COMPLETION_BYTES).is_some();
+        self.completion.retain(|other| other.id != queue.id);
+        if fits && self.completion.len() < QUEUES_MAX {
+            self.completion.push(queue);
+        }
+        self.measure();
+    }
+
+    fn measure(&mut self) {
+        let first = self.completion.iter().map(|queue| queue.base).min();
+        let end = self.completion.iter().map(CompletionQueue::end).max();
+        self.completions_at = first.zip(end).unwrap_or((0, 0));
+    }
+
+    /// The host has rung a submission queue's doorbell: the queue as it was before, if it is one that is understood.
+    pub(super) fn ring(&mut self, id: u16, tail: u32) -> Option<SubmissionQueue> {
+        let queue = self.submission.iter_mut().find(|queue| queue.id == id)?;
+        let before = *queue;
+        if tail >= queue.entries {
+            return None;
+        }
+        queue.tail = tail;
+        let answered = self.completion.iter().any(|other| other.id == before.completion);
+        (answered && !self.lost).then_some(before)
+    }
+
+    /// The submission queue with the highest number.
+    pub(super) fn last_queue(&self) -> u16 {
+        self.submission.iter().map(|queue| queue.id).max().unwrap_or(0)
+    }
+
+    /// The bytes of a block of `namespace`, with what travels with it, if that is known.
+    pub(super) fn block(&self, namespace: NamespaceId) -> Option<u64> {
+        self.namespaces.iter().find(|known| known.0 == namespace).map(|known| known.1)
+    }
+
+    /// The host has submitted an admin command.
+    pub(super) fn on_admin(&mut self, entry: &SubmissionQueueEntry) {
+        let [id, size] = halves(entry.cdw10);
+        let entries = u32::from(size) + 1;
+        let [flags, completion] = halves(entry.cdw11);
+        let contiguous = u32::from(flags) & CONTIGUOUS != 0;
+        let [base, second] = entry.data_pointer;
+        let change = match AdminOpcode::from(entry.opcode) {
+            AdminOpcode::CreateIoSubmissionQueue if contiguous => {
+                Change::CreateSubmission(SubmissionQueue { id, base, entries, tail: 0, completion })
+            }
+            AdminOpcode::CreateIoCompletionQueue if contiguous => {
+                Change::CreateCompletion(CompletionQueue { id, base, entries })
+            }
+            AdminOpcode::DeleteIoSubmissionQueue => {
+                // Whether it succeeds or not: from now on the host has no business with it.
+                self.submission.retain(|queue| queue.id != id);
+                Change::DeleteSubmission(id)
+            }
+            AdminOpcode::DeleteIoCompletionQueue => Change::DeleteCompletion(id),
+            AdminOpcode::Identify if entry.cdw10 & CNS_MASK == 0 => {
+                let in_page = base % self.page + IDENTIFY_BYTES as u64 <= self.page;
+                // An SGL of one data block has its address in the same place.
+                let data_block = entry.flags >> 6 == 0 || second >> 56 == 0;
+                if !in_page || !data_block || entry.namespace == NamespaceId::ALL {
+                    return;
+                }
+                let bytes = Box::new([0; IDENTIFY_BYTES]);
+                Change::Identify { namespace: entry.namespace, address: base, bytes }
+            }
+            // Tails are then in memory that nobody here looks at.
+            AdminOpcode::DoorbellBufferConfig => return self.lost = true,
+            AdminOpcode::FormatNvm
+            | AdminOpcode::NamespaceManagement
+            | AdminOpcode::NamespaceAttachment
+            | AdminOpcode::CapacityManagement => return self.namespaces.clear(),
+            _ => return,
+        };
+        if self.changes.len() == ADMIN_MAX {
+            self.lost = true;
+            return;
+        }
+        self.changes.push((entry.command_id, change));
+    }
+
+    /// The device writes `bytes` to host memory at `address`; `ended` is told of what has come to its end.
+    #[inline]
+    pub(super) fn on_write(&mut self, address: u64, bytes: &[u8], ended: &mut impl FnMut(Ended)) {
+        if !self.changes.is_empty() {
+            self.capture(address, bytes);
+        }
+        let end = address.saturating_add(bytes.len() as u64);
+        if address < self.completions_at.1 && end > self.completions_at.0 {
+            self.on_completions(address, bytes, ended);
+        }
+    }
+
+    /// Takes from a write what Identify wanted.
+    fn capture(&mut self, address: u64, bytes: &[u8]) {
+        for (_, change) in &mut self.changes {
+            let Change::Identify { address: base, bytes: copy, .. } = change else { continue };
+            let (end, copy_end) = (address.saturating_add(bytes.len() as u64), *base + IDENTIFY_BYTES as u64);
+            let (from, to) = (address.max(*base), end.min(copy_end));
+            if from < to {
+                let within = |of: u64| usize::try_from(of).unwrap_or(usize::MAX);
+                copy[within(from - *base)..within(to - *base)]
+                    .copy_from_slice(&bytes[within(from - address)..within(to - address)]);
+            }
+        }
+    }
+
+    fn on_completions(&mut self, address: u64, bytes: &[u8], ended: &mut impl FnMut(Ended)) {
+        let end = address.saturating_add(bytes.len() as u64);
+        for index in 0..self.completion.len() {
+            let Some(queue) = self.completion.get(index).copied() else { return };
+            let (from, to) = (address.max(queue.base), end.min(queue.end()));
+            if from >= to {
+                continue;
+            }
+            let within = |of: u64| usize::try_from(of - address).unwrap_or(usize::MAX);
+            let whole = (from - queue.base).is_multiple_of(COMPLETION_BYTES);
+            let (entries, rest) = bytes[within(from)..within(to)].as_chunks();
+            if !whole || !rest.is_empty() {
+                self.lost = true;
+                ended(Ended::Unclear);
+                continue;
+            }
+            for entry in entries {
+                self.on_completion(&CompletionQueueEntry::parse(entry), ended);
+            }
+        }
+    }
+
+    fn on_completion(&mut self, entry: &CompletionQueueEntry, ended: &mut impl FnMut(Ended)) {
+        let (queue, command) = (entry.submission_queue.0, entry.command_id);
+        ended(Ended::Command { queue, command });
+        if queue != 0 {
+            return;
+        }
+        let Some(index) = self.changes.iter().position(|(id, _)| *id == command) else { return };
+        let (_, change) = self.changes.remove(index);
+        if let Change::DeleteSubmission(id) = change {
+            ended(Ended::Queue(id));
+        }
+        if !entry.status().is_success() {
+            return;
+        }
+        match change {
+            Change::CreateSubmission(queue) => self.add_submission(queue),
+            Change::CreateCompletion(queue) => self.add_completion(queue),
+            Change::DeleteSubmission(_) => {}
+            Change::DeleteCompletion(id) => {
+                self.completion.retain(|queue| queue.id != id);
+                self.measure();
+            }
+            Change::Identify { namespace, bytes, .. } => self.on_identified(namespace, &bytes),
+        }
+    }
+
+    fn on_identified(&mut self, namespace: NamespaceId, bytes: &[u8; IDENTIFY_BYTES]) {
+        let mut whole = Box::new([0; IDENTIFY_LENGTH]);
+        whole[..IDENTIFY_BYTES].copy_from_slice(bytes);
+        let identity = IdentifyNamespace::parse(&whole);
+        self.namespaces.retain(|known| known.0 != namespace);
+        let metadata = u64::from(identity.formatted().metadata_size);
+        let extended = identity.formatted_lba_size & FORMAT_EXTENDED != 0;
+        if let Some(block) = identity.block_bytes()
+            // Whether inline metadata travels depends on the command: leave that to the device.
+            && !(extended && metadata > 0)
+            && self.namespaces.len() < NAMESPACES_MAX
+        {
+            self.namespaces.push((namespace, u64::from(block)));
+        }
+    }
+}
+
+const fn halves(dword: u32) -> [u16; 2] {
+    let [a, b, c, d] = dword.to_le_bytes();
+    [u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d])]
+}

@@ -1,0 +1,189 @@
+//! What is known of an NVMe function from the configuration and register accesses that passed.
+
+use pcie::wire::{Bdf, ConfigRequest};
+
+use super::controller::Controller;
+
+/// Configuration space: Command, Class Code (with the revision), BAR 0 and 1, and where capabilities begin.
+const COMMAND: u16 = 0x04;
+pub(super) const CLASS: u16 = 0x08;
+const BAR0: u16 = 0x10;
+const BAR1: u16 = 0x14;
+const CAPABILITIES: u16 = 0x40;
+/// Bus Master Enable.
+const BUS_MASTER: u32 = 1 << 2;
+/// Device Control: Initiate Function Level Reset. The same bit in what another capability has there means that lookahead
+/// begins anew, and nothing else.
+const FUNCTION_RESET: u32 = 1 << 15;
+const LOW_HALF_HIGH_BYTE: u8 = 0b0010;
+const BAR_FLAGS: u32 = 0xf;
+/// Mass storage, non-volatile memory, NVM Express I/O controller.
+const NVME_CLASS: u32 = 0x01_0802;
+
+/// Bytes of the properties that are looked at.
+const PROPERTIES: usize = 0x40;
+const CONFIGURATION: usize = 0x14;
+const SUBSYSTEM_RESET: usize = 0x20;
+const ADMIN_ATTRIBUTES: usize = 0x24;
+const ADMIN_SUBMISSION: usize = 0x28;
+const ADMIN_COMPLETION: usize = 0x30;
+const DOORBELLS: u64 = 0x1000;
+/// Bytes of a doorbell.
+const DOORBELL: u64 = 4;
+/// Bytes of doorbells: two for each of 65,536 queues with the longest stride would be beyond any BAR; what is not a
+/// queue's is found out later.
+const DOORBELLS_END: u64 = DOORBELLS + (1 << 20);
+/// CC: Enable, the memory page size, and the entries' sizes.
+const ENABLE: u32 = 1;
+const PAGE_SIZE_SHIFT: u32 = 7;
+const NIBBLE: u32 = 0xf;
+const SUBMISSION_SIZE_SHIFT: u32 = 16;
+const COMPLETION_SIZE_SHIFT: u32 = 20;
+const SUBMISSION_SIZE: u32 = 6;
+const COMPLETION_SIZE: u32 = 4;
+/// AQA: sizes of the admin queues, 0's based.
+const ADMIN_SIZE: u32 = 0xfff;
+const ADMIN_COMPLETION_SHIFT: u32 = 16;
+/// CAP, upper half: Doorbell Stride (DSTRD).
+pub(super) const CAPABILITIES_HIGH: u64 = 4;
+
+/// What a write to the function means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// Nothing for lookahead.
+    Nothing,
+    /// All that was sent ahead for it is of no use any more.
+    Reset,
+    /// A submission queue's doorbell: the queue, and the tail.
+    Doorbell(u16, u32),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Function {
+    pub(super) id: Bdf,
+    bar: u64,
+    bus_master: bool,
+    /// Bytes from doorbell to doorbell, once CAP was read.
+    stride: Option<u64>,
+    properties: [u8; PROPERTIES],
+    /// While it is enabled.
+    pub(super) controller: Option<Controller>,
+}
+
+impl Function {
+    pub(super) const fn new(id: Bdf) -> Self {
+        Self { id, bar: 0, bus_master: false, stride: None, properties: [0; PROPERTIES], controller: None }
+    }
+
+    /// Whether a double word with the class code is that of an NVMe controller.
+    pub(super) const fn is_nvme(class_and_revision: u32) -> bool {
+        class_and_revision >> 8 == NVME_CLASS
+    }
+    /// Whether it may read host memory at all.
+    pub(super) const fn may_read(&self) -> bool {
+        self.bus_master
+    }
+    /// Where in BAR 0 `address` is, if it is among the properties or doorbells.
+    pub(super) fn offset_of(&self, address: u64) -> Option<u64> {
+        let offset = address.checked_sub(self.bar)?;
+        (self.bar != 0 && offset < DOORBELLS_END).then_some(offset)
+    }
+    /// CAP's upper half was read.
+    pub(super) const fn on_capabilities(&mut self, high: u32) {
+        self.stride = Some(DOORBELL << (high & NIBBLE));
+    }
+
+    /// It was reset, from outside: what enumeration found stays true.
+    pub(super) fn reset(&mut self) {
+        let stride = self.stride;
+        *self = Self { stride, ..Self::new(self.id) };
+    }
+
+    /// A configuration write with this value.
+    pub(super) fn on_config(&mut self, request: &ConfigRequest, value: u32) -> Seen {
+        let whole = request.enables == 0xf;
+        match request.offset {
+            COMMAND if request.enables & 1 != 0 => {
+                let bus_master = value & BUS_MASTER != 0;
+                if bus_master == self.bus_master {
+                    return Seen::Nothing;
+                }
+                self.bus_master = bus_master;
+                return Seen::Reset;
+            }
+            BAR0 if whole => self.bar = self.bar >> 32 << 32 | u64::from(value & !BAR_FLAGS),
+            BAR1 if whole => self.bar = u64::from(value) << 32 | self.bar & u64::from(u32::MAX),
+            CAPABILITIES.. if request.enables & LOW_HALF_HIGH_BYTE != 0 && value & FUNCTION_RESET != 0 => {
+                self.reset();
+                return Seen::Reset;
+            }
+            _ => {}
+        }
+        Seen::Nothing
+    }
+
+    /// A write of `bytes` to BAR 0.
+    pub(super) fn on_write(&mut self, offset: u64, bytes: &[u8]) -> Seen {
+        if offset >= DOORBELLS {
+            return self.on_doorbell(offset - DOORBELLS, bytes);
+        }
+        let start = usize::try_from(offset).unwrap_or(PROPERTIES).min(PROPERTIES);
+        let end = (start + bytes.len()).min(PROPERTIES);
+        let before = self.dword(CONFIGURATION);
+        self.properties[start..end].copy_from_slice(&bytes[..end - start]);
+        let after = self.dword(CONFIGURATION);
+        let subsystem_reset = start < SUBSYSTEM_RESET + 4 && end > SUBSYSTEM_RESET;
+        if subsystem_reset || before & ENABLE != after & ENABLE {
+            self.controller = None;
+            if subsystem_reset {
+                self.properties[CONFIGURATION] = 0;
+            } else if after & ENABLE != 0 {
+                self.enable(after);
+            }
+            return Seen::Reset;
+        }
+        Seen::Nothing
+    }
+
+    fn dword(&self, at: usize) -> u32 {
+        self.properties[at..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
+    }
+    fn quad(&self, at: usize) -> u64 {
+        self.properties[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    }
+
+    fn enable(&mut self, configuration: u32) {
+        let field = |shift| configuration >> shift & NIBBLE;
+        let sizes = (field(SUBMISSION_SIZE_SHIFT), field(COMPLETION_SIZE_SHIFT));
+        // Hosts may leave the sizes of I/O entries for later; other sizes than these are in no version so far.
+        let usual = matches!(sizes, (0 | SUBMISSION_SIZE, 0 | COMPLETION_SIZE));
+        let attributes = self.dword(ADMIN_ATTRIBUTES);
+        let submission = (self.quad(ADMIN_SUBMISSION), (attributes & ADMIN_SIZE) + 1);
+        let completion =
+            (self.quad(ADMIN_COMPLETION), (attributes >> ADMIN_COMPLETION_SHIFT & ADMIN_SIZE) + 1);
+        let page = 4096 << field(PAGE_SIZE_SHIFT);
+        self.controller = usual.then(|| Controller::new(page, submission, completion));
+    }
+
+    fn on_doorbell(&mut self, offset: u64, bytes: &[u8]) -> Seen {
+        let Some(controller) = &mut self.controller else { return Seen::Nothing };
+        // What is behind the doorbells is something else, such as the table of interrupts.
+        let stride = self.stride.unwrap_or(DOORBELL);
+        if offset >= (u64::from(controller.last_queue()) + 1) * 2 * stride {
+            return Seen::Nothing;
+        }
+        let (Some(_), Ok(value)) = (self.stride, bytes.try_into().map(u32::from_le_bytes)) else {
+            // No telling which queue has what in it.
+            controller.lost = true;
+            return Seen::Nothing;
+        };
+        let number = offset / stride;
+        match u16::try_from(number / 2) {
+            Ok(queue) if number.is_multiple_of(2) && offset.is_multiple_of(stride) => {
+                Seen::Doorbell(queue, value & u32::from(u16::MAX))
+            }
+            _ => Seen::Nothing,
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Reading what goes ahead of a doorbell: entries, then lists, then data.
+
+use engine::{Buffer, Instant, Nanos};
+use nvme::wire::SubmissionQueueEntry;
+use pcie::switch::{PortId, Switch};
+use pcie::wire::Bdf;
+
+use super::port::{Command, Gathering};
+use super::reads::{Purpose, Read};
+use super::walk::{Next, Transfer, Walk};
+use super::{Lookahead, READ_MAX};
+use crate::frame::{Ahead, AheadKey};
+use crate::session::Session;
+
+/// For how long a doorbell waits for what goes ahead of it.
+const HOLD: Nanos = Nanos::from_millis(1);
+/// As [`HOLD`], for admin commands: without having seen them, nothing further can be sent ahead.
+const HOLD_ADMIN: Nanos = Nanos::from_millis(20);
+/// Entries that go ahead of one doorbell.
+const ENTRIES_MAX: u32 = 64;
+/// Data of one command that goes ahead, bytes.
+const COMMAND_BYTES_MAX: u64 = 1 << 20;
+const ENTRY: u64 = SubmissionQueueEntry::LENGTH as u64;
+
+impl Lookahead {
+    /// A doorbell rings `queue`: begins to read what goes ahead of it. False if there is nothing that does.
+    pub(super) fn begin(
+        &mut self,
+        now: Instant,
+        port: usize,
+        id: Bdf,
+        (queue, tail): (u16, u32),
+        switch: &Switch,
+    ) -> bool {
+        self.requester
+            .set(pcie::requester::Settings { id: switch.id(PortId::Upstream), ..*self.requester.settings() });
+        let Some(function) = self.ports[port].function(id) else { return false };
+        let may_read = function.may_read();
+        let Some(controller) = &mut function.controller else { return false };
+        let Some(before) = controller.ring(queue, tail) else { return false };
+        let count = (tail + before.entries - before.tail) % before.entries;
+        let taken = if may_read { count.min(ENTRIES_MAX) } else { 0 };
+        if queue == 0 && taken < count {
+            controller.lost = true;
+            return false;
+        }
+        if taken == 0 {
+            return false;
+        }
+        let deadline = now + if queue == 0 { HOLD_ADMIN } else { HOLD };
+        self.ports[port].gathering = Some(Gathering { function: id, queue, deadline, reads: 0, entries: 0 });
+        let first = taken.min(before.entries - before.tail);
+        for (slot, entries) in [(before.tail, first), (0, taken - first)] {
+            if entries > 0 {
+                let address = before.base + u64::from(slot) * ENTRY;
+                self.read(now, port, Purpose::Entries, (address, u64::from(entries) * ENTRY), switch);
+            }
+        }
+        let begun = self.ports[port].gathering.as_ref().is_some_and(|gathering| gathering.reads > 0);
+        if !begun {
+            self.ports[port].give_up();
+            if queue == 0 {
+                self.ports[port].lose(id);
+            }
+        }
+        self.statistics.doorbells += u64::from(begun);
+        begun
+    }
+
+    /// Reads memory that the function may read, in pieces that an Ahead can carry.
+    fn read(
+        &mut self,
+        now: Instant,
+        port: usize,
+        purpose: Purpose,
+        (address, length): (u64, u64),
+        switch: &Switch,
+    ) {
+        // Double words, as a device would read them.
+        let (mut at, end) = (address & !3, address.saturating_add(length).next_multiple_of(4));
+        let Some(function) = self.ports[port].gathering.as_ref().map(|gathering| gathering.function) else {
+            return;
+        };
+        let number = u8::try_from(port).expect("a switch has at most 32 ports");
+        while at < end {
+            let page = u64::from(READ_MAX);
+            let stop = end.min((at / page + 1).saturating_mul(page));
+            // Windows are larger than pages, and begin and end with them.
+            let reaches = switch.may_read(number, function, at);
+            let length = usize::try_from(stop - at).unwrap_or(usize::MAX);
+            let read = Read { port, purpose, address: at, length };
+            if reaches && let Some(cookie) = self.reads.begin(read) {
+                let length = u32::try_from(length).unwrap_or(READ_MAX);
+                match self.requester.read(now, cookie, at, length) {
+                    Ok(()) => {
+                        if let Some(gathering) = &mut self.ports[port].gathering {
+                            gathering.reads += 1;
+                            gathering.entries += usize::from(purpose == Purpose::Entries);
+                        }
+                    }
+                    Err(_busy) => {
+                        self.reads.end(cookie);
+                    }
+                }
+            } else if purpose == Purpose::Entries {
+                self.ports[port].lose(function);
+            }
+            at = stop;
+        }
+    }
+
+    /// Entries of a submission queue have come.
+    pub(super) fn on_entries(
+        &mut self,
+        now: Instant,
+        read: &Read,
+        bytes: &Buffer,
+        switch: &Switch,
+        session: &mut Session,
+    ) {
+        for (index, entry) in bytes.as_chunks::<{ SubmissionQueueEntry::LENGTH }>().0.iter().enumerate() {
+            let entry = SubmissionQueueEntry::parse(entry);
+            let start = index * SubmissionQueueEntry::LENGTH;
+            let address = read.address + start as u64;
+            let bytes = bytes.slice(start..start + SubmissionQueueEntry::LENGTH);
+            self.on_entry(now, read.port, (address, bytes), &entry, switch, session);
+        }
+    }
+
+    fn on_entry(
+        &mut self,
+        now: Instant,
+        number: usize,
+        (address, bytes): (u64, Buffer),
+        entry: &SubmissionQueueEntry,
+        switch: &Switch,
+        session: &mut Session,
+    ) {
+        let port = &mut self.ports[number];
+        let Some(Gathering { function: id, queue, .. }) = port.gathering else { return };
+        let Some(controller) = port.function(id).and_then(|function| function.controller.as_mut()) else {
+            return;
+        };
+        let page = controller.page;
+        let transfer = if queue == 0 {
+            controller.on_admin(entry);
+            None
+        } else {
+            controller.block(entry.namespace).and_then(|block| Transfer::of(entry, block))
+        };
+        let Some(key) = port.begin_command(id, queue, entry.command_id, session) else { return };
+        self.send_piece(number, key, (address, bytes), true, switch, session);
+        self.statistics.entries += 1;
+        let Some(transfer) = transfer else { return };
+        let port = &mut self.ports[number];
+        let fits = transfer.length <= COMMAND_BYTES_MAX && port.affords(transfer.length);
+        let data = transfer.to_controller && fits;
+        self.statistics.over_budget += u64::from(transfer.to_controller && !fits);
+        let mut found = core::mem::take(&mut self.found);
+        let (walk, next) =
+            Walk::start(entry, transfer.length, page, &mut |address, length| found.push((address, length)));
+        self.found = found;
+        let command = self.ports[number].commands.len();
+        self.ports[number].commands.push(Command { key, walk, data });
+        self.follow(now, number, command, next, switch);
+    }
+
+    /// A list has come.
+    pub(super) fn on_list(
+        &mut self,
+        now: Instant,
+        read: &Read,
+        command: usize,
+        bytes: &Buffer,
+        switch: &Switch,
+        session: &mut Session,
+    ) {
+        let mut found = core::mem::take(&mut self.found);
+        let Some(of) = self.ports[read.port].commands.get_mut(command) else { return };
+        let key = of.key;
+        let next = of.walk.on_list(bytes, &mut |address, length| found.push((address, length)));
+        self.found = found;
+        self.send_piece(read.port, key, (read.address, bytes.clone()), false, switch, session);
+        self.follow(now, read.port, command, next, switch);
+    }
+
+    /// Reads the data that was found, if it goes ahead, and the next list.
+    fn follow(&mut self, now: Instant, port: usize, command: usize, next: Next, switch: &Switch) {
+        let mut found = core::mem::take(&mut self.found);
+        let data = self.ports[port].commands.get(command).is_some_and(|command| command.data);
+        for piece in found.drain(..) {
+            if data {
+                self.read(now, port, Purpose::Data(command), piece, switch);
+            }
+        }
+        self.found = found;
+        if let Next::List { address, length } = next {
+            self.read(now, port, Purpose::List(command), (address, u64::from(length)), switch);
+        }
+    }
+
+    /// Data has come.
+    pub(super) fn on_piece(
+        &mut self,
+        read: &Read,
+        command: usize,
+        bytes: Buffer,
+        switch: &Switch,
+        session: &mut Session,
+    ) {
+        if let Some(key) = self.ports[read.port].commands.get(command).map(|command| command.key) {
+            self.send_piece(read.port, key, (read.address, bytes), false, switch, session);
+        }
+    }
+
+    fn send_piece(
+        &mut self,
+        port: usize,
+        key: AheadKey,
+        (address, bytes): (u64, Buffer),
+        once: bool,
+        switch: &Switch,
+        session: &mut Session,
+    ) {
+        if !self.ports[port].charge(key, bytes.len()) {
+            return;
+        }
+        let number = u8::try_from(port).expect("a switch has at most 32 ports");
+        let payload_size = switch.config(PortId::Downstream(number)).payload_size();
+        let payload_size = u16::try_from(payload_size).unwrap_or(128);
+        self.statistics.pieces += 1;
+        self.statistics.bytes += bytes.len() as u64;
+        let ahead = Ahead { address, key, completer: self.completer, payload_size, once };
+        session.send_ahead(ahead, bytes);
+    }
+}

@@ -1,0 +1,288 @@
+//! Lookahead: what an NVMe controller is about to read of host memory goes along with the doorbell that makes it read.
+//!
+//! Near the host, [`Lookahead`] learns from the packets that pass where the queues are, and when a submission doorbell
+//! passes, reads the new entries, the lists and the data that they name, and sends them ahead of it. At the device,
+//! [`Store`] answers the device's reads from them. What is not there is read from the host as ever. `docs/lookahead.md`
+//! says what is dropped when, and why nobody can tell.
+
+mod controller;
+mod function;
+mod gather;
+mod port;
+mod reads;
+mod store;
+mod walk;
+
+pub use store::{KEPT_FOR, PIECES_MAX, Statistics as StoreStatistics, Store};
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use engine::{Buffer, Engine, Instant, Pool};
+use pcie::requester::{self, Requester};
+use pcie::switch::Switch;
+use pcie::wire::{Bdf, Kind, MemoryOperation, Packet};
+
+use crate::frame::AheadKey;
+use crate::session::Session;
+use port::{Down, Port};
+use reads::{Purpose, Reads};
+
+/// How long reads of ours may be, bytes: an Ahead's memory.
+const READ_MAX: u32 = 4096;
+
+/// What has been looked ahead since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Submission doorbells with which entries went.
+    pub doorbells: u64,
+    /// Submission queue entries that were sent ahead.
+    pub entries: u64,
+    /// Pieces of memory that were sent ahead: entries, lists and data.
+    pub pieces: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+    /// Commands whose data was not sent ahead, for want of room at the other end.
+    pub over_budget: u64,
+    /// Times that doorbells did not wait any longer for what was to go ahead of them.
+    pub given_up: u64,
+    /// Reads of memory that came from devices all the same: each is a round trip.
+    pub reads: u64,
+    /// Bytes that they asked for.
+    pub bytes_read: u64,
+}
+
+/// The host's side of it, for all ports of a switch.
+pub(crate) struct Lookahead {
+    ports: Vec<Port>,
+    requester: Requester,
+    /// Reads of ours for the root complex.
+    requests: VecDeque<Packet>,
+    reads: Reads,
+    /// Where the data is of the command that is being looked at.
+    found: Vec<(u64, u64)>,
+    pool: Pool,
+    /// Who answers reads of host memory.
+    completer: Bdf,
+    statistics: Statistics,
+}
+
+impl Lookahead {
+    pub(crate) fn new(ports: usize) -> Self {
+        let settings = requester::Settings {
+            read_request_size: READ_MAX,
+            payload_size: READ_MAX,
+            ..requester::Settings::default()
+        };
+        Self {
+            ports: (0..ports).map(|_| Port::default()).collect(),
+            requester: Requester::new(settings),
+            requests: VecDeque::new(),
+            reads: Reads::default(),
+            found: Vec::new(),
+            pool: Pool::default(),
+            completer: Bdf::default(),
+            statistics: Statistics::default(),
+        }
+    }
+
+    pub(crate) const fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
+    /// The session of a port begins or ends: nothing is known of what is below.
+    pub(crate) fn on_link(&mut self, port: usize, window: u32) {
+        self.reads.drop_port(port);
+        self.ports[port] = Port::default();
+        self.ports[port].window = window;
+    }
+
+    /// What is below a port is reset: what waited to go there is dropped, as all that has not been sent.
+    pub(crate) fn on_reset(&mut self, port: usize) {
+        self.reads.drop_port(port);
+        self.ports[port].reset();
+    }
+
+    /// A packet goes down to a port: now, or as soon as what goes ahead of it is there.
+    #[inline]
+    pub(crate) fn send(
+        &mut self,
+        now: Instant,
+        port: usize,
+        packet: Packet,
+        switch: &Switch,
+        sessions: &mut [Session],
+    ) {
+        if self.ports[port].window == 0 {
+            return sessions[port].send(now, packet);
+        }
+        if self.ports[port].is_holding() {
+            if !packet.is_non_posted() && self.ports[port].has_room() {
+                return self.ports[port].hold(packet);
+            }
+            // Who waits for an answer may be the one that we wait for.
+            self.release(now, port, switch, sessions);
+        }
+        if let Some(packet) = self.pass(now, port, packet, switch, &mut sessions[port]) {
+            self.ports[port].hold(packet);
+            self.collect(now, switch, sessions);
+        }
+    }
+
+    /// Looks at a packet for a port and sends it; gives it back if something is to go ahead of it.
+    fn pass(
+        &mut self,
+        now: Instant,
+        port: usize,
+        packet: Packet,
+        switch: &Switch,
+        session: &mut Session,
+    ) -> Option<Packet> {
+        match self.ports[port].on_down(&packet) {
+            Down::Nothing => {}
+            Down::Forget(function) => {
+                if self.ports[port].forget_function(function) {
+                    session.forget_ahead(AheadKey::ALL);
+                }
+            }
+            Down::Doorbell { function, queue, tail } => {
+                if self.begin(now, port, function, (queue, tail), switch) {
+                    return Some(packet);
+                }
+            }
+        }
+        session.send(now, packet);
+        None
+    }
+
+    /// Sends what a port holds, without waiting for more to go ahead of it.
+    fn release(&mut self, now: Instant, port: usize, switch: &Switch, sessions: &mut [Session]) {
+        while self.ports[port].is_holding() {
+            self.statistics.given_up += 1;
+            self.reads.drop_port(port);
+            self.ports[port].give_up();
+            self.go_on(now, port, switch, &mut sessions[port]);
+        }
+    }
+
+    /// All that was to go ahead of what a port holds has been sent: sends it, up to the next doorbell with entries.
+    fn go_on(&mut self, now: Instant, port: usize, switch: &Switch, session: &mut Session) {
+        // The doorbell itself has been looked at.
+        if let Some(doorbell) = self.ports[port].take_held() {
+            session.send(now, doorbell);
+        }
+        while let Some(packet) = self.ports[port].take_held() {
+            if let Some(packet) = self.pass(now, port, packet, switch, session) {
+                return self.ports[port].hold_first(packet);
+            }
+        }
+    }
+
+    /// A packet comes up from a port.
+    #[inline]
+    pub(crate) fn on_up(&mut self, port: usize, packet: &Packet, session: &mut Session) {
+        if self.ports[port].window == 0 {
+            return;
+        }
+        if let Kind::Memory(request) = &packet.header.kind
+            && request.operation == MemoryOperation::Read
+        {
+            self.statistics.reads += 1;
+            self.statistics.bytes_read += u64::from(packet.header.length) * 4;
+        }
+        self.ports[port].on_up(packet, session);
+    }
+
+    /// An answer to a read of ours.
+    pub(crate) fn on_completion(
+        &mut self,
+        now: Instant,
+        packet: &Packet,
+        switch: &Switch,
+        sessions: &mut [Session],
+    ) {
+        if let Kind::Completion(completion) = &packet.header.kind {
+            self.completer = completion.completer;
+        }
+        self.requester.receive(now, packet);
+        self.collect(now, switch, sessions);
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Instant, switch: &Switch, sessions: &mut [Session]) {
+        if self.requester.poll_timeout().is_some_and(|at| at <= now) {
+            self.requester.handle_timeout(now);
+        }
+        for port in 0..self.ports.len() {
+            if self.ports[port].deadline().is_some_and(|at| at <= now) {
+                self.release(now, port, switch, sessions);
+            }
+        }
+        self.collect(now, switch, sessions);
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        let holds = self.ports.iter().filter_map(Port::deadline);
+        holds.chain(self.requester.poll_timeout()).min()
+    }
+
+    /// The next read of ours for the root complex.
+    pub(crate) fn poll_request(&mut self) -> Option<Packet> {
+        self.requests.pop_front()
+    }
+
+    /// Deals with what the requester has to say.
+    fn collect(&mut self, now: Instant, switch: &Switch, sessions: &mut [Session]) {
+        while let Some(output) = self.requester.poll_output() {
+            match output {
+                requester::Output::ReadData { cookie, offset, data, last } => {
+                    let bytes = self.reads.on_data(cookie, offset, data, last, &mut self.pool);
+                    if bytes.is_some() {
+                        self.on_read(now, cookie, bytes, switch, sessions);
+                    }
+                }
+                requester::Output::ReadFailed { cookie, .. } => {
+                    self.on_read(now, cookie, None, switch, sessions);
+                }
+                requester::Output::Packet(packet) => self.requests.push_back(packet),
+                requester::Output::Register { .. } | requester::Output::Unexpected(_) => {}
+            }
+        }
+    }
+
+    /// A read of ours has ended, with its bytes unless it failed.
+    fn on_read(
+        &mut self,
+        now: Instant,
+        cookie: u64,
+        bytes: Option<Buffer>,
+        switch: &Switch,
+        sessions: &mut [Session],
+    ) {
+        let Some(read) = self.reads.end(cookie) else { return };
+        let (port, session) = (read.port, &mut sessions[read.port]);
+        match (read.purpose, bytes) {
+            (Purpose::Entries, Some(bytes)) => self.on_entries(now, &read, &bytes, switch, session),
+            (Purpose::List(command), Some(bytes)) => {
+                self.on_list(now, &read, command, &bytes, switch, session);
+            }
+            (Purpose::Data(command), Some(bytes)) => {
+                self.on_piece(&read, command, bytes, switch, session);
+            }
+            (Purpose::Entries, None) => {
+                if let Some(function) = self.ports[port].gathering.as_ref().map(|at| at.function) {
+                    self.ports[port].lose(function);
+                }
+            }
+            (_, None) => {}
+        }
+        if self.ports[port].read_ended(read.purpose == Purpose::Entries) {
+            self.go_on(now, port, switch, session);
+        }
+    }
+}
+
+impl core::fmt::Debug for Lookahead {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Lookahead").field("statistics", &self.statistics).finish_non_exhaustive()
+    }
+}

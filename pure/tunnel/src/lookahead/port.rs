@@ -1,0 +1,337 @@
+//! What is known below one port of the switch, what waits there, and what has been sent ahead.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use engine::Instant;
+use nvme::wire::CommandId;
+use pcie::wire::{Bdf, Kind, MemoryOperation, Packet, Tag};
+
+use super::controller::Ended;
+use super::function::{CAPABILITIES_HIGH, CLASS, Function, Seen};
+use super::walk::Walk;
+use crate::frame::AheadKey;
+use crate::session::Session;
+
+/// Functions that are kept in mind.
+const FUNCTIONS_MAX: usize = 16;
+/// Reads of the host whose answers are waited for.
+const QUESTIONS_MAX: usize = 16;
+/// Packets that wait behind a doorbell; the next one ends the waiting.
+const HELD_MAX: usize = 256;
+/// Commands whose memory may be at the other end.
+const COMMANDS_MAX: usize = 1024;
+
+/// What a packet that goes down means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Down {
+    Nothing,
+    /// What was sent ahead for a function is of no use any more.
+    Forget(Bdf),
+    /// A submission queue's doorbell.
+    Doorbell {
+        function: Bdf,
+        queue: u16,
+        tail: u32,
+    },
+}
+
+/// What the host wants to know of a function, and we too.
+#[derive(Clone, Copy, Debug)]
+enum Question {
+    Class,
+    /// CAP from this offset on.
+    Capabilities(u64),
+}
+
+#[derive(Debug)]
+struct Asked {
+    requester: Bdf,
+    tag: Tag,
+    function: Bdf,
+    question: Question,
+}
+
+/// A command whose memory has been sent ahead.
+#[derive(Debug)]
+struct Sent {
+    function: Bdf,
+    queue: u16,
+    command: CommandId,
+    key: AheadKey,
+    bytes: u32,
+}
+
+/// A command whose data pointer is followed.
+#[derive(Debug)]
+pub(super) struct Command {
+    pub(super) key: AheadKey,
+    pub(super) walk: Walk,
+    /// Its data goes ahead, and not only its lists.
+    pub(super) data: bool,
+}
+
+/// What goes ahead of the doorbell that is held.
+#[derive(Debug)]
+pub(super) struct Gathering {
+    pub(super) function: Bdf,
+    pub(super) queue: u16,
+    pub(super) deadline: Instant,
+    /// Reads under way, and how many of them are of entries.
+    pub(super) reads: usize,
+    pub(super) entries: usize,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Port {
+    /// Bytes that the other end keeps; without any, nothing is looked at.
+    pub(super) window: u32,
+    functions: Vec<Function>,
+    asked: VecDeque<Asked>,
+    held: VecDeque<Packet>,
+    pub(super) gathering: Option<Gathering>,
+    pub(super) commands: Vec<Command>,
+    sent: Vec<Sent>,
+    sent_bytes: u32,
+    key: u32,
+}
+
+impl Port {
+    /// Whether a packet must wait behind others.
+    pub(super) fn is_holding(&self) -> bool {
+        !self.held.is_empty()
+    }
+    /// Whether one more packet can wait.
+    pub(super) fn has_room(&self) -> bool {
+        self.held.len() < HELD_MAX
+    }
+    pub(super) fn hold(&mut self, packet: Packet) {
+        self.held.push_back(packet);
+    }
+    pub(super) fn hold_first(&mut self, packet: Packet) {
+        self.held.push_front(packet);
+    }
+    pub(super) fn take_held(&mut self) -> Option<Packet> {
+        self.held.pop_front()
+    }
+    /// Until when packets are held, if any are.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.gathering.as_ref().map(|gathering| gathering.deadline)
+    }
+    pub(super) fn function(&mut self, id: Bdf) -> Option<&mut Function> {
+        self.functions.iter_mut().find(|function| function.id == id)
+    }
+
+    /// All functions were reset, and nothing that waits goes anywhere.
+    pub(super) fn reset(&mut self) {
+        self.functions.iter_mut().for_each(Function::reset);
+        self.held.clear();
+        self.asked.clear();
+        self.commands.clear();
+        self.sent.clear();
+        (self.gathering, self.sent_bytes) = (None, 0);
+    }
+
+    /// Nobody waits for what is being read any more.
+    pub(super) fn give_up(&mut self) {
+        let Some(gathering) = self.gathering.take() else { return };
+        self.commands.clear();
+        if gathering.queue == 0 && gathering.entries > 0 {
+            self.lose(gathering.function);
+        }
+    }
+    /// Admin commands of `function` are not known.
+    pub(super) fn lose(&mut self, function: Bdf) {
+        if let Some(controller) = self.function(function).and_then(|function| function.controller.as_mut()) {
+            controller.lost = true;
+        }
+    }
+    /// A read of the gathering has ended. Whether it was the last one.
+    pub(super) fn read_ended(&mut self, of_entries: bool) -> bool {
+        let Some(gathering) = &mut self.gathering else { return false };
+        gathering.reads -= 1;
+        gathering.entries -= usize::from(of_entries);
+        let last = gathering.reads == 0;
+        if last {
+            self.gathering = None;
+            self.commands.clear();
+        }
+        last
+    }
+
+    /// A packet goes down.
+    pub(super) fn on_down(&mut self, packet: &Packet) -> Down {
+        let header = &packet.header;
+        match &header.kind {
+            Kind::Config(request) if request.write => {
+                let value = packet.payload.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+                let target = request.target;
+                match self.function(target).map(|function| function.on_config(request, value)) {
+                    Some(Seen::Reset) => Down::Forget(target),
+                    _ => Down::Nothing,
+                }
+            }
+            Kind::Config(request) if request.offset == CLASS => {
+                self.ask(request.requester, request.tag, request.target, Question::Class);
+                Down::Nothing
+            }
+            Kind::Memory(request) => {
+                let below = self.functions.iter_mut().filter_map(|function| {
+                    function.offset_of(request.address).map(|offset| (offset, function))
+                });
+                // The nearest below the address has it, if any.
+                let Some((offset, function)) = below.min_by_key(|(offset, _)| *offset) else {
+                    return Down::Nothing;
+                };
+                let id = function.id;
+                match request.operation {
+                    MemoryOperation::Write => {
+                        let offset = offset + u64::from(header.lead());
+                        match function.on_write(offset, packet.data_bytes()) {
+                            Seen::Nothing => Down::Nothing,
+                            Seen::Reset => Down::Forget(id),
+                            Seen::Doorbell(queue, tail) => Down::Doorbell { function: id, queue, tail },
+                        }
+                    }
+                    _ => {
+                        let end = offset + u64::from(header.length) * 4;
+                        if offset <= CAPABILITIES_HIGH && end >= CAPABILITIES_HIGH + 4 {
+                            let question = Question::Capabilities(offset);
+                            self.ask(request.requester, request.tag, id, question);
+                        }
+                        Down::Nothing
+                    }
+                }
+            }
+            _ => Down::Nothing,
+        }
+    }
+
+    fn ask(&mut self, requester: Bdf, tag: Tag, function: Bdf, question: Question) {
+        self.asked.retain(|asked| (asked.requester, asked.tag) != (requester, tag));
+        if self.asked.len() == QUESTIONS_MAX {
+            self.asked.pop_front();
+        }
+        self.asked.push_back(Asked { requester, tag, function, question });
+    }
+
+    /// A packet comes up.
+    #[inline]
+    pub(super) fn on_up(&mut self, packet: &Packet, session: &mut Session) {
+        match &packet.header.kind {
+            Kind::Completion(completion) if !self.asked.is_empty() => {
+                let (requester, tag) = (completion.requester, completion.tag);
+                let found =
+                    self.asked.iter().position(|asked| (asked.requester, asked.tag) == (requester, tag));
+                if let Some(asked) = found.and_then(|index| self.asked.remove(index)) {
+                    self.on_answer(&asked, &packet.payload);
+                }
+            }
+            Kind::Memory(request) if request.operation == MemoryOperation::Write => {
+                let id = request.requester;
+                let Self { functions, sent, sent_bytes, .. } = self;
+                let function = functions.iter_mut().find(|function| function.id == id);
+                let Some(controller) = function.and_then(|function| function.controller.as_mut()) else {
+                    return;
+                };
+                let address = request.address + u64::from(packet.header.lead());
+                controller.on_write(address, packet.data_bytes(), &mut |ended| {
+                    let over = |one: &Sent| match ended {
+                        Ended::Command { queue, command } => (one.queue, one.command) == (queue, command),
+                        Ended::Queue(queue) => one.queue == queue,
+                        Ended::Unclear => true,
+                    };
+                    forget(sent, sent_bytes, session, |one| one.function == id && over(one));
+                });
+            }
+            _ => {}
+        }
+    }
+
+    fn on_answer(&mut self, asked: &Asked, payload: &[u8]) {
+        let dword = |at: usize| {
+            payload.get(at..).and_then(|rest| rest.first_chunk()).map(|bytes| u32::from_le_bytes(*bytes))
+        };
+        match asked.question {
+            Question::Class => {
+                let Some(class) = dword(0) else { return };
+                if !Function::is_nvme(class) {
+                    self.functions.retain(|function| function.id != asked.function);
+                } else if self.function(asked.function).is_none() && self.functions.len() < FUNCTIONS_MAX {
+                    self.functions.push(Function::new(asked.function));
+                }
+            }
+            Question::Capabilities(offset) => {
+                let at = usize::try_from(CAPABILITIES_HIGH - offset).unwrap_or(usize::MAX);
+                if let (Some(high), Some(function)) = (dword(at), self.function(asked.function)) {
+                    function.on_capabilities(high);
+                }
+            }
+        }
+    }
+
+    /// The controller of a function was reset: nothing that was sent ahead for it counts. Whether anything was.
+    pub(super) fn forget_function(&mut self, id: Bdf) -> bool {
+        let before = self.sent.len();
+        let bytes = &mut self.sent_bytes;
+        self.sent.retain(|one| {
+            let stays = one.function != id;
+            *bytes -= if stays { 0 } else { one.bytes };
+            stays
+        });
+        self.sent.len() < before
+    }
+
+    /// Whether so many bytes more have room at the other end.
+    pub(super) const fn affords(&self, bytes: u64) -> bool {
+        self.sent_bytes as u64 + bytes <= self.window as u64
+    }
+
+    /// A key for what goes ahead for a command. None if too many are under way.
+    pub(super) fn begin_command(
+        &mut self,
+        function: Bdf,
+        queue: u16,
+        command: CommandId,
+        session: &mut Session,
+    ) -> Option<AheadKey> {
+        // Its name is used again, so it has ended, however that escaped us.
+        forget(&mut self.sent, &mut self.sent_bytes, session, |one| {
+            (one.function, one.queue, one.command) == (function, queue, command)
+        });
+        if self.sent.len() == COMMANDS_MAX {
+            return None;
+        }
+        self.key = self.key.wrapping_add(1).max(1);
+        let key = AheadKey(self.key);
+        self.sent.push(Sent { function, queue, command, key, bytes: 0 });
+        Some(key)
+    }
+
+    /// Takes note that `bytes` go ahead with `key`. False if its command has ended meanwhile, or there is no room.
+    pub(super) fn charge(&mut self, key: AheadKey, bytes: usize) -> bool {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        if !self.affords(u64::from(bytes)) {
+            return false;
+        }
+        let Some(sent) = self.sent.iter_mut().rev().find(|sent| sent.key == key) else { return false };
+        sent.bytes += bytes;
+        self.sent_bytes += bytes;
+        true
+    }
+}
+
+/// Forgets what was sent ahead for the commands that `over` names.
+fn forget(sent: &mut Vec<Sent>, bytes: &mut u32, session: &mut Session, over: impl Fn(&Sent) -> bool) {
+    let mut index = 0;
+    while let Some(one) = sent.get(index) {
+        if over(one) {
+            *bytes -= one.bytes;
+            session.forget_ahead(one.key);
+            sent.swap_remove(index);
+        } else {
+            index += 1;
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Reads of host memory that are under way.
+
+use alloc::vec::Vec;
+
+use engine::{Buffer, BufferMut, Pool};
+
+/// How many may be under way, of all ports.
+pub(super) const READS_MAX: usize = 1536;
+
+/// What is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Entries of a submission queue.
+    Entries,
+    /// A list of the command with this number in the gathering.
+    List(usize),
+    /// Data of the command with this number in the gathering.
+    Data(usize),
+}
+
+/// A read under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Read {
+    pub(super) port: usize,
+    pub(super) purpose: Purpose,
+    pub(super) address: u64,
+    pub(super) length: usize,
+}
+
+#[derive(Debug)]
+struct Slot {
+    /// How often the slot was used, so that an answer of a read that was dropped means nothing.
+    epoch: u32,
+    read: Option<Read>,
+    block: Option<BufferMut>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Reads {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+impl Reads {
+    /// A name for `read`, if one more may be under way.
+    pub(super) fn begin(&mut self, read: Read) -> Option<u64> {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None if self.slots.len() < READS_MAX => {
+                self.slots.push(Slot { epoch: 0, read: None, block: None });
+                u32::try_from(self.slots.len() - 1).ok()?
+            }
+            None => return None,
+        };
+        let slot = &mut self.slots[index as usize];
+        slot.epoch = slot.epoch.wrapping_add(1);
+        slot.read = Some(read);
+        Some(u64::from(slot.epoch) << 32 | u64::from(index))
+    }
+
+    fn slot(&mut self, cookie: u64) -> Option<(u32, &mut Slot)> {
+        let index = u32::try_from(cookie & u64::from(u32::MAX)).ok()?;
+        let slot = self.slots.get_mut(index as usize)?;
+        (u64::from(slot.epoch) == cookie >> 32 && slot.read.is_some()).then_some((index, slot))
+    }
+
+    /// Bytes have come. All bytes of the read, when the last ones are there.
+    pub(super) fn on_data(
+        &mut self,
+        cookie: u64,
+        offset: u32,
+        data: Buffer,
+        last: bool,
+        pool: &mut Pool,
+    ) -> Option<Buffer> {
+        let (_, slot) = self.slot(cookie)?;
+        let length = slot.read.as_ref()?.length;
+        let offset = usize::try_from(offset).ok()?;
+        if data.len() == length {
+            return Some(data);
+        }
+        let block = slot.block.get_or_insert_with(|| pool.take(length));
+        if let Some(place) = block.get_mut(offset..offset + data.len()) {
+            place.copy_from_slice(&data);
+        }
+        if last { slot.block.take().map(|block| pool.seal(block)) } else { None }
+    }
+
+    /// A read has ended; nothing, if it had been dropped.
+    pub(super) fn end(&mut self, cookie: u64) -> Option<Read> {
+        let (index, slot) = self.slot(cookie)?;
+        slot.block = None;
+        let read = slot.read.take();
+        self.free.push(index);
+        read
+    }
+
+    /// Nobody waits any more for the reads of a port.
+    pub(super) fn drop_port(&mut self, port: usize) {
+        for (index, slot) in (0..).zip(&mut self.slots) {
+            if slot.read.as_ref().is_some_and(|read| read.port == port) {
+                (slot.read, slot.block) = (None, None);
+                self.free.push(index);
+            }
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! At the device's end: memory that was sent ahead, until the device reads it.
+
+use alloc::vec::Vec;
+
+use engine::{Buffer, Instant, Nanos, Pool};
+use pcie::completer::{self, Completer};
+use pcie::wire::{AddressType, Kind, MemoryOperation, MemoryRequest, Packet};
+
+use crate::frame::{Ahead, AheadKey};
+
+/// How many pieces are kept at most, whatever their length.
+pub const PIECES_MAX: usize = 4096;
+/// For how long a piece is kept that the device doesn't read: whatever takes longer can also wait for the host.
+pub const KEPT_FOR: Nanos = Nanos::from_secs(5);
+/// Completions end at a multiple of this: of 64 B too, so that it is right for either Read Completion Boundary (RCB).
+const BOUNDARY: u32 = 128;
+const DWORD: usize = 4;
+
+/// What the store has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Reads of the device that were answered here.
+    pub hits: u64,
+    /// Reads of the device that went to the host.
+    pub misses: u64,
+    /// Bytes with which reads were answered here.
+    pub bytes_answered: u64,
+    /// Bytes of memory that came ahead.
+    pub bytes_received: u64,
+    /// Pieces that were dropped for want of room.
+    pub evicted: u64,
+    /// Bytes that were dropped without having been read.
+    pub bytes_in_vain: u64,
+}
+
+#[derive(Debug)]
+struct Piece {
+    ahead: Ahead,
+    bytes: Buffer,
+    /// How many of the bytes have been read.
+    read: usize,
+    at: Instant,
+}
+
+impl Piece {
+    const fn start(&self) -> u64 {
+        self.ahead.address
+    }
+    const fn end(&self) -> u64 {
+        self.ahead.address + self.bytes.len() as u64
+    }
+}
+
+/// See the module.
+///
+/// Pieces never overlap: a newer one takes the place of all that it touches. They are sorted by address.
+#[derive(Debug)]
+pub struct Store {
+    pieces: Vec<Piece>,
+    bytes: usize,
+    bytes_max: usize,
+    completer: Completer,
+    pool: Pool,
+    statistics: Statistics,
+}
+
+impl Store {
+    /// An empty store that keeps at most `bytes_max` bytes.
+    pub fn new(bytes_max: u32) -> Self {
+        Self {
+            pieces: Vec::new(),
+            bytes: 0,
+            bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX),
+            completer: Completer::default(),
+            pool: Pool::default(),
+            statistics: Statistics::default(),
+        }
+    }
+
+    /// What has been done so far.
+    pub const fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+    /// Bytes that are kept.
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Keeps a piece in place of all that it touches.
+    pub fn insert(&mut self, now: Instant, ahead: Ahead, bytes: Buffer) {
+        self.statistics.bytes_received += bytes.len() as u64;
+        self.remove_touched(ahead.address, bytes.len() as u64);
+        while self.pieces.len() >= PIECES_MAX || self.bytes + bytes.len() > self.bytes_max {
+            if !self.evict_oldest() {
+                self.statistics.bytes_in_vain += bytes.len() as u64;
+                return;
+            }
+        }
+        self.bytes += bytes.len();
+        // A small piece must not keep the block of a whole segment.
+        let bytes = if bytes.len() < 1024 { self.pool.copy(&bytes) } else { bytes };
+        let index = self.pieces.partition_point(|piece| piece.start() < ahead.address);
+        self.pieces.insert(index, Piece { ahead, bytes, read: 0, at: now });
+    }
+
+    /// Drops what has this key, or everything.
+    pub fn forget(&mut self, key: AheadKey) {
+        if key == AheadKey::ALL {
+            return self.clear();
+        }
+        let mut index = 0;
+        while let Some(piece) = self.pieces.get(index) {
+            if piece.ahead.key == key {
+                self.remove(index);
+            } else {
+                index += 1;
+            }
+        }
+    }
+
+    /// Drops everything.
+    pub fn clear(&mut self) {
+        while !self.pieces.is_empty() {
+            self.remove(self.pieces.len() - 1);
+        }
+    }
+
+    /// The device sends `packet`: gives `answer` the completions, if it is a read all of which is here, and returns
+    /// true. False if the packet is to go to the host.
+    #[inline]
+    pub fn take(&mut self, now: Instant, packet: &Packet, answer: impl FnMut(Packet)) -> bool {
+        let Kind::Memory(request) = &packet.header.kind else { return false };
+        let request = *request;
+        let length = u64::from(packet.header.length) * DWORD as u64;
+        if request.operation != MemoryOperation::Read {
+            if !self.pieces.is_empty() {
+                // It changes the memory.
+                self.remove_touched(request.address, length);
+            }
+            return false;
+        }
+        let answered = !self.pieces.is_empty() && self.on_read(now, &request, packet, answer);
+        self.statistics.hits += u64::from(answered);
+        self.statistics.misses += u64::from(!answered);
+        answered
+    }
+
+    fn on_read(
+        &mut self,
+        now: Instant,
+        request: &MemoryRequest,
+        packet: &Packet,
+        answer: impl FnMut(Packet),
+    ) -> bool {
+        let length = usize::from(packet.header.length) * DWORD;
+        let first = self.pieces.partition_point(|piece| piece.end() <= request.address);
+        let plain = packet.prefixes.is_empty()
+            && packet.digest.is_none()
+            && packet.header.byte_length() > 0
+            && !packet.header.traits.is_poisoned()
+            && packet.header.traits.address_type() == AddressType::Untranslated;
+        let covered = if plain { self.cover(now, first, request.address, length) } else { None };
+        let answered = if let Some(bytes) = covered {
+            let ahead = &self.pieces[first].ahead;
+            self.completer.set(completer::Settings {
+                id: ahead.completer,
+                boundary: BOUNDARY,
+                payload_size: u32::from(ahead.payload_size),
+            });
+            self.completer.data(&packet.header, &bytes, answer);
+            self.statistics.bytes_answered += length as u64;
+            true
+        } else {
+            false
+        };
+        self.use_up(first, request.address, length, answered);
+        answered
+    }
+
+    /// The bytes of a read, if all of them are in pieces from `first` on.
+    fn cover(&mut self, now: Instant, first: usize, address: u64, length: usize) -> Option<Buffer> {
+        let piece = self.pieces.get(first).filter(|piece| piece.start() <= address)?;
+        let end = address.checked_add(length as u64)?;
+        if piece.end() >= end {
+            let start = usize::try_from(address - piece.start()).ok()?;
+            let fresh = piece.at + KEPT_FOR > now;
+            return fresh.then(|| piece.bytes.slice(start..start + length));
+        }
+        let mut block = self.pool.take(length);
+        let mut filled = 0;
+        for piece in &self.pieces[first..] {
+            let at = address + filled as u64;
+            if piece.start() > at || piece.at + KEPT_FOR <= now {
+                return None;
+            }
+            let start = usize::try_from(at - piece.start()).ok()?;
+            let count = (piece.bytes.len() - start).min(length - filled);
+            block[filled..filled + count].copy_from_slice(&piece.bytes[start..start + count]);
+            filled += count;
+            if filled == length {
+                return Some(self.pool.seal(block));
+            }
+        }
+        None
+    }
+
+    /// A read of `length` bytes at `address` was `answered` from the pieces from `first` on, or went to the host: drops
+    /// those that have now been read.
+    fn use_up(&mut self, first: usize, address: u64, length: usize, answered: bool) {
+        let end = address.saturating_add(length as u64);
+        let mut index = first;
+        while let Some(piece) = self.pieces.get_mut(index)
+            && piece.start() < end
+        {
+            let shared = piece.end().min(end) - piece.start().max(address);
+            if answered {
+                piece.read += usize::try_from(shared).unwrap_or(usize::MAX);
+            }
+            if piece.ahead.once || piece.read >= piece.bytes.len() {
+                self.remove(index);
+            } else {
+                index += 1;
+            }
+        }
+    }
+
+    fn remove_touched(&mut self, address: u64, length: u64) {
+        let end = address.saturating_add(length);
+        let index = self.pieces.partition_point(|piece| piece.end() <= address);
+        while self.pieces.get(index).is_some_and(|piece| piece.start() < end) {
+            self.remove(index);
+        }
+    }
+
+    fn remove(&mut self, index: usize) {
+        let piece = self.pieces.remove(index);
+        self.bytes -= piece.bytes.len();
+        self.statistics.bytes_in_vain += piece.bytes.len().saturating_sub(piece.read) as u64;
+    }
+
+    /// Makes room. False if there is nothing to drop.
+    fn evict_oldest(&mut self) -> bool {
+        let oldest = self.pieces.iter().enumerate().min_by_key(|(_, piece)| piece.at);
+        let Some((index, _)) = oldest else { return false };
+        self.statistics.evicted += 1;
+        self.remove(index);
+        true
+    }
+}
