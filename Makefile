@@ -4,7 +4,7 @@ CARGO ?= cargo
 SEEDS ?= 100000
 FUZZ_SECONDS ?= 300
 
-.PHONY: help setup demo guest guest-5g release test lint bench soak fuzz
+.PHONY: help setup demo guest guest-5g iommufd release test lint bench soak fuzz
 
 help: ## list the jobs
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -21,6 +21,10 @@ guest: setup ## a stock Linux in QEMU with its disk at the far end of a tunnel, 
 
 guest-5g: setup ## the same with an emulated 5G network (Release 15) in between
 	scripts/guest --link scenarios/5g.toml
+
+iommufd: setup ## build a kernel that has iommufd, which none of Debian's has (minutes, once a machine), and test with it
+	$(CARGO) run --release --package farlane-guest --bin guest -- --kernel built --fetch
+	$(CARGO) test --package farlane --test guest_vfio
 
 release: setup ## the fastest binary, target/guided/farlane: built twice, guided by a profile of its own work
 	scripts/release

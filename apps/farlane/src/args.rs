@@ -5,6 +5,7 @@ mod bench;
 mod demo;
 mod emulate;
 mod floor_server;
+mod memory_buffer;
 mod sim;
 mod target;
 mod tsn;
@@ -26,6 +27,7 @@ pub(crate) use bench::{BenchArgs, Workload};
 pub(crate) use demo::DemoArgs;
 pub(crate) use emulate::EmulateArgs;
 pub(crate) use floor_server::FloorServerArgs;
+pub(crate) use memory_buffer::MemoryBuffer;
 pub(crate) use sim::{PlayArgs, PublishedArgs, SimAction, SimArgs, SweepArgs};
 pub(crate) use target::{AccessState, OfferArgs, TargetAction};
 pub(crate) use tsn::{PlanArgs, TsnAction};
@@ -231,8 +233,10 @@ pub(crate) struct ExportArgs {
     pub(crate) listen: Vec<SocketAddr>,
     #[command(flatten)]
     pub(crate) served: Served,
+    #[command(flatten)]
+    pub(crate) memory_buffer: MemoryBuffer,
     /// Offer the PCIe device, of whatever kind, that another process emulates and serves at this socket
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["namespace", "ram", "vfio", "pool", "state", "serial"])]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["namespace", "ram", "vfio", "pool", "state", "serial", "cmb"])]
     pub(crate) vfio_user: Option<PathBuf>,
     /// Give up when the device of --vfio-user is not there within this time
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_time)]
@@ -267,6 +271,8 @@ pub(crate) struct DeviceArgs {
     pub(crate) socket: Socket,
     #[command(flatten)]
     pub(crate) served: Served,
+    #[command(flatten)]
+    pub(crate) memory_buffer: MemoryBuffer,
     /// Print the socket as JSON on the first line of standard output
     #[command(flatten)]
     pub(crate) output: Output,

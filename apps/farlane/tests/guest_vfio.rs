@@ -7,7 +7,7 @@ mod support;
 use std::path::Path;
 use std::time::Duration;
 
-use guest::{Device, Guest, skip};
+use guest::{Device, Guest, Kit, skip};
 
 use support::FARLANE;
 
@@ -24,9 +24,9 @@ fn stripped(directory: &Path) -> std::path::PathBuf {
     }
 }
 
-#[test]
-fn an_ssd_of_the_machine_is_exported_and_given_back() {
-    let Some(kit) = skip::kit_or_skip("a machine's SSD through VFIO") else { return };
+/// Has a guest of `kit` give its SSD to a far end, which takes it by the way that these words tell of; `module` is the one
+/// that wants interrupts remapped.
+fn export_and_give_back(kit: &Kit, module: &str, way: &str) {
     let directory = tempfile::tempdir().unwrap();
     let image = directory.path().join("ssd");
     std::fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
@@ -39,7 +39,8 @@ fn an_ssd_of_the_machine_is_exported_and_given_back() {
         .unwrap()
         .device(Device::qemu_nvme(&image, "THIRDPARTY"));
     builder.initramfs().program("usr/bin/farlane", &stripped(directory.path())).unwrap();
-    let outcome = builder.script(SCRIPT).run().unwrap().expect_success();
+    let script = format!("MODULE={module}\n{SCRIPT}");
+    let outcome = builder.script(script).run().unwrap().expect_success();
     let output = &outcome.output;
     for line in [
         "there is no PCI function 0000:7f:1f.7",
@@ -49,6 +50,7 @@ fn an_ssd_of_the_machine_is_exported_and_given_back() {
         "does not remap interrupts",
         "another process has 0000:",
         "exporting 1 namespace of SSD",
+        way,
         "what the kernel wrote is read",
         "written and compared",
         "bench verified",
@@ -62,4 +64,19 @@ fn an_ssd_of_the_machine_is_exported_and_given_back() {
     ] {
         assert!(output.contains(line), "{line:?} in {output}");
     }
+    // Long lines are broken for people.
+    let parameter = format!("/sys/module/{module}/parameters/allow_unsafe_interrupts");
+    assert!(output.replace(char::is_whitespace, "").contains(&parameter), "{output}");
+}
+
+#[test]
+fn an_ssd_of_the_machine_is_exported_and_given_back() {
+    let Some(kit) = skip::kit_or_skip("a machine's SSD through VFIO") else { return };
+    export_and_give_back(kit, "vfio_iommu_type1", "was taken by its IOMMU group, as /dev/vfio/");
+}
+
+#[test]
+fn an_ssd_of_the_machine_is_exported_through_iommufd_and_given_back() {
+    let Some(kit) = skip::built_kit_or_skip("a machine's SSD through VFIO's iommufd") else { return };
+    export_and_give_back(kit, "iommufd", "was taken by iommufd, as /dev/vfio/devices/vfio0");
 }

@@ -102,6 +102,10 @@ impl Initramfs {
                 ["modules.dep.bin", "modules.alias.bin", "modules.symbols.bin", "modules.builtin.bin"]
             {
                 let from = self.kit.modules().join(index);
+                // A kernel that was built without modules has no such indexes.
+                if !from.exists() {
+                    continue;
+                }
                 let place = format!("usr/lib/modules/{}/{index}", self.kit.kernel_version());
                 self.file(&place, 0o644, &from);
             }
@@ -127,7 +131,7 @@ impl Initramfs {
     /// # Errors
     /// [`Error::Missing`] when the kernel has no such module.
     pub fn module(&mut self, name: &str) -> Result<(), Error> {
-        for path in modules::in_order(&self.kit.modules(), &[name.to_owned()])? {
+        for path in modules::in_order(self.kit.modules(), &[name.to_owned()])? {
             let name = modules::name_of(&path.to_string_lossy());
             if self.modules.contains(&name) {
                 continue;

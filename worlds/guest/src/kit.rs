@@ -10,12 +10,35 @@ use crate::{Error, fetch};
 
 /// The uncompressed kernel's name in the cache.
 pub(crate) const KERNEL: &str = "vmlinux";
+/// Where a tree has the modules of its kernel.
+pub(crate) const MODULES: &str = "usr/lib/modules";
 
 /// QEMU, a kernel and programs for guests, in the user's cache directory.
 #[derive(Clone, Debug)]
 pub struct Kit {
     place: PathBuf,
-    kernel_version: String,
+    kernel: Kernel,
+}
+
+/// A kernel, ready to enter.
+#[derive(Clone, Debug)]
+pub(crate) struct Kernel {
+    image: PathBuf,
+    /// The directory of `modules.dep`.
+    modules: PathBuf,
+    version: String,
+}
+
+impl Kernel {
+    /// The one whose image is in `place` and whose modules are in `tree`, if it is there.
+    pub(crate) fn open(place: &Path, tree: &Path) -> Result<Option<Self>, Error> {
+        let image = place.join(KERNEL);
+        if !image.exists() {
+            return Ok(None);
+        }
+        let version = kernel_version(tree)?;
+        Ok(Some(Self { image, modules: tree.join(MODULES).join(&version), version }))
+    }
 }
 
 impl Kit {
@@ -27,22 +50,43 @@ impl Kit {
     /// another architecture.
     pub fn shared() -> Result<&'static Self, Error> {
         static KIT: OnceLock<Result<Kit, String>> = OnceLock::new();
-        let kit = KIT.get_or_init(|| {
-            fetch::fetch().map_err(|error| match error {
-                Error::Unavailable { reason } => reason,
-                other => other.to_string(),
-            })
-        });
-        kit.as_ref().map_err(Error::unavailable)
+        once(&KIT, fetch::fetch)
+    }
+
+    /// As [`Kit::shared`], with the newest kernel that Debian has for this release (backports'), which can what the
+    /// release's own can't: peer-to-peer DMA (`CONFIG_PCI_P2PDMA`) for one. It is fetched when it is not there yet (37 MB
+    /// to download, ten seconds).
+    ///
+    /// # Errors
+    /// As [`Kit::shared`].
+    pub fn newer() -> Result<&'static Self, Error> {
+        static KIT: OnceLock<Result<Kit, String>> = OnceLock::new();
+        once(&KIT, || Ok(Self { kernel: fetch::newer_kernel()?, ..Self::shared()?.clone() }))
+    }
+
+    /// As [`Kit::shared`], with a kernel that was built here because no kernel of Debian's has iommufd
+    /// (`CONFIG_IOMMUFD`). It is not built by this, but by [`Kit::build`].
+    ///
+    /// # Errors
+    /// As [`Kit::shared`], and when it has not been built.
+    pub fn built() -> Result<&'static Self, Error> {
+        static KIT: OnceLock<Result<Kit, String>> = OnceLock::new();
+        once(&KIT, || Ok(Self { kernel: fetch::built_kernel()?, ..Self::shared()?.clone() }))
+    }
+
+    /// As [`Kit::built`], and builds the kernel where that has not been done: 150 MB to download, 2 GB of room meanwhile,
+    /// some minutes.
+    ///
+    /// # Errors
+    /// As [`Kit::shared`], and when the build fails or something is missing for it.
+    pub fn build() -> Result<Self, Error> {
+        Ok(Self { kernel: fetch::build_kernel()?, ..Self::shared()?.clone() })
     }
 
     /// The kit at `place`, if one is there.
     pub(crate) fn open(place: &Path) -> Result<Option<Self>, Error> {
-        if !place.join(KERNEL).exists() {
-            return Ok(None);
-        }
-        let kernel_version = kernel_version(&place.join("guest"))?;
-        Ok(Some(Self { place: place.to_owned(), kernel_version }))
+        let kernel = Kernel::open(place, &place.join("guest"))?;
+        Ok(kernel.map(|kernel| Self { place: place.to_owned(), kernel }))
     }
 
     /// The packages that the kit is made of, `NAME VERSION` a line.
@@ -57,7 +101,7 @@ impl Kit {
     /// The kernel's release, as `uname -r` in the guest says.
     #[must_use]
     pub fn kernel_version(&self) -> &str {
-        &self.kernel_version
+        &self.kernel.version
     }
 
     /// Where the kit is on this machine.
@@ -67,8 +111,8 @@ impl Kit {
     }
 
     /// The uncompressed kernel.
-    pub(crate) fn kernel(&self) -> PathBuf {
-        self.place.join(KERNEL)
+    pub(crate) fn kernel(&self) -> &Path {
+        &self.kernel.image
     }
 
     /// The tree of the guest's programs, libraries and modules.
@@ -77,8 +121,8 @@ impl Kit {
     }
 
     /// The directory of `modules.dep`.
-    pub(crate) fn modules(&self) -> PathBuf {
-        self.guest_tree().join("usr/lib/modules").join(&self.kernel_version)
+    pub(crate) fn modules(&self) -> &Path {
+        &self.kernel.modules
     }
 
     /// QEMU with the libraries and firmware that it was fetched with.
@@ -91,6 +135,20 @@ impl Kit {
         }
         command
     }
+}
+
+/// Asks once a process.
+fn once(
+    kit: &'static OnceLock<Result<Kit, String>>,
+    make: impl FnOnce() -> Result<Kit, Error>,
+) -> Result<&'static Kit, Error> {
+    let kit = kit.get_or_init(|| {
+        make().map_err(|error| match error {
+            Error::Unavailable { reason } => reason,
+            other => other.to_string(),
+        })
+    });
+    kit.as_ref().map_err(Error::unavailable)
 }
 
 /// Where guests are kept: `$XDG_CACHE_HOME/farlane/guest`, or the same below `~/.cache`.
@@ -110,7 +168,7 @@ pub(crate) fn loaded(tree: &Path, program: &str) -> Command {
 
 /// The release of the one kernel whose modules are in `tree`.
 pub(crate) fn kernel_version(tree: &Path) -> Result<String, Error> {
-    let modules = tree.join("usr/lib/modules");
+    let modules = tree.join(MODULES);
     let mut entries = fs::read_dir(&modules).map_err(Error::at("reading", &modules))?;
     let entry = entries.next().ok_or_else(|| Error::Missing {
         what: "a kernel".to_owned(),

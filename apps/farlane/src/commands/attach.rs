@@ -41,5 +41,5 @@ pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
     let mut reactor = Reactor::new(clock, spin(&args.socket, &args.spin)).map_err(Error::Output)?;
     reactor.stop().on_signals().map_err(Error::Output)?;
     reactor.run(&mut driver).map_err(|error| Error::Child { what: "the guest's end", error })?;
-    conclude(args.output.json, driver.guest(), "the guest's end")
+    conclude(args.output.json, driver.guest(), None, "the guest's end")
 }

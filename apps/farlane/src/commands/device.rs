@@ -4,7 +4,7 @@ use live::clock::Clock;
 use live::guest::GuestDriver;
 use live::reactor::Reactor;
 use machine::guest::{Config, Guest};
-use nvme_pcie::controller;
+use nvme_pcie::controller::{self, Controller};
 use nvme_pcie::function::{self, Function};
 
 use crate::args::DeviceArgs;
@@ -21,7 +21,9 @@ pub(crate) fn run(args: &DeviceArgs) -> Result<(), Error> {
 
     let device_serial = ssd.device_serial();
     let Ssd { config, media, serial, summary } = ssd;
-    let mut config = function::Config::new(controller::Config::new(config));
+    let memory_buffer_bytes = args.memory_buffer.bytes();
+    let controller = controller::Config { memory_buffer_bytes, ..controller::Config::new(config) };
+    let mut config = function::Config::new(controller);
     config.serial_number = device_serial;
     let function = Function::new(clock.now(), config);
     let guest =
@@ -33,5 +35,6 @@ pub(crate) fn run(args: &DeviceArgs) -> Result<(), Error> {
     let mut reactor = Reactor::new(clock, spin(&args.socket, &args.spin)).map_err(Error::Output)?;
     reactor.stop().on_signals().map_err(Error::Output)?;
     reactor.run(&mut driver).map_err(|error| Error::Child { what: "the device", error })?;
-    conclude(args.output.json, driver.guest(), "the device")
+    let controller = driver.controller().map(Controller::statistics);
+    conclude(args.output.json, driver.guest(), controller, "the device")
 }

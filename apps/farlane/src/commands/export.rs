@@ -15,7 +15,8 @@ use machine::far::Far;
 use nvme_pcie::{controller, function};
 use tunnel::session::HandshakeError;
 
-use crate::args::{ExportArgs, Served};
+use crate::args::{ExportArgs, MemoryBuffer, Served};
+use crate::commands::guest::tell_commands;
 use crate::commands::served::Ssd;
 use crate::commands::{print, print_json, stay_on};
 use crate::error::Error;
@@ -31,26 +32,37 @@ pub(crate) fn run(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
     for (index, (listen, served)) in far_ends.into_iter().enumerate() {
         // Memory at two ports of the system's choice is not the same memory.
         let place = format!("{listen} {index}");
-        drivers.push(far_end(clock, listen, &place, &served, args.hold.into(), args.output.json)?);
+        let what = Offered { place: &place, served: &served, memory_buffer: args.memory_buffer };
+        drivers.push(far_end(clock, listen, &what, args.hold.into(), args.output.json)?);
     }
     let mut drivers: Several<_> = drivers.into_iter().collect();
     let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::Output)?;
     reactor.stop().on_signals().map_err(Error::Output)?;
     reactor.run(&mut drivers).map_err(|error| Error::Child { what: "the far end", error })?;
+    for driver in drivers.iter() {
+        tell_commands(driver.far().function().controller().statistics());
+    }
     eprintln!("farlane: the far end has shut down");
     Ok(())
 }
 
-/// A far end that listens, and says so. `place` tells memory apart.
+/// What a far end offers.
+struct Offered<'a> {
+    /// Tells memory apart.
+    place: &'a str,
+    served: &'a Served,
+    memory_buffer: MemoryBuffer,
+}
+
+/// A far end that listens, and says so.
 fn far_end(
     clock: Clock,
     listen: SocketAddr,
-    place: &str,
-    served: &Served,
+    what: &Offered<'_>,
     hold: Nanos,
     json: bool,
 ) -> Result<FarDriver<fn(Event)>, Error> {
-    let ssd = Ssd::build(clock, served, place)?;
+    let ssd = Ssd::build(clock, what.served, what.place)?;
     let listener = Listener::bind(listen).map_err(|error| Error::Listen { address: listen, error })?;
     let address = listener.address();
 
@@ -58,7 +70,9 @@ fn far_end(
     let session = session(hold, &mut rng, format!("farlane export {}", ssd.serial), "NVMe SSD");
     let device_serial = ssd.device_serial();
     let Ssd { config, media, serial, summary } = ssd;
-    let mut function = function::Config::new(controller::Config::new(config));
+    let memory_buffer_bytes = what.memory_buffer.bytes();
+    let controller = controller::Config { memory_buffer_bytes, ..controller::Config::new(config) };
+    let mut function = function::Config::new(controller);
     function.serial_number = device_serial;
     let far = Far::new(clock.now(), session, function, rng.fork("sessions"));
     announce(json, &summary, address, &serial)?;

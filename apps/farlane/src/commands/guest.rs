@@ -6,6 +6,7 @@ use engine::Nanos;
 use live::guest::Event;
 use live::unix::Listener;
 use machine::guest::{self, Guest};
+use nvme_pcie::controller::Statistics;
 
 use crate::args::{Socket, Spin};
 use crate::commands::{print, print_json};
@@ -35,8 +36,22 @@ pub(crate) fn announce(json: bool, path: &Path, text: &str) -> Result<(), Error>
     print(&format!("{text} at {}\n", path.display()))
 }
 
+/// Tells a person, on standard error, what a controller of this process had to do.
+pub(crate) fn tell_commands(of: Statistics) {
+    eprintln!(
+        "farlane: {} commands, {} of them from the controller memory buffer, the others in {} reads of queues;",
+        of.commands, of.pushed, of.fetches
+    );
+}
+
 /// Tells a person what there was to do, on standard error, and that `what` has shut down; and a machine, on standard output.
-pub(crate) fn conclude<D: 'static>(json: bool, guest: &Guest<D>, what: &str) -> Result<(), Error> {
+/// `controller` is that of a function in this process.
+pub(crate) fn conclude<D: 'static>(
+    json: bool,
+    guest: &Guest<D>,
+    controller: Option<Statistics>,
+    what: &str,
+) -> Result<(), Error> {
     let (ours, root) = (guest.statistics(), guest.root().statistics());
     let outside = ours.reads_refused + ours.writes_dropped;
     eprintln!(
@@ -54,6 +69,9 @@ pub(crate) fn conclude<D: 'static>(json: bool, guest: &Guest<D>, what: &str) -> 
         ours.reset_trips,
         ours.read_trips
     );
+    if let Some(controller) = controller {
+        tell_commands(controller);
+    }
     if ours.given_up > 0 {
         eprintln!("farlane: {} accesses that the function did not answer in time", ours.given_up);
     }
@@ -61,7 +79,15 @@ pub(crate) fn conclude<D: 'static>(json: bool, guest: &Guest<D>, what: &str) -> 
     if !json {
         return Ok(());
     }
+    let controller = controller.map(|of| {
+        serde_json::json!({
+            "commands": of.commands,
+            "from_memory_buffer": of.pushed,
+            "queue_reads": of.fetches,
+        })
+    });
     print_json(&serde_json::json!({
+        "controller": controller,
         "config_accesses": ours.config_accesses,
         "register_accesses": ours.bar_accesses,
         "shared_doorbells": ours.rings,

@@ -113,6 +113,7 @@ impl Given {
         for address in &served.vfio {
             let controller = controllers::open(clock, *address, report_controller)
                 .map_err(|error| Error::Vfio { error })?;
+            eprintln!("farlane: {address} was taken by {}", controller.way());
             let extents = controller.extents().to_vec();
             let medium = self.media.add(controller);
             for (index, extent) in (1..).zip(extents) {

@@ -1,4 +1,4 @@
-# A machine whose NVMe SSD is given to vfio-pci and exported. Each line of output that the test wants is printed when
+# A machine whose NVMe SSD is given to vfio-pci and exported; MODULE is what wants interrupts remapped. Each line of output that the test wants is printed when
 # what came before it went well.
 set -e
 URL=tcp://127.0.0.1:4430
@@ -23,7 +23,7 @@ echo $AT > /sys/bus/pci/drivers_probe
 
 # The harness's IOMMU remaps no interrupts.
 refused $AT
-echo 1 > /sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts
+echo 1 > /sys/module/$MODULE/parameters/allow_unsafe_interrupts
 
 up() { echo "$1 after $(cut -d' ' -f1 /proc/uptime) s"; }
 export_ssd() {

@@ -114,12 +114,13 @@ impl Controller {
         }
     }
 
+    /// Starts `entries` commands of a queue in the buffer, whose next entry is at `start`.
     #[cold]
     #[inline(never)]
-    /// Starts `entries` commands of a queue in the buffer, whose next entry is at `start`.
     pub(super) fn start_from_memory(&mut self, number: u32, start: u32, entries: u32) {
         let Ok(queue) = u16::try_from(number) else { return };
         self.slots.reserve(u16::try_from(entries).expect("a fetch is of 64 entries at most"));
+        self.statistics.pushed += u64::from(entries);
         if let Some(queue) = self.submission_queues[usize::from(queue)].as_mut() {
             queue.on_arrived(entries);
         }

@@ -153,6 +153,8 @@ pub struct Statistics {
     pub commands: u64,
     /// Reads of submission queue entries: fewer than commands where they came in batches.
     pub fetches: u64,
+    /// Commands taken from the controller memory buffer, where the host had put them: nothing was read for these.
+    pub pushed: u64,
     /// Completion queue entries written.
     pub completions: u64,
     /// Writes of completion queue entries: fewer than entries where they left in batches.

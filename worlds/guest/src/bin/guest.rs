@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use guest::{Device, Error, Firmware, Guest, Kit};
 
 /// Boots a stock Linux guest with an NVMe device, and gives a shell or runs a script in it.
@@ -55,12 +55,23 @@ struct Arguments {
     /// Start Linux by qboot: SeaBIOS drives NVMe devices before Linux does, qboot touches none
     #[arg(long)]
     qboot: bool,
+    /// Which kernel: the release's, a newer one of Debian's that has peer-to-peer DMA, or one with iommufd that is built
+    /// here where it has not been yet (minutes)
+    #[arg(long, value_enum, default_value_t = Kernel::Release)]
+    kernel: Kernel,
     /// How long the script may take
     #[arg(long, value_name = "TIME", default_value = "10min", value_parser = humantime::parse_duration)]
     limit: Duration,
     /// Only fetch what guests need, and say what that is
     #[arg(long)]
     fetch: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Kernel {
+    Release,
+    Newer,
+    Built,
 }
 
 fn main() -> ExitCode {
@@ -83,9 +94,14 @@ fn parse_forward(text: &str) -> Result<(u16, u16), String> {
 const SHELL_LIMIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let kit = Kit::shared()?;
+    let kit = &match arguments.kernel {
+        Kernel::Release => Kit::shared()?.clone(),
+        Kernel::Newer => Kit::newer()?.clone(),
+        Kernel::Built => Kit::build()?,
+    };
     if arguments.fetch {
-        println!("{}\n{}", kit.place().display(), kit.packages()?.trim_end());
+        println!("{}\nkernel {}", kit.place().display(), kit.kernel_version());
+        println!("{}", kit.packages()?.trim_end());
         return Ok(ExitCode::SUCCESS);
     }
     let mut builder = Guest::builder(kit)?

@@ -103,22 +103,35 @@ impl Apt {
         super::run(&mut tidy)
     }
 
-    /// Downloads one package without what it depends on into `directory`.
-    pub(super) fn download_alone(&self, package: &str, directory: &Path) -> Result<(), Error> {
+    /// Downloads packages without what they depend on into `directory`.
+    pub(super) fn download_alone(&self, packages: &[String], directory: &Path) -> Result<(), Error> {
+        fs::create_dir_all(directory).map_err(Error::at("creating", directory))?;
         let mut command = self.command("apt-get");
-        command.args(["download", package]).current_dir(directory);
-        self.run(command, &format!("downloading {package}"), directory)
+        command.arg("download").args(packages).current_dir(directory);
+        self.run(command, &format!("downloading {}", packages.join(", ")), directory)
     }
 
-    /// The first package that `package` depends on: what a metapackage stands for today.
-    pub(super) fn stands_for(&self, package: &str) -> Result<String, Error> {
-        let output = self.command("apt-cache").args(["show", "--no-all-versions", package]).output();
+    /// What the `release`'s version of `package` depends on, without versions: what a metapackage stands for today.
+    pub(super) fn needs(&self, release: &str, package: &str) -> Result<Vec<String>, Error> {
+        let mut command = self.command("apt-cache");
+        command.args([
+            "-o",
+            &format!("APT::Default-Release={release}"),
+            "show",
+            "--no-all-versions",
+            package,
+        ]);
+        let output = command.output();
         let output = output.map_err(|error| Error::unavailable(format!("apt-cache: {error}")))?;
         let text = String::from_utf8_lossy(&output.stdout);
         let depends = text.lines().find_map(|line| line.strip_prefix("Depends: "));
-        let name = depends.and_then(|list| list.split([' ', ',']).next());
-        name.map(str::to_owned)
-            .ok_or_else(|| Error::unavailable(format!("{RELEASE} has no package {package} any more")))
+        let names = depends.into_iter().flat_map(|list| list.split([',', '|']));
+        let names: Vec<String> =
+            names.filter_map(|name| name.split_whitespace().next()).map(str::to_owned).collect();
+        if names.is_empty() {
+            return Err(Error::unavailable(format!("{release} has no package {package} any more")));
+        }
+        Ok(names)
     }
 
     /// Runs a command to its end, tells how much has come into `growing`, and makes a reason of a failure.

@@ -2,6 +2,7 @@
 //! the guest's), the kernel made ready to enter. All of it is prepared beside its place and renamed at the end.
 
 mod apt;
+mod build;
 mod sources;
 
 use std::fs::{self, File};
@@ -10,12 +11,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use crate::kit::{self, Kit};
+use crate::kit::{self, Kernel, Kit};
 use crate::{Error, kernel};
 use apt::Apt;
 
+pub(crate) use build::{build_kernel, built_kernel};
+
 /// Names the recipe: what is fetched and how it is laid out. Another recipe is fetched anew, beside the old one.
 const RECIPE: &str = "trixie-1";
+/// The same of the newer kernel.
+const NEWER_KERNEL_RECIPE: &str = "trixie-backports-kernel-1";
 
 /// What QEMU's tree is made of.
 const QEMU_PACKAGES: [&str; 1] = ["qemu-system-x86"];
@@ -40,29 +45,49 @@ const SUPERFLUOUS: [&str; 7] = [
 /// # Errors
 /// [`Error::Unavailable`] where that cannot be; what had been downloaded is kept and used by the next attempt.
 pub(crate) fn fetch() -> Result<Kit, Error> {
+    let place = prepared(RECIPE, assemble)?;
+    Kit::open(&place)?.ok_or_else(|| incomplete(&place))
+}
+
+/// As [`fetch`], for the kernel of backports alone. The tools to unpack it are the kit's.
+///
+/// # Errors
+/// As [`fetch`].
+pub(crate) fn newer_kernel() -> Result<Kernel, Error> {
+    let kit = Kit::shared()?;
+    let place = prepared(NEWER_KERNEL_RECIPE, |partial| assemble_kernel(&kit.guest_tree(), partial))?;
+    Kernel::open(&place, &place)?.ok_or_else(|| incomplete(&place))
+}
+
+fn incomplete(place: &Path) -> Error {
+    Error::unavailable(format!("{} is incomplete", place.display()))
+}
+
+/// The place in the cache of what `assemble` makes by a recipe, which it does once a machine.
+fn prepared(recipe: &str, assemble: impl FnOnce(&Path) -> Result<(), Error>) -> Result<PathBuf, Error> {
     if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
         return Err(Error::unavailable("guests are fetched for Linux on x86-64 only"));
     }
     let cache = kit::cache_directory()?;
     fs::create_dir_all(&cache).map_err(|error| no_room(&cache, &error))?;
-    let place = cache.join(RECIPE);
-    if let Some(kit) = Kit::open(&place)? {
-        return Ok(kit);
+    let place = cache.join(recipe);
+    if place.join(kit::KERNEL).exists() {
+        return Ok(place);
     }
     let _lock = lock(&cache)?;
     // Somebody else may have fetched it while we waited.
-    if let Some(kit) = Kit::open(&place)? {
-        return Ok(kit);
+    if place.join(kit::KERNEL).exists() {
+        return Ok(place);
     }
     let begun = Instant::now();
-    let partial = cache.join(format!("{RECIPE}.partial"));
+    let partial = cache.join(format!("{recipe}.partial"));
     assemble(&partial).map_err(|error| match error {
         Error::Io { doing, source } => Error::unavailable(format!("fetching a guest: {doing}: {source}")),
         other => other,
     })?;
     fs::rename(&partial, &place).map_err(Error::at("renaming", &partial))?;
     say(&format!("fetched in {:.1} s, kept in {}", begun.elapsed().as_secs_f64(), place.display()));
-    Kit::open(&place)?.ok_or_else(|| Error::unavailable(format!("{} is incomplete", place.display())))
+    Ok(place)
 }
 
 /// One at a time: held until the file is closed, by whatever end of the process.
@@ -81,18 +106,12 @@ fn no_room(path: &Path, error: &io::Error) -> Error {
 }
 
 fn assemble(partial: &Path) -> Result<(), Error> {
-    let mirror = sources::mirror(Path::new("/etc/apt")).ok_or_else(|| {
-        Error::unavailable(
-            "no Debian archive is among the package sources in /etc/apt, and guests come from one",
-        )
-    })?;
     let (qemu, guest) = (partial.join("qemu.packages"), partial.join("guest.packages"));
     say(&format!("fetching QEMU, a kernel and tools (some 130 MB) into {}", partial.display()));
-    let apt = Apt::prepare(partial.join("apt"), &mirror)?;
-    apt.update()?;
+    let apt = archive(partial)?;
     apt.download(apt::BACKPORTS, &QEMU_PACKAGES, &qemu)?;
     apt.download(apt::RELEASE, &GUEST_PACKAGES, &guest)?;
-    apt.download_alone(&apt.stands_for(KERNEL_PACKAGE)?, &guest)?;
+    apt.download_alone(&kernel_packages(&apt, apt::RELEASE)?, &guest)?;
     say("unpacking ...");
     let mut record = String::new();
     for (packages, tree) in [(&qemu, "qemu"), (&guest, "guest")] {
@@ -100,9 +119,57 @@ fn assemble(partial: &Path) -> Result<(), Error> {
     }
     let list = partial.join("packages.txt");
     fs::write(&list, record).map_err(Error::at("writing", &list))?;
-    prepare_kernel(&partial.join("guest"), partial)?;
-    for done in ["qemu.packages", "guest.packages", "apt"] {
-        let path = partial.join(done);
+    let tree = partial.join("guest");
+    prepare_kernel(&tree, &tree, partial)?;
+    remove(partial, &["qemu.packages", "guest.packages", "apt"])
+}
+
+/// Fetches the kernel of backports. `tools` is the tree of a kit.
+fn assemble_kernel(tools: &Path, partial: &Path) -> Result<(), Error> {
+    say(&format!("fetching a newer kernel (some 37 MB) into {}", partial.display()));
+    let apt = archive(partial)?;
+    let (packages, tree) = (partial.join("packages"), partial.join("tree"));
+    apt.download_alone(&kernel_packages(&apt, apt::BACKPORTS)?, &packages)?;
+    let record = unpack(&packages, &tree)?;
+    let list = partial.join("packages.txt");
+    fs::write(&list, record).map_err(Error::at("writing", &list))?;
+    prepare_kernel(tools, &tree, partial)?;
+    let (modules, place) = (tree.join("usr"), partial.join("usr"));
+    if place.exists() {
+        fs::remove_dir_all(&place).map_err(Error::at("removing", &place))?;
+    }
+    fs::rename(&modules, &place).map_err(Error::at("renaming", &modules))?;
+    remove(partial, &["packages", "tree", "apt"])
+}
+
+/// The machine's Debian archive, its lists of packages fetched.
+fn archive(partial: &Path) -> Result<Apt, Error> {
+    let mirror = sources::mirror(Path::new("/etc/apt")).ok_or_else(|| {
+        Error::unavailable(
+            "no Debian archive is among the package sources in /etc/apt, and guests come from one",
+        )
+    })?;
+    let apt = Apt::prepare(partial.join("apt"), &mirror)?;
+    apt.update()?;
+    Ok(apt)
+}
+
+/// The packages that a release's kernel for guests is made of: one, or one of which two others hold image and modules.
+fn kernel_packages(apt: &Apt, release: &str) -> Result<Vec<String>, Error> {
+    let stands_for = apt.needs(release, KERNEL_PACKAGE)?;
+    let image = stands_for.into_iter().find(|name| name.starts_with("linux-image-"));
+    let image = image.ok_or_else(|| {
+        Error::unavailable(format!("{release}'s {KERNEL_PACKAGE} names no kernel any more"))
+    })?;
+    let parts = apt.needs(release, &image)?.into_iter();
+    let parts = parts.filter(|name| ["linux-binary-", "linux-modules-"].iter().any(|p| name.starts_with(p)));
+    Ok([image].into_iter().chain(parts).collect())
+}
+
+/// Removes what was needed only until now.
+fn remove(place: &Path, names: &[&str]) -> Result<(), Error> {
+    for name in names {
+        let path = place.join(name);
         fs::remove_dir_all(&path).map_err(Error::at("removing", &path))?;
     }
     Ok(())
@@ -135,18 +202,20 @@ fn unpack(packages: &Path, tree: &Path) -> Result<String, Error> {
     Ok(record)
 }
 
-/// Orders the kernel's modules and takes the uncompressed kernel out of its image.
-fn prepare_kernel(tree: &Path, place: &Path) -> Result<(), Error> {
+/// Orders the modules of the kernel in `tree` and takes it, uncompressed, out of its image. `tools` has the programs.
+fn prepare_kernel(tools: &Path, tree: &Path, place: &Path) -> Result<(), Error> {
     let version = kit::kernel_version(tree)?;
-    run(kit::loaded(tree, "usr/sbin/depmod").arg("-b").arg(tree.join("usr")).arg(&version))?;
-    let image = tree.join("boot").join(format!("vmlinuz-{version}"));
+    run(kit::loaded(tools, "usr/sbin/depmod").arg("-b").arg(tree.join("usr")).arg(&version))?;
+    let images = [format!("boot/vmlinuz-{version}"), format!("{}/{version}/vmlinuz", kit::MODULES)];
+    let [first, other] = images.map(|path| tree.join(path));
+    let image = if first.exists() { first } else { other };
     let bytes = fs::read(&image).map_err(Error::at("reading", &image))?;
     let payload = kernel::payload(&bytes)
         .map_err(|error| Error::unavailable(format!("the kernel {version} cannot be unpacked: {error}")))?;
     let (packed, unpacked) = (place.join("vmlinux.zst"), place.join(kit::KERNEL));
     fs::write(&packed, payload).map_err(Error::at("writing", &packed))?;
     // Kernels are packed with the largest window there is.
-    run(kit::loaded(tree, "usr/bin/zstd")
+    run(kit::loaded(tools, "usr/bin/zstd")
         .args(["--decompress", "--quiet", "--force", "--long=31", "-o"])
         .args([&unpacked, &packed]))?;
     fs::remove_file(&packed).map_err(Error::at("removing", &packed))

@@ -11,6 +11,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use engine::{Engine, Instant, Nanos, Pool, fire, next_wake};
 use machine::guest::{self, Errno, Guest, Input, Output};
+use nvme_pcie::controller::Controller;
 use nvme_pcie::function::{self, Function};
 
 use crate::clock::Clock;
@@ -154,6 +155,14 @@ impl<F: FnMut(Event)> GuestDriver<F> {
     /// The engines.
     pub const fn guest(&self) -> &Guest<OwnedFd> {
         &self.guest
+    }
+
+    /// The controller, where the function is in this process.
+    pub fn controller(&self) -> Option<&Controller> {
+        match &self.side {
+            Side::Local(local) => Some(local.function.controller()),
+            Side::Far(_) => None,
+        }
     }
 
     fn register(&mut self, sources: &Sources) -> io::Result<()> {

@@ -13,6 +13,13 @@ pub struct Several<D> {
     drivers: Vec<(D, bool)>,
 }
 
+impl<D> Several<D> {
+    /// The drivers, in the order in which they were given.
+    pub fn iter(&self) -> impl Iterator<Item = &D> {
+        self.drivers.iter().map(|(driver, _)| driver)
+    }
+}
+
 impl<D: Driver> FromIterator<D> for Several<D> {
     fn from_iter<T: IntoIterator<Item = D>>(drivers: T) -> Self {
         Self { drivers: drivers.into_iter().map(|driver| (driver, false)).collect() }

@@ -1,4 +1,5 @@
-//! The kernel's interface to VFIO (`linux/vfio.h`): structures, numbers, and the calls themselves.
+//! The kernel's interface to VFIO (`linux/vfio.h`) and to iommufd (`linux/iommufd.h`): structures, numbers, and the calls
+//! themselves.
 
 use std::fs::File;
 use std::io;
@@ -24,6 +25,9 @@ pub(super) const MSIX: u32 = 2;
 const TRIGGER_EVENTFD: u32 = 1 << 2 | 1 << 5;
 /// `VFIO_DMA_MAP_FLAG_READ` and `VFIO_DMA_MAP_FLAG_WRITE`, as the device sees it.
 const READ_WRITE: u32 = 1 << 0 | 1 << 1;
+/// `IOMMU_IOAS_MAP_WRITEABLE` and `IOMMU_IOAS_MAP_READABLE`, as the device sees it; without a third flag the kernel chooses
+/// the address that the device uses.
+const WRITEABLE_READABLE: u32 = 1 << 1 | 1 << 2;
 /// The most vectors that one call of [`set_msix`] can name.
 pub(super) const VECTORS_MAX: usize = 2;
 
@@ -44,6 +48,11 @@ const DEVICE_GET_IRQ_INFO: libc::Ioctl = request(9);
 const DEVICE_SET_IRQS: libc::Ioctl = request(10);
 const DEVICE_RESET: libc::Ioctl = request(11);
 const IOMMU_MAP_DMA: libc::Ioctl = request(13);
+const DEVICE_BIND_IOMMUFD: libc::Ioctl = request(18);
+const DEVICE_ATTACH_IOMMUFD_PT: libc::Ioctl = request(19);
+// `_IO(IOMMUFD_TYPE, IOMMUFD_CMD_IOAS_ALLOC)` and so on: the type is VFIO's, and the commands begin at 80h.
+const IOAS_ALLOC: libc::Ioctl = request(0x1d);
+const IOAS_MAP: libc::Ioctl = request(0x21);
 
 /// A structure that begins with its own size, which the kernel fills in or reads.
 ///
@@ -87,6 +96,14 @@ structures! {
     InterruptSet { flags: u32, index: u32, start: u32, count: u32, eventfds: [i32; VECTORS_MAX], }
     /// `struct vfio_iommu_type1_dma_map`.
     DmaMap { flags: u32, virtual_address: u64, iova: u64, size: u64, }
+    /// `struct vfio_device_bind_iommufd`, as far as it has been from the first.
+    BindIommufd { flags: u32, iommufd: i32, device_id: u32, }
+    /// `struct vfio_device_attach_iommufd_pt`, as far as it has been from the first.
+    AttachIommufd { flags: u32, page_table: u32, }
+    /// `struct iommu_ioas_alloc`.
+    AddressSpaceAllocation { flags: u32, id: u32, }
+    /// `struct iommu_ioas_map`.
+    AddressSpaceMap { flags: u32, id: u32, reserved: u32, virtual_address: u64, length: u64, iova: u64, }
 }
 
 fn answer(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -173,6 +190,43 @@ pub(super) unsafe fn map_dma(container: &File, address: *mut u8, iova: u64, size
     call(container, IOMMU_MAP_DMA, &mut map)
 }
 
+/// Makes `iommufd` the one through which `device` reaches memory. Nothing else can be asked of the device before.
+pub(super) fn bind(device: &File, iommufd: &File) -> io::Result<()> {
+    let mut bind = BindIommufd { iommufd: iommufd.as_raw_fd(), ..BindIommufd::default() };
+    call(device, DEVICE_BIND_IOMMUFD, &mut bind)
+}
+
+/// A new address space, in which nothing can be reached.
+pub(super) fn address_space(iommufd: &File) -> io::Result<u32> {
+    let mut allocation = AddressSpaceAllocation::default();
+    call(iommufd, IOAS_ALLOC, &mut allocation)?;
+    Ok(allocation.id)
+}
+
+/// Puts `device`, which is bound to the iommufd that made it, into an address space.
+pub(super) fn attach(device: &File, address_space: u32) -> io::Result<()> {
+    let mut attach = AttachIommufd { page_table: address_space, ..AttachIommufd::default() };
+    call(device, DEVICE_ATTACH_IOMMUFD_PT, &mut attach)
+}
+
+/// Lets the devices of an address space reach `length` bytes at `address` of this process, at an address of their own that
+/// the kernel chooses and that is returned.
+///
+/// # Safety
+/// As for [`map_dma`].
+pub(super) unsafe fn map(
+    iommufd: &File,
+    address_space: u32,
+    address: *mut u8,
+    length: u64,
+) -> io::Result<u64> {
+    let virtual_address = u64::try_from(address.expose_provenance()).expect("addresses have 64 bits at most");
+    let map = AddressSpaceMap { flags: WRITEABLE_READABLE, id: address_space, ..AddressSpaceMap::default() };
+    let mut map = AddressSpaceMap { virtual_address, length, ..map };
+    call(iommufd, IOAS_MAP, &mut map)?;
+    Ok(map.iova)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,5 +240,9 @@ mod tests {
         assert_eq!(size_of::<InterruptSet>(), 20 + 4 * VECTORS_MAX);
         assert_eq!(size_of::<DmaMap>(), 32);
         assert_eq!((GET_API_VERSION, DEVICE_RESET, IOMMU_MAP_DMA), (0x3b64, 0x3b6f, 0x3b71));
+        assert_eq!((size_of::<BindIommufd>(), size_of::<AttachIommufd>()), (16, 12));
+        assert_eq!((size_of::<AddressSpaceAllocation>(), size_of::<AddressSpaceMap>()), (12, 40));
+        assert_eq!((DEVICE_BIND_IOMMUFD, DEVICE_ATTACH_IOMMUFD_PT), (0x3b76, 0x3b77));
+        assert_eq!((IOAS_ALLOC, IOAS_MAP), (0x3b81, 0x3b85));
     }
 }

@@ -84,6 +84,12 @@ impl PciAddress {
         Ok(group)
     }
 
+    /// The name below `/dev/vfio/devices` that the function has where the kernel offers it by itself, without its group.
+    pub(super) fn device_name(self) -> Option<String> {
+        let entries = fs::read_dir(self.directory().join("vfio-dev")).ok()?;
+        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).next()
+    }
+
     /// The functions of this one's group that are with a driver that VFIO does not share a group with.
     pub(super) fn neighbours(self) -> Vec<String> {
         let entries = fs::read_dir(self.directory().join("iommu_group/devices"));
@@ -130,5 +136,6 @@ mod tests {
         let address: PciAddress = "ffff:ff:1f.7".parse().unwrap();
         assert!(matches!(address.group(), Err(OpenError::NoSuchDevice(_))));
         assert!(address.neighbours().is_empty());
+        assert_eq!(address.device_name(), None);
     }
 }

@@ -46,7 +46,12 @@ pub enum OpenError {
         others: Vec<String>,
     },
     /// The IOMMU does not keep the interrupts of devices apart.
-    UnsafeInterrupts(PciAddress),
+    UnsafeInterrupts {
+        /// The function.
+        address: PciAddress,
+        /// The module of the kernel that refuses it for that.
+        module: &'static str,
+    },
     /// No more memory may be held in place for it.
     LockedMemory {
         /// Bytes that are needed.
@@ -86,12 +91,11 @@ impl OpenError {
             Self::NotViable { .. } => {
                 "bind those to vfio-pci too: the IOMMU can't tell the devices of a group apart".to_owned()
             }
-            Self::UnsafeInterrupts(_) => {
+            Self::UnsafeInterrupts { module, .. } => format!(
                 "switch interrupt remapping on in the firmware's setup; or, as root, where \
                 every device and every user of VFIO is trusted: \
-                echo 1 > /sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts"
-                    .to_owned()
-            }
+                echo 1 > /sys/module/{module}/parameters/allow_unsafe_interrupts"
+            ),
             Self::LockedMemory { needed } => {
                 format!("run as root, or allow more: ulimit -l {} (KiB)", needed.div_ceil(1024) + 1024)
             }
@@ -129,7 +133,7 @@ impl fmt::Display for OpenError {
                 let others = others.join(", ");
                 write!(f, "{address} shares its IOMMU group with devices that are in use: {others}")
             }
-            Self::UnsafeInterrupts(address) => {
+            Self::UnsafeInterrupts { address, .. } => {
                 write!(f, "the IOMMU of {address} does not remap interrupts, so that it could send any")
             }
             Self::LockedMemory { needed } => {

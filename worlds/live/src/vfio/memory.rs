@@ -22,7 +22,7 @@ pub struct DmaMemory {
 }
 
 impl DmaMemory {
-    /// `length` zero bytes, whole pages, that a device shall know by `iova`.
+    /// `length` zero bytes, whole pages, that a device shall know by `iova`, or by what is set later.
     pub(super) fn new(length: usize, iova: u64) -> io::Result<Self> {
         // SAFETY: a new mapping at an address of the system's choice overlaps nothing of ours.
         let base = unsafe {
@@ -45,6 +45,10 @@ impl DmaMemory {
     /// The first address, as the device knows it.
     pub const fn iova(&self) -> u64 {
         self.iova
+    }
+
+    pub(super) const fn set_iova(&mut self, iova: u64) {
+        self.iova = iova;
     }
 
     /// Where the access begins, if all of it is here.

@@ -71,6 +71,8 @@ fn queues_are_in_it_or_beside_it() {
             (number, (number + 1) % 4)
         );
     }
+    let statistics = rig.controller.statistics();
+    assert_eq!(statistics.pushed, 10, "{statistics:?}");
     let mut beyond = [0; 4];
     rig.controller.read_memory_buffer(0xfffe, &mut beyond);
     assert_eq!(beyond, [0, 0, 0xff, 0xff]);

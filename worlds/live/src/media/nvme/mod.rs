@@ -20,6 +20,7 @@ use pcie::memory::Memory;
 
 use super::commands::{Commands, PIECE_BYTES, Refused};
 use crate::clock::Clock;
+use crate::vfio::Way;
 
 pub use super::commands::Extent;
 pub use open::{OpenError, open};
@@ -83,6 +84,13 @@ pub struct NvmeMedium<P: Port = VfioPort> {
     resetting: bool,
     /// Why the controller was given up, if it was.
     failed: Option<InitError>,
+}
+
+impl NvmeMedium {
+    /// Which of the kernel's ways the controller was taken.
+    pub const fn way(&self) -> &Way {
+        self.port.way()
+    }
 }
 
 impl<P: Port> NvmeMedium<P> {

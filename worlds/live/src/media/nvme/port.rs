@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use nvme_pcie::registers::{configuration, offset, status};
 use pcie::memory::Memory;
 
-use crate::vfio::{Device, DmaMemory, OpenError, PciAddress};
+use crate::vfio::{Device, DmaMemory, OpenError, PciAddress, Way};
 
 /// How long a controller may take to put what it keeps in order before it is reset.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(5);
@@ -55,6 +55,11 @@ impl VfioPort {
     /// The first address of its memory, as the controller knows it.
     pub const fn memory_base(&self) -> u64 {
         self.memory.iova()
+    }
+
+    /// Which of the kernel's ways the controller was taken.
+    pub const fn way(&self) -> &Way {
+        self.device.way()
     }
 
     /// Lets the controller write what it keeps in its cache, as before the power is switched off.
