@@ -135,6 +135,11 @@ impl Faults {
         self.behaviour = behaviour;
     }
 
+    /// Keeps what enters from now on inside until `until` at least; nothing of it is lost.
+    pub fn hold_until(&mut self, until: Instant) {
+        self.last = self.last.max(until);
+    }
+
     /// How it behaves now.
     pub const fn behaviour(&self) -> &Behaviour {
         &self.behaviour
@@ -161,7 +166,7 @@ impl Faults {
     }
 
     /// Lets `frame` out at a time that follows from the behaviour.
-    fn hold(&mut self, now: Instant, mut frame: Frame) {
+    fn keep(&mut self, now: Instant, mut frame: Frame) {
         if self.inside.len() >= Self::INSIDE_MAX {
             self.counts.lost += 1;
             return;
@@ -196,9 +201,9 @@ impl Hop for Faults {
         }
         if self.behaviour.duplication.happens(&mut self.rng) {
             self.counts.copied += 1;
-            self.hold(now, frame.clone());
+            self.keep(now, frame.clone());
         }
-        self.hold(now, frame);
+        self.keep(now, frame);
     }
 
     fn poll(&mut self, now: Instant) -> Option<Frame> {

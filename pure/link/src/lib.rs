@@ -15,6 +15,7 @@ pub mod ethernet;
 pub mod faults;
 pub mod frame;
 mod hop;
+mod leaving;
 pub mod network;
 pub mod nr5g;
 mod path;

@@ -2,10 +2,11 @@
 
 use alloc::vec::Vec;
 
-use engine::Instant;
+use engine::{Instant, Rng};
 
+use crate::faults::Behaviour;
 use crate::trail::Crossing;
-use crate::{AnyHop, Counts, Frame, Hop};
+use crate::{AnyHop, Counts, Faults, Frame, Hop};
 
 /// One direction of a whole way: hops in series, the first entered first. A path of no hops takes no time.
 ///
@@ -21,6 +22,8 @@ pub struct Path {
     lost: u64,
     /// Which frames left which hop, where somebody watches.
     crossings: Option<Vec<Crossing>>,
+    /// Whether the last stage is [`Path::faults`].
+    has_faults: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -65,6 +68,20 @@ impl Path {
     /// What has been noted since the last time.
     pub(crate) fn crossings(&mut self) -> impl Iterator<Item = Crossing> + use<'_> {
         self.crossings.iter_mut().flat_map(|crossings| crossings.drain(..))
+    }
+
+    /// Faults at its end, which begin with none, besides whatever its hops do: for whoever changes a path that is in use. What is
+    /// random in them comes from `rng`, the first time.
+    pub fn faults(&mut self, rng: impl FnOnce() -> Rng) -> &mut Faults {
+        if !self.has_faults {
+            let hop = AnyHop::from(Faults::new(Behaviour::default(), rng()));
+            self.stages.push(Stage { next: hop.next(), hop });
+            self.has_faults = true;
+        }
+        match self.stages.last_mut() {
+            Some(Stage { hop: AnyHop::Faults(faults), .. }) => faults,
+            other => unreachable!("the last stage is faults, not {other:?}"),
+        }
     }
 
     /// The stage where something happens next, and when. Of several at one time the last of the way:

@@ -1,9 +1,8 @@
 //! A step of a machine on a frame's way: an operating system's, a driver's, a DMA engine's.
 
-use alloc::collections::VecDeque;
-
 use engine::{Instant, Nanos};
 
+use crate::leaving::Leaving;
 use crate::{Counts, Frame, Hop};
 
 /// What a [`Stage`] takes. A frame is worked on for [`Settings::occupancy`], in which the next one waits, and has passed
@@ -26,21 +25,51 @@ impl Settings {
 
     /// A stage of a machine's kernel, during which its processor does nothing else.
     pub const fn busy(latency: Nanos) -> Self {
-        Self { latency, picoseconds_per_byte: 0, occupancy: latency, interval: Nanos::ZERO }
+        Self { occupancy: latency, ..Self::pipeline(latency) }
+    }
+
+    /// The DMA interface between the logic and the processor of an embedded Linux box, as an Ethernet device
+    /// (published: nvme-5g, component_us.fake_ethernet, both directions).
+    pub const DMA: Self = Self::between(Nanos::new(816), Nanos::new(2_320));
+    /// Routing by iptables in the box at the host (published: nvme-5g, component_us.linux_iptables): work of a processor, which
+    /// does one packet after the other.
+    pub const ROUTING_UPSTREAM: Self = Self::busy(Nanos::new(10_200));
+    /// The same in the box at the device.
+    pub const ROUTING_DOWNSTREAM: Self = Self::busy(Nanos::new(11_000));
+    /// The USB stack of the box at the host, to a modem or an adapter (published: nvme-5g, component_us.linux_usb_stack), which
+    /// mostly waits for its controller.
+    pub const USB_UPSTREAM: Self = Self::pipeline(Nanos::new(36_200));
+    /// The same in the box at the device.
+    pub const USB_DOWNSTREAM: Self = Self::pipeline(Nanos::new(23_900));
+
+    /// A stage in which frames do not wait for each other.
+    pub const fn pipeline(latency: Nanos) -> Self {
+        Self { latency, picoseconds_per_byte: 0, occupancy: Nanos::ZERO, interval: Nanos::ZERO }
     }
 
     /// A stage that takes `shortest` for the smallest frame of 68 B and `longest` for the largest of 1518 B.
+    ///
+    /// # Panics
+    /// When there is no such [`Settings::slope`].
     pub const fn between(shortest: Nanos, longest: Nanos) -> Self {
-        let slope = (longest.get() - shortest.get()) * 1_000 / (1_518 - Self::SHORTEST as u64);
-        assert!(slope < 1_000_000, "a byte takes less than a microsecond");
+        let Some(slope) = Self::slope(shortest, longest) else {
+            panic!("a byte takes a microsecond or less than nothing")
+        };
+        Self { picoseconds_per_byte: slope, ..Self::pipeline(shortest) }
+    }
+
+    /// Picoseconds of each further byte, where 68 B take `shortest` and 1518 B `longest`: if that is not less, and a byte takes less
+    /// than a microsecond.
+    pub const fn slope(shortest: Nanos, longest: Nanos) -> Option<u32> {
+        let Some(more) = longest.get().checked_sub(shortest.get()) else { return None };
+        let slope = more.saturating_mul(1_000) / (1_518 - Self::SHORTEST as u64);
         #[expect(clippy::cast_possible_truncation, reason = "it was compared")]
-        let picoseconds_per_byte = slope as u32;
-        Self { latency: shortest, picoseconds_per_byte, occupancy: Nanos::ZERO, interval: Nanos::ZERO }
+        if slope < 1_000_000 { Some(slope as u32) } else { None }
     }
 
     /// A bus that is polled each `interval` (USB: a micro-frame of 125 us), and takes `latency` besides.
     pub const fn polled(interval: Nanos, latency: Nanos) -> Self {
-        Self { latency, picoseconds_per_byte: 0, occupancy: Nanos::ZERO, interval }
+        Self { interval, ..Self::pipeline(latency) }
     }
 
     /// What a frame of `length` bytes takes on an idle stage that is not polled.
@@ -55,8 +84,7 @@ impl Settings {
 pub struct Stage {
     settings: Settings,
     busy_until: Instant,
-    inside: VecDeque<(Instant, Frame)>,
-    counts: Counts,
+    leaving: Leaving,
 }
 
 impl Stage {
@@ -65,8 +93,7 @@ impl Stage {
 
     /// An idle stage.
     pub const fn new(settings: Settings) -> Self {
-        let counts = Counts { entered: 0, left: 0, lost: 0, copied: 0 };
-        Self { settings, busy_until: Instant::ZERO, inside: VecDeque::new(), counts }
+        Self { settings, busy_until: Instant::ZERO, leaving: Leaving::new() }
     }
 
     /// What it was told.
@@ -77,9 +104,7 @@ impl Stage {
 
 impl Hop for Stage {
     fn enter(&mut self, now: Instant, mut frame: Frame) {
-        self.counts.entered += 1;
-        if self.inside.len() >= Self::INSIDE_MAX {
-            self.counts.lost += 1;
+        if !self.leaving.admit(0, Self::INSIDE_MAX) {
             return;
         }
         let arrived = now + core::mem::take(&mut frame.tail);
@@ -89,23 +114,19 @@ impl Hop for Stage {
             start = Instant::from_nanos(start.as_nanos().div_ceil(interval).saturating_mul(interval));
         }
         self.busy_until = start + self.settings.occupancy;
-        let out = start + self.settings.of(frame.length);
-        let out = self.inside.back().map_or(out, |(last, _)| out.max(*last));
-        self.inside.push_back((out, frame));
+        self.leaving.push(start + self.settings.of(frame.length), frame);
     }
 
     fn poll(&mut self, now: Instant) -> Option<Frame> {
-        self.inside.front().filter(|(at, _)| *at <= now)?;
-        self.counts.left += 1;
-        self.inside.pop_front().map(|(_, frame)| frame)
+        self.leaving.poll(now)
     }
 
     fn next(&self) -> Option<Instant> {
-        self.inside.front().map(|(at, _)| *at)
+        self.leaving.next()
     }
 
     fn counts(&self) -> Counts {
-        self.counts
+        self.leaving.counts()
     }
 }
 
@@ -133,14 +154,13 @@ mod tests {
     #[test]
     fn a_busy_stage_makes_the_next_frame_wait_and_a_pipeline_does_not() {
         assert_eq!(times(Settings::busy(Nanos::new(100)), &[(0, 64), (10, 64)]), [100, 200]);
-        let pipeline = Settings { occupancy: Nanos::ZERO, ..Settings::busy(Nanos::new(100)) };
-        assert_eq!(times(pipeline, &[(0, 64), (10, 64)]), [100, 110]);
+        assert_eq!(times(Settings::pipeline(Nanos::new(100)), &[(0, 64), (10, 64)]), [100, 110]);
     }
 
     #[test]
     fn the_published_ends_of_a_range_come_out() {
         // nvme-5g, component_us.fake_ethernet.
-        let settings = Settings::between(Nanos::new(816), Nanos::new(2_320));
+        let settings = Settings::DMA;
         assert_eq!(settings.of(68), Nanos::new(816));
         assert!(settings.of(1_518).get().abs_diff(2_320) <= 2);
     }

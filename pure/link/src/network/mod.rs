@@ -12,8 +12,10 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use engine::{Buffer, Engine, Instant, Nanos, Pool};
+use engine::{Buffer, Engine, Instant, Nanos, Pool, Rng};
 
+use crate::faults::Behaviour;
+use crate::leaving::Leaving;
 use crate::tcp::{Gone, HEADER_BYTES_MAX, Parameters, Segment, Statistics};
 use crate::trail::{Trail, Watched};
 use crate::{Class, Counts, Frame, Hop, Path, Rate, Transmitter};
@@ -176,36 +178,15 @@ pub enum Output {
     },
 }
 
-/// Frames that take their time in a stack, in order.
-#[derive(Debug, Default)]
-struct Pipeline {
-    frames: VecDeque<(Instant, Frame)>,
-}
-
-impl Pipeline {
-    fn push(&mut self, now: Instant, time: Nanos, frame: Frame) {
-        let at = self.frames.back().map_or(now + time, |(last, _)| (now + time).max(*last));
-        self.frames.push_back((at, frame));
-    }
-
-    fn next(&self) -> Option<Instant> {
-        self.frames.front().map(|(at, _)| *at)
-    }
-
-    fn pop(&mut self, now: Instant) -> Option<Frame> {
-        self.frames.front().filter(|(at, _)| *at <= now)?;
-        self.frames.pop_front().map(|(_, frame)| frame)
-    }
-}
-
 /// What belongs to one side and the direction that begins there.
 #[derive(Debug)]
 struct Lane {
     /// The way to the other side.
     path: Path,
-    sending: Pipeline,
+    /// What takes its time in this side's stack.
+    sending: Leaving,
     /// What has come from the other side and is in this side's stack.
-    receiving: Pipeline,
+    receiving: Leaving,
     line: Transmitter,
     /// Connections whose end here may have something to send, in turn.
     waiting: VecDeque<u32>,
@@ -242,8 +223,8 @@ impl Network {
         assert!(config.mtu >= 68, "an MTU of {} B carries no IPv4 (RFC 791 asks for 68)", config.mtu);
         let lanes = paths.map(|path| Lane {
             path,
-            sending: Pipeline::default(),
-            receiving: Pipeline::default(),
+            sending: Leaving::new(),
+            receiving: Leaving::new(),
             line: Transmitter::IDLE,
             waiting: VecDeque::new(),
             bytes: 0,
@@ -289,6 +270,24 @@ impl Network {
     /// Bytes that `side` may send now. Where it `wanted` more, [`Output::Writable`] follows when there is room again.
     pub fn room(&mut self, connection: ConnectionId, side: Side, wanted: usize) -> usize {
         self.slot(connection).map_or(0, |connection| connection.room(side, wanted))
+    }
+
+    /// Lets both ways behave like this from `now` on, besides whatever their hops do and in place of what was told before.
+    /// What is random in it comes from `rng`, the first time.
+    pub fn impair(&mut self, now: Instant, behaviour: Behaviour, rng: &Rng) {
+        self.run(now);
+        for (lane, name) in self.lanes.iter_mut().zip(["there", "back"]) {
+            lane.path.faults(|| rng.fork(name)).set(behaviour);
+        }
+    }
+
+    /// Keeps what comes to the end of either way from `now` on back until `until`; nothing of it is lost, but TCP may have
+    /// repeated it by then.
+    pub fn hold(&mut self, now: Instant, until: Instant, rng: &Rng) {
+        self.run(now);
+        for (lane, name) in self.lanes.iter_mut().zip(["there", "back"]) {
+            lane.path.faults(|| rng.fork(name)).hold_until(until);
+        }
     }
 
     /// What became of the frames that `side` sent.
@@ -438,10 +437,10 @@ impl Network {
         if let Some(rate) = self.config.line[side.index()] {
             lane.line.send(now + time, rate, frame.wire_bytes());
         }
-        if time == Nanos::ZERO && lane.sending.frames.is_empty() {
+        if time == Nanos::ZERO && lane.sending.is_empty() {
             lane.path.enter(now, frame);
         } else {
-            lane.sending.push(now, time, frame);
+            lane.sending.push(now + time, frame);
         }
     }
 
@@ -498,7 +497,7 @@ impl Network {
             self.expire(now);
         }
         for side in Side::BOTH {
-            while let Some(frame) = self.lanes[side.index()].sending.pop(now) {
+            while let Some(frame) = self.lanes[side.index()].sending.poll(now) {
                 if let Some(watched) = &mut self.watched {
                     watched.sent(frame.id, now);
                 }
@@ -510,13 +509,13 @@ impl Network {
                 self.follow(side);
                 let time = receive.of(frame.length);
                 let stack = &mut self.lanes[there.index()].receiving;
-                if time == Nanos::ZERO && stack.frames.is_empty() {
+                if time == Nanos::ZERO && stack.is_empty() {
                     self.deliver(now, there, &frame);
                 } else {
-                    stack.push(now, time, frame);
+                    stack.push(now + time, frame);
                 }
             }
-            while let Some(frame) = self.lanes[there.index()].receiving.pop(now) {
+            while let Some(frame) = self.lanes[there.index()].receiving.poll(now) {
                 self.deliver(now, there, &frame);
             }
         }

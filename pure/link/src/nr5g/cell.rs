@@ -6,8 +6,6 @@ use crate::Chance;
 
 /// Symbols of a slot (TS 38.211, normal cyclic prefix).
 const SYMBOLS: u64 = 14;
-/// Slots of a pattern at most: 20 ms at 30 kHz.
-const PATTERN_SLOTS_MAX: u32 = 40;
 
 /// Which way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +14,15 @@ pub enum Direction {
     Down,
     /// From the device to the network.
     Up,
+}
+
+impl core::fmt::Display for Direction {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Down => "down",
+            Self::Up => "up",
+        })
+    }
 }
 
 /// What the slots of a period are for: downlink, one special slot, uplink.
@@ -34,6 +41,8 @@ pub struct Pattern {
 }
 
 impl Pattern {
+    /// Slots of a pattern at most: 20 ms at 30 kHz.
+    pub const SLOTS_MAX: u32 = 40;
     /// DDDSU with S of 10 downlink, 2 guard and 2 uplink symbols: 2.5 ms at 30 kHz.
     pub const DDDSU: Self =
         Self { down: 3, special: true, special_symbols: (10, 2), special_used: true, up: 1 };
@@ -167,6 +176,10 @@ impl Cell {
     /// N1 and N2 of processing capability 1, in symbols by numerology (TS 38.214, tables 5.3-1 and 6.4-1).
     pub const CAPABILITY_1: [(u32, u32); 4] = [(8, 10), (10, 12), (17, 23), (20, 36)];
 
+    /// The same of processing capability 2, which is for up to 60 kHz (ibid., tables 5.3-2 and 6.4-2); the 4.5 and 5.5 symbols at
+    /// 30 kHz are rounded up.
+    pub const CAPABILITY_2: [(u32, u32); 3] = [(3, 5), (5, 6), (9, 11)];
+
     /// The stand-alone Release-15 cell of the published 5G experiment: 3.6 GHz, 100 MHz, 30 kHz, TDD.
     ///
     /// Published are numerology and bandwidth, and 50 to 70 Mbit/s on the air upwards: 60 Mbit/s are 18,750 bytes for each
@@ -221,25 +234,37 @@ impl Cell {
         self.symbols(self.mini_slot)
     }
 
+    /// The symbols of a transmission `direction` in a slot that has `count` symbols for it, if one fits.
+    fn usable(&self, direction: Direction, count: u64) -> Option<u64> {
+        let length = u64::from(self.mini_slot);
+        // A transmission shorter than a slot's symbols may begin at each multiple of its length; in a special slot, one
+        // of a whole slot is cut to what there is, which only the downlink does.
+        let usable = if direction == Direction::Down { length.min(count) } else { length };
+        (count > 0 && usable > 0 && usable <= count).then_some(usable)
+    }
+
+    /// A direction in which nothing can ever be sent.
+    pub fn lacks(&self) -> Option<Direction> {
+        let none = |direction: &Direction| {
+            let mut slots = (0..self.pattern.slots()).map(|index| self.pattern.symbols(index, *direction).1);
+            !slots.any(|count| self.usable(*direction, count).is_some())
+        };
+        [Direction::Down, Direction::Up].into_iter().find(none)
+    }
+
     /// The first transmission `direction` that starts at `at` or later: when it starts and when it ends.
     ///
     /// # Panics
     /// When the pattern has no slot of that direction, or too many slots.
     pub fn next(&self, direction: Direction, at: Instant) -> (Instant, Instant) {
         let slots = self.pattern.slots();
-        assert!(slots <= PATTERN_SLOTS_MAX, "a pattern of {slots} slots");
+        assert!(slots <= Pattern::SLOTS_MAX, "a pattern of {slots} slots");
         let slot = self.slot().get();
         let first = at.as_nanos() / slot;
         for index in first..=first + 2 * u64::from(slots) {
             let of_pattern = u32::try_from(index % u64::from(slots)).unwrap_or(0);
             let (begin, count) = self.pattern.symbols(of_pattern, direction);
-            let length = u64::from(self.mini_slot);
-            // A transmission shorter than a slot's symbols may begin at each multiple of its length; in a special slot, one
-            // of a whole slot is cut to what there is, which only the downlink does.
-            let usable = if direction == Direction::Down { length.min(count) } else { length };
-            if count == 0 || usable > count {
-                continue;
-            }
+            let Some(usable) = self.usable(direction, count) else { continue };
             let mut symbol = begin;
             while symbol + usable <= begin + count {
                 let start = index * slot + symbol * slot / SYMBOLS;

@@ -1,9 +1,8 @@
 //! From the base station through the core network, and to the next one.
 
-use alloc::collections::VecDeque;
-
 use engine::{Instant, Nanos, Rng};
 
+use crate::leaving::Leaving;
 use crate::{Chance, Counts, Frame, Hop, sample};
 
 /// What a core network adds. Its time varies with what its machines do, so that frames which come together take equally
@@ -40,8 +39,7 @@ pub struct Core {
     rng: Rng,
     /// When the last frame came, and what it took.
     last: Option<(Instant, Nanos)>,
-    inside: VecDeque<(Instant, Frame)>,
-    counts: Counts,
+    leaving: Leaving,
 }
 
 impl Core {
@@ -50,8 +48,12 @@ impl Core {
 
     /// A core network whose variation and losses come out of `rng`.
     pub const fn new(settings: CoreSettings, rng: Rng) -> Self {
-        let counts = Counts { entered: 0, left: 0, lost: 0, copied: 0 };
-        Self { settings, rng, last: None, inside: VecDeque::new(), counts }
+        Self { settings, rng, last: None, leaving: Leaving::new() }
+    }
+
+    /// What it was told.
+    pub const fn settings(&self) -> &CoreSettings {
+        &self.settings
     }
 
     /// What it was told.
@@ -62,10 +64,11 @@ impl Core {
 
 impl Hop for Core {
     fn enter(&mut self, now: Instant, mut frame: Frame) {
-        self.counts.entered += 1;
-        if self.inside.len() >= Self::INSIDE_MAX || self.settings.loss.happens(&mut self.rng) {
-            self.counts.lost += 1;
+        if !self.leaving.admit(0, Self::INSIDE_MAX) {
             return;
+        }
+        if self.settings.loss.happens(&mut self.rng) {
+            return self.leaving.lose();
         }
         let arrived = now + core::mem::take(&mut frame.tail);
         let time = match self.last {
@@ -73,22 +76,18 @@ impl Hop for Core {
             _ => self.settings.delay + sample::uniform(&mut self.rng, self.settings.spread),
         };
         self.last = Some((arrived, time));
-        let out = arrived + time;
-        let out = self.inside.back().map_or(out, |(last, _)| out.max(*last));
-        self.inside.push_back((out, frame));
+        self.leaving.push(arrived + time, frame);
     }
 
     fn poll(&mut self, now: Instant) -> Option<Frame> {
-        self.inside.front().filter(|(at, _)| *at <= now)?;
-        self.counts.left += 1;
-        self.inside.pop_front().map(|(_, frame)| frame)
+        self.leaving.poll(now)
     }
 
     fn next(&self) -> Option<Instant> {
-        self.inside.front().map(|(at, _)| *at)
+        self.leaving.next()
     }
 
     fn counts(&self) -> Counts {
-        self.counts
+        self.leaving.counts()
     }
 }

@@ -1,10 +1,9 @@
 //! From the core network to a device.
 
-use alloc::collections::VecDeque;
-
 use engine::{Instant, Nanos, Rng};
 
 use super::cell::{Cell, Direction};
+use crate::leaving::Leaving;
 use crate::{Counts, Frame, Hop};
 
 /// One direction of a radio link: the base station schedules, sends, and the device decodes.
@@ -17,8 +16,7 @@ pub struct Downlink {
     left: u32,
     /// What failures add to that slot's transmission: all frames in it share it.
     failures: Nanos,
-    inside: VecDeque<(Instant, Frame)>,
-    counts: Counts,
+    leaving: Leaving,
 }
 
 impl Downlink {
@@ -27,16 +25,7 @@ impl Downlink {
 
     /// The link down to a device of `cell`; failures come out of `rng`.
     pub const fn new(cell: Cell, rng: Rng) -> Self {
-        let counts = Counts { entered: 0, left: 0, lost: 0, copied: 0 };
-        Self {
-            cell,
-            rng,
-            slot: Instant::ZERO,
-            left: 0,
-            failures: Nanos::ZERO,
-            inside: VecDeque::new(),
-            counts,
-        }
+        Self { cell, rng, slot: Instant::ZERO, left: 0, failures: Nanos::ZERO, leaving: Leaving::new() }
     }
 
     /// The cell.
@@ -47,9 +36,7 @@ impl Downlink {
 
 impl Hop for Downlink {
     fn enter(&mut self, now: Instant, mut frame: Frame) {
-        self.counts.entered += 1;
-        if self.inside.len() >= Self::INSIDE_MAX {
-            self.counts.lost += 1;
+        if !self.leaving.admit(0, Self::INSIDE_MAX) {
             return;
         }
         let ready = now + core::mem::take(&mut frame.tail) + self.cell.station;
@@ -69,22 +56,18 @@ impl Hop for Downlink {
             let after = start + Nanos::new(1);
             (start, end) = self.cell.next(Direction::Down, after);
         }
-        let out = end + self.failures + self.cell.symbols(self.cell.n1);
-        let out = self.inside.back().map_or(out, |(last, _)| out.max(*last));
-        self.inside.push_back((out, frame));
+        self.leaving.push(end + self.failures + self.cell.symbols(self.cell.n1), frame);
     }
 
     fn poll(&mut self, now: Instant) -> Option<Frame> {
-        self.inside.front().filter(|(at, _)| *at <= now)?;
-        self.counts.left += 1;
-        self.inside.pop_front().map(|(_, frame)| frame)
+        self.leaving.poll(now)
     }
 
     fn next(&self) -> Option<Instant> {
-        self.inside.front().map(|(at, _)| *at)
+        self.leaving.next()
     }
 
     fn counts(&self) -> Counts {
-        self.counts
+        self.leaving.counts()
     }
 }

@@ -5,6 +5,7 @@ use alloc::collections::VecDeque;
 use engine::{Instant, Rng};
 
 use super::cell::{Cell, Direction, Grants};
+use crate::leaving::Leaving;
 use crate::{Counts, Frame, Hop};
 
 /// Room in an uplink slot.
@@ -25,8 +26,7 @@ pub struct Uplink {
     grant: Option<Grant>,
     /// When the device last had something to send.
     active: Option<Instant>,
-    leaving: VecDeque<(Instant, Frame)>,
-    counts: Counts,
+    leaving: Leaving,
 }
 
 impl Uplink {
@@ -35,15 +35,7 @@ impl Uplink {
 
     /// The link up from a device of `cell`; failures come out of `rng`.
     pub const fn new(cell: Cell, rng: Rng) -> Self {
-        Self {
-            cell,
-            rng,
-            waiting: VecDeque::new(),
-            grant: None,
-            active: None,
-            leaving: VecDeque::new(),
-            counts: Counts { entered: 0, left: 0, lost: 0, copied: 0 },
-        }
+        Self { cell, rng, waiting: VecDeque::new(), grant: None, active: None, leaving: Leaving::new() }
     }
 
     /// The cell.
@@ -88,7 +80,6 @@ impl Uplink {
         let mut left = grant.bytes;
         let failures = self.cell.harq_up.sample(&mut self.rng);
         let out = grant.end + failures + self.cell.station;
-        let out = self.leaving.back().map_or(out, |(last, _)| out.max(*last));
         while let Some((_, bytes, _)) = self.waiting.front_mut().filter(|(ready, ..)| *ready <= grant.start) {
             let part = (*bytes).min(left);
             *bytes -= part;
@@ -97,7 +88,7 @@ impl Uplink {
                 break;
             }
             if let Some((_, _, frame)) = self.waiting.pop_front() {
-                self.leaving.push_back((out, frame));
+                self.leaving.push(out, frame);
             }
         }
         self.active = Some(grant.end);
@@ -112,9 +103,7 @@ impl Uplink {
 
 impl Hop for Uplink {
     fn enter(&mut self, now: Instant, mut frame: Frame) {
-        self.counts.entered += 1;
-        if self.waiting.len() + self.leaving.len() >= Self::INSIDE_MAX {
-            self.counts.lost += 1;
+        if !self.leaving.admit(self.waiting.len(), Self::INSIDE_MAX) {
             return;
         }
         let ready = now + core::mem::take(&mut frame.tail) + self.cell.symbols(self.cell.n2);
@@ -128,17 +117,15 @@ impl Hop for Uplink {
         while let Some(grant) = self.grant.filter(|grant| grant.start <= now) {
             self.transmit(grant);
         }
-        self.leaving.front().filter(|(at, _)| *at <= now)?;
-        self.counts.left += 1;
-        self.leaving.pop_front().map(|(_, frame)| frame)
+        self.leaving.poll(now)
     }
 
     fn next(&self) -> Option<Instant> {
         let grant = self.grant.map(|grant| grant.start);
-        [grant, self.leaving.front().map(|(at, _)| *at)].into_iter().flatten().min()
+        [grant, self.leaving.next()].into_iter().flatten().min()
     }
 
     fn counts(&self) -> Counts {
-        self.counts
+        self.leaving.counts()
     }
 }

@@ -1,0 +1,62 @@
+//! Frames that leave in the order in which they came.
+
+use alloc::collections::VecDeque;
+
+use engine::Instant;
+
+use crate::{Counts, Frame};
+
+/// What is inside a hop that knows when a frame leaves as soon as it enters, and what became of the rest.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Leaving {
+    inside: VecDeque<(Instant, Frame)>,
+    counts: Counts,
+}
+
+impl Leaving {
+    /// Nothing is inside.
+    pub(crate) const fn new() -> Self {
+        let counts = Counts { entered: 0, left: 0, lost: 0, copied: 0 };
+        Self { inside: VecDeque::new(), counts }
+    }
+
+    /// Counts a frame that comes while `besides` others are elsewhere in the hop; whether there is room for it, where
+    /// `most` are inside at once. One that finds none is lost.
+    pub(crate) fn admit(&mut self, besides: usize, most: usize) -> bool {
+        self.counts.entered += 1;
+        let room = self.inside.len() + besides < most;
+        self.counts.lost += u64::from(!room);
+        room
+    }
+
+    /// A frame that was admitted is lost.
+    pub(crate) const fn lose(&mut self) {
+        self.counts.lost += 1;
+    }
+
+    /// A frame leaves at `at`, or with the one before it.
+    pub(crate) fn push(&mut self, at: Instant, frame: Frame) {
+        let at = self.inside.back().map_or(at, |(last, _)| at.max(*last));
+        self.inside.push_back((at, frame));
+    }
+
+    /// The next frame that has left by `now`.
+    pub(crate) fn poll(&mut self, now: Instant) -> Option<Frame> {
+        self.inside.front().filter(|(at, _)| *at <= now)?;
+        self.counts.left += 1;
+        self.inside.pop_front().map(|(_, frame)| frame)
+    }
+
+    /// When the next frame leaves.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.inside.front().map(|(at, _)| *at)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.inside.is_empty()
+    }
+
+    pub(crate) const fn counts(&self) -> Counts {
+        self.counts
+    }
+}
