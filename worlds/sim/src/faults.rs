@@ -36,9 +36,9 @@ pub enum Fault {
 pub enum LaneFault {
     /// As [`Fault::Cut`].
     Cut,
-    /// As [`Fault::Hold`].
+    /// As [`Fault::Hold`]. Over a modelled network what is on its way waits at its end, dials too, and TCP repeats some of it.
     Hold(Nanos),
-    /// As [`Fault::Link`].
+    /// As [`Fault::Link`]. A modelled network stays what it is, and has the profile's latency, jitter and rate besides.
     Link(LinkProfile),
 }
 

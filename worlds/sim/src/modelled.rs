@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use engine::{Engine, Instant, Pool};
+use engine::{Buffer, Engine, Instant, Pool};
+use link::faults::Behaviour;
 use link::network::{self, Input, Network, Output, Side};
 use link::tcp::Gone;
 
@@ -162,6 +163,18 @@ impl<P> Core<P> {
         taken
     }
 
+    /// As [`Core::send_modelled`], without a copy; how many bytes were taken.
+    pub(crate) fn send_buffer_modelled(&mut self, node: NodeId, id: ConnectionId, data: &Buffer) -> usize {
+        let taken = self.model_room(node, id, data.len()).min(data.len());
+        let Some((model, index, side)) = self.name_of(node, id).filter(|_| taken > 0) else { return 0 };
+        let modelled = &mut self.models[model];
+        let Some(known) = &modelled.known[index] else { return 0 };
+        let (connection, data) = (known.name, data.slice(0..taken));
+        modelled.network.handle_input(self.now, Input::Send { connection, side, data });
+        self.heed_model(model);
+        taken
+    }
+
     pub(crate) fn close_modelled(&mut self, node: NodeId, id: ConnectionId) {
         let Some((model, index, side)) = self.name_of(node, id) else { return };
         let modelled = &mut self.models[model];
@@ -294,6 +307,20 @@ impl<P> Core<P> {
             model.network.handle_input(now, Input::Reset { connection, side });
             model.forget(known, side);
         }
+    }
+
+    /// Lets a modelled network behave like this, besides what it does by itself.
+    pub(crate) fn impair_model(&mut self, index: usize, behaviour: Behaviour) {
+        let rng = self.rng.fork(&format!("faults of model {index}"));
+        self.models[index].network.impair(self.now, behaviour, &rng);
+        self.heed_model(index);
+    }
+
+    /// Lets nothing arrive over a modelled network before `until`.
+    pub(crate) fn hold_model(&mut self, index: usize, until: Instant) {
+        let rng = self.rng.fork(&format!("faults of model {index}"));
+        self.models[index].network.hold(self.now, until, &rng);
+        self.heed_model(index);
     }
 
     /// Ends every connection of a modelled network at both ends.

@@ -1,6 +1,6 @@
 //! What lives in the world, and what the world looks like from inside.
 
-use engine::{Instant, Rng};
+use engine::{Buffer, Instant, Rng};
 use nvme::media;
 
 use crate::direct::PortId;
@@ -114,6 +114,15 @@ impl<P> Context<'_, P> {
     /// [`StreamEvent::Writable`] follows when there is room again. A connection that is gone takes none.
     pub fn send(&mut self, connection: ConnectionId, bytes: &[u8]) -> usize {
         self.core.send(self.node, connection, bytes)
+    }
+
+    /// As [`Context::send`] of all that `data` holds; over a modelled network it is not copied.
+    pub fn send_buffer(&mut self, connection: ConnectionId, data: &Buffer) -> usize {
+        if connection.of_model().is_some() {
+            self.core.send_buffer_modelled(self.node, connection, data)
+        } else {
+            self.core.send(self.node, connection, data)
+        }
     }
 
     /// How many bytes [`Context::send`] would take now.

@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 
 use engine::{Buffer, Instant, Nanos, Pool, Rng};
+use link::Rate;
+use link::faults::{Behaviour, Jitter};
 
 use crate::NodeId;
 use crate::schedule::{Key, Slot, Source};
@@ -94,6 +96,15 @@ impl Default for LinkProfile {
             segment_max: 64 << 10,
             notice_max: Nanos::from_millis(1),
         }
+    }
+}
+
+impl LinkProfile {
+    /// What it adds to a modelled network: latency, jitter and rate. How TCP goes about it is the model's affair.
+    fn as_behaviour(&self) -> Behaviour {
+        let jitter = if self.jitter == Nanos::ZERO { Jitter::None } else { Jitter::Uniform(self.jitter) };
+        let rate = (self.rate > 0).then(|| Rate::new(self.rate.saturating_mul(8)));
+        Behaviour { delay: self.latency, jitter, rate, ..Behaviour::default() }
     }
 }
 
@@ -198,12 +209,18 @@ impl<P> Core<P> {
     }
 
     pub(crate) fn set_profile(&mut self, one: NodeId, other: NodeId, lane: Lane, profile: LinkProfile) {
+        if let Some(model) = self.model_between(one, other, lane) {
+            return self.impair_model(model, profile.as_behaviour());
+        }
         let link = self.link_index(one, other, lane);
         self.streams.links[link].profile = profile;
     }
 
     /// Holds everything that would arrive before `until` back.
     pub(crate) fn hold_link(&mut self, one: NodeId, other: NodeId, lane: Lane, until: Instant) {
+        if let Some(model) = self.model_between(one, other, lane) {
+            return self.hold_model(model, until);
+        }
         let index = self.link_index(one, other, lane);
         let link = &mut self.streams.links[index];
         link.held_until = link.held_until.max(until);
@@ -214,6 +231,9 @@ impl<P> Core<P> {
         for link in &mut self.streams.links {
             link.profile = link.healthy;
             link.held_until = link.held_until.min(now);
+        }
+        for model in 0..self.models.len() {
+            self.impair_model(model, Behaviour::default());
         }
     }
 

@@ -2,6 +2,7 @@
 
 use engine::{Instant, Nanos, Rng};
 use link::Network;
+use link::faults::Behaviour;
 use nvme::media::{Completion, MediumId};
 
 use crate::direct::{Direct, PortId};
@@ -103,8 +104,8 @@ impl<N: Node> World<N> {
         self.core.add_link(one, other, lane, profile);
     }
 
-    /// Lets two nodes dial each other over a modelled network, whose near side is `one`. Of the faults, cuts and kills pass
-    /// through it; what else goes wrong with it is for its own models.
+    /// Lets two nodes dial each other over a modelled network, whose near side is `one`. Faults come besides what its own
+    /// models do: [`LaneFault`] says how.
     ///
     /// # Panics
     /// When they can already.
@@ -355,6 +356,16 @@ impl<N: Node> World<N> {
             Fault::Stall(node) => self.core.stall_media(node, true),
             Fault::Resume(node) => self.core.stall_media(node, false),
         }
+    }
+
+    /// Lets the modelled network between two nodes behave like this from now on, besides what it does by itself and in place
+    /// of what it was told before; whether there is such a network.
+    pub fn impair(&mut self, one: NodeId, other: NodeId, lane: Lane, behaviour: Behaviour) -> bool {
+        let model = self.core.model_between(one, other, lane);
+        if let Some(model) = model {
+            self.core.impair_model(model, behaviour);
+        }
+        model.is_some()
     }
 
     fn apply_to_lane(&mut self, one: NodeId, other: NodeId, lane: Lane, fault: LaneFault) {

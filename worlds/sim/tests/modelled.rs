@@ -8,7 +8,7 @@ use link::faults::{Behaviour, Faults};
 use link::network::{Config, Network};
 use link::{AnyHop, Chance, Path, Rate, Wire};
 use sim::faults::Fault;
-use sim::stream::{Closed, ConnectionId, Lane, StreamEvent};
+use sim::stream::{Closed, ConnectionId, Lane, LinkProfile, StreamEvent};
 use sim::{Context, Event, Node, NodeId, World};
 
 /// Sends so many bytes and closes, or answers with what it gets.
@@ -171,4 +171,44 @@ fn a_killed_node_is_lost_to_its_peer() {
     world.apply(Fault::Kill(source));
     world.run(at(1_000));
     assert_eq!(world.node(sink).closed.unwrap().1, Closed::Lost);
+}
+
+#[test]
+fn what_is_held_waits_and_is_not_lost() {
+    let (mut world, source, sink) = world(1, 10_000_000, Chance::NEVER);
+    world.run(at(200));
+    let before = world.node(sink).received;
+    world.apply(Fault::Hold(source, sink, Nanos::from_millis(150)));
+    world.run(at(340));
+    // What has reached the node's stack by then is told, nothing else is.
+    assert!(world.node(sink).received - before < 20_000);
+    world.run(at(60_000));
+    assert_eq!(world.node(sink).received, 10_000_000);
+    assert_eq!(world.node(sink).closed.unwrap().1, Closed::ByPeer);
+}
+
+#[test]
+fn a_changed_link_is_slower_until_it_is_healed() {
+    let took = |change: &dyn Fn(&mut World<Peer>, NodeId, NodeId)| {
+        let (mut world, source, sink) = world(1, 1_000_000, Chance::NEVER);
+        change(&mut world, source, sink);
+        world.run(at(600_000));
+        assert_eq!(world.node(sink).received, 1_000_000);
+        world.node(sink).last.unwrap()
+    };
+    let usual = took(&|_, _, _| {});
+    let slow = LinkProfile { latency: Nanos::from_millis(50), rate: 125_000, ..LinkProfile::default() };
+    let changed = took(&|world, source, sink| world.apply(Fault::Link(source, sink, slow)));
+    // A megabyte at a megabit a second.
+    assert!(changed > at(8_000), "{changed:?}");
+    let healed = took(&|world, source, sink| {
+        world.apply(Fault::Link(source, sink, slow));
+        world.heal();
+    });
+    assert!(healed < usual + Nanos::from_millis(60), "{healed:?}, {usual:?}");
+    let lossy = took(&|world, source, sink| {
+        let behaviour = Behaviour { loss: Chance::percent(5), ..Behaviour::default() };
+        assert!(world.impair(source, sink, Lane::default(), behaviour));
+    });
+    assert!(lossy > usual, "{lossy:?}");
 }
