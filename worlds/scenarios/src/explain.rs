@@ -4,7 +4,7 @@ use engine::Nanos;
 use link::network::Side;
 
 use crate::file::scenario::{LIMIT, Scenario};
-use crate::rig::{Chain, Kind, Place, Rig, Task};
+use crate::rig::{Chain, Place, Rig, Task};
 
 /// One operation of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,10 +64,7 @@ fn operation(task: &Task) -> String {
     match task {
         Task::ConfigReads { .. } => "configuration read".into(),
         Task::Commands { kind, bytes, depth, .. } => {
-            let kind = match kind {
-                Kind::Read => "read",
-                Kind::Write => "write",
-            };
+            let kind = kind.name();
             let size = if bytes % 1024 == 0 { format!("{} KiB", bytes / 1024) } else { format!("{bytes} B") };
             match depth {
                 1 => format!("{kind} of {size}"),

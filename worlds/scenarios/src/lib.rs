@@ -11,6 +11,7 @@ pub mod disk;
 pub mod explain;
 pub mod fabrics;
 pub mod file;
+mod lines;
 mod outbox;
 pub mod published;
 pub mod rig;

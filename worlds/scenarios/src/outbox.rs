@@ -10,8 +10,6 @@ use sim::stream::ConnectionId;
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     waiting: VecDeque<Buffer>,
-    /// Bytes of the first one that were taken.
-    taken: usize,
     /// The connection is to be closed once all is sent.
     closing: bool,
 }
@@ -28,13 +26,13 @@ impl Outbox {
 
     /// Gives the connection what it takes; whether it is closed now.
     pub(crate) fn flush<P>(&mut self, context: &mut Context<'_, P>, connection: ConnectionId) -> bool {
-        while let Some(first) = self.waiting.front() {
-            self.taken += context.send(connection, &first[self.taken..]);
-            if self.taken < first.len() {
+        while let Some(first) = self.waiting.front_mut() {
+            let taken = context.send_buffer(connection, first);
+            if taken < first.len() {
+                *first = first.slice(taken..first.len());
                 return false;
             }
             self.waiting.pop_front();
-            self.taken = 0;
         }
         if self.closing {
             context.close(connection);

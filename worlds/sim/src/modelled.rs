@@ -6,6 +6,7 @@ use engine::{Buffer, Engine, Instant, Pool};
 use link::faults::Behaviour;
 use link::network::{self, Input, Network, Output, Side};
 use link::tcp::Gone;
+use link::trail::Trail;
 
 use crate::NodeId;
 use crate::schedule::{Key, Slot, Source};
@@ -22,6 +23,16 @@ struct Known {
     has: [bool; 2],
 }
 
+/// What a node is told.
+#[derive(Debug)]
+struct Told {
+    key: Key,
+    connection: ConnectionId,
+    event: StreamEvent,
+    /// What the frame did that brought it, where somebody watches.
+    trail: Option<Box<Trail>>,
+}
+
 /// A modelled network between two nodes.
 #[derive(Debug)]
 pub(crate) struct Modelled {
@@ -30,7 +41,7 @@ pub(crate) struct Modelled {
     network: Network,
     slot: Slot,
     /// What is told to the node of each side next, now.
-    events: [VecDeque<(Key, ConnectionId, StreamEvent)>; 2],
+    events: [VecDeque<Told>; 2],
     event_slots: [Slot; 2],
     known: Vec<Option<Known>>,
     free: Vec<usize>,
@@ -238,8 +249,10 @@ impl<P> Core<P> {
             Output::Data { connection, side, data } => {
                 // The node takes what it is told at once, and who has closed takes it too.
                 let consume = Input::Consume { connection, side, bytes: data.len() };
-                self.models[index].network.handle_input(now, consume);
-                self.tell(index, side, connection, StreamEvent::Data(data));
+                let network = &mut self.models[index].network;
+                let trail = network.trail().map(Box::new);
+                network.handle_input(now, consume);
+                self.tell_of(index, side, connection, StreamEvent::Data(data), trail);
             }
             Output::Finished { connection, side } => {
                 // A close is one of both directions here.
@@ -260,6 +273,18 @@ impl<P> Core<P> {
 
     /// Tells the node of `side`, if it has the connection.
     fn tell(&mut self, index: usize, side: Side, name: network::ConnectionId, event: StreamEvent) {
+        self.tell_of(index, side, name, event, None);
+    }
+
+    /// As [`Core::tell`], of what a frame brought.
+    fn tell_of(
+        &mut self,
+        index: usize,
+        side: Side,
+        name: network::ConnectionId,
+        event: StreamEvent,
+        trail: Option<Box<Trail>>,
+    ) {
         let model = &mut self.models[index];
         let Some(&known) = model.by_name.get(&name) else { return };
         if !model.known[known].as_ref().is_some_and(|known| known.has[side.index()]) {
@@ -270,20 +295,22 @@ impl<P> Core<P> {
         if events.is_empty() {
             self.schedule.arm(model.event_slots[side.index()], key);
         }
-        events.push_back((key, id, event));
+        events.push_back(Told { key, connection: id, event, trail });
     }
 
     /// Takes what the node of a side is told next, unless it has closed the connection meanwhile.
     pub(crate) fn pop_told(&mut self, index: usize, side: usize) -> Option<(ConnectionId, StreamEvent)> {
         let model = &mut self.models[index];
-        let (_, id, event) = model.events[side].pop_front().expect("an armed side has an event");
-        let next = model.events[side].front().map(|(key, ..)| *key);
+        let told = model.events[side].pop_front().expect("an armed side has an event");
+        let Told { connection: id, event, trail, .. } = told;
+        let next = model.events[side].front().map(|told| told.key);
         self.schedule.show(model.event_slots[side], next);
         let node = model.nodes[side];
         let (_, known, at) = self.name_of(node, id)?;
         if matches!(event, StreamEvent::Closed(_)) {
             self.models[index].forget(known, at);
         }
+        self.trail = trail;
         Some((id, event))
     }
 
@@ -306,6 +333,18 @@ impl<P> Core<P> {
         for (known, connection) in model.of_side(side) {
             model.network.handle_input(now, Input::Reset { connection, side });
             model.forget(known, side);
+        }
+    }
+
+    /// The network that `node`'s connection is over, if it is a modelled one.
+    pub(crate) fn network_of(&self, node: NodeId, id: ConnectionId) -> Option<&Network> {
+        self.name_of(node, id).map(|(model, ..)| &self.models[model].network)
+    }
+
+    /// Follows the frames of the network that `node`'s connection is over, or no longer.
+    pub(crate) fn watch_model(&mut self, node: NodeId, id: ConnectionId, on: bool) {
+        if let Some((model, ..)) = self.name_of(node, id) {
+            self.models[model].network.watch(on);
         }
     }
 

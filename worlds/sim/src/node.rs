@@ -1,6 +1,8 @@
 //! What lives in the world, and what the world looks like from inside.
 
 use engine::{Buffer, Instant, Rng};
+use link::Network;
+use link::trail::Trail;
 use nvme::media;
 
 use crate::direct::PortId;
@@ -128,6 +130,22 @@ impl<P> Context<'_, P> {
     /// How many bytes [`Context::send`] would take now.
     pub fn room(&mut self, connection: ConnectionId) -> usize {
         self.core.room(self.node, connection)
+    }
+
+    /// The modelled network that a connection is over, if it is over one.
+    pub fn network(&self, connection: ConnectionId) -> Option<&Network> {
+        self.core.network_of(self.node, connection)
+    }
+
+    /// Follows the frames of the modelled network that a connection is over, or no longer: [`Context::trail`]. It changes
+    /// nothing of what happens.
+    pub fn watch(&mut self, connection: ConnectionId, on: bool) {
+        self.core.watch_model(self.node, connection, on);
+    }
+
+    /// What the frame did that brought the data of this event, where somebody watches; once.
+    pub fn trail(&mut self) -> Option<Trail> {
+        self.core.trail.take().map(|trail| *trail)
     }
 
     /// Closes this side of a connection; the peer gets what was sent, then [`StreamEvent::Closed`].

@@ -3,6 +3,7 @@
 use engine::{Instant, Nanos, Rng};
 use link::Network;
 use link::faults::Behaviour;
+use link::trail::Trail;
 use nvme::media::{Completion, MediumId};
 
 use crate::direct::{Direct, PortId};
@@ -35,6 +36,8 @@ pub(crate) struct Core<P> {
     pub(crate) streams: Streams,
     pub(crate) media: Vec<Medium>,
     pub(crate) models: Vec<Modelled>,
+    /// What the frame did that brought what a node is being told, where somebody watches.
+    pub(crate) trail: Option<Box<Trail>>,
 }
 
 /// Events that may happen at one instant; more of them and some node spins.
@@ -63,6 +66,7 @@ impl<N: Node> World<N> {
             streams: Streams::default(),
             media: Vec::new(),
             models: Vec::new(),
+            trail: None,
         };
         Self { core, nodes: Vec::new(), digest: Digest::default(), events: 0, instant_began: 0 }
     }

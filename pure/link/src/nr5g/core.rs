@@ -55,11 +55,6 @@ impl Core {
     pub const fn settings(&self) -> &CoreSettings {
         &self.settings
     }
-
-    /// What it was told.
-    pub const fn settings(&self) -> &CoreSettings {
-        &self.settings
-    }
 }
 
 impl Hop for Core {

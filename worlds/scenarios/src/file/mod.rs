@@ -1,14 +1,22 @@
 //! Files that people write (TOML): links, scenarios. An error names the line, the key and what was expected.
 
+mod fault;
+mod hop;
 pub mod link;
+mod machine;
+mod radio;
 pub mod scenario;
+mod stack;
 pub mod sweep;
 #[cfg(test)]
 mod tests;
 pub mod text;
+pub mod trace;
 mod tsn;
+mod workload;
 
-use std::ops::Range;
+use std::fmt::Display;
+use std::ops::{Range, RangeInclusive};
 
 use toml::Spanned;
 
@@ -30,5 +38,22 @@ impl Wrong {
     pub fn explain(&self, text: &str) -> String {
         let line = text.get(..self.span.start).unwrap_or(text).matches('\n').count() + 1;
         format!("line {line}, {}: {}", self.key, self.why)
+    }
+}
+
+/// A number in `range`, or the usual one.
+fn within<T: PartialOrd + Copy + Display>(
+    value: Option<&Spanned<T>>,
+    usual: T,
+    key: &str,
+    range: &RangeInclusive<T>,
+) -> Result<T, Wrong> {
+    match value {
+        None => Ok(usual),
+        Some(value) if range.contains(value.get_ref()) => Ok(*value.get_ref()),
+        Some(value) => {
+            let why = format!("expected {} to {}, not {}", range.start(), range.end(), value.get_ref());
+            Err(Wrong::at(value, key, why))
+        }
     }
 }

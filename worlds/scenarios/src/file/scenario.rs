@@ -1,16 +1,19 @@
 //! What is to be simulated: a host, an SSD, what joins them, and what the host does.
 
+use std::path::Path;
+
 use engine::{Nanos, Rng};
-use pcie::requester::CompletionTimeout;
 use serde::Deserialize;
-use sim::models::{host, pcie as pcie_model, ssd};
 use toml::Spanned;
 
 use super::Wrong;
+use super::fault::{FaultTable, fault};
 use super::link::{Link, LinkTable};
+use super::machine::{HostTable, PcieTable, SsdTable};
 use super::text::{Bytes, Text, one_of};
+use super::workload::{UNDER_WAY_MAX, Workload, WorkloadTable};
 use crate::published::PIPELINE;
-use crate::rig::{Kind, Outcome, Rig, Seen, Setup, Task};
+use crate::rig::{self, Job, Kind, Outcome, Rig, Seen, Setup, Task, Trouble, When};
 
 /// Operations of a task at most.
 const COUNT_MAX: u64 = 10_000_000;
@@ -29,6 +32,9 @@ pub struct Scenario {
     link: Option<Link>,
     setup: Setup,
     tasks: Vec<(String, Task)>,
+    /// Side by side, after the tasks.
+    workloads: Vec<Workload>,
+    faults: Vec<(When, Trouble)>,
 }
 
 /// What came of a task.
@@ -47,8 +53,10 @@ pub struct Done {
 pub struct Played {
     /// How long the host took to bring the device up.
     pub boot: Nanos,
-    /// Its tasks, in order.
+    /// Its tasks, in order, then what each workload did of each kind.
     pub tasks: Vec<Done>,
+    /// What passed the root port's link during the workloads, if that was wanted.
+    pub seen: Vec<Seen>,
     /// Events of the world.
     pub events: u64,
     /// A fingerprint of all that happened.
@@ -62,6 +70,8 @@ struct FileTable {
     seed: Option<u64>,
     link: Option<Spanned<LinkTable>>,
     #[serde(default)]
+    host: HostTable,
+    #[serde(default)]
     ssd: SsdTable,
     #[serde(default)]
     switch: SwitchTable,
@@ -69,17 +79,10 @@ struct FileTable {
     pcie: PcieTable,
     #[serde(default)]
     task: Vec<Spanned<TaskTable>>,
-}
-
-/// `[ssd]`: a known model, and what is different.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct SsdTable {
-    model: Option<Spanned<String>>,
-    firmware: Option<Text<Nanos>>,
-    array_read: Option<Text<Nanos>>,
-    array_spread: Option<Text<Nanos>>,
-    completion: Option<Text<Nanos>>,
+    #[serde(default)]
+    workload: Vec<Spanned<WorkloadTable>>,
+    #[serde(default)]
+    fault: Vec<Spanned<FaultTable>>,
 }
 
 /// `[switch]`: the distributed switch, where there is a `[link]`.
@@ -87,16 +90,6 @@ struct SsdTable {
 #[serde(deny_unknown_fields, default)]
 struct SwitchTable {
     pipeline: Option<Text<Nanos>>,
-}
-
-/// `[pcie]`: both PCIe links.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct PcieTable {
-    generation: Option<Spanned<u8>>,
-    lanes: Option<Spanned<u8>>,
-    payload: Option<Spanned<u32>>,
-    read_request: Option<Spanned<u32>>,
 }
 
 /// `[[task]]`: what the host does, one after the other.
@@ -114,58 +107,102 @@ struct TaskTable {
 }
 
 impl Scenario {
-    /// The scenario that `text` describes.
+    /// The scenario that `text` describes; other files are looked for in the working directory.
     ///
     /// # Errors
     /// What can't be, with its line, its key and what was expected.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let scenario = Self::with_tasks(text, &[])?;
-        if scenario.tasks.is_empty() {
-            return Err("missing field `task`: expected a [[task]] at least".to_owned());
+        Self::parse_in(text, Path::new("."))
+    }
+
+    /// The scenario of the file at `path`.
+    ///
+    /// # Errors
+    /// When it can't be read, and as [`Scenario::parse`].
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+        Self::parse_in(&text, path.parent().unwrap_or(Path::new(".")))
+    }
+
+    /// The scenario that `text` describes; other files are looked for in `directory`.
+    ///
+    /// # Errors
+    /// As [`Scenario::parse`].
+    pub fn parse_in(text: &str, directory: &Path) -> Result<Self, String> {
+        let scenario = Self::instead(text, directory, &[])?;
+        if scenario.tasks.is_empty() && scenario.workloads.is_empty() {
+            return Err("missing field `task`: expected a [[task]] or a [[workload]] at least".to_owned());
         }
         Ok(scenario)
     }
 
-    /// What `text` describes, a scenario or only a link, with these named `tasks` instead of its own if there are any.
+    /// What `text` describes, a scenario or only a link, with these named `tasks` instead of what its own host does.
     ///
     /// # Errors
     /// What can't be, with its line, its key and what was expected.
     pub fn with_tasks(text: &str, tasks: &[(&str, Task)]) -> Result<Self, String> {
-        let file: FileTable = toml::from_str(text).map_err(|error| error.to_string())?;
-        Self::from_table(&file, tasks).map_err(|wrong| wrong.explain(text))
+        Self::instead(text, Path::new("."), tasks)
     }
 
-    fn from_table(file: &FileTable, instead: &[(&str, Task)]) -> Result<Self, Wrong> {
+    fn instead(text: &str, directory: &Path, tasks: &[(&str, Task)]) -> Result<Self, String> {
+        let file: FileTable = toml::from_str(text).map_err(|error| error.to_string())?;
+        Self::from_table(&file, directory, tasks).map_err(|wrong| wrong.explain(text))
+    }
+
+    fn from_table(file: &FileTable, directory: &Path, instead: &[(&str, Task)]) -> Result<Self, Wrong> {
         let link = file.link.as_ref().map(Link::from_table).transpose()?;
         let own = file.task.iter().map(task).collect::<Result<Vec<_>, _>>()?;
+        let own_workloads = if instead.is_empty() { &file.workload[..] } else { &[] };
         let instead: Vec<_> = instead.iter().map(|(name, task)| ((*name).to_owned(), *task)).collect();
         let tasks = if instead.is_empty() { own } else { instead };
+        let capacity = file.ssd.capacity()?;
+        let mut workloads = Vec::new();
+        let mut at_a_time = 0;
+        for place in own_workloads {
+            let workload = Workload::new(place, directory, capacity)?;
+            at_a_time += workload.jobs.iter().map(|job| u64::from(job.depth)).sum::<u64>();
+            if at_a_time > UNDER_WAY_MAX {
+                let why = format!("expected {UNDER_WAY_MAX} commands at a time at most in all workloads");
+                return Err(Wrong::at(place, "iodepth", why));
+            }
+            workloads.push(workload);
+        }
+        if let Some(first) = file.fault.first().filter(|_| link.is_none()) {
+            return Err(Wrong::at(first, "fault", "expected a [link] that it can happen to"));
+        }
         let deepest = tasks.iter().map(|(_, task)| match task {
-            Task::Commands { depth, .. } => *depth,
+            Task::Commands { depth, .. } => u64::from(*depth),
             Task::ConfigReads { .. } => 1,
         });
-        let deepest = deepest.max().unwrap_or(1);
+        let deepest = deepest.chain([at_a_time]).max().unwrap_or(1);
+        // With 4 entries each completion's doorbell is rung, which one command at a time is measured by.
+        let entries = if deepest <= 1 { 4 } else { (deepest + 1).next_power_of_two().max(128) };
+        let jobs: Vec<Job> = workloads.iter().flat_map(|workload| workload.jobs.clone()).collect();
         let setup = Setup {
             seed: 0,
-            host: host::Parameters::RYZEN_3200G,
-            ssd: ssd(&file.ssd)?,
-            link: pcie_link(&file.pcie)?,
-            payload_size: power(file.pcie.payload.as_ref(), "payload", 256)?,
-            read_request_size: power(file.pcie.read_request.as_ref(), "read_request", 256)?,
-            // With 4 entries each completion's doorbell is rung, which one command at a time is measured by.
-            queue_entries: if deepest == 1 { 4 } else { 128 },
-            timeout: CompletionTimeout::D2,
+            host: file.host.parameters()?,
+            ssd: file.ssd.parameters()?,
+            link: file.pcie.link()?,
+            payload_size: file.pcie.payload_size()?,
+            read_request_size: file.pcie.read_request_size()?,
+            queue_entries: u32::try_from(entries).expect("the depths are limited"),
+            timeout: file.host.timeout()?,
+            data_bytes: Setup::DATA_BYTES.max(rig::data_bytes(&jobs)),
+            namespace_bytes: capacity,
             pipeline: file.switch.pipeline.map_or(PIPELINE, |Text(time)| time),
             lookahead: false,
         };
-        Ok(Self { seed: file.seed.unwrap_or(1), link, setup, tasks })
+        let faults = file.fault.iter().map(fault).collect::<Result<_, _>>()?;
+        Ok(Self { seed: file.seed.unwrap_or(1), link, setup, tasks, workloads, faults })
     }
 
     /// Its machines, switched off.
     pub(crate) fn rig(&self, seed: u64) -> Rig {
         let setup = Setup { seed, ..self.setup.clone() };
         let network = self.link.as_ref().map(|link| link.network(&Rng::from_seed(seed).fork("link")));
-        Rig::new(&setup, network)
+        let mut rig = Rig::new(&setup, network);
+        rig.disturb(&self.faults, &Rng::from_seed(seed).fork("faults"));
+        rig
     }
 
     /// What the host does, by name, one after the other.
@@ -187,53 +224,39 @@ impl Scenario {
             let seen = rig.analyse(false);
             tasks.push(Done { name: name.clone(), outcome, seen });
         }
-        Ok(Played { boot, tasks, events: rig.events(), digest: rig.digest() })
+        let seen = self.play_workloads(&mut rig, trace, &mut tasks)?;
+        Ok(Played { boot, tasks, seen, events: rig.events(), digest: rig.digest() })
     }
-}
 
-fn ssd(table: &SsdTable) -> Result<ssd::Parameters, Wrong> {
-    let mut parameters = match &table.model {
-        None => ssd::Parameters::SAMSUNG_970_PRO,
-        Some(name) => ssd::Parameters::named(name.get_ref()).ok_or_else(|| {
-            let known: Vec<_> = ssd::Parameters::names().collect();
-            Wrong::at(
-                name,
-                "model",
-                format!("expected one of {}, not '{}'", known.join(", "), name.get_ref()),
-            )
-        })?,
-    };
-    let set = |value: &mut Nanos, new: Option<Text<Nanos>>| *value = new.map_or(*value, |Text(new)| new);
-    set(&mut parameters.firmware, table.firmware);
-    set(&mut parameters.array_read, table.array_read);
-    set(&mut parameters.array_spread, table.array_spread);
-    set(&mut parameters.completion, table.completion);
-    Ok(parameters)
-}
-
-fn pcie_link(table: &PcieTable) -> Result<pcie_model::Link, Wrong> {
-    let mut link = pcie_model::Link::GEN2_X4;
-    if let Some(generation) = &table.generation {
-        if !(1..=5).contains(generation.get_ref()) {
-            return Err(Wrong::at(generation, "generation", "expected 1 to 5"));
+    /// Plays the workloads side by side; what passed the root port's link.
+    fn play_workloads(&self, rig: &mut Rig, trace: bool, done: &mut Vec<Done>) -> Result<Vec<Seen>, String> {
+        if self.workloads.is_empty() {
+            return Ok(Vec::new());
         }
-        link.generation = *generation.get_ref();
-    }
-    if let Some(lanes) = &table.lanes {
-        if ![1, 2, 4, 8, 16].contains(lanes.get_ref()) {
-            return Err(Wrong::at(lanes, "lanes", "expected 1, 2, 4, 8 or 16"));
+        rig.analyse(trace);
+        let jobs = self.workloads.iter().flat_map(|workload| workload.jobs.clone()).collect();
+        let outcomes = rig.run_jobs(jobs, LIMIT).ok_or("the workloads do not end")?;
+        let mut outcomes = outcomes.into_iter();
+        for workload in &self.workloads {
+            let mut kinds = Kind::ALL.map(|kind| (kind, None::<Outcome>));
+            for outcome in outcomes.by_ref().take(workload.jobs.len()) {
+                for ((_, sum), outcome) in kinds.iter_mut().zip(outcome) {
+                    match sum {
+                        Some(sum) => sum.add(outcome),
+                        None => *sum = Some(outcome),
+                    }
+                }
+            }
+            for (kind, outcome) in kinds {
+                if let Some(outcome) =
+                    outcome.filter(|outcome| outcome.failed > 0 || !outcome.times.is_empty())
+                {
+                    let name = format!("{} {}", workload.name, kind.name());
+                    done.push(Done { name, outcome, seen: Vec::new() });
+                }
+            }
         }
-        link.lanes = *lanes.get_ref();
-    }
-    Ok(link)
-}
-
-/// A size that PCIe has registers for.
-fn power(value: Option<&Spanned<u32>>, key: &str, usual: u32) -> Result<u32, Wrong> {
-    match value {
-        None => Ok(usual),
-        Some(value) if [128, 256, 512].contains(value.get_ref()) => Ok(*value.get_ref()),
-        Some(value) => Err(Wrong::at(value, key, "expected 128, 256 or 512")),
+        Ok(rig.analyse(false))
     }
 }
 
@@ -273,29 +296,4 @@ fn task(place: &Spanned<TaskTable>) -> Result<(String, Task), Wrong> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_same_seed_plays_the_same_and_a_mistake_is_told_with_its_line() {
-        let text = "[link]\nlatency = \"1ms\"\nrate = \"1Gbit/s\"\n\n[[task]]\nkind = \"read\"\ncount = 20\n";
-        let scenario = Scenario::parse(text).unwrap();
-        let [one, other] = [1, 1].map(|seed| scenario.play(seed, true).unwrap());
-        assert_eq!((one.digest, one.events), (other.digest, other.events));
-        assert_eq!(one.tasks[0].outcome.times.len(), 20);
-        assert!(one.tasks[0].outcome.times.iter().all(|time| *time > Nanos::from_millis(4)));
-        assert_ne!(scenario.play(2, false).unwrap().digest, one.digest);
-        let error = Scenario::parse(&text.replace("\"read\"", "\"erase\"")).unwrap_err();
-        assert!(error.starts_with("line 6, kind: expected 'config-read'"), "{error}");
-    }
-
-    #[test]
-    fn a_link_is_played_with_tasks_of_the_callers() {
-        let link = "[link]\nlatency = \"1ms\"\n";
-        assert!(Scenario::parse(link).unwrap_err().contains("[[task]]"));
-        let reads = Task::ConfigReads { count: 10, gap: Nanos::ZERO };
-        let played = Scenario::with_tasks(link, &[("reads", reads)]).unwrap().play(1, false).unwrap();
-        assert_eq!((played.tasks.len(), played.tasks[0].name.as_str()), (1, "reads"));
-        assert!(played.tasks[0].outcome.times.iter().all(|time| *time > Nanos::from_millis(2)));
-    }
-}
+mod tests;

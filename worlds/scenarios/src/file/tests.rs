@@ -2,6 +2,8 @@
 
 use engine::Nanos;
 use link::ethernet::{Forwarding, Handover};
+use link::nr5g::{Cell, Grants};
+use link::stage::Settings;
 use link::{AnyHop, Chance, Rate};
 
 use super::link::Link;
@@ -164,6 +166,7 @@ fn a_mistake_in_tsn_is_shown_with_its_line_and_key() {
     for (good, bad, line, key, expected) in [
         ("class = 7", "class = 8", "3", "class", "0 to 7"),
         ("open = [7]", "open = [9]", "16", "gates", "0 to 7, not 9"),
+        ("clock_error = \"500ns\"", "clock_offset = 600000", "16", "gates", "less than half a cycle"),
         ("clock_error = \"500ns\"", "clock_error = \"1ms\"", "16", "gates", "less than half a cycle"),
         ("express = [7]", "express = [70]", "19", "express", "not 70"),
         ("6 = \"10Mbit/s\"", "6 = \"1Gbit/s\"", "20", "shapers", "not more than the port's rate"),
@@ -185,5 +188,201 @@ fn a_way_goes_over_the_air() {
     let link = Link::parse(text).unwrap();
     assert_eq!(link.paths(&engine::Rng::from_seed(1)).map(|path| path.hops().len()), [2, 2]);
     let error = Link::parse(&text.replace("5g-up\"", "5g-up\"\nrate = \"1Gbit/s\"")).map(|_| ()).unwrap_err();
-    assert!(error.contains("line 2, rate: the cell has its own"), "{error}");
+    assert!(error.contains("line 2, rate: a hop of kind '5g-up' has none; expected cell, or"), "{error}");
+}
+
+const RADIO: &str = r#"
+[link]
+
+[link.cell]
+numerology = 1
+pattern = "7DS2U"
+special = "6D4G4U"
+special_used = false
+down_slot = "10kB"
+up_slot = "5kB"
+k2 = 3
+station = "300us"
+capability = 2
+grants = { kind = "configured", period = 10, offset = 9, bytes = "3000B" }
+harq_up = { first = "5%", attempts = 2 }
+
+[link.core]
+delay = "1ms"
+loss = "0%"
+
+[[link.hop]]
+kind = "5g-up"
+
+[[link.hop]]
+kind = "5g-core"
+core = { spread = "2ms" }
+
+[[link.hop]]
+kind = "5g-down"
+cell = { numerology = 2, mini_slot = 7, n2 = 5, grants = { kind = "proactive", lasts = "10ms" } }
+
+[link.back]
+hop = [{ kind = "5g-up", cell = { pattern = "DDDSU", grants = { kind = "dynamic" } } }]
+"#;
+
+#[test]
+fn a_cell_says_what_it_is() {
+    let link = Link::parse(RADIO).unwrap();
+    let [there, back] = link.paths(&engine::Rng::from_seed(1));
+    let there: Vec<_> = there.hops().collect();
+    let AnyHop::Uplink(up) = there[0] else { panic!("{:?}", there[0]) };
+    let cell = up.cell();
+    assert_eq!((cell.pattern.down, cell.pattern.up, cell.pattern.slots()), (7, 2, 10));
+    assert_eq!((cell.pattern.special_symbols, cell.pattern.special_used), ((6, 4), false));
+    assert_eq!((cell.down_bytes, cell.up_bytes, cell.k2), (10_000, 5_000, 3));
+    assert_eq!((cell.n1, cell.n2, cell.station), (5, 6, Nanos::from_micros(300)));
+    assert_eq!(cell.grants, Grants::Configured { period: 10, offset: 9, bytes: 3_000 });
+    assert_eq!((cell.harq_up.first, cell.harq_up.attempts), (Chance::percent(5), 2));
+    assert_eq!(cell.harq_down, Cell::CAMPUS.harq_down);
+    let AnyHop::Core(core) = there[1] else { panic!("{:?}", there[1]) };
+    let settings = core.settings();
+    assert_eq!((settings.delay, settings.spread), (Nanos::from_millis(1), Nanos::from_millis(2)));
+    assert_eq!((settings.loss, settings.coherence), (Chance::NEVER, Nanos::from_millis(1)));
+    let AnyHop::Downlink(down) = there[2] else { panic!("{:?}", there[2]) };
+    let cell = down.cell();
+    assert_eq!((cell.numerology, cell.mini_slot, cell.n1, cell.n2), (2, 7, 17, 5));
+    let Grants::Dynamic { proactive: Some(proactive), .. } = cell.grants else { panic!("{cell:?}") };
+    assert_eq!(proactive.lasts, Nanos::from_millis(10));
+    let AnyHop::Uplink(up) = back.hops().next().unwrap() else { panic!("{back:?}") };
+    assert_eq!((up.cell().pattern.slots(), up.cell().k2), (5, 3));
+    assert!(matches!(up.cell().grants, Grants::Dynamic { proactive: None, .. }));
+}
+
+#[test]
+fn what_a_file_leaves_out_of_a_cell_is_the_campus_network() {
+    let link = Link::parse("[link]\n[[link.hop]]\nkind = \"5g-up\"\n").unwrap();
+    let [there, _] = link.paths(&engine::Rng::from_seed(1));
+    let AnyHop::Uplink(up) = there.hops().next().unwrap() else { panic!("{there:?}") };
+    assert_eq!(*up.cell(), Cell::CAMPUS);
+}
+
+#[test]
+fn a_mistake_in_a_cell_is_shown_with_its_line_and_key() {
+    for (good, bad, line, key, expected) in [
+        ("numerology = 1", "numerology = 4", "5", "numerology", "0 to 3, not 4"),
+        ("\"7DS2U\"", "\"UD\"", "6", "pattern", "such as DDDSU"),
+        ("\"7DS2U\"", "\"99999999999D\"", "6", "pattern", "not '99999999999D'"),
+        ("\"7DS2U\"", "\"40DU\"", "6", "pattern", "40 at most"),
+        ("\"7DS2U\"", "\"7DS\"", "4", "pattern", "slots for a transmission of 14 symbols up"),
+        ("\"7DS2U\"", "\"2U\"", "4", "pattern", "slots for a transmission of 14 symbols down"),
+        ("\"6D4G4U\"", "\"6D4G5U\"", "7", "special", "14 symbols such as 10D2G2U"),
+        ("up_slot = \"5kB\"", "up_slot = \"0B\"", "10", "up_slot", "1 to 10000000 bytes"),
+        ("k2 = 3", "k2 = 99", "11", "k2", "0 to 32"),
+        ("capability = 2", "capability = 3", "13", "capability", "1 or 2"),
+        ("numerology = 1", "numerology = 3", "13", "capability", "ends at 60 kHz"),
+        (
+            "kind = \"configured\"",
+            "kind = \"free\"",
+            "14",
+            "kind",
+            "'dynamic' or 'proactive' or 'configured'",
+        ),
+        ("kind = \"configured\"", "kind = \"dynamic\"", "14", "bytes", "grants of kind 'dynamic' have none"),
+        ("period = 10", "period = 0", "14", "period", "1 to 5120"),
+        ("attempts = 2", "attempts = 0", "15", "attempts", "1 to 32"),
+        ("mini_slot = 7", "mini_slot = 5", "30", "mini_slot", "2, 4, 7 or 14"),
+        ("core = { spread", "cell = { spread", "26", "spread", "unknown field"),
+        ("kind = \"5g-core\"\ncore", "kind = \"wire\"\ncore", "24", "core", "a hop of kind '5g-core'"),
+    ] {
+        assert!(RADIO.contains(good), "{good}");
+        let error = Link::parse(&RADIO.replace(good, bad)).map(|_| ()).unwrap_err();
+        let all = [format!("line {line}"), key.to_owned(), expected.to_owned()];
+        assert!(all.iter().all(|part| error.contains(part)), "{bad}: {error}");
+    }
+}
+
+const WAYS: &str = r#"
+[link]
+mtu = 1500
+
+[[link.hop]]
+kind = "dma"
+
+[[link.hop]]
+kind = "usb"
+latency = "20us"
+interval = "125us"
+
+[[link.hop]]
+kind = "routing"
+latency = "11us"
+
+[[link.hop]]
+kind = "stage"
+latency = "1us"
+longest = "2.45us"
+occupancy = "500ns"
+
+[[link.hop]]
+kind = "replicated"
+
+[[link.hop.way]]
+latency = "1ms"
+rate = "1Gbit/s"
+loss = "10%"
+
+[[link.hop.way]]
+latency = "2ms"
+hop = [{ kind = "ethernet", rate = "1Gbit/s" }]
+
+[link.hop.way.flaps]
+up = "1s"
+down = "1ms"
+"#;
+
+#[test]
+fn frames_take_several_ways_and_the_steps_of_machines() {
+    let link = Link::parse(WAYS).unwrap();
+    assert_eq!(link.config().line, [Some(Rate::from_gigabits(1)); 2]);
+    let [there, _] = link.paths(&engine::Rng::from_seed(1));
+    let hops: Vec<_> = there.hops().collect();
+    let stages: Vec<_> = hops[..4]
+        .iter()
+        .map(|hop| match hop {
+            AnyHop::Stage(stage) => *stage.settings(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(stages[0], Settings::DMA);
+    let usb = Settings { interval: Nanos::from_micros(125), ..Settings::pipeline(Nanos::from_micros(20)) };
+    assert_eq!((stages[1], stages[2]), (usb, Settings::ROUTING_DOWNSTREAM));
+    assert_eq!((stages[3].picoseconds_per_byte, stages[3].occupancy), (1_000, Nanos::new(500)));
+    let AnyHop::Replicated(replicated) = hops[4] else { panic!("{:?}", hops[4]) };
+    let ways = replicated.ways();
+    assert_eq!(ways.iter().map(|way| way.hops().len()).collect::<Vec<_>>(), [2, 3]);
+    // The longest frame fits through the port with its tag.
+    let Some(AnyHop::Port(port)) = ways[1].hops().nth(1) else { panic!("{:?}", ways[1]) };
+    assert_eq!(port.settings().mtu, 1_506);
+}
+
+#[test]
+fn a_mistake_in_ways_and_steps_is_shown_with_its_line_and_key() {
+    for (good, bad, line, key, expected) in [
+        ("kind = \"stage\"\nlatency = \"1us\"", "kind = \"stage\"", "17", "latency", "what a frame takes"),
+        ("longest = \"2.45us\"", "longest = \"1ns\"", "20", "longest", "for 1518 bytes, not 1 ns"),
+        ("interval = \"125us\"", "cable = \"1m\"", "8", "cable", "a hop of kind 'ethernet'"),
+        ("latency = \"1ms\"\n", "mtu = 1500\n", "26", "mtu", "expected in [link]"),
+        ("kind = \"ethernet\"", "kind = \"replicated\"", "33", "rate", "'ethernet'"),
+        (
+            "kind = \"ethernet\", rate = \"1Gbit/s\"",
+            "kind = \"replicated\"",
+            "33",
+            "kind",
+            "no ways within a way",
+        ),
+    ] {
+        assert!(WAYS.contains(good), "{good}");
+        let error = Link::parse(&WAYS.replace(good, bad)).map(|_| ()).unwrap_err();
+        let all = [format!("line {line}"), key.to_owned(), expected.to_owned()];
+        assert!(all.iter().all(|part| error.contains(part)), "{bad}: {error}");
+    }
+    let one = "[link]\n[[link.hop]]\nkind = \"replicated\"\nway = [{ latency = \"1ms\" }]\n";
+    let error = Link::parse(one).map(|_| ()).unwrap_err();
+    assert!(error.starts_with("line 2, way: expected 2 to 8 of"), "{error}");
 }

@@ -34,6 +34,10 @@ pub(super) struct TsnTable {
     base: Option<Text<Nanos>>,
     /// How far off the node's clock is after each synchronisation, either way.
     clock_error: Option<Text<Nanos>>,
+    /// Nanoseconds that the clock is ahead all the time, or behind where negative.
+    clock_offset: Option<i32>,
+    /// The time between two synchronisations.
+    synchronisation: Option<Text<Nanos>>,
     /// Nanoseconds a second that the clock gains in between.
     clock_drift: Option<i32>,
     /// The classes whose frames interrupt others.
@@ -91,10 +95,10 @@ pub(super) fn apply(port: &mut PortSettings, place: &Spanned<TsnTable>) -> Resul
         let clock = ClockError {
             wander: table.clock_error.map_or(Nanos::ZERO, |Text(error)| error),
             drift: i64::from(table.clock_drift.unwrap_or(0)),
-            interval: SYNCHRONISATION,
+            offset: i64::from(table.clock_offset.unwrap_or(0)),
+            interval: table.synchronisation.map_or(SYNCHRONISATION, |Text(time)| time),
             // Where in the file the hop stands: no two clocks are wrong together.
             seed: place.span().start as u64,
-            ..ClockError::NONE
         };
         let schedule = GateSchedule::new(base, entries.map_err(wrong)?);
         let schedule = schedule.and_then(|schedule| schedule.with_clock(clock));

@@ -10,6 +10,7 @@ mod nvme_tsn;
 
 use engine::Nanos;
 
+pub use nvme_5g::{Reads, register_reads_over_5g};
 pub(crate) use nvme_tsn::PIPELINE;
 
 /// Whether a row had a say in the parameters.

@@ -35,16 +35,9 @@ struct Box {
 }
 
 /// The DMA interface between logic and processor.
-const FAKE_ETHERNET: Settings = Settings::between(Nanos::new(816), Nanos::new(2_320));
-/// Routing is work of a processor, which does one packet after the other; the USB stack mostly waits for its controller.
-const UPSTREAM: Box = Box {
-    iptables: Settings::busy(Nanos::new(10_200)),
-    usb: Settings { occupancy: Nanos::ZERO, ..Settings::busy(Nanos::new(36_200)) },
-};
-const DOWNSTREAM: Box = Box {
-    iptables: Settings::busy(Nanos::new(11_000)),
-    usb: Settings { occupancy: Nanos::ZERO, ..Settings::busy(Nanos::new(23_900)) },
-};
+const FAKE_ETHERNET: Settings = Settings::DMA;
+const UPSTREAM: Box = Box { iptables: Settings::ROUTING_UPSTREAM, usb: Settings::USB_UPSTREAM };
+const DOWNSTREAM: Box = Box { iptables: Settings::ROUTING_DOWNSTREAM, usb: Settings::USB_DOWNSTREAM };
 
 /// What joins the two boxes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +86,8 @@ impl Middle {
             read_request_size: 256,
             queue_entries,
             timeout,
+            data_bytes: Setup::DATA_BYTES,
+            namespace_bytes: Setup::NAMESPACE_BYTES,
             pipeline: PIPELINE,
             lookahead: false,
         };
@@ -122,6 +117,27 @@ fn row(
     report.rows.push(Row { experiment: EXPERIMENT, row: row.into(), published, ours, unit, kind, source });
 }
 
+/// Register reads, and how much work they were.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reads {
+    /// What each took.
+    pub times: Vec<Nanos>,
+    /// Events of the world, the boot's included.
+    pub events: u64,
+    /// A fingerprint of them.
+    pub digest: u64,
+}
+
+/// The experiment's main run alone: `count` register reads over 5G.
+///
+/// # Errors
+/// When it does not come up, or a register is not read.
+pub fn register_reads_over_5g(seed: u64, count: u64) -> Result<Reads, String> {
+    let mut rig = Middle::Radio.rig(seed, CompletionTimeout::D2, 4);
+    let times = reads(&mut rig, count, GAP)?;
+    Ok(Reads { times, events: rig.events(), digest: rig.digest() })
+}
+
 fn reads(rig: &mut Rig, count: u64, gap: Nanos) -> Result<Vec<Nanos>, String> {
     rig.boot().map_err(|error| format!("{EXPERIMENT}: {error}"))?;
     let outcome = rig.run(Task::ConfigReads { count, gap }, LIMIT).filter(|outcome| outcome.failed == 0);
@@ -145,9 +161,8 @@ fn moments(times: &[Nanos]) -> (f64, f64) {
 }
 
 fn radio_rows(report: &mut Report, seed: u64) -> Result<(), String> {
-    let mut rig = Middle::Radio.rig(seed, CompletionTimeout::D2, 4);
-    let times = reads(&mut rig, READS, GAP)?;
-    report.add(rig.events(), rig.digest());
+    let Reads { times, events, digest } = register_reads_over_5g(seed, READS)?;
+    report.add(events, digest);
     // As published: what is further than three deviations from the mean is dropped.
     let (mean, deviation) = moments(&times);
     let kept: Vec<Nanos> =

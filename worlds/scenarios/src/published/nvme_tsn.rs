@@ -58,6 +58,8 @@ impl Topology {
             read_request_size: 256,
             queue_entries: 4,
             timeout: CompletionTimeout::C2,
+            data_bytes: Setup::DATA_BYTES,
+            namespace_bytes: Setup::NAMESPACE_BYTES,
             pipeline: PIPELINE,
             lookahead: false,
         }

@@ -16,6 +16,7 @@ use sim::models::host::{Memory, Parameters};
 use super::Cargo;
 use super::chain::Place;
 use super::interrupts;
+use super::jobs::{Job, Jobs, Operation, Wish};
 use super::journal::{Cause, Journal, Step};
 use super::later::Later;
 use super::port::Port;
@@ -28,6 +29,10 @@ const NAMESPACE: NamespaceId = NamespaceId(1);
 const CONTROLLER: ControllerIndex = ControllerIndex(0);
 /// Bytes of a logical block.
 const BLOCK: u64 = 512;
+/// How long a job waits after the driver has refused a command.
+const REFUSED: Nanos = Nanos::from_micros(1);
+/// Reasons for resets that are kept.
+const FAILURES_MAX: usize = 64;
 /// Packets that the analyser keeps.
 const SEEN_MAX: usize = 1 << 20;
 
@@ -38,8 +43,12 @@ enum Due {
     Read(Packet),
     /// The interrupt handler looks at the queues.
     Interrupt(Packet),
-    /// The next operation is started.
+    /// The task's next operation is started.
     Next,
+    /// A job's next command begins.
+    Job(usize),
+    /// A job's command reaches the driver.
+    Submit(usize),
 }
 
 /// How far a command at a depth of 1 has come.
@@ -74,6 +83,7 @@ pub(super) struct HostNode {
     free: Vec<u32>,
     slots: BTreeMap<u64, u32>,
     stage: Stage,
+    jobs: Jobs,
     config_began: Option<Instant>,
     pub(super) outcome: Outcome,
     pub(super) enumerated: bool,
@@ -111,6 +121,7 @@ impl HostNode {
             free: Vec::new(),
             slots: BTreeMap::new(),
             stage: Stage::Idle,
+            jobs: Jobs::default(),
             config_began: None,
             outcome: Outcome::default(),
             enumerated: false,
@@ -142,6 +153,25 @@ impl HostNode {
         }
     }
 
+    /// Starts jobs.
+    pub(super) fn start_jobs(&mut self, now: Instant, jobs: Vec<Job>) {
+        (self.task, self.stage) = (None, Stage::Idle);
+        self.jobs = Jobs::new(now, jobs, &self.rng.fork("jobs"));
+        for number in 0..self.jobs.len() {
+            self.ask(now, number);
+        }
+    }
+
+    /// The jobs, of which there are none from now on.
+    pub(super) fn end_jobs(&mut self) -> Jobs {
+        std::mem::take(&mut self.jobs)
+    }
+
+    /// Whether a job has something to do.
+    pub(super) fn has_jobs(&self, now: Instant) -> bool {
+        self.jobs.is_busy(now)
+    }
+
     /// Whether the task is under way.
     pub(super) fn is_busy(&self) -> bool {
         self.task.is_some_and(|task| {
@@ -167,7 +197,7 @@ impl HostNode {
         let what = self.see(start, false, &packet);
         let Some(near) = &mut self.near else { return };
         match (what, &packet.header.kind) {
-            (What::Completion, _) if !self.ready && packet.tag() == interrupts::TAG => self.ready = true,
+            (What::Completion, _) if packet.tag() == interrupts::TAG => self.ready = true,
             (What::MemoryRead, TlpKind::Memory(request)) => {
                 let queue = is_queue(near, request.address);
                 let at = self.memory.read(now, request.address, queue);
@@ -181,7 +211,7 @@ impl HostNode {
             }
             (What::Interrupt, _) if self.ready => {
                 let time = match self.entries.last().and_then(|entry| self.kinds.get(&command_of(entry))) {
-                    Some(Kind::Write) => self.parameters.complete_write,
+                    Some(Kind::Write | Kind::Flush) => self.parameters.complete_write,
                     Some(Kind::Read) | None => self.parameters.complete_read,
                 };
                 let cause = self.work(now + time, "interrupt, driver, application");
@@ -269,6 +299,11 @@ impl HostNode {
                 near.handle_input(now, near::Input::Packet(packet));
             }
             Due::Next => self.next(now),
+            Due::Job(number) => {
+                self.jobs.woken(number);
+                self.ask(now, number);
+            }
+            Due::Submit(place) => self.submit_of_job(now, place),
         }
     }
 
@@ -283,29 +318,24 @@ impl HostNode {
         self.under_way += 1;
         match task {
             Task::ConfigReads { .. } => {
-                let (_, target) = near.controllers().next().expect("a task is for a host with a controller");
+                let target = near.controllers().next().map(|(_, target)| target);
                 let cookie = u32::try_from(number % u64::from(u32::MAX)).expect("it was reduced");
-                near.config_read(now, target, 0, cookie).expect("one at a time is never too many");
+                if target.is_none_or(|target| near.config_read(now, target, 0, cookie).is_err()) {
+                    self.refused(now, slot);
+                }
             }
             Task::Commands { kind, bytes, depth, random, .. } => {
                 let places = (self.bytes / u64::from(bytes)).max(1);
                 let place = if random { self.rng.below(places) } else { number % places };
-                let region = near.driver(CONTROLLER).expect("it is ready").data_region();
-                let address = region.base + u64::from(slot) * u64::from(bytes);
-                let data = Data { address, length: bytes };
-                let (lba, blocks) = (place * u64::from(bytes) / BLOCK, u64::from(bytes) / BLOCK);
-                let blocks = u32::try_from(blocks).expect("a short transfer");
-                let submission = match kind {
-                    Kind::Read => Submission::read(QUEUE, NAMESPACE, lba, blocks, data, number),
-                    Kind::Write => {
-                        self.memory.map(address, u64::from(bytes));
-                        let stamp = number.to_le_bytes();
-                        near.memory_mut().write(address, &stamp).expect("a slot is in the data region");
-                        Submission::write(QUEUE, NAMESPACE, lba, blocks, data, number)
-                    }
+                let operation = Operation {
+                    at: Nanos::ZERO,
+                    kind,
+                    offset: place * u64::from(bytes),
+                    length: if kind == Kind::Flush { 0 } else { bytes },
                 };
-                let command = near.submit(now, CONTROLLER, submission).expect("the queue is deeper");
-                self.kinds.insert(command.0, kind);
+                if !self.submit(now, &operation, u64::from(slot) * u64::from(bytes), number) {
+                    return self.refused(now, slot);
+                }
                 self.slots.insert(number, slot);
                 if depth == 1 {
                     self.stage = Stage::Submitted;
@@ -314,12 +344,62 @@ impl HostNode {
         }
     }
 
+    /// An operation was not begun: the device is gone, for now or for good.
+    fn refused(&mut self, now: Instant, slot: u32) {
+        self.under_way -= 1;
+        self.outcome.failed += 1;
+        self.free.push(slot);
+        self.next_after_gap(now + REFUSED);
+    }
+
+    /// Gives the driver a command whose data is `data` bytes after the beginning of the room for it; whether it took it.
+    fn submit(&mut self, now: Instant, operation: &Operation, data: u64, cookie: u64) -> bool {
+        let near = self.near.as_mut().expect("commands are for a host that is on");
+        let Some(driver) = near.driver(CONTROLLER) else { return false };
+        let data = Data { address: driver.data_region().base + data, length: operation.length };
+        let lba = operation.offset / BLOCK;
+        let blocks = operation.length / u32::try_from(BLOCK).expect("a block is short");
+        let submission = match operation.kind {
+            Kind::Read => Submission::read(QUEUE, NAMESPACE, lba, blocks, data, cookie),
+            Kind::Write => {
+                self.memory.map(data.address, u64::from(data.length));
+                let stamp = cookie.to_le_bytes();
+                near.memory_mut().write(data.address, &stamp).expect("a slot is in the data region");
+                Submission::write(QUEUE, NAMESPACE, lba, blocks, data, cookie)
+            }
+            Kind::Flush => Submission::flush(QUEUE, NAMESPACE, cookie),
+        };
+        let Ok(command) = near.submit(now, CONTROLLER, submission) else { return false };
+        self.kinds.insert(command.0, operation.kind);
+        true
+    }
+
+    /// Does what a job wants.
+    fn ask(&mut self, now: Instant, number: usize) {
+        while let Some(wish) = self.jobs.ask(now, number) {
+            match wish {
+                Wish::Wait(until) => self.due.put(until, (None, Due::Job(number))),
+                Wish::Submit(place) => self.due.put(now + self.parameters.submit, (None, Due::Submit(place))),
+            }
+        }
+    }
+
+    fn submit_of_job(&mut self, now: Instant, place: usize) {
+        let flight = *self.jobs.flight(place);
+        if !self.submit(now, &flight.operation, flight.data, place as u64) {
+            let job = self.jobs.finish(now, place, false);
+            // Not at once: a driver that takes nothing would be asked for ever.
+            self.due.put(now + REFUSED, (None, Due::Job(job)));
+        }
+    }
+
     fn on_event(&mut self, context: &mut Context<'_, Cargo>, event: near::Event) {
         let now = context.now();
         match event {
             near::Event::Enumerated => self.enumerated = true,
             near::Event::Ready { .. } => {
-                if let Some(near) = self.near.as_ref().filter(|_| !self.ready) {
+                // After a reset of the device again.
+                if let Some(near) = &self.near {
                     interrupts::enable(near).into_iter().for_each(|packet| self.send(context, packet));
                 }
             }
@@ -333,6 +413,11 @@ impl HostNode {
                 }
                 self.next_after_gap(now);
             }
+            near::Event::Completed { completed, .. } if self.jobs.len() > 0 => {
+                let place = usize::try_from(completed.cookie).expect("a job's place");
+                let job = self.jobs.finish(now, place, completed.status.is_success());
+                self.ask(now, job);
+            }
             near::Event::Completed { completed, .. } => {
                 self.under_way -= 1;
                 self.outcome.failed += u64::from(!completed.status.is_success());
@@ -342,8 +427,15 @@ impl HostNode {
                 let Some(Task::Commands { bytes, .. }) = self.task else { return };
                 self.outcome.bytes += u64::from(bytes);
                 match self.stage {
-                    Stage::Rung(rung) => self.stage = Stage::Completed(rung),
-                    _ => {
+                    Stage::Rung(rung) if completed.status.is_success() => {
+                        self.stage = Stage::Completed(rung);
+                    }
+                    // It was not, perhaps, the device that ended it, and no doorbell need follow.
+                    Stage::Submitted | Stage::Rung(_) => {
+                        self.stage = Stage::Idle;
+                        self.next_after_gap(now);
+                    }
+                    Stage::Idle | Stage::Completed(_) => {
                         let (begin, end) = (completed.submitted, completed.completed);
                         self.measured(completed.cookie, begin, end, self.cause);
                         self.outcome.ended = now;
@@ -353,7 +445,16 @@ impl HostNode {
                     }
                 }
             }
-            near::Event::Resetting { reason, .. } => self.failures.push(format!("{reason:?}")),
+            near::Event::Resetting { reason, .. } => {
+                if self.failures.len() < FAILURES_MAX {
+                    self.failures.push(format!("{reason:?}"));
+                }
+                // Its completion's doorbell does not come any more.
+                if matches!(self.stage, Stage::Completed(_)) {
+                    self.stage = Stage::Idle;
+                    self.next_after_gap(now);
+                }
+            }
             near::Event::Link { .. } | near::Event::Asynchronous { .. } => {}
         }
     }

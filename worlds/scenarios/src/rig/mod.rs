@@ -4,11 +4,12 @@
 //! between them, and how long their parts take, are models ([`sim::models`], `link`).
 
 mod chain;
+mod faults;
 mod host;
 mod interrupts;
+mod jobs;
 mod journal;
 mod later;
-mod network;
 mod port;
 mod ssd;
 mod switch;
@@ -23,22 +24,30 @@ use pcie::config::Link as LinkRegisters;
 use pcie::requester::CompletionTimeout;
 use pcie::wire::{Kind as TlpKind, Packet};
 use sim::models::{host as host_model, pcie as link_model, ssd as ssd_model};
+use sim::stream::Lane;
 use sim::{Context, Event, Node, NodeId, World};
 use tunnel::session::Config as SessionConfig;
 
 pub use chain::{Chain, Place, Segment};
+use faults::Faults;
+pub use faults::{Trouble, When};
 use host::HostNode;
+pub use jobs::{Job, Mixed, Operation, Source, data_bytes};
 use journal::{Cause, Journal};
-use network::{Line, NetworkNode};
 use port::Port;
 use ssd::SsdNode;
 use switch::{DownstreamNode, UpstreamNode};
 pub use task::{Kind, Outcome, Seen, Task, What};
 
-/// Bytes of the SSD's namespace: enough for tasks to spread over; no figure depends on it.
-const NAMESPACE_BYTES: u64 = 1 << 30;
 /// How long a boot may take.
 const BOOT_MAX: Nanos = Nanos::from_secs(600);
+
+impl Setup {
+    /// Bytes of a namespace where nobody says more: enough for tasks to spread over; no figure depends on it.
+    pub const NAMESPACE_BYTES: u64 = 1 << 30;
+    /// Bytes of data under way where nobody says more: 64 commands of 128 KiB.
+    pub const DATA_BYTES: u64 = 8 << 20;
+}
 
 /// What stands where.
 #[derive(Clone, Debug)]
@@ -60,19 +69,23 @@ pub struct Setup {
     pub queue_entries: u32,
     /// How long the host and the device wait for completions.
     pub timeout: CompletionTimeout,
+    /// Bytes of the host's memory for the data of commands that are under way together.
+    pub data_bytes: u64,
+    /// Bytes of the SSD's namespace.
+    pub namespace_bytes: u64,
     /// What a packet takes in either end of the distributed switch, between its PCIe port and its network stack.
     pub pipeline: Nanos,
     /// Whether the switch sends ahead what the device is about to read of the host.
     pub lookahead: bool,
 }
 
-/// What passes between nodes.
+/// What passes over a PCIe link.
 #[derive(Clone, Debug)]
 enum Cargo {
-    /// Over a PCIe link, with the mark of its arrival.
+    /// A packet, with the mark of its arrival.
     Tlp(Packet, Cause),
-    /// Between an end of the switch and its network, likewise.
-    Line(Line, Cause),
+    /// A hot reset.
+    Reset,
 }
 
 /// Whoever takes part.
@@ -81,7 +94,6 @@ enum Member {
     Host(Box<HostNode>),
     Upstream(Box<UpstreamNode>),
     Downstream(Box<DownstreamNode>),
-    Network(Box<NetworkNode>),
     Ssd(Box<SsdNode>),
 }
 
@@ -90,18 +102,21 @@ impl Node for Member {
 
     fn handle(&mut self, context: &mut Context<'_, Cargo>, event: Event<Cargo>) {
         let now = context.now();
-        let Event::Packet { port, packet } = event else {
-            unreachable!("a rig has neither streams nor media of the world: {event:?}")
-        };
-        match (self, packet) {
-            (Self::Host(host), Cargo::Tlp(packet, cause)) => host.receive(now, packet, cause),
-            (Self::Ssd(ssd), Cargo::Tlp(packet, cause)) => ssd.receive(context, packet, cause),
-            (Self::Upstream(end), Cargo::Tlp(packet, cause)) => end.receive(now, packet, cause),
-            (Self::Downstream(end), Cargo::Tlp(packet, cause)) => end.receive(now, packet, cause),
-            (Self::Upstream(end), Cargo::Line(line, cause)) => end.network(now, line, cause),
-            (Self::Downstream(end), Cargo::Line(line, cause)) => end.network(now, line, cause),
-            (Self::Network(network), Cargo::Line(line, _)) => network.receive(now, port, line),
-            (member, packet) => unreachable!("{member:?} has no use for {packet:?}"),
+        match (self, event) {
+            (member, Event::Packet { packet: Cargo::Tlp(packet, cause), .. }) => match member {
+                Self::Host(host) => host.receive(now, packet, cause),
+                Self::Ssd(ssd) => ssd.receive(context, packet, cause),
+                Self::Upstream(end) => end.receive(now, packet, cause),
+                Self::Downstream(end) => end.receive(now, packet, cause),
+            },
+            (Self::Ssd(ssd), Event::Packet { packet: Cargo::Reset, .. }) => ssd.reset(),
+            (Self::Upstream(end), Event::Stream { connection, event }) => {
+                end.network(context, connection, event);
+            }
+            (Self::Downstream(end), Event::Stream { connection, event }) => {
+                end.network(context, connection, event);
+            }
+            (member, event) => unreachable!("{member:?} has no use for {event:?}"),
         }
     }
 
@@ -111,7 +126,6 @@ impl Node for Member {
             Self::Upstream(end) => end.settle(context),
             Self::Downstream(end) => end.settle(context),
             Self::Ssd(ssd) => ssd.settle(context),
-            Self::Network(network) => network.settle(context),
         }
     }
 
@@ -120,11 +134,7 @@ impl Node for Member {
     }
 
     fn fingerprint(packet: &Cargo) -> u64 {
-        let packet = match packet {
-            Cargo::Tlp(packet, _) => packet,
-            Cargo::Line(Line::Data(bytes), _) => return bytes.len() as u64,
-            Cargo::Line(..) => return 0,
-        };
+        let Cargo::Tlp(packet, _) = packet else { return 0 };
         let kind = match packet.header.kind {
             TlpKind::Memory(request) => request.address,
             TlpKind::Config(request) => u64::from(request.target.bits()),
@@ -139,8 +149,9 @@ impl Node for Member {
 pub struct Rig {
     world: World<Member>,
     host: NodeId,
-    upstream: Option<NodeId>,
-    network: Option<NodeId>,
+    /// The ends of the switch, at the host and at the device.
+    ends: Option<[NodeId; 2]>,
+    faults: Faults,
     journal: Journal,
 }
 
@@ -157,15 +168,16 @@ impl Rig {
         let below = if network.is_some() { Place::DeviceLink } else { Place::HostLink };
         let (rng, near) = (world.rng("host"), near_config(setup));
         let host_port = port(Place::HostLink).with_origin(true);
-        let host = HostNode::new(near, setup.host, host_port, NAMESPACE_BYTES, rng, journal.clone());
+        let bytes = setup.namespace_bytes;
+        let host = HostNode::new(near, setup.host, host_port, bytes, rng, journal.clone());
         let host = world.add(Member::Host(Box::new(host)));
         let model = ssd_model::Ssd::new(setup.ssd, world.rng("ssd"));
         let ssd_port = port(below).with_origin(false);
-        let ssd = SsdNode::new(function_config(), NAMESPACE_BYTES, model, ssd_port, journal.clone());
+        let ssd = SsdNode::new(function_config(bytes), bytes, model, ssd_port, journal.clone());
         let ssd = world.add(Member::Ssd(Box::new(ssd)));
         let Some(network) = network else {
             world.join(host, ssd, Nanos::ZERO);
-            return Self { world, host, upstream: None, network: None, journal };
+            return Self { world, host, ends: None, faults: Faults::default(), journal };
         };
         let session = || SessionConfig {
             hold: Nanos::from_secs(60),
@@ -173,24 +185,18 @@ impl Rig {
             lookahead: setup.lookahead,
             ..SessionConfig::default()
         };
-        let end = UpstreamNode::new(
-            session(),
-            setup.payload_size,
-            setup.pipeline,
-            port(Place::HostLink),
-            &world.rng("upstream"),
-            journal.clone(),
-        );
-        let upstream = world.add(Member::Upstream(Box::new(end)));
         let (below, rng) = (port(below), world.rng("downstream"));
         let end = DownstreamNode::new(session(), setup.pipeline, below, rng, journal.clone());
         let downstream = world.add(Member::Downstream(Box::new(end)));
+        let (payload, rng) = (setup.payload_size, world.rng("upstream"));
+        let above = port(Place::HostLink);
+        let end = UpstreamNode::new(session(), payload, setup.pipeline, above, downstream, &rng);
+        let end = end.with_journal(journal.clone());
+        let upstream = world.add(Member::Upstream(Box::new(end)));
         world.join(host, upstream, Nanos::ZERO);
         world.join(downstream, ssd, Nanos::ZERO);
-        let network = world.add(Member::Network(Box::new(NetworkNode::new(network, journal.clone()))));
-        world.join(network, upstream, Nanos::ZERO);
-        world.join(network, downstream, Nanos::ZERO);
-        Self { world, host, upstream: Some(upstream), network: Some(network), journal }
+        world.model(upstream, downstream, network);
+        Self { world, host, ends: Some([upstream, downstream]), faults: Faults::default(), journal }
     }
 
     fn host_mut(&mut self) -> &mut HostNode {
@@ -209,7 +215,7 @@ impl Rig {
     /// # Errors
     /// What did not come up, and what the host says.
     pub fn boot(&mut self) -> Result<Nanos, String> {
-        if let Some(upstream) = self.upstream {
+        if let Some([upstream, _]) = self.ends {
             let limit = self.world.now() + BOOT_MAX;
             let down =
                 |world: &World<Member>| !matches!(world.node(upstream), Member::Upstream(end) if end.is_up());
@@ -230,6 +236,7 @@ impl Rig {
             // What follows the bring-up, such as asking for events, is over soon.
             let ready = self.world.now();
             self.world.run(ready + Nanos::from_secs(1));
+            self.faults.start(self.world.now());
             return Ok(ready - begin);
         }
         let found = if host.enumerated { "no controller was found" } else { "enumeration did not end" };
@@ -241,7 +248,7 @@ impl Rig {
         let now = self.world.now();
         self.host_mut().start(now, task);
         let host = self.host;
-        let done = self.world.run_while(now + limit, |world| host_of(world, host).is_busy());
+        let done = self.run_while(now + limit, |world| host_of(world, host).is_busy());
         done.then(|| std::mem::take(&mut self.host_mut().outcome))
     }
 
@@ -255,6 +262,39 @@ impl Rig {
         self.journal.take()
     }
 
+    /// Does jobs side by side to their ends; `None` where they do not end within `limit`. What came of each, by
+    /// [`Kind::ALL`].
+    ///
+    /// # Panics
+    /// When their depths together are the driver's queue or more, or their data is more than the setup has room for.
+    pub fn run_jobs(&mut self, jobs: Vec<Job>, limit: Nanos) -> Option<Vec<[Outcome; Kind::ALL.len()]>> {
+        let now = self.world.now();
+        self.host_mut().start_jobs(now, jobs);
+        let host = self.host;
+        let done = self.run_while(now + limit, |world| host_of(world, host).has_jobs(world.now()));
+        let jobs = self.host_mut().end_jobs();
+        done.then(|| jobs.outcomes())
+    }
+
+    /// Lets these go wrong once the host is up, with everything that is random in them from `rng`. To be told before
+    /// [`Rig::boot`]; a rig without a network has nothing that could.
+    pub fn disturb(&mut self, faults: &[(When, Trouble)], rng: &Rng) {
+        self.faults = Faults::new(faults, rng);
+    }
+
+    /// Runs until `busy` says no more, or to `until`; whether it was the former.
+    fn run_while(&mut self, until: Instant, busy: impl Fn(&World<Member>) -> bool) -> bool {
+        loop {
+            let fault = self.ends.zip(self.faults.next().filter(|at| *at <= until));
+            let pause = fault.map_or(until, |(_, at)| at);
+            if self.world.run_while(pause, &busy) {
+                return true;
+            }
+            let Some((ends, _)) = fault else { return false };
+            self.faults.apply(&mut self.world, ends);
+        }
+    }
+
     /// Switches the analyser on the root port's link on, or off; what it has seen.
     pub fn analyse(&mut self, on: bool) -> Vec<Seen> {
         self.host_mut().analyse(on)
@@ -262,15 +302,13 @@ impl Rig {
 
     /// The network between the two ends of the switch, if there is one.
     pub fn network(&self) -> Option<&Network> {
-        match self.world.node(self.network?) {
-            Member::Network(node) => Some(node.network()),
-            other => unreachable!("{other:?} is no network"),
-        }
+        let [upstream, downstream] = self.ends?;
+        self.world.network(upstream, downstream, Lane::default())
     }
 
     /// What the switch has sent ahead, if it does.
     pub fn lookahead(&self) -> Option<tunnel::lookahead::Statistics> {
-        match self.world.node(self.upstream?) {
+        match self.world.node(self.ends?[0]) {
             Member::Upstream(end) => end.lookahead(),
             other => unreachable!("{other:?} is no end of a switch"),
         }
@@ -305,7 +343,9 @@ fn gave_up(host: &HostNode) -> bool {
 }
 
 fn near_config(setup: &Setup) -> near::Config {
-    let mut config = near::Config::default();
+    // Queues and lists besides.
+    let arena_bytes = setup.data_bytes + (8 << 20);
+    let mut config = near::Config { arena_bytes, ..near::Config::default() };
     config.root.payload_size = setup.payload_size;
     config.root.completion_size = setup.host.completion_size;
     config.root.timeout = setup.timeout;
@@ -317,8 +357,8 @@ fn near_config(setup: &Setup) -> near::Config {
     config
 }
 
-fn function_config() -> function::Config {
-    let core = nvme::subsystem::Config::new("FAR").with_namespace(MediumId(0), NAMESPACE_BYTES);
+fn function_config(bytes: u64) -> function::Config {
+    let core = nvme::subsystem::Config::new("FAR").with_namespace(MediumId(0), bytes);
     let mut config = function::Config::new(controller::Config::new(core));
     config.link = LinkRegisters { speed: 2, width: 4, port: 0, payload_max: 256 };
     config

@@ -89,6 +89,11 @@ impl Port {
         (started, self.journal.mark(first, passage.arrival, step))
     }
 
+    /// Resets the device at the other end of the link, behind the packets that have been sent.
+    pub(super) fn reset(&mut self, context: &mut Context<'_, Cargo>) {
+        context.send_packet_at(self.id, Cargo::Reset, context.now());
+    }
+
     /// A packet has come; when its first symbol did.
     pub(super) fn receive(&mut self, now: Instant, packet: &Packet) -> Instant {
         let bytes = bytes_of(packet);

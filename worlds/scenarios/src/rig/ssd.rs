@@ -83,6 +83,11 @@ impl SsdNode {
         }
     }
 
+    /// The link is reset.
+    pub(super) fn reset(&mut self) {
+        self.endpoint.hot_reset();
+    }
+
     pub(super) fn settle(&mut self, context: &mut Context<'_, Cargo>) -> Option<Instant> {
         let now = context.now();
         while let Some((cause, due)) = self.due.take(now) {

@@ -1,18 +1,17 @@
 //! The nodes of the distributed switch: its upstream end at the host, its downstream end at the device.
 //!
-//! Each has a PCIe port, which is the node's first, a network port, which is its second, and a pipeline between the two
-//! that takes a packet a fixed time.
+//! Each has a PCIe port, a connection over the network, and a pipeline between the two that takes a packet a fixed time.
 
 use std::collections::VecDeque;
 
 use engine::{Engine, Instant, Nanos, Rng};
 use link::network::Side;
-use link::trail::Part;
+use link::trail::{self, Part};
 use pcie::config::{Identity, Link as LinkRegisters, ids};
 use pcie::switch::SwitchConfig;
 use pcie::wire::Packet;
-use sim::Context;
-use sim::direct::PortId;
+use sim::stream::{ConnectionId, StreamEvent};
+use sim::{Context, NodeId};
 use tunnel::downstream::{self, Downstream};
 use tunnel::session::Config as SessionConfig;
 use tunnel::upstream::{self, PortIndex, Upstream};
@@ -20,11 +19,9 @@ use tunnel::upstream::{self, PortIndex, Upstream};
 use super::Cargo;
 use super::chain::Place;
 use super::journal::{Cause, Journal, Step};
-use super::network::Line;
 use super::port::Port;
-
-/// Where the network is.
-const NETWORK: PortId = PortId(1);
+use crate::lines::Lines;
+use crate::outbox::Outbox;
 
 /// Packets on their way between the port and the tunnel.
 #[derive(Debug)]
@@ -80,6 +77,27 @@ impl Pipeline {
             port.send(context, packet, cause);
         }
     }
+
+    /// The link goes down: what has not passed in either direction is gone.
+    fn clear(&mut self) {
+        self.inwards.clear();
+        self.outwards.clear();
+    }
+
+    /// The marks of the way of the frame that brought what the node is being told of; the last is its arrival.
+    fn arrive(&self, context: &mut Context<'_, Cargo>, connection: ConnectionId) -> Cause {
+        let trail = context.trail()?;
+        let side = self.side.other();
+        let mark = |after, at, place, part, what| self.journal.mark(after, at, Step { place, part, what });
+        let tunnel = "window, line, what is before it";
+        let mut cause = mark(None, trail.made, Place::Tunnel(side), Part::Waiting, tunnel);
+        cause = mark(cause, trail.sent, Place::Stack(side), Part::Processing, "sending");
+        let hops = context.network(connection)?.path(side).hops();
+        for (hop, part, at) in trail::steps(&trail, hops) {
+            cause = mark(cause, at, Place::Hop(side, hop), part, "");
+        }
+        mark(cause, trail.arrived, Place::Stack(self.side), Part::Processing, "receiving")
+    }
 }
 
 /// A switch whose ports are 5 GT/s x4, as that of the published set-ups.
@@ -102,13 +120,23 @@ fn switch_config(payload_max: u32) -> SwitchConfig {
     }
 }
 
+/// The upstream end's connection.
+#[derive(Debug)]
+struct Line {
+    connection: ConnectionId,
+    open: bool,
+    outbox: Outbox,
+}
+
 /// The end at the host.
 #[derive(Debug)]
 pub(super) struct UpstreamNode {
     engine: Upstream,
     port: Port,
     pipeline: Pipeline,
-    open: bool,
+    /// The other end.
+    peer: NodeId,
+    line: Option<Line>,
     up: bool,
     /// The bytes that came last.
     cause: Cause,
@@ -120,17 +148,24 @@ impl UpstreamNode {
         payload_max: u32,
         latency: Nanos,
         port: Port,
+        peer: NodeId,
         rng: &Rng,
-        journal: Journal,
     ) -> Self {
         Self {
             engine: Upstream::new(&switch_config(payload_max), vec![session], rng),
             port,
-            pipeline: Pipeline::new(latency, Side::Near, journal),
-            open: false,
+            pipeline: Pipeline::new(latency, Side::Near, Journal::default()),
+            peer,
+            line: None,
             up: false,
             cause: None,
         }
+    }
+
+    /// The same with its marks in `journal`.
+    pub(super) fn with_journal(mut self, journal: Journal) -> Self {
+        self.pipeline.journal = journal;
+        self
     }
 
     /// What was sent ahead, if that is wanted.
@@ -148,22 +183,34 @@ impl UpstreamNode {
         self.pipeline.receive(now, packet, cause);
     }
 
-    pub(super) fn network(&mut self, now: Instant, line: Line, cause: Cause) {
-        self.cause = cause;
+    pub(super) fn network(
+        &mut self,
+        context: &mut Context<'_, Cargo>,
+        connection: ConnectionId,
+        event: StreamEvent,
+    ) {
+        self.cause = self.pipeline.arrive(context, connection);
         let port = PortIndex(0);
-        let input = match line {
-            Line::Opened => {
-                self.open = true;
+        let Some(line) = self.line.as_mut().filter(|line| line.connection == connection) else { return };
+        let input = match event {
+            StreamEvent::Opened => {
+                line.open = true;
                 upstream::Input::Connected(port)
             }
-            Line::Data(bytes) => upstream::Input::Received(port, bytes),
-            Line::Closed => {
-                self.open = false;
+            StreamEvent::Data(bytes) => upstream::Input::Received(port, bytes),
+            StreamEvent::Closed(_) => {
+                self.line = None;
                 upstream::Input::Disconnected(port)
             }
-            Line::Dial | Line::Accepted => unreachable!("nobody dials the upstream end"),
+            StreamEvent::Writable | StreamEvent::Accepted { .. } => return,
         };
-        self.engine.handle_input(now, input);
+        self.engine.handle_input(context.now(), input);
+    }
+
+    fn hang_up(&mut self, context: &mut Context<'_, Cargo>) {
+        if let Some(line) = self.line.take() {
+            context.close(line.connection);
+        }
     }
 
     pub(super) fn settle(&mut self, context: &mut Context<'_, Cargo>) -> Option<Instant> {
@@ -178,23 +225,26 @@ impl UpstreamNode {
             match output {
                 upstream::Output::Tlp { packet, .. } => self.pipeline.emerge(now, packet, self.cause),
                 upstream::Output::Transmit { bytes, .. } => {
-                    if self.open {
-                        context.send_packet(NETWORK, Cargo::Line(Line::Data(bytes), None));
+                    if let Some(line) = self.line.as_mut().filter(|line| line.open) {
+                        line.outbox.push(bytes);
                     }
                 }
                 upstream::Output::Connect { .. } => {
-                    context.send_packet(NETWORK, Cargo::Line(Line::Dial, None))
+                    self.hang_up(context);
+                    let connection = context.dial(self.peer);
+                    self.line = Some(Line { connection, open: false, outbox: Outbox::default() });
                 }
-                upstream::Output::CloseConnection { .. } => {
-                    self.open = false;
-                    context.send_packet(NETWORK, Cargo::Line(Line::Closed, None));
-                }
+                upstream::Output::CloseConnection { .. } => self.hang_up(context),
                 upstream::Output::Event { event, .. } => match event {
                     tunnel::Event::LinkUp { .. } => self.up = true,
                     tunnel::Event::LinkDown { .. } => self.up = false,
                     _ => {}
                 },
             }
+        }
+        if let Some(line) = &mut self.line {
+            context.watch(line.connection, self.pipeline.journal.is_on());
+            line.outbox.flush(context, line.connection);
         }
         self.pipeline.send(context, &mut self.port);
         [self.engine.poll_timeout(), self.pipeline.next()].into_iter().flatten().min()
@@ -207,8 +257,7 @@ pub(super) struct DownstreamNode {
     engine: Downstream,
     port: Port,
     pipeline: Pipeline,
-    accepted: u32,
-    connection: Option<downstream::ConnectionId>,
+    lines: Lines,
     /// The bytes that came last.
     cause: Cause,
 }
@@ -225,8 +274,7 @@ impl DownstreamNode {
             engine: Downstream::new(session, rng),
             port,
             pipeline: Pipeline::new(latency, Side::Far, journal),
-            accepted: 0,
-            connection: None,
+            lines: Lines::default(),
             cause: None,
         }
     }
@@ -236,23 +284,16 @@ impl DownstreamNode {
         self.pipeline.receive(now, packet, cause);
     }
 
-    pub(super) fn network(&mut self, now: Instant, line: Line, cause: Cause) {
-        self.cause = cause;
-        let input = match (line, self.connection) {
-            (Line::Accepted, _) => {
-                self.accepted += 1;
-                let name = downstream::ConnectionId(self.accepted);
-                self.connection = Some(name);
-                downstream::Input::Accepted(name)
-            }
-            (Line::Data(bytes), Some(name)) => downstream::Input::Received(name, bytes),
-            (Line::Closed, Some(name)) => {
-                self.connection = None;
-                downstream::Input::Disconnected(name)
-            }
-            _ => return,
-        };
-        self.engine.handle_input(now, input);
+    pub(super) fn network(
+        &mut self,
+        context: &mut Context<'_, Cargo>,
+        connection: ConnectionId,
+        event: StreamEvent,
+    ) {
+        self.cause = self.pipeline.arrive(context, connection);
+        if let Some(input) = self.lines.heed(connection, event) {
+            self.engine.handle_input(context.now(), input);
+        }
     }
 
     pub(super) fn settle(&mut self, context: &mut Context<'_, Cargo>) -> Option<Instant> {
@@ -266,21 +307,16 @@ impl DownstreamNode {
         while let Some(output) = self.engine.poll_output() {
             match output {
                 downstream::Output::Tlp { packet, .. } => self.pipeline.emerge(now, packet, self.cause),
-                downstream::Output::Transmit { connection, bytes } => {
-                    if self.connection == Some(connection) {
-                        context.send_packet(NETWORK, Cargo::Line(Line::Data(bytes), None));
-                    }
+                downstream::Output::Transmit { connection, bytes } => self.lines.push(connection, bytes),
+                downstream::Output::Close { connection } => self.lines.close(connection),
+                downstream::Output::DeviceReset => {
+                    self.pipeline.clear();
+                    self.port.reset(context);
                 }
-                downstream::Output::Close { connection } => {
-                    if self.connection == Some(connection) {
-                        self.connection = None;
-                        context.send_packet(NETWORK, Cargo::Line(Line::Closed, None));
-                    }
-                }
-                // Links of this rig do not go down once they are up.
-                downstream::Output::DeviceReset | downstream::Output::Event { .. } => {}
+                downstream::Output::Event { .. } => {}
             }
         }
+        self.lines.flush(context);
         self.pipeline.send(context, &mut self.port);
         [self.engine.poll_timeout(), self.pipeline.next()].into_iter().flatten().min()
     }

@@ -4,13 +4,29 @@ use engine::{Instant, Nanos};
 use pcie::root_complex::INTERRUPT_WINDOW;
 use pcie::wire::{Kind as TlpKind, MemoryOperation, Packet};
 
-/// What commands do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a command does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// Read.
     Read,
     /// Write.
     Write,
+    /// Make durable what was written.
+    Flush,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Flush];
+
+    /// As people write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Flush => "flush",
+        }
+    }
 }
 
 /// Something to be measured.
@@ -25,7 +41,7 @@ pub enum Task {
     },
     /// NVMe commands.
     Commands {
-        /// Read or write.
+        /// What they do.
         kind: Kind,
         /// How many.
         count: u64,
@@ -111,4 +127,15 @@ pub struct Outcome {
     pub ended: Instant,
     /// Bytes that were moved.
     pub bytes: u64,
+}
+
+impl Outcome {
+    /// Adds what came of the same elsewhere.
+    pub fn add(&mut self, other: Self) {
+        self.times.extend(other.times);
+        self.failed += other.failed;
+        self.began = self.began.min(other.began);
+        self.ended = self.ended.max(other.ended);
+        self.bytes += other.bytes;
+    }
 }

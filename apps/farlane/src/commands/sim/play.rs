@@ -1,10 +1,10 @@
 //! `farlane sim SCENARIO`: one run.
 
 use engine::Nanos;
-use scenarios::file::scenario::{Done, Scenario};
+use scenarios::file::scenario::{Done, Played, Scenario};
 use serde_json::{Value, json};
 
-use super::{read, write};
+use super::write;
 use crate::args::PlayArgs;
 use crate::commands::{print, print_json};
 use crate::error::Error;
@@ -13,11 +13,11 @@ pub(crate) fn run(args: &PlayArgs) -> Result<(), Error> {
     let path = args.scenario.as_deref().expect("without a subcommand it is required");
     let name = path.display();
     let wrong = |error| Error::Simulation(format!("{name}: {error}"));
-    let scenario = Scenario::parse(&read(path)?).map_err(wrong)?;
+    let scenario = Scenario::read(path).map_err(wrong)?;
     let seed = args.seed.unwrap_or(scenario.seed);
     let played = scenario.play(seed, args.trace.is_some()).map_err(wrong)?;
     if let Some(path) = &args.trace {
-        write(path, &trace(&played.tasks))?;
+        write(path, &trace(&played))?;
     }
     if args.output.json {
         let tasks: Vec<_> = played.tasks.iter().map(task_json).collect();
@@ -98,13 +98,14 @@ fn task_json(task: &Done) -> Value {
     })
 }
 
-fn trace(tasks: &[Done]) -> String {
+fn trace(played: &Played) -> String {
     let mut text = String::from("task,at_ns,direction,packet,bytes\n");
-    for task in tasks {
-        for seen in &task.seen {
+    let tasks = played.tasks.iter().map(|task| (task.name.as_str(), &task.seen));
+    for (name, seen) in tasks.chain([("workloads", &played.seen)]) {
+        for seen in seen {
             let direction = if seen.down { "down" } else { "up" };
             let at = seen.at.as_nanos();
-            text += &format!("{},{at},{direction},{:?},{}\n", task.name, seen.what, seen.bytes);
+            text += &format!("{name},{at},{direction},{:?},{}\n", seen.what, seen.bytes);
         }
     }
     text

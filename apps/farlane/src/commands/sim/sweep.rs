@@ -1,5 +1,6 @@
 //! `farlane sim sweep`: every combination of some values.
 
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -62,7 +63,9 @@ pub(crate) fn run(args: &SweepArgs) -> Result<(), Error> {
 
 fn play(args: &SweepArgs, text: &str, point: &[String]) -> Result<Vec<Line>, String> {
     let file = sweep::apply(text, &args.set, point)?;
-    let scenario = Scenario::parse(&file).map_err(|error| format!("{}: {error}", point.join(", ")))?;
+    let folder = args.scenario.parent().unwrap_or(Path::new("."));
+    let scenario =
+        Scenario::parse_in(&file, folder).map_err(|error| format!("{}: {error}", point.join(", ")))?;
     let played = scenario.play(args.seed.unwrap_or(scenario.seed), false)?;
     let line = |task: &scenarios::file::scenario::Done| {
         let times = &task.outcome.times;

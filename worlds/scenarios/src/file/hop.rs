@@ -1,0 +1,299 @@
+//! The hops of a link: `[[link.hop]]`.
+
+use engine::{Instant, Nanos, Rng};
+use link::ethernet::medium::{Cable, Medium, PortLatency};
+use link::ethernet::{Forwarding, Handover, Port, PortSettings};
+use link::faults::{Behaviour, Faults, Flaps};
+use link::nr5g::{Core, Direction, Downlink, Uplink};
+use link::stage::{self, Stage};
+use link::tsn::replication::{REDUNDANCY_TAG, Replicated};
+use link::{AnyHop, Path, Rate, Wire};
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::Wrong;
+use super::link::{LinkTable, Surroundings, hops, is_of_one_direction};
+use super::radio::{CellTable, CoreTable, Radio};
+use super::text::{Bytes, Millimetres, Text, one_of};
+use super::tsn::{self, OthersTable, TsnTable};
+
+/// A hop before its random numbers are known.
+#[derive(Clone, Debug)]
+pub(super) enum HopModel {
+    Wire { latency: Nanos, rate: Option<Rate>, queue: Option<u64> },
+    Port(Box<PortSettings>),
+    Stage(stage::Settings),
+    Radio(Direction, Box<Radio>),
+    Core(Box<Radio>),
+    Faults { behaviour: Behaviour, schedule: Vec<(Instant, Behaviour)>, flaps: Option<Flaps> },
+    Replicated(Vec<Vec<Self>>),
+}
+
+/// What a hop is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HopKind {
+    Wire,
+    Ethernet,
+    /// What its stages take where the file says nothing.
+    Stage(Option<stage::Settings>),
+    Radio(Direction),
+    Core,
+    Replicated,
+}
+
+/// Kinds of hops, by name.
+const KINDS: [(&str, HopKind); 10] = [
+    ("wire", HopKind::Wire),
+    ("ethernet", HopKind::Ethernet),
+    ("5g-up", HopKind::Radio(Direction::Up)),
+    ("5g-down", HopKind::Radio(Direction::Down)),
+    ("5g-core", HopKind::Core),
+    ("replicated", HopKind::Replicated),
+    ("dma", HopKind::Stage(Some(stage::Settings::DMA))),
+    ("routing", HopKind::Stage(Some(stage::Settings::ROUTING_UPSTREAM))),
+    ("usb", HopKind::Stage(Some(stage::Settings::USB_UPSTREAM))),
+    ("stage", HopKind::Stage(None)),
+];
+
+impl HopKind {
+    /// The keys that it may have.
+    const fn keys(self) -> &'static [&'static str] {
+        match self {
+            Self::Wire => &["latency", "rate", "queue"],
+            Self::Ethernet => &[
+                "rate",
+                "latency",
+                "cable",
+                "medium",
+                "processing",
+                "queue_frames",
+                "cut_through",
+                "tsn",
+                "others",
+            ],
+            Self::Stage(_) => &["latency", "longest", "occupancy", "interval"],
+            Self::Radio(_) => &["cell"],
+            Self::Core => &["core"],
+            Self::Replicated => &["way"],
+        }
+    }
+}
+
+/// `[[link.hop]]`: one of the hops of a direction, the first entered first.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HopTable {
+    kind: Spanned<String>,
+    latency: Option<Text<Nanos>>,
+    rate: Option<Text<Rate>>,
+    queue: Option<Text<Bytes>>,
+    cable: Option<Text<Millimetres>>,
+    medium: Option<Spanned<String>>,
+    processing: Option<Text<Nanos>>,
+    /// Frames that each queue holds.
+    queue_frames: Option<u32>,
+    /// Whether the node sends a frame on when its header is there.
+    #[serde(default)]
+    cut_through: bool,
+    tsn: Option<Spanned<TsnTable>>,
+    #[serde(default)]
+    others: Vec<Spanned<OthersTable>>,
+    /// What a frame of 1518 bytes takes, where the latency is that of one of 68.
+    longest: Option<Spanned<Text<Nanos>>>,
+    /// How long the next frame waits for one.
+    occupancy: Option<Text<Nanos>>,
+    /// At multiples of which frames are taken.
+    interval: Option<Text<Nanos>>,
+    cell: Option<Spanned<CellTable>>,
+    core: Option<Spanned<CoreTable>>,
+    /// The ways of a replicated hop.
+    #[serde(default)]
+    way: Vec<Spanned<LinkTable>>,
+}
+
+impl HopTable {
+    /// The keys that are given.
+    fn given(&self) -> impl Iterator<Item = &'static str> {
+        [
+            ("latency", self.latency.is_some()),
+            ("rate", self.rate.is_some()),
+            ("queue", self.queue.is_some()),
+            ("cable", self.cable.is_some()),
+            ("medium", self.medium.is_some()),
+            ("processing", self.processing.is_some()),
+            ("queue_frames", self.queue_frames.is_some()),
+            ("cut_through", self.cut_through),
+            ("tsn", self.tsn.is_some()),
+            ("others", !self.others.is_empty()),
+            ("longest", self.longest.is_some()),
+            ("occupancy", self.occupancy.is_some()),
+            ("interval", self.interval.is_some()),
+            ("cell", self.cell.is_some()),
+            ("core", self.core.is_some()),
+            ("way", !self.way.is_empty()),
+        ]
+        .into_iter()
+        .filter_map(|(key, given)| given.then_some(key))
+    }
+}
+
+impl HopModel {
+    /// The rate of the line that frames enter by, if it has one.
+    pub(super) fn rate(&self) -> Option<Rate> {
+        match self {
+            Self::Wire { rate, .. } => *rate,
+            Self::Port(settings) => Some(settings.rate),
+            Self::Replicated(ways) => ways.first()?.iter().find_map(Self::rate),
+            Self::Faults { .. } | Self::Stage(_) | Self::Radio(..) | Self::Core(_) => None,
+        }
+    }
+
+    fn build(&self, rng: &Rng) -> AnyHop {
+        match self {
+            Self::Wire { latency, rate, queue } => {
+                let wire = Wire::new(*latency, *rate);
+                AnyHop::from(queue.map_or(wire.clone(), |queue| wire.with_queue(queue)))
+            }
+            Self::Port(settings) => AnyHop::from(Port::new((**settings).clone(), rng)),
+            Self::Stage(settings) => AnyHop::from(Stage::new(*settings)),
+            Self::Radio(Direction::Up, radio) => AnyHop::from(Uplink::new(radio.cell, rng.fork("cell"))),
+            Self::Radio(Direction::Down, radio) => AnyHop::from(Downlink::new(radio.cell, rng.fork("cell"))),
+            Self::Core(radio) => AnyHop::from(Core::new(radio.core, rng.fork("core"))),
+            Self::Faults { behaviour, schedule, flaps } => {
+                let faults = Faults::new(*behaviour, rng.fork("faults")).with_schedule(schedule.clone());
+                AnyHop::from(flaps.map_or(faults.clone(), |flaps| faults.with_flaps(flaps)))
+            }
+            Self::Replicated(ways) => {
+                let ways = ways.iter().enumerate();
+                let ways = ways.map(|(place, way)| path(way, &rng.fork(&format!("way {place}"))));
+                AnyHop::from(Replicated::new(ways))
+            }
+        }
+    }
+}
+
+/// The way through `hops`.
+pub(super) fn path(hops: &[HopModel], rng: &Rng) -> Path {
+    let hops = hops.iter().enumerate();
+    Path::new(hops.map(|(place, hop)| hop.build(&rng.fork(&format!("hop {place}")))))
+}
+
+/// Puts a hop behind the others.
+pub(super) fn append(hops: &mut Vec<HopModel>, model: HopModel) {
+    // What a cut-through switch needs to begin is all that its neighbour waits for.
+    if let (Some(HopModel::Port(before)), HopModel::Port(port)) = (hops.last_mut(), &model)
+        && port.forwarding == Forwarding::CutThrough
+    {
+        before.handover = Handover::Header;
+    }
+    hops.push(model);
+}
+
+/// A hop of the file.
+pub(super) fn model(hop: &Spanned<HopTable>, around: Surroundings) -> Result<HopModel, Wrong> {
+    let table = hop.get_ref();
+    let kind = one_of(table.kind.get_ref(), &KINDS).map_err(|why| Wrong::at(&table.kind, "kind", why))?;
+    if let Some(key) = table.given().find(|key| !kind.keys().contains(key)) {
+        let others = KINDS.iter().filter(|(_, other)| other.keys().contains(&key));
+        let others: Vec<_> = others.map(|(name, _)| format!("'{name}'")).collect();
+        let why = format!(
+            "a hop of kind '{}' has none; expected {}, or a hop of kind {}",
+            table.kind.get_ref(),
+            kind.keys().join(", "),
+            others.join(" or ")
+        );
+        return Err(Wrong::at(hop, key, why));
+    }
+    let latency = table.latency.map_or(Nanos::ZERO, |Text(latency)| latency);
+    match kind {
+        HopKind::Wire => {
+            let queue = table.queue.map(|Text(Bytes(queue))| queue);
+            Ok(HopModel::Wire { latency, rate: table.rate.map(|Text(rate)| rate), queue })
+        }
+        HopKind::Ethernet => Ok(HopModel::Port(Box::new(port(hop, around.mtu)?))),
+        HopKind::Stage(usual) => Ok(HopModel::Stage(step(hop, usual)?)),
+        HopKind::Radio(direction) => {
+            Ok(HopModel::Radio(direction, Box::new(around.radio.with(table.cell.as_ref(), None)?)))
+        }
+        HopKind::Core => Ok(HopModel::Core(Box::new(around.radio.with(None, table.core.as_ref())?))),
+        HopKind::Replicated => ways(hop, around),
+    }
+}
+
+/// Several ways, over each of which a copy of each frame goes (IEEE 802.1CB).
+fn ways(hop: &Spanned<HopTable>, around: Surroundings) -> Result<HopModel, Wrong> {
+    let ways = &hop.get_ref().way;
+    if around.within {
+        return Err(Wrong::at(hop, "kind", "expected no ways within a way"));
+    }
+    if !(2..=Replicated::WAYS_MAX).contains(&ways.len()) {
+        let why = format!("expected 2 to {} of [[link.hop.way]], not {}", Replicated::WAYS_MAX, ways.len());
+        return Err(Wrong::at(hop, "way", why));
+    }
+    // The tag comes on top of the longest frame.
+    let around = Surroundings { mtu: around.mtu + REDUNDANCY_TAG, within: true, ..around };
+    let way = |way: &Spanned<LinkTable>| {
+        is_of_one_direction(way.get_ref(), way)?;
+        hops(way, around)
+    };
+    Ok(HopModel::Replicated(ways.iter().map(way).collect::<Result<_, Wrong>>()?))
+}
+
+/// A step of a machine.
+fn step(hop: &Spanned<HopTable>, usual: Option<stage::Settings>) -> Result<stage::Settings, Wrong> {
+    let table = hop.get_ref();
+    let mut settings = match (usual, table.latency) {
+        (Some(usual), None) => usual,
+        (_, Some(Text(latency))) => {
+            // What does one frame after the other is busy for as long as one takes.
+            let busy = usual.is_some_and(|usual| usual.occupancy > Nanos::ZERO);
+            let occupancy = if busy { latency } else { Nanos::ZERO };
+            stage::Settings { latency, occupancy, ..usual.unwrap_or_default() }
+        }
+        (None, None) => return Err(Wrong::at(hop, "latency", "expected what a frame takes, such as 10us")),
+    };
+    if let Some(longest) = &table.longest {
+        let Text(time) = *longest.get_ref();
+        settings.picoseconds_per_byte = stage::Settings::slope(settings.latency, time).ok_or_else(|| {
+            let why =
+                format!("expected {} to a millisecond more, for 1518 bytes, not {time}", settings.latency);
+            Wrong::at(longest, "longest", why)
+        })?;
+    }
+    settings.occupancy = table.occupancy.map_or(settings.occupancy, |Text(time)| time);
+    settings.interval = table.interval.map_or(settings.interval, |Text(time)| time);
+    Ok(settings)
+}
+
+/// A port and its link.
+fn port(hop: &Spanned<HopTable>, mtu: u32) -> Result<PortSettings, Wrong> {
+    let table = hop.get_ref();
+    let rate = table.rate.map(|Text(rate)| rate);
+    let rate =
+        rate.ok_or_else(|| Wrong::at(hop, "rate", "expected the rate of the port, such as 1Gbit/s"))?;
+    let media = [
+        ("twisted-pair", Medium::TwistedPair),
+        ("twinax", Medium::Twinax),
+        ("optical", Medium::Optical),
+        ("coax", Medium::Coax),
+    ];
+    let medium = match &table.medium {
+        None => Medium::TwistedPair,
+        Some(medium) => one_of(medium.get_ref(), &media).map_err(|why| Wrong::at(medium, "medium", why))?,
+    };
+    let time = |time: Option<Text<Nanos>>| time.map_or(Nanos::ZERO, |Text(time)| time);
+    let mut settings = PortSettings {
+        mtu,
+        processing: time(table.latency) + time(table.processing),
+        queue_frames: table.queue_frames.unwrap_or(PortSettings::QUEUE_FRAMES),
+        forwarding: if table.cut_through { Forwarding::CutThrough } else { Forwarding::StoreAndForward },
+        latency: PortLatency::of_rate(rate),
+        cable: Cable { medium, millimetres: table.cable.map_or(0, |Text(Millimetres(length))| length) },
+        background: tsn::others(&table.others)?,
+        ..PortSettings::new(rate)
+    };
+    if let Some(table) = &table.tsn {
+        tsn::apply(&mut settings, table)?;
+    }
+    Ok(settings)
+}

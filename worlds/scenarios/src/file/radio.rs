@@ -1,0 +1,284 @@
+//! A 5G cell and its core network: `[link.cell]` and `[link.core]`, or those of one hop.
+
+use engine::Nanos;
+use link::Chance;
+use link::nr5g::{Cell, CoreSettings, Grants, Harq, Pattern, Proactive};
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::text::{Bytes, Text, one_of};
+use super::{Wrong, within};
+
+/// Symbols of a slot (TS 38.211).
+const SYMBOLS: u32 = 14;
+/// Symbols that a transmission may have (TS 38.214: mini-slots of 2, 4 and 7).
+const TRANSMISSIONS: [u32; 4] = [2, 4, 7, SYMBOLS];
+/// Subcarrier spacings for which processing times are standardised: 15 to 120 kHz.
+const NUMEROLOGIES: std::ops::RangeInclusive<u32> = 0..=3;
+/// Slots from one occasion to the next, and of a delay.
+const SLOTS: std::ops::RangeInclusive<u32> = 1..=5120;
+/// Bytes that a slot carries.
+const SLOT_BYTES: std::ops::RangeInclusive<u64> = 1..=10_000_000;
+/// Symbols of a device's processing time.
+const PROCESSING: std::ops::RangeInclusive<u32> = 0..=140;
+/// Attempts of a transmission.
+const ATTEMPTS: std::ops::RangeInclusive<u32> = 1..=32;
+
+/// What a way over the air passes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Radio {
+    /// The air interface.
+    pub(super) cell: Cell,
+    /// The core network.
+    pub(super) core: CoreSettings,
+}
+
+impl Radio {
+    /// That of the published experiment.
+    pub(super) const CAMPUS: Self = Self { cell: Cell::CAMPUS, core: CoreSettings::CAMPUS };
+
+    /// The same with what these say.
+    pub(super) fn with(
+        mut self,
+        cell: Option<&Spanned<CellTable>>,
+        core: Option<&Spanned<CoreTable>>,
+    ) -> Result<Self, Wrong> {
+        if let Some(cell) = cell {
+            self.cell = apply(self.cell, cell)?;
+        }
+        if let Some(table) = core.map(Spanned::get_ref) {
+            let set =
+                |value: &mut Nanos, new: Option<Text<Nanos>>| *value = new.map_or(*value, |Text(new)| new);
+            set(&mut self.core.delay, table.delay);
+            set(&mut self.core.spread, table.spread);
+            set(&mut self.core.coherence, table.coherence);
+            self.core.loss = table.loss.map_or(self.core.loss, |Text(loss)| loss);
+        }
+        Ok(self)
+    }
+}
+
+/// `[link.cell]`: what is different from the campus network.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CellTable {
+    numerology: Option<Spanned<u32>>,
+    pattern: Option<Spanned<String>>,
+    special: Option<Spanned<String>>,
+    special_used: Option<bool>,
+    mini_slot: Option<Spanned<u32>>,
+    down_slot: Option<Spanned<Text<Bytes>>>,
+    up_slot: Option<Spanned<Text<Bytes>>>,
+    grants: Option<Spanned<GrantsTable>>,
+    k2: Option<Spanned<u32>>,
+    station: Option<Text<Nanos>>,
+    capability: Option<Spanned<u32>>,
+    n1: Option<Spanned<u32>>,
+    n2: Option<Spanned<u32>>,
+    harq_up: Option<Spanned<HarqTable>>,
+    harq_down: Option<Spanned<HarqTable>>,
+}
+
+/// `[link.core]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CoreTable {
+    delay: Option<Text<Nanos>>,
+    spread: Option<Text<Nanos>>,
+    coherence: Option<Text<Nanos>>,
+    loss: Option<Text<Chance>>,
+}
+
+/// How a device comes to send.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GrantsTable {
+    kind: Spanned<String>,
+    request_period: Option<Spanned<u32>>,
+    request_offset: Option<u32>,
+    first: Option<Spanned<Text<Bytes>>>,
+    lasts: Option<Text<Nanos>>,
+    period: Option<Spanned<u32>>,
+    offset: Option<u32>,
+    bytes: Option<Spanned<Text<Bytes>>>,
+}
+
+/// Failures of a transmission.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HarqTable {
+    first: Option<Text<Chance>>,
+    later: Option<Text<Chance>>,
+    attempts: Option<Spanned<u32>>,
+    round_trip: Option<Text<Nanos>>,
+    recovery: Option<Text<Nanos>>,
+}
+
+/// Bytes that a slot or a grant carries.
+fn carried(value: Option<&Spanned<Text<Bytes>>>, usual: u32, key: &str) -> Result<u32, Wrong> {
+    let Some(value) = value else { return Ok(usual) };
+    let Text(Bytes(bytes)) = *value.get_ref();
+    u32::try_from(bytes).ok().filter(|_| SLOT_BYTES.contains(&bytes)).ok_or_else(|| {
+        let why = format!("expected {} to {} bytes, not {bytes}", SLOT_BYTES.start(), SLOT_BYTES.end());
+        Wrong::at(value, key, why)
+    })
+}
+
+fn apply(mut cell: Cell, place: &Spanned<CellTable>) -> Result<Cell, Wrong> {
+    let table = place.get_ref();
+    cell.numerology = within(table.numerology.as_ref(), cell.numerology, "numerology", &NUMEROLOGIES)?;
+    if let Some(text) = &table.pattern {
+        cell.pattern = pattern(cell.pattern, text)?;
+    }
+    if let Some(text) = &table.special {
+        cell.pattern.special_symbols = special(text)?;
+    }
+    cell.pattern.special_used = table.special_used.unwrap_or(cell.pattern.special_used);
+    if let Some(symbols) = &table.mini_slot {
+        cell.mini_slot = *symbols.get_ref();
+        if !TRANSMISSIONS.contains(&cell.mini_slot) {
+            return Err(Wrong::at(symbols, "mini_slot", "expected 2, 4, 7 or 14 symbols"));
+        }
+    }
+    cell.down_bytes = carried(table.down_slot.as_ref(), cell.down_bytes, "down_slot")?;
+    cell.up_bytes = carried(table.up_slot.as_ref(), cell.up_bytes, "up_slot")?;
+    cell.k2 = within(table.k2.as_ref(), cell.k2, "k2", &(0..=32))?;
+    cell.station = table.station.map_or(cell.station, |Text(time)| time);
+    (cell.n1, cell.n2) = processing(&cell, table)?;
+    cell.n1 = within(table.n1.as_ref(), cell.n1, "n1", &PROCESSING)?;
+    cell.n2 = within(table.n2.as_ref(), cell.n2, "n2", &PROCESSING)?;
+    if let Some(grants) = &table.grants {
+        cell.grants = self::grants(cell.grants, grants)?;
+    }
+    cell.harq_up = harq(cell.harq_up, table.harq_up.as_ref())?;
+    cell.harq_down = harq(cell.harq_down, table.harq_down.as_ref())?;
+    match cell.lacks() {
+        None => Ok(cell),
+        Some(direction) => {
+            let why = format!("expected slots for a transmission of {} symbols {direction}", cell.mini_slot);
+            Err(Wrong::at(place, "pattern", why))
+        }
+    }
+}
+
+/// What the device's processing takes, in symbols, where its capability or the numerology is another.
+fn processing(cell: &Cell, table: &CellTable) -> Result<(u32, u32), Wrong> {
+    if table.capability.is_none() && table.numerology.is_none() {
+        return Ok((cell.n1, cell.n2));
+    }
+    let index = cell.numerology as usize;
+    let Some(capability) = &table.capability else { return Ok(Cell::CAPABILITY_1[index]) };
+    let known = match capability.get_ref() {
+        1 => Cell::CAPABILITY_1.get(index),
+        2 => Cell::CAPABILITY_2.get(index),
+        _ => return Err(Wrong::at(capability, "capability", "expected 1 or 2")),
+    };
+    let why = "expected 1 at this numerology: capability 2 ends at 60 kHz";
+    known.copied().ok_or_else(|| Wrong::at(capability, "capability", why))
+}
+
+/// `DDDSU`, `7D1S2U`: downlink slots, at most one special slot, uplink slots.
+fn pattern(usual: Pattern, text: &Spanned<String>) -> Result<Pattern, Wrong> {
+    let wrong = || {
+        let most = Pattern::SLOTS_MAX;
+        let why = format!(
+            "expected downlink slots, at most one special slot, uplink slots ({most} at most), such as DDDSU or 7D1S2U"
+        );
+        Wrong::at(text, "pattern", format!("{why}, not '{}'", text.get_ref()))
+    };
+    let runs = runs(text.get_ref()).ok_or_else(wrong)?;
+    let mut counts = [0_u32; 3];
+    let mut last = 0;
+    for (count, letter) in runs {
+        let place = "DSU".find(letter).filter(|place| *place >= last).ok_or_else(wrong)?;
+        counts[place] = counts[place].saturating_add(count);
+        last = place;
+    }
+    let [down, special, up] = counts;
+    let slots = down.saturating_add(special).saturating_add(up);
+    if special > 1 || !(1..=Pattern::SLOTS_MAX).contains(&slots) {
+        return Err(wrong());
+    }
+    Ok(Pattern { down, special: special == 1, up, ..usual })
+}
+
+/// `10D2G2U`: symbols of the special slot for downlink and for uplink, 14 with the gap between them.
+fn special(text: &Spanned<String>) -> Result<(u32, u32), Wrong> {
+    let wrong = || {
+        let why = format!("expected 14 symbols such as 10D2G2U, not '{}'", text.get_ref());
+        Wrong::at(text, "special", why)
+    };
+    let runs = runs(text.get_ref()).ok_or_else(wrong)?;
+    match runs[..] {
+        [(down, 'D'), (gap, 'G'), (up, 'U')] if down.saturating_add(gap).saturating_add(up) == SYMBOLS => {
+            Ok((down, up))
+        }
+        _ => Err(wrong()),
+    }
+}
+
+/// Letters, each with how often it stands there: `DDDSU` is `[(1, D), (1, D), (1, D), (1, S), (1, U)]`, `3D` is `[(3, D)]`.
+fn runs(text: &str) -> Option<Vec<(u32, char)>> {
+    let mut runs = Vec::new();
+    let mut number = String::new();
+    for letter in text.chars() {
+        if letter.is_ascii_digit() {
+            number.push(letter);
+            continue;
+        }
+        let count = if number.is_empty() { Ok(1) } else { number.parse() };
+        runs.push((count.ok()?, letter));
+        number.clear();
+    }
+    number.is_empty().then_some(runs)
+}
+
+fn grants(usual: Grants, place: &Spanned<GrantsTable>) -> Result<Grants, Wrong> {
+    let table = place.get_ref();
+    let kinds = [("dynamic", 0), ("proactive", 1), ("configured", 2)];
+    let kind = one_of(table.kind.get_ref(), &kinds).map_err(|why| Wrong::at(&table.kind, "kind", why))?;
+    let asked = table.request_period.is_some() || table.request_offset.is_some() || table.first.is_some();
+    let foreign = [
+        ("request_period, request_offset, first", kind == 2 && asked),
+        ("lasts", kind != 1 && table.lasts.is_some()),
+        ("bytes", kind == 0 && table.bytes.is_some()),
+        ("period, offset", kind != 2 && (table.period.is_some() || table.offset.is_some())),
+    ];
+    if let Some((key, _)) = foreign.into_iter().find(|(_, given)| *given) {
+        let why = format!("grants of kind '{}' have none", table.kind.get_ref());
+        return Err(Wrong::at(place, key, why));
+    }
+    if kind == 2 {
+        let period = within(table.period.as_ref(), 1, "period", &SLOTS)?;
+        let bytes = carried(table.bytes.as_ref(), Cell::CAMPUS.up_bytes, "bytes")?;
+        return Ok(Grants::Configured { period, offset: table.offset.unwrap_or(0), bytes });
+    }
+    let (request_period, request_offset, first, proactive) = match usual {
+        Grants::Dynamic { request_period, request_offset, first, proactive } => {
+            (request_period, request_offset, first, proactive)
+        }
+        Grants::Configured { bytes, .. } => (10, 0, bytes, None),
+    };
+    let usual = proactive.unwrap_or(Proactive { lasts: Nanos::from_millis(100), bytes: first });
+    let proactive = Proactive {
+        lasts: table.lasts.map_or(usual.lasts, |Text(time)| time),
+        bytes: carried(table.bytes.as_ref(), usual.bytes, "bytes")?,
+    };
+    Ok(Grants::Dynamic {
+        request_period: within(table.request_period.as_ref(), request_period, "request_period", &SLOTS)?,
+        request_offset: table.request_offset.unwrap_or(request_offset),
+        first: carried(table.first.as_ref(), first, "first")?,
+        proactive: (kind == 1).then_some(proactive),
+    })
+}
+
+fn harq(usual: Harq, place: Option<&Spanned<HarqTable>>) -> Result<Harq, Wrong> {
+    let Some(table) = place.map(Spanned::get_ref) else { return Ok(usual) };
+    Ok(Harq {
+        first: table.first.map_or(usual.first, |Text(chance)| chance),
+        later: table.later.map_or(usual.later, |Text(chance)| chance),
+        attempts: within(table.attempts.as_ref(), usual.attempts, "attempts", &ATTEMPTS)?,
+        round_trip: table.round_trip.map_or(usual.round_trip, |Text(time)| time),
+        recovery: table.recovery.map_or(usual.recovery, |Text(time)| time),
+    })
+}

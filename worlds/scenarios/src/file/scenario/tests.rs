@@ -1,0 +1,229 @@
+//! Scenarios that are played, and the words about those that can't be.
+
+use engine::Instant;
+use link::Chance;
+
+use super::*;
+use crate::rig::{Mixed, Source};
+
+const SMALL: &str =
+    "[link]\nlatency = \"1ms\"\nrate = \"1Gbit/s\"\n\n[[task]]\nkind = \"read\"\ncount = 20\n";
+
+fn play(text: &str) -> Played {
+    let scenario = Scenario::parse(text).unwrap();
+    scenario.play(1, false).unwrap()
+}
+
+fn mean(outcome: &Outcome) -> Nanos {
+    let sum = outcome.times.iter().fold(0, |sum, time| sum + time.get());
+    Nanos::new(sum / outcome.times.len() as u64)
+}
+
+#[test]
+fn the_same_seed_plays_the_same_and_a_mistake_is_told_with_its_line() {
+    let scenario = Scenario::parse(SMALL).unwrap();
+    let [one, other] = [1, 1].map(|seed| scenario.play(seed, true).unwrap());
+    assert_eq!((one.digest, one.events), (other.digest, other.events));
+    assert_eq!(one.tasks[0].outcome.times.len(), 20);
+    assert!(one.tasks[0].outcome.times.iter().all(|time| *time > Nanos::from_millis(4)));
+    assert_ne!(scenario.play(2, false).unwrap().digest, one.digest);
+    let error = Scenario::parse(&SMALL.replace("\"read\"", "\"erase\"")).unwrap_err();
+    assert!(error.starts_with("line 6, kind: expected 'config-read'"), "{error}");
+}
+
+const WHOLE: &str = r#"
+[host]
+memory_read = "1us"
+memory_read_first = "3us"
+completion_size = 64
+submit = "2us"
+complete_read = "5us"
+complete_write = "6us"
+completion_timeout = "3500ms"
+
+[ssd]
+capacity = "64MiB"
+
+[link]
+latency = "100us"
+
+[[workload]]
+name = "mixed"
+rw = "randrw"
+mix = "70%"
+bs = "8KiB"
+iodepth = 4
+numjobs = 2
+count = 100
+offset = "1MiB"
+size = "2MiB"
+
+[[workload]]
+rw = "write"
+bs = "16KiB"
+rate = 1000
+runtime = "50ms"
+
+[[fault]]
+kind = "change"
+at = "10ms"
+lasts = "5ms"
+rate = "10Mbit/s"
+"#;
+
+#[test]
+fn a_file_says_what_the_host_is_and_what_it_does() {
+    let scenario = Scenario::parse(WHOLE).unwrap();
+    let host = scenario.setup.host;
+    assert_eq!((host.memory_read, host.memory_read_first), (Nanos::from_micros(1), Nanos::from_micros(3)));
+    assert_eq!((host.completion_size, host.submit), (64, Nanos::from_micros(2)));
+    assert_eq!((host.complete_read, host.complete_write), (Nanos::from_micros(5), Nanos::from_micros(6)));
+    assert_eq!(scenario.setup.timeout.longest(), Nanos::from_millis(3_500));
+    assert_eq!((scenario.setup.namespace_bytes, scenario.setup.queue_entries), (64 << 20, 128));
+    let Source::Mixed(mixed) = &scenario.workloads[0].jobs[1].source else { panic!("{scenario:?}") };
+    let expected = Mixed {
+        reads: Chance::percent(70),
+        bytes: 8 << 10,
+        random: true,
+        offset: 1 << 20,
+        region: 2 << 20,
+        count: 100,
+        runtime: None,
+        interval: None,
+    };
+    assert_eq!((*mixed, scenario.workloads[0].jobs.len()), (expected, 2));
+    assert!(matches!(scenario.faults[..], [(When::At(_), Trouble::Behave(..))]));
+}
+
+#[test]
+fn workloads_run_side_by_side() {
+    let played = play(WHOLE);
+    let names: Vec<_> = played.tasks.iter().map(|done| done.name.as_str()).collect();
+    assert_eq!(names, ["mixed read", "mixed write", "write write"]);
+    let [reads, writes, paced] = &played.tasks[..] else { panic!("{names:?}") };
+    assert_eq!(reads.outcome.times.len() + writes.outcome.times.len(), 200);
+    assert!(reads.outcome.times.len().abs_diff(140) < 30, "{}", reads.outcome.times.len());
+    // One each millisecond, for 50 of them, however long they take.
+    assert_eq!((paced.outcome.times.len(), paced.outcome.bytes), (50, 50 * 16384));
+    assert!(paced.outcome.ended - paced.outcome.began > Nanos::from_millis(49));
+    assert!(reads.outcome.began == paced.outcome.began && reads.outcome.failed == 0);
+}
+
+#[test]
+fn a_rate_that_is_too_much_makes_commands_wait() {
+    let text = "[[workload]]\nrw = \"randread\"\ncount = 200\nrate = 100000\n";
+    let late = &play(text).tasks[0].outcome;
+    // 10 us apart, and each takes 90 us: the last waits for 199 others.
+    assert!(*late.times.last().unwrap() > Nanos::from_millis(10), "{:?}", late.times.last());
+    let early = &play(&text.replace("100000", "1000")).tasks[0].outcome;
+    assert!(mean(early) < Nanos::from_micros(150), "{}", mean(early));
+}
+
+#[test]
+fn a_slower_host_is_slower() {
+    let text = "[[task]]\nkind = \"write\"\ncount = 50\n";
+    let [usual, slow] = ["", "[host]\nmemory_read_first = \"50us\"\n"]
+        .map(|host| mean(&play(&format!("{host}{text}")).tasks[0].outcome));
+    // The first page is waited for; it took 6.7 us.
+    assert!(slow > usual + Nanos::from_micros(40) && slow < usual + Nanos::from_micros(50), "{usual} {slow}");
+}
+
+#[test]
+fn faults_happen_after_the_tasks_begin() {
+    let longest = |fault: &str| {
+        let played = play(&format!("{SMALL}gap = \"1ms\"\n{fault}"));
+        let outcome = &played.tasks[0].outcome;
+        assert_eq!((outcome.times.len(), outcome.failed), (20, 0));
+        *outcome.times.iter().max().unwrap()
+    };
+    let usual = longest("");
+    assert!(usual < Nanos::from_millis(7), "{usual}");
+    let fault = |rest: &str| longest(&format!("[[fault]]\n{rest}"));
+    let held = fault("kind = \"hold\"\nat = \"30ms\"\nlasts = \"80ms\"\n");
+    assert!(held > Nanos::from_millis(60) && held < Nanos::from_millis(500), "{held}");
+    let paused = fault("kind = \"pause\"\nat = \"30ms\"\nlasts = \"80ms\"\n");
+    assert!(paused > Nanos::from_millis(60) && paused < Nanos::from_millis(500), "{paused}");
+    let down = fault("kind = \"down\"\nat = \"30ms\"\nlasts = \"80ms\"\n");
+    assert!(down > Nanos::from_millis(60), "{down}");
+    // The tunnel dials again and goes on where it was.
+    let cut = fault("kind = \"cut\"\nevery = \"20ms\"\n");
+    assert!(cut > usual, "{cut}");
+    let slow = fault("kind = \"change\"\nat = \"0us\"\nlasts = \"1s\"\ndelay = \"10ms\"\n");
+    assert!(slow > Nanos::from_millis(20), "{slow}");
+}
+
+#[test]
+fn a_link_that_is_down_for_long_fails_commands_and_not_the_run() {
+    let fault = "[[fault]]\nkind = \"down\"\nat = \"20ms\"\nlasts = \"100s\"\n";
+    let scenario = Scenario::parse(&format!("{SMALL}{fault}")).unwrap();
+    match scenario.play(1, false) {
+        Ok(played) => assert!(played.tasks[0].outcome.times.len() < 21),
+        Err(error) => assert!(error.contains("does not end"), "{error}"),
+    }
+}
+
+#[test]
+fn a_trace_is_played_at_its_times() {
+    let directory = std::env::temp_dir().join(format!("farlane-trace-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let trace = "at,op,offset,length\n0us,write,0,4KiB\n1ms,read,0,4KiB\n1ms,flush,,\n40ms,read,8KiB,512B\n";
+    std::fs::write(directory.join("small.csv"), trace).unwrap();
+    let text = "[[workload]]\ntrace = \"small.csv\"\n";
+    let scenario = Scenario::parse_in(text, &directory).unwrap();
+    let played = scenario.play(1, true).unwrap();
+    let counts: Vec<_> =
+        played.tasks.iter().map(|done| (done.name.as_str(), done.outcome.times.len())).collect();
+    assert_eq!(counts, [("small.csv read", 2), ("small.csv write", 1), ("small.csv flush", 1)]);
+    let read = &played.tasks[0].outcome;
+    assert!(read.ended - read.began > Nanos::from_millis(40) && read.ended > Instant::ZERO);
+    assert!(!played.seen.is_empty());
+    std::fs::write(directory.join("small.csv"), trace.replace("8KiB,512B", "8KiB,1B")).unwrap();
+    let error = Scenario::parse_in(text, &directory).unwrap_err();
+    assert!(error.starts_with("line 2, trace: small.csv: line 5, length: expected a multiple"), "{error}");
+    std::fs::remove_dir_all(&directory).unwrap();
+    let error = Scenario::parse_in(text, &directory).unwrap_err();
+    assert!(error.starts_with("line 2, trace: small.csv: "), "{error}");
+}
+
+#[test]
+fn a_mistake_is_told_with_its_line_and_key() {
+    for (good, bad, line, key, expected) in [
+        ("completion_size = 64", "completion_size = 100", "5", "completion_size", "64, 128 or 256"),
+        ("\"3500ms\"", "\"1s\"", "9", "completion_timeout", "the longest time of a range"),
+        ("\"64MiB\"", "\"1B\"", "12", "capacity", "1MiB to 16GiB"),
+        ("\"randrw\"", "\"trim\"", "19", "rw", "'read' or 'write'"),
+        ("rw = \"randrw\"\n", "", "17", "rw", "or trace, a file"),
+        ("\"randrw\"", "\"randread\"", "20", "mix", "'rw' or 'randrw'"),
+        ("\"8KiB\"", "\"1000\"", "21", "bs", "multiple of 512B"),
+        ("\"8KiB\"", "\"1MiB\"", "21", "bs", "512B to 128KiB"),
+        ("iodepth = 4", "iodepth = 0", "22", "iodepth", "1 to 1024"),
+        ("iodepth = 4", "iodepth = 1024", "17", "iodepth", "1023 commands at a time"),
+        ("size = \"2MiB\"", "size = \"64MiB\"", "26", "size", "no end behind"),
+        ("rate = 1000", "rate = 0", "31", "rate", "1 to 100000000"),
+        ("rate = 1000", "trace = \"x\"", "28", "rw", "a trace says that itself"),
+        ("kind = \"change\"", "kind = \"rain\"", "35", "kind", "'cut' or 'hold'"),
+        ("at = \"10ms\"\n", "", "34", "at", "either at"),
+        ("lasts = \"5ms\"\n", "", "34", "lasts", "how long"),
+        ("rate = \"10Mbit/s\"\n", "", "34", "change", "one of loss"),
+        ("kind = \"change\"", "kind = \"hold\"", "34", "rate", "kind = 'change'"),
+        ("[link]\nlatency = \"100us\"\n", "", "32", "fault", "a [link]"),
+    ] {
+        assert!(WHOLE.contains(good), "{good}");
+        let error = Scenario::parse(&WHOLE.replace(good, bad)).map(|_| ()).unwrap_err();
+        let all = [format!("line {line}"), key.to_owned(), expected.to_owned()];
+        assert!(all.iter().all(|part| error.contains(part)), "{bad}: {error}");
+    }
+    let error = Scenario::parse("seed = 1\n").map(|_| ()).unwrap_err();
+    assert!(error.contains("expected a [[task]] or a [[workload]] at least"), "{error}");
+}
+
+#[test]
+fn a_link_is_played_with_tasks_of_the_callers() {
+    let link = "[link]\nlatency = \"1ms\"\n";
+    assert!(Scenario::parse(link).unwrap_err().contains("[[task]]"));
+    let reads = Task::ConfigReads { count: 10, gap: Nanos::ZERO };
+    let scenario = Scenario::with_tasks(link, &[("reads", reads)]).unwrap();
+    let played = scenario.play(1, false).unwrap();
+    assert_eq!((played.tasks.len(), played.tasks[0].name.as_str()), (1, "reads"));
+    assert!(played.tasks[0].outcome.times.iter().all(|time| *time > Nanos::from_millis(2)));
+}

@@ -1,0 +1,190 @@
+//! Applications of the host side by side: `[[workload]]`.
+
+use std::path::Path;
+
+use engine::Nanos;
+use link::Chance;
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::text::{Bytes, Text, one_of};
+use super::{Wrong, within};
+use crate::rig::{Job, Mixed, Source};
+
+/// Commands of a job at most.
+const COUNT_MAX: u64 = 10_000_000;
+/// Bytes of a command.
+const SIZE_RANGE: std::ops::RangeInclusive<u64> = 512..=128 << 10;
+/// Commands of one job at a time.
+const DEPTH_RANGE: std::ops::RangeInclusive<u32> = 1..=1024;
+/// Jobs of a workload.
+const JOBS_RANGE: std::ops::RangeInclusive<u32> = 1..=256;
+/// Commands a second of a job.
+const RATE_RANGE: std::ops::RangeInclusive<u64> = 1..=100_000_000;
+/// Commands of all jobs at a time: the driver's queue holds so many.
+pub(super) const UNDER_WAY_MAX: u64 = 1023;
+/// Bytes of a block.
+const BLOCK: u64 = 512;
+
+/// `[[workload]]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WorkloadTable {
+    name: Option<String>,
+    /// `read`, `write`, `rw` and the same with `rand` before.
+    rw: Option<Spanned<String>>,
+    /// The share of commands that read.
+    mix: Option<Spanned<Text<Chance>>>,
+    /// Bytes of a command.
+    bs: Option<Spanned<Text<Bytes>>>,
+    /// Commands at a time of each job.
+    iodepth: Option<Spanned<u32>>,
+    /// Jobs that are all alike.
+    numjobs: Option<Spanned<u32>>,
+    /// Commands of each job.
+    count: Option<Spanned<u64>>,
+    /// For how long each job begins commands.
+    runtime: Option<Spanned<Text<Nanos>>>,
+    /// Commands a second of each job.
+    rate: Option<Spanned<u64>>,
+    /// Where the region begins.
+    offset: Option<Spanned<Text<Bytes>>>,
+    /// How long it is.
+    size: Option<Spanned<Text<Bytes>>>,
+    /// A file of commands instead.
+    trace: Option<Spanned<String>>,
+}
+
+/// What one `[[workload]]` is.
+#[derive(Clone, Debug)]
+pub(super) struct Workload {
+    pub(super) name: String,
+    pub(super) jobs: Vec<Job>,
+}
+
+impl Workload {
+    /// What the file says, of a namespace of `capacity` bytes; the names of other files are relative to `directory`.
+    pub(super) fn new(
+        place: &Spanned<WorkloadTable>,
+        directory: &Path,
+        capacity: u64,
+    ) -> Result<Self, Wrong> {
+        let table = place.get_ref();
+        let jobs = within(table.numjobs.as_ref(), 1, "numjobs", &JOBS_RANGE)?;
+        let (source, usual, depth) = match &table.trace {
+            None => (mixed(place, capacity)?, "workload", 1),
+            Some(trace) => (self::trace(place, trace, directory, capacity)?, trace.get_ref().as_str(), 64),
+        };
+        let depth = within(table.iodepth.as_ref(), depth, "iodepth", &DEPTH_RANGE)?;
+        let usual = table.rw.as_ref().map_or(usual, |rw| rw.get_ref());
+        let name = table.name.clone().unwrap_or_else(|| usual.to_owned());
+        let job = Job { source, depth };
+        Ok(Self { name, jobs: vec![job; jobs as usize] })
+    }
+}
+
+/// A multiple of a block.
+fn blocks(value: &Spanned<Text<Bytes>>, key: &str) -> Result<u64, Wrong> {
+    let Text(Bytes(bytes)) = *value.get_ref();
+    if bytes.is_multiple_of(BLOCK) {
+        return Ok(bytes);
+    }
+    Err(Wrong::at(value, key, format!("expected a multiple of {BLOCK}B, not {bytes}")))
+}
+
+fn mixed(place: &Spanned<WorkloadTable>, capacity: u64) -> Result<Source, Wrong> {
+    let table = place.get_ref();
+    let half = Chance::percent(50);
+    let kinds = [
+        ("read", (false, Chance::ALWAYS)),
+        ("write", (false, Chance::NEVER)),
+        ("rw", (false, half)),
+        ("randread", (true, Chance::ALWAYS)),
+        ("randwrite", (true, Chance::NEVER)),
+        ("randrw", (true, half)),
+    ];
+    let Some(rw) = &table.rw else {
+        return Err(Wrong::at(place, "rw", "expected rw, such as 'randread', or trace, a file"));
+    };
+    let (random, mut reads) = one_of(rw.get_ref(), &kinds).map_err(|why| Wrong::at(rw, "rw", why))?;
+    if let Some(mix) = &table.mix {
+        if reads != half {
+            return Err(Wrong::at(
+                mix,
+                "mix",
+                "expected rw = 'rw' or 'randrw' where some read and some write",
+            ));
+        }
+        reads = mix.get_ref().0;
+    }
+    let bytes = match &table.bs {
+        None => 4096,
+        Some(bs) => {
+            let bytes = blocks(bs, "bs")?;
+            if !SIZE_RANGE.contains(&bytes) {
+                return Err(Wrong::at(bs, "bs", format!("expected 512B to 128KiB, not {bytes}")));
+            }
+            bytes
+        }
+    };
+    let offset = table.offset.as_ref().map_or(Ok(0), |offset| blocks(offset, "offset"))?;
+    let rest = capacity.saturating_sub(offset);
+    let region = table.size.as_ref().map_or(Ok(rest), |size| blocks(size, "size"))?;
+    if region < bytes || region > rest {
+        let place = table.size.as_ref().or(table.offset.as_ref()).map_or(place.span(), Spanned::span);
+        let why = format!(
+            "expected {bytes} bytes at least and no end behind the SSD's {capacity}, not {region} from {offset} on"
+        );
+        return Err(Wrong { span: place, key: "size".into(), why });
+    }
+    let runtime = table.runtime.as_ref().map(|time| time.get_ref().0);
+    let usual = if runtime.is_some() { COUNT_MAX } else { 1_000 };
+    let interval = match &table.rate {
+        None => None,
+        Some(_) => {
+            let rate = within(table.rate.as_ref(), 1, "rate", &RATE_RANGE)?;
+            Some(Nanos::new(1_000_000_000 / rate))
+        }
+    };
+    Ok(Source::Mixed(Mixed {
+        reads,
+        bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
+        random,
+        offset,
+        region,
+        count: within(table.count.as_ref(), usual, "count", &(1..=COUNT_MAX))?,
+        runtime,
+        interval,
+    }))
+}
+
+fn trace(
+    place: &Spanned<WorkloadTable>,
+    name: &Spanned<String>,
+    directory: &Path,
+    capacity: u64,
+) -> Result<Source, Wrong> {
+    let table = place.get_ref();
+    let foreign = [
+        ("rw", table.rw.is_some()),
+        ("mix", table.mix.is_some()),
+        ("bs", table.bs.is_some()),
+        ("count", table.count.is_some()),
+        ("runtime", table.runtime.is_some()),
+        ("rate", table.rate.is_some()),
+        ("offset", table.offset.is_some()),
+        ("size", table.size.is_some()),
+    ];
+    if let Some((key, _)) = foreign.into_iter().find(|(_, given)| *given) {
+        return Err(Wrong::at(
+            place,
+            key,
+            "a trace says that itself; expected only name, iodepth and numjobs besides",
+        ));
+    }
+    let wrong = |why: String| Wrong::at(name, "trace", format!("{}: {why}", name.get_ref()));
+    let text =
+        std::fs::read_to_string(directory.join(name.get_ref())).map_err(|error| wrong(error.to_string()))?;
+    let operations = super::trace::parse(&text, capacity).map_err(wrong)?;
+    Ok(Source::Trace(operations.into()))
+}

@@ -1,0 +1,77 @@
+//! The connections that a tunnel's downstream end has accepted.
+
+use std::collections::BTreeMap;
+
+use engine::Buffer;
+use sim::Context;
+use sim::stream::{ConnectionId, StreamEvent};
+use tunnel::downstream;
+
+use crate::outbox::Outbox;
+
+/// An accepted connection.
+#[derive(Debug)]
+struct Line {
+    connection: ConnectionId,
+    outbox: Outbox,
+    /// The end has closed it; it is closed when all is sent.
+    ended: bool,
+}
+
+/// The world's connections by the names that the end has for them.
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    lines: BTreeMap<u32, Line>,
+    accepted: u32,
+}
+
+impl Lines {
+    /// What the end is told of an event, if anything.
+    pub(crate) fn heed(&mut self, connection: ConnectionId, event: StreamEvent) -> Option<downstream::Input> {
+        if let StreamEvent::Accepted { .. } = event {
+            self.accepted += 1;
+            let line = Line { connection, outbox: Outbox::default(), ended: false };
+            self.lines.insert(self.accepted, line);
+            return Some(downstream::Input::Accepted(downstream::ConnectionId(self.accepted)));
+        }
+        let (&number, line) = self.lines.iter().find(|(_, line)| line.connection == connection)?;
+        let (name, ended) = (downstream::ConnectionId(number), line.ended);
+        match event {
+            StreamEvent::Data(bytes) if !ended => Some(downstream::Input::Received(name, bytes)),
+            StreamEvent::Closed(_) => {
+                self.lines.remove(&number);
+                (!ended).then_some(downstream::Input::Disconnected(name))
+            }
+            _ => None,
+        }
+    }
+
+    /// The end sends.
+    pub(crate) fn push(&mut self, name: downstream::ConnectionId, bytes: Buffer) {
+        if let Some(line) = self.lines.get_mut(&name.0) {
+            line.outbox.push(bytes);
+        }
+    }
+
+    /// The end wants no more of it.
+    pub(crate) fn close(&mut self, name: downstream::ConnectionId) {
+        if let Some(line) = self.lines.get_mut(&name.0) {
+            line.ended = true;
+            line.outbox.close();
+        }
+    }
+
+    /// Gives the connections what they take.
+    pub(crate) fn flush<P>(&mut self, context: &mut Context<'_, P>) {
+        self.lines.retain(|_, line| !line.outbox.flush(context, line.connection));
+    }
+
+    /// All are gone; names are not used again.
+    pub(crate) fn clear(&mut self) {
+        self.lines.clear();
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.lines.len()
+    }
+}
