@@ -33,6 +33,7 @@ test: setup ## every test, the fault campaign of 1,000 seeds included
 	@scripts/setup --tests
 	$(CARGO) build --release --package farlane --package farlane-scenarios
 	$(CARGO) test --workspace --no-fail-fast
+	scripts/deterministic
 	target/release/campaign --seeds 0..1000
 
 lint: setup ## formatting and lints, warnings are errors
@@ -42,6 +43,7 @@ lint: setup ## formatting and lints, warnings are errors
 bench: release ## figures as ratios to floors of the same run
 	$(CARGO) bench --package farlane-link --bench hops
 	$(CARGO) bench --package farlane-sim --bench hops
+	$(CARGO) bench --package farlane-scenarios --bench speed
 	$(CARGO) bench --package farlane-machine --bench engines
 	$(CARGO) bench --package farlane-live --bench emulate
 	$(CARGO) bench --package farlane-nvme-pcie --bench read4k
