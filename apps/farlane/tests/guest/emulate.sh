@@ -4,7 +4,7 @@ set -e
 DISK=/dev/nvme0n1
 appears $DISK
 echo "up after $(cut -d ' ' -f 1 /proc/uptime) s"
-dd if=/dev/urandom of=/tmp/noise bs=1M count=2 2>/dev/null
+dd if=/dev/urandom of=/tmp/noise bs=1M count=1 2>/dev/null
 mkfs.ext4 -q $DISK
 mount -t ext4 $DISK /mnt
 cp /tmp/noise /mnt/noise
@@ -18,7 +18,7 @@ fio --name=verified --rw=randwrite --iodepth=8 --size=1m --verify=crc32c >/tmp/f
 # Completion latency, in microseconds.
 p50() { grep -o '50.000000%=[0-9]*' | sed -n "$1s/.*=//p"; }
 for WAY in randread randwrite; do
-    fio --name=$WAY --rw=$WAY --iodepth=1 --size=8m --runtime=2 --time_based >/tmp/fio
+    fio --name=$WAY --rw=$WAY --iodepth=1 --size=8m --runtime=1 --time_based >/tmp/fio
     case $WAY in randread) PLACE=1 ;; *) PLACE=2 ;; esac
     echo "$WAY p50 $(p50 $PLACE </tmp/fio) us"
 done

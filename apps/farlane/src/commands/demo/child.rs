@@ -16,13 +16,13 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// A far end with the file at `path` as its first namespace and memory as its second, on processor `cpu`, which it
-    /// keeps for as long as `spin` after it last had something to do.
+    /// A far end with the file at `path` as its first namespace and memory as its second, on processor `cpu`
+    /// or any. It spins for `spin` after it last had something to do.
     pub(super) fn export(
         path: &Path,
         file_bytes: u64,
         ram_bytes: u64,
-        cpu: usize,
+        cpu: Option<usize>,
         spin: Duration,
     ) -> Result<Self, Error> {
         let mut command = Command::new(super::own_path()?);
@@ -33,7 +33,10 @@ impl Child {
             .args(["export", "--json", "--listen", "127.0.0.1:0"])
             .args(["--spin", &humantime::format_duration(spin).to_string()])
             .args(["--namespace", &format!("{},size={file_bytes}", name.display())])
-            .args(["--ram", &ram_bytes.to_string(), "--cpu", &cpu.to_string()]);
+            .args(["--ram", &ram_bytes.to_string()]);
+        if let Some(cpu) = cpu {
+            command.args(["--cpu", &cpu.to_string()]);
+        }
         Self::start(command, "the far end")
     }
 

@@ -101,10 +101,10 @@ pub(super) fn all(subjects: &mut Subjects<'_>, runtime: Nanos, show: bool) -> Re
     for _ in 0..ROUNDS {
         floor::round(subjects, slice, &mut floor)?;
         bar.inc(1);
-        session_round(subjects.direct, subjects.direct_namespace, slice, &mut direct)?;
-        subjects.tunnel.keep_alive()?;
+        let Subjects { direct: session, direct_namespace, tunnel: waiting, .. } = subjects;
+        session_round(session, *direct_namespace, slice, &mut direct, || waiting.keep_alive())?;
         bar.inc(1);
-        session_round(subjects.tunnel, subjects.tunnel_namespace, slice, &mut tunnel)?;
+        session_round(subjects.tunnel, subjects.tunnel_namespace, slice, &mut tunnel, || Ok(()))?;
         bar.inc(1);
     }
     bar.finish_and_clear();
@@ -128,11 +128,13 @@ fn fill(session: &mut Session, namespace: Namespace) -> Result<(), Error> {
     Ok(())
 }
 
+/// One slice of each measurement; `between` them, others must not be taken for dead.
 fn session_round(
     session: &mut Session,
     namespace: Namespace,
     slice: Nanos,
     slices: &mut Slices,
+    mut between: impl FnMut() -> Result<(), Error>,
 ) -> Result<(), Error> {
     let mut config_read = Distribution::new();
     let end = session.now() + slice;
@@ -140,8 +142,10 @@ fn session_round(
         config_read.record(session.config_read(0)?.1);
     }
     slices.config_read.push(config_read);
+    between()?;
     let mut run = |workload, bytes, depth| -> Result<workload::Report, Error> {
         let report = workload::run(session, job(namespace, workload, bytes, depth, slice), |_| ())?;
+        between()?;
         match report.first_error {
             None => Ok(report),
             Some(first) => Err(Error::Corrupt(first)),

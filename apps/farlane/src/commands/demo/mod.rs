@@ -33,8 +33,8 @@ const MEASURED_BYTES: u64 = 1 << 20;
 const DATA_BYTES: u64 = 32 * (128 << 10);
 /// For how long both ends spin before they sleep: longer than any pause within a measurement.
 const SPIN: Duration = Duration::from_millis(20);
-/// The same where a network is emulated between them, which takes as long as it takes, and wants a processor too.
-const SPIN_OVER: Duration = Duration::from_micros(100);
+/// The same where a network is emulated between them, which may take long, and wants a processor too.
+const SPIN_OVER: Duration = Duration::from_millis(1);
 /// How long the far end may take to be there.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -61,9 +61,10 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
     let size = args.size.next_multiple_of(4096).max(4096);
     let disk = directory.path().join("far-ssd.img");
 
-    // Two ends that spin need a processor each, where there are two. Children inherit ours, so it is chosen last.
-    let spin = if described.is_some() { SPIN_OVER } else { SPIN };
-    let far = Child::export(&disk, size, MEASURED_BYTES, 1, spin)?;
+    // Two ends that spin need a processor each, where there are two. Children inherit ours, so it is chosen last. Where
+    // there is a network to emulate as well, nobody has one to itself.
+    let (spin, cpu) = if described.is_some() { (SPIN_OVER, None) } else { (SPIN, Some(1)) };
+    let far = Child::export(&disk, size, MEASURED_BYTES, cpu, spin)?;
     say(&format!("a far end is up: process {}, {} on tcp://{}", far.id(), disk.display(), far.address()));
     let mut address = far.address();
     let (mut floor, mut network) = (None, None);
@@ -74,8 +75,8 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
         network = Some(between);
     } else {
         floor = Some(Child::floor_server(1)?);
+        pin(0);
     }
-    pin(0);
     let target = Target {
         url: format!("tcp://{address}").parse().expect("the address was printed by ourselves"),
         timeout: PATIENCE,
