@@ -5,6 +5,7 @@ mod bench;
 mod demo;
 mod emulate;
 mod floor_server;
+mod lookahead;
 mod memory_buffer;
 mod sim;
 mod target;
@@ -27,6 +28,7 @@ pub(crate) use bench::{BenchArgs, Workload};
 pub(crate) use demo::DemoArgs;
 pub(crate) use emulate::EmulateArgs;
 pub(crate) use floor_server::FloorServerArgs;
+pub(crate) use lookahead::{Ahead, Lookahead};
 pub(crate) use memory_buffer::MemoryBuffer;
 pub(crate) use sim::{PlayArgs, PublishedArgs, SimAction, SimArgs, SweepArgs};
 pub(crate) use target::{AccessState, OfferArgs, TargetAction};
@@ -293,6 +295,8 @@ pub(crate) struct AttachArgs {
     /// How long a lost far end may come back before the guest loses its SSD; the shorter of this and the far end's counts
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
     pub(crate) hold: Duration,
+    #[command(flatten)]
+    pub(crate) lookahead: Lookahead,
     /// Print the socket as JSON on the first line of standard output
     #[command(flatten)]
     pub(crate) output: Output,
@@ -311,6 +315,8 @@ pub(crate) struct Target {
     /// Give up when the far end is not there, or not back, within this time
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_time)]
     pub(crate) timeout: Duration,
+    #[command(flatten)]
+    pub(crate) lookahead: Lookahead,
     #[command(flatten)]
     pub(crate) spin: Spin,
 }

@@ -14,7 +14,7 @@ use nvme_pcie::host::{
 };
 use pcie::wire::Bdf;
 
-use crate::args::Target;
+use crate::args::{Ahead, Target};
 use crate::commands::stay_on;
 use crate::device_url::DeviceUrl;
 use crate::error::Error;
@@ -99,7 +99,9 @@ impl Session {
     /// Attaches to the controller at `target` and waits until it takes commands.
     pub(crate) fn attach(target: &Target, needs: Needs) -> Result<Self, Error> {
         stay_on(target.spin.cpu)?;
-        let options = options(needs, target.spin.spin.into(), target.timeout.into());
+        let mut options = options(needs, target.spin.spin.into(), target.timeout.into());
+        // Who wants time stamps wants to see each hop.
+        options.session.lookahead = target.lookahead.is_on() && !needs.stamps;
         match &target.url {
             DeviceUrl::Tcp(url) => {
                 Self::wait(Attachment::over_tcp(std::slice::from_ref(&url.authority), &options)?, &options)
@@ -149,6 +151,10 @@ impl Session {
             Way::Near(attachment, _) => Some(attachment.near()),
             Way::User(_) | Way::Fabrics(_) => None,
         }
+    }
+    /// What a tunnel has sent ahead, if it does.
+    pub(crate) fn lookahead(&self) -> Option<Ahead> {
+        self.near()?.upstream()?.lookahead().map(Ahead::from)
     }
     /// The host on PCI Express, for what only that can do.
     ///

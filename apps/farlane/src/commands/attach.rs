@@ -22,6 +22,7 @@ pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
     let mut rng = random();
     let mut session = tunnel::session::Config {
         hold: args.hold.into(),
+        lookahead: args.lookahead.is_on(),
         identity: tunnel::frame::Identity {
             name: format!("farlane attach {}", std::process::id()),
             vendor: "Farlane".to_owned(),

@@ -6,7 +6,7 @@ use engine::Nanos;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use crate::args::{BenchArgs, Workload};
+use crate::args::{Ahead, BenchArgs, Workload};
 use crate::commands::{print, print_json};
 use crate::distribution::Distribution;
 use crate::error::Error;
@@ -33,6 +33,8 @@ struct Json<'a> {
     /// Whether everything that was compared was as written; none without --verify.
     verified: Option<bool>,
     compared: u64,
+    /// What a tunnel has sent ahead, if it does.
+    lookahead: Option<Ahead>,
 }
 
 pub(crate) fn run(args: &BenchArgs) -> Result<(), Error> {
@@ -62,8 +64,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Error> {
     let bar = progress_bar(args.runtime);
     let report = workload::run(&mut session, job, |elapsed| bar.set_position(elapsed.get() / 1_000_000))?;
     bar.finish_and_clear();
+    let lookahead = session.lookahead();
     session.close()?;
-    tell(args, &job, &report)?;
+    tell(args, &job, &report, lookahead)?;
     if let Some(error) = report.unverified {
         return Err(error);
     }
@@ -84,7 +87,7 @@ fn progress_bar(runtime: Duration) -> ProgressBar {
     ProgressBar::new(length).with_style(style).with_message(message)
 }
 
-fn tell(args: &BenchArgs, job: &Job, report: &Report) -> Result<(), Error> {
+fn tell(args: &BenchArgs, job: &Job, report: &Report, lookahead: Option<Ahead>) -> Result<(), Error> {
     let verified = job.verify.then_some(report.corrupt.is_empty() && report.unverified.is_none());
     let name = name_of(job.workload);
     if args.output.json {
@@ -104,6 +107,7 @@ fn tell(args: &BenchArgs, job: &Job, report: &Report) -> Result<(), Error> {
             late: report.late,
             verified,
             compared: report.compared,
+            lookahead,
         });
     }
     let mut text = format!(
@@ -115,6 +119,9 @@ fn tell(args: &BenchArgs, job: &Job, report: &Report) -> Result<(), Error> {
         report.mib_s(),
         report.latency,
     );
+    if let Some(lookahead) = lookahead {
+        text.push_str(&format!("  lookahead: {lookahead}\n"));
+    }
     if report.late > 0 {
         text.push_str(&format!("  {} commands were to begin and found no room\n", report.late));
     }

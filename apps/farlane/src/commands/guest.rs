@@ -8,7 +8,7 @@ use live::unix::Listener;
 use machine::guest::{self, Guest};
 use nvme_pcie::controller::Statistics;
 
-use crate::args::{Socket, Spin};
+use crate::args::{Ahead, Socket, Spin};
 use crate::commands::{print, print_json};
 use crate::error::Error;
 
@@ -72,6 +72,10 @@ pub(crate) fn conclude<D: 'static>(
     if let Some(controller) = controller {
         tell_commands(controller);
     }
+    let lookahead = guest.upstream().and_then(|upstream| upstream.lookahead()).map(Ahead::from);
+    if let Some(lookahead) = &lookahead {
+        eprintln!("farlane: lookahead: {lookahead}");
+    }
     if ours.given_up > 0 {
         eprintln!("farlane: {} accesses that the function did not answer in time", ours.given_up);
     }
@@ -96,6 +100,7 @@ pub(crate) fn conclude<D: 'static>(
         "outside_memory": outside,
         "interrupts": ours.signals,
         "given_up": ours.given_up,
+        "lookahead": lookahead,
         "round_trips": {
             "accesses": ours.waited,
             "resets": ours.reset_trips,

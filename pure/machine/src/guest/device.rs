@@ -2,6 +2,7 @@
 
 use engine::{Buffer, Engine, Nanos};
 use pcie::root_complex::{self, MemoryReadToken};
+use tunnel::Upstream;
 
 use super::interrupts::Verdict;
 use super::memory::{Answer, Message};
@@ -34,8 +35,14 @@ impl<D: 'static> Guest<D> {
     }
 
     fn on_memory_read(&mut self, token: MemoryReadToken, address: u64, length: u32) {
-        // What comes together is answered together.
-        self.statistics.read_trips += u64::from(self.read_at.replace(self.now) != Some(self.now));
+        // What lookahead reads costs nobody a trip.
+        let lookahead = self.upstream().and_then(Upstream::lookahead).map(|ahead| ahead.reads);
+        let waits = lookahead.is_none_or(|reads| reads != self.reads_of_function);
+        self.reads_of_function = lookahead.unwrap_or(0);
+        if waits {
+            // What comes together is answered together.
+            self.statistics.read_trips += u64::from(self.read_at.replace(self.now) != Some(self.now));
+        }
         let bytes = usize::try_from(length).expect("a TLP reads at most 4 KiB");
         if self.by_message.covers(address, u64::from(length)) {
             self.by_message.read(token, address, bytes, &mut self.pool);

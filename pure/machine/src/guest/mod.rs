@@ -243,6 +243,8 @@ pub struct Guest<D> {
     statistics: Statistics,
     /// When the function last read the guest's memory.
     read_at: Option<Instant>,
+    /// How many reads have come from the function itself, where lookahead reads memory too.
+    reads_of_function: u64,
     now: Instant,
 }
 
@@ -302,6 +304,7 @@ impl<D: 'static> Guest<D> {
             outputs: VecDeque::new(),
             statistics: Statistics::default(),
             read_at: None,
+            reads_of_function: 0,
             now: Instant::ZERO,
         }
     }

@@ -7,10 +7,13 @@
 
 mod controller;
 mod function;
+pub(crate) mod fuzz;
 mod gather;
 mod port;
 mod reads;
 mod store;
+#[cfg(test)]
+mod tests;
 mod walk;
 
 pub use store::{KEPT_FOR, PIECES_MAX, Statistics as StoreStatistics, Store};

@@ -90,6 +90,7 @@ struct FileTable {
 #[serde(deny_unknown_fields, default)]
 struct SwitchTable {
     pipeline: Option<Text<Nanos>>,
+    lookahead: bool,
 }
 
 /// `[[task]]`: what the host does, one after the other.
@@ -190,7 +191,7 @@ impl Scenario {
             data_bytes: Setup::DATA_BYTES.max(rig::data_bytes(&jobs)),
             namespace_bytes: capacity,
             pipeline: file.switch.pipeline.map_or(PIPELINE, |Text(time)| time),
-            lookahead: false,
+            lookahead: file.switch.lookahead,
         };
         let faults = file.fault.iter().map(fault).collect::<Result<_, _>>()?;
         Ok(Self { seed: file.seed.unwrap_or(1), link, setup, tasks, workloads, faults })

@@ -17,7 +17,7 @@ use nvme::subsystem::Config;
 use nvme_pcie::host::Namespace;
 use nvme_pcie::{controller, function};
 
-use crate::args::{DemoArgs, Extent, Spin, Target};
+use crate::args::{DemoArgs, Extent, Lookahead, Spin, Target};
 use crate::commands::copy::Copy;
 use crate::error::Error;
 use crate::session::{Needs, Session};
@@ -80,6 +80,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
     let target = Target {
         url: format!("tcp://{address}").parse().expect("the address was printed by ourselves"),
         timeout: PATIENCE,
+        lookahead: Lookahead::default(),
         spin: Spin { spin, cpu: None },
     };
     let needs = Needs { data_bytes: DATA_BYTES, depth: 32, stamps: false };

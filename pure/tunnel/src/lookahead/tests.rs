@@ -1,0 +1,243 @@
+use std::vec::Vec;
+
+use engine::{Buffer, Instant, Nanos};
+use nvme::wire::SubmissionQueueEntry;
+use pcie::wire::{Bdf, Kind, Packet, Tag};
+use proptest::prelude::{ProptestConfig, any, prop, proptest};
+
+use super::controller::{Controller, Ended};
+use super::function::{Function, Seen};
+use super::store::{KEPT_FOR, Store};
+use super::walk::{Next, Transfer, Walk};
+use crate::frame::{Ahead, AheadKey};
+
+const ROOT: Bdf = Bdf::new(0, 0, 0);
+const DEVICE: Bdf = Bdf::new(3, 0, 0);
+
+fn ahead(address: u64, key: u32) -> Ahead {
+    Ahead { address, key: AheadKey(key), completer: ROOT, payload_size: 128, once: false }
+}
+
+fn bytes(length: usize) -> Buffer {
+    (0..=250).cycle().take(length).collect::<Vec<u8>>().into()
+}
+
+/// The payloads with which a read is answered; none, if it goes to the host.
+fn read(store: &mut Store, now: Instant, address: u64, length: u32) -> Option<Vec<Packet>> {
+    let mut answers = Vec::new();
+    let request = Packet::memory_read(DEVICE, Tag::new(5), address, length);
+    store.take(now, &request, |answer| answers.push(answer)).then_some(answers)
+}
+
+#[test]
+fn answers_are_cut_as_the_completer_would() {
+    let mut store = Store::new(1 << 20);
+    store.insert(Instant::ZERO, ahead(0x1040, 1), bytes(300 * 4));
+    let answers = read(&mut store, Instant::ZERO, 0x1050, 400).unwrap();
+    let lengths: Vec<_> = answers.iter().map(|answer| answer.payload.len()).collect();
+    // Up to the next multiple of 128, then as much as a payload may have.
+    assert_eq!(lengths, [48, 128, 128, 96]);
+    let data: Vec<u8> = answers.iter().flat_map(|answer| answer.payload.to_vec()).collect();
+    assert_eq!(data, bytes(300 * 4)[0x10..0x10 + 400]);
+    for answer in &answers {
+        let Kind::Completion(completion) = &answer.header.kind else { panic!("{answer}") };
+        assert_eq!((completion.completer, completion.requester, completion.tag), (ROOT, DEVICE, Tag::new(5)));
+    }
+}
+
+#[test]
+fn a_piece_is_gone_when_it_was_read_written_forgotten_or_has_grown_old() {
+    let (now, mut store) = (Instant::ZERO, Store::new(1 << 20));
+    let hit = |store: &mut Store, now, address, length| read(store, now, address, length).is_some();
+    // Read in parts, then no more of it.
+    store.insert(now, ahead(0x1000, 1), bytes(128));
+    assert!(hit(&mut store, now, 0x1040, 64) && hit(&mut store, now, 0x1000, 64));
+    assert!(!hit(&mut store, now, 0x1000, 64));
+    // Several pieces answer one read, a gap none.
+    for address in [0x2000, 0x2040, 0x20c0] {
+        store.insert(now, ahead(address, 2), bytes(64));
+    }
+    assert!(hit(&mut store, now, 0x2020, 64) && !hit(&mut store, now, 0x2060, 64));
+    // A write of the device.
+    store.take(now, &Packet::memory_write(DEVICE, 0x20f0, bytes(4)), |_| ());
+    assert!(!hit(&mut store, now, 0x20c0, 4));
+    // Once: any read, even one that goes to the host, ends it.
+    for (address, length) in [(0x3140, 4), (0x3130, 64)] {
+        store.insert(now, Ahead { once: true, ..ahead(0x3140, 3) }, bytes(64));
+        hit(&mut store, now, address, length);
+        assert!(!hit(&mut store, now, 0x3140, 64));
+    }
+    // Forgotten by its key, and by all.
+    for key in [4, 0] {
+        store.insert(now, ahead(0x4000, 4), bytes(64));
+        store.forget(AheadKey(key));
+        assert!(!hit(&mut store, now, 0x4000, 4));
+    }
+    // Old.
+    store.insert(now, ahead(0x5000, 5), bytes(64));
+    assert!(hit(&mut store, now + (KEPT_FOR.saturating_sub(Nanos::new(1))), 0x5000, 4));
+    assert!(!hit(&mut store, now + KEPT_FOR, 0x5004, 4));
+}
+
+#[test]
+fn what_is_no_plain_read_goes_to_the_host() {
+    let mut store = Store::new(1 << 20);
+    store.insert(Instant::ZERO, ahead(0x1000, 1), bytes(4096));
+    let plain = Packet::memory_read(DEVICE, Tag::new(0), 0x1000, 64);
+    let digest = Packet { digest: Some(1), ..plain.clone() };
+    let flush = Packet::memory_read(DEVICE, Tag::new(0), 0x1000, 0);
+    for packet in [digest, flush] {
+        assert!(!store.take(Instant::ZERO, &packet, |_| ()), "{packet}");
+    }
+    assert!(store.take(Instant::ZERO, &plain, |_| ()));
+}
+
+#[test]
+fn the_store_keeps_to_its_bounds() {
+    let mut store = Store::new(256);
+    for number in 0..10_u32 {
+        store.insert(Instant::from_nanos(number.into()), ahead(u64::from(number) * 0x100, 1), bytes(100));
+        assert!(store.bytes() <= 256);
+    }
+    assert_eq!(store.statistics().evicted, 8);
+    assert!(read(&mut store, Instant::ZERO, 0x900, 100).is_some());
+    store.insert(Instant::ZERO, ahead(0, 1), bytes(1000));
+    assert!(read(&mut store, Instant::ZERO, 0, 100).is_none());
+}
+
+fn follow(entry: &SubmissionQueueEntry, lists: &[(u64, Vec<u8>)]) -> Vec<(u64, u64)> {
+    let transfer = Transfer::of(entry, 512).unwrap();
+    let mut found = Vec::new();
+    let (mut walk, mut next) =
+        Walk::start(entry, transfer.length, 4096, &mut |at, length| found.push((at, length)));
+    for (at, list) in lists {
+        assert_eq!(next, Next::List { address: *at, length: u32::try_from(list.len()).unwrap() });
+        next = walk.on_list(list, &mut |at, length| found.push((at, length)));
+    }
+    assert_eq!(next, Next::Done);
+    found
+}
+
+#[test]
+fn prps_and_sgls_are_followed() {
+    let write = |blocks: u32, data_pointer| SubmissionQueueEntry {
+        opcode: 1,
+        cdw12: blocks - 1,
+        data_pointer,
+        ..SubmissionQueueEntry::default()
+    };
+    assert_eq!(follow(&write(8, [0x1000, 0]), &[]), [(0x1000, 4096)]);
+    assert_eq!(follow(&write(8, [0x1800, 0x5000]), &[]), [(0x1800, 2048), (0x5000, 2048)]);
+    // A list at the end of its page, which points on with its last entry.
+    let list = |entries: &[u64]| entries.iter().flat_map(|entry| entry.to_le_bytes()).collect::<Vec<u8>>();
+    let lists = [(0x8ff0, list(&[0x2_0000, 0x9000])), (0x9000, list(&[0x3_0000, 0x4_0000]))];
+    let found = follow(&write(32, [0x1000, 0x8ff0]), &lists);
+    assert_eq!(found, [(0x1000, 4096), (0x2_0000, 4096), (0x3_0000, 4096), (0x4_0000, 4096)]);
+    // A segment of two data blocks.
+    let block = |address: u64, length: u64| [address, length];
+    let mut entry = write(8, [0x7000, 32 | 0x30 << 56]);
+    entry.flags = 0x40;
+    let segment = list(&[block(0x1004, 1000), block(0x6000, 4000)].concat());
+    assert_eq!(follow(&entry, &[(0x7000, segment)]), [(0x1004, 1000), (0x6000, 3096)]);
+}
+
+/// The bytes of a completion of `command` on `queue`.
+fn completion(queue: u16, command: u16, status: u16) -> Vec<u8> {
+    let mut entry = std::vec![0; 16];
+    entry[10..12].copy_from_slice(&queue.to_le_bytes());
+    entry[12..14].copy_from_slice(&command.to_le_bytes());
+    entry[14..16].copy_from_slice(&(status << 1).to_le_bytes());
+    entry
+}
+
+fn admin(opcode: u8, command: u16, [cdw10, cdw11]: [u32; 2], base: u64) -> SubmissionQueueEntry {
+    SubmissionQueueEntry {
+        opcode,
+        command_id: nvme::wire::CommandId(command),
+        data_pointer: [base, 0],
+        cdw10,
+        cdw11,
+        ..SubmissionQueueEntry::default()
+    }
+}
+
+#[test]
+fn queues_come_and_go_with_the_commands_that_succeed() {
+    let mut controller = Controller::new(4096, (0x1000, 32), (0x2000, 32));
+    let mut ended = Vec::new();
+    let mut complete = |controller: &mut Controller, command, status| {
+        ended.clear();
+        controller.on_write(0x2000, &completion(0, command, status), &mut |end| ended.push(end));
+        ended.clone()
+    };
+    controller.on_admin(&admin(5, 1, [1 | 15 << 16, 1], 0x5000));
+    controller.on_admin(&admin(1, 2, [1 | 15 << 16, 1 | 1 << 16], 0x6000));
+    complete(&mut controller, 2, 0);
+    assert!(controller.ring(1, 3).is_none(), "its completion queue does not exist yet");
+    complete(&mut controller, 1, 0);
+    let queue = controller.ring(1, 5).unwrap();
+    assert_eq!((queue.base, queue.entries, queue.tail), (0x6000, 16, 3));
+    assert!(controller.ring(1, 16).is_none(), "beyond its end");
+    // One that failed, and one that is deleted.
+    controller.on_admin(&admin(1, 3, [2 | 15 << 16, 1 | 1 << 16], 0x7000));
+    complete(&mut controller, 3, 0x101);
+    assert!(controller.ring(2, 1).is_none());
+    controller.on_admin(&admin(0, 4, [1, 0], 0));
+    assert!(controller.ring(1, 6).is_none());
+    let command = nvme::wire::CommandId(4);
+    assert_eq!(complete(&mut controller, 4, 0), [Ended::Command { queue: 0, command }, Ended::Queue(1)]);
+    // Half an entry: whatever has ended, nobody knows.
+    controller.on_write(0x2008, &[0; 8], &mut |end| assert_eq!(end, Ended::Unclear));
+    assert!(controller.ring(0, 1).is_none());
+}
+
+#[test]
+fn block_sizes_come_from_identify_and_go_with_format() {
+    let namespace = nvme::wire::NamespaceId(1);
+    let mut controller = Controller::new(4096, (0x1000, 32), (0x2000, 32));
+    let mut identify = admin(6, 1, [0, 0], 0x9000);
+    identify.namespace = namespace;
+    controller.on_admin(&identify);
+    let mut data = std::vec![0; 4096];
+    // Format 1 of 2: blocks of 4 KiB.
+    (data[25], data[26], data[128 + 4 + 2]) = (1, 1, 12);
+    for (index, piece) in data.chunks(256).enumerate() {
+        controller.on_write(0x9000 + index as u64 * 256, piece, &mut |_| ());
+    }
+    assert_eq!(controller.block(namespace), None);
+    controller.on_write(0x2000, &completion(0, 1, 0), &mut |_| ());
+    assert_eq!(controller.block(namespace), Some(4096));
+    controller.on_admin(&admin(0x80, 2, [0, 0], 0));
+    assert_eq!(controller.block(namespace), None);
+    controller.on_admin(&admin(0x7c, 3, [0, 0], 0));
+    assert!(controller.lost, "shadow doorbells are not seen");
+}
+
+#[test]
+fn an_enabled_controller_rings_and_a_reset_is_seen() {
+    let mut function = Function::new(DEVICE);
+    let enable = |function: &mut Function, on: u32| function.on_write(0x14, &(0x46_0000 | on).to_le_bytes());
+    function.on_write(0x24, &0x001f_001f_u32.to_le_bytes());
+    function.on_write(0x28, &0x1_0000_1000_u64.to_le_bytes());
+    function.on_write(0x30, &0x2000_u64.to_le_bytes());
+    assert_eq!(enable(&mut function, 1), Seen::Reset);
+    assert_eq!(function.on_write(0x1000, &[1, 0, 0, 0]), Seen::Nothing, "CAP has not been read");
+    function.on_capabilities(0);
+    assert_eq!(enable(&mut function, 0), Seen::Reset);
+    assert!(function.controller.is_none());
+    enable(&mut function, 1);
+    assert_eq!(function.on_write(0x1000, &[1, 0, 0, 0]), Seen::Doorbell(0, 1));
+    assert_eq!(function.on_write(0x1004, &[1, 0, 0, 0]), Seen::Nothing, "a completion queue's");
+    assert_eq!(function.on_write(0x2000, &[0; 16]), Seen::Nothing, "the table of interrupts");
+    let queue = function.controller.as_mut().unwrap().ring(0, 1).unwrap();
+    assert_eq!((queue.base, queue.entries), (0x1_0000_1000, 32));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3_000))]
+    #[test]
+    fn nothing_is_answered_but_what_was_sent(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+        super::fuzz::store(&bytes);
+        super::fuzz::learn(&bytes);
+    }
+}
