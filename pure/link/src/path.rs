@@ -14,6 +14,8 @@ use crate::{AnyHop, Counts, Faults, Frame, Hop};
 #[derive(Clone, Debug, Default)]
 pub struct Path {
     stages: Vec<Stage>,
+    /// [`Path::find`], remembered: it is asked more often than it changes.
+    earliest: Option<(usize, Instant)>,
     /// What a path of no hops holds.
     through: alloc::collections::VecDeque<(Instant, Frame)>,
     entered: u64,
@@ -52,7 +54,9 @@ impl Path {
     pub fn new(hops: impl IntoIterator<Item = AnyHop>) -> Self {
         let stages: Vec<_> = hops.into_iter().map(|hop| Stage { next: hop.next(), hop }).collect();
         assert!(stages.len() <= Self::HOPS_MAX, "a path of {} hops", stages.len());
-        Self { stages, ..Self::default() }
+        let mut path = Self { stages, ..Self::default() };
+        path.earliest = path.find();
+        path
     }
 
     /// Its hops, the first entered first.
@@ -86,7 +90,7 @@ impl Path {
 
     /// The stage where something happens next, and when. Of several at one time the last of the way:
     /// what leaves makes room for what comes.
-    fn earliest(&self) -> Option<(usize, Instant)> {
+    fn find(&self) -> Option<(usize, Instant)> {
         let mut earliest: Option<(usize, Instant)> = None;
         for (index, stage) in self.stages.iter().enumerate().rev() {
             if let Some(at) = stage.next
@@ -122,6 +126,7 @@ impl Hop for Path {
             Some(first) => {
                 first.hop.enter(now, frame);
                 first.refresh();
+                self.earliest = self.find();
             }
             None if self.through.len() >= Self::THROUGH_MAX => self.lost += 1,
             None => self.through.push_back((now, frame)),
@@ -136,13 +141,14 @@ impl Hop for Path {
             }
         }
         // Everything happens at its own time, however late the caller is.
-        while let Some((index, at)) = self.earliest().filter(|(_, at)| *at <= now) {
+        while let Some((index, at)) = self.earliest.filter(|(_, at)| *at <= now) {
             let stage = &mut self.stages[index];
             let frame = stage.hop.poll(at);
             stage.refresh();
             if let (Some(crossings), Some(frame)) = (&mut self.crossings, &frame) {
                 crossings.push(Crossing { frame: frame.id, hop: index, at });
             }
+            let mut out = None;
             match frame {
                 None => assert!(stage.next.is_none_or(|next| next > at), "a hop stands still: {stage:?}"),
                 Some(frame) => match self.stages.get_mut(index + 1) {
@@ -150,12 +156,12 @@ impl Hop for Path {
                         following.hop.enter(at, frame);
                         following.refresh();
                     }
-                    None => {
-                        if let Some(frame) = self.arrive(frame) {
-                            return Some(frame);
-                        }
-                    }
+                    None => out = Some(frame),
                 },
+            }
+            self.earliest = self.find();
+            if let Some(frame) = out.and_then(|frame| self.arrive(frame)) {
+                return Some(frame);
             }
         }
         None
@@ -164,7 +170,7 @@ impl Hop for Path {
     fn next(&self) -> Option<Instant> {
         match self.through.front() {
             Some((at, _)) => Some(*at),
-            None => self.earliest().map(|(_, at)| at),
+            None => self.earliest.map(|(_, at)| at),
         }
     }
 

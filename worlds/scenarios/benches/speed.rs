@@ -21,7 +21,8 @@ fn main() {
     let mut slow = took > READS_SECONDS;
     for name in ["nvme-tsn", "nvme-5g"] {
         let (report, took) = seconds(|| published::run(name, 1).expect("the experiment runs"));
-        println!("simulation: {name} in {took:.2} s, {}", rate(report.events, took));
+        let digest = report.digest;
+        println!("simulation: {name} in {took:.2} s, {}, digest {digest:016x}", rate(report.events, took));
         slow |= millions(report.events) / took < EVENTS;
     }
     assert!(
