@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use scenarios::file::link::Link;
 use scenarios::file::scenario::Scenario;
 use scenarios::published;
 
@@ -24,4 +25,19 @@ fn the_files_of_nvme_tsn_give_the_figures_of_the_experiment() {
             assert_eq!(mean.to_string(), expected, "{row}");
         }
     }
+}
+
+#[test]
+fn the_networks_of_the_gallery_are_link_files_too() {
+    let gallery = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let mut links = 0;
+    for entry in gallery.read_dir().unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            let has_link = std::fs::read_to_string(&path).unwrap().contains("[link]");
+            links += u32::from(has_link);
+            assert_eq!(Link::read(&path).is_ok(), has_link, "{}", path.display());
+        }
+    }
+    assert!(links >= 5);
 }

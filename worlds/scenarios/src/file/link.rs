@@ -117,6 +117,8 @@ struct FileTable {
     link: Spanned<LinkTable>,
     #[serde(default, rename = "seed")]
     _seed: IgnoredAny,
+    #[serde(default, rename = "host")]
+    _host: IgnoredAny,
     #[serde(default, rename = "ssd")]
     _ssd: IgnoredAny,
     #[serde(default, rename = "switch")]
@@ -125,6 +127,10 @@ struct FileTable {
     _pcie: IgnoredAny,
     #[serde(default, rename = "task")]
     _task: IgnoredAny,
+    #[serde(default, rename = "workload")]
+    _workload: IgnoredAny,
+    #[serde(default, rename = "fault")]
+    _fault: IgnoredAny,
 }
 
 /// `[link]`, and what is different in one direction.

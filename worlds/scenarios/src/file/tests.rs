@@ -48,7 +48,7 @@ fn the_smallest_file_is_enough() {
 
 #[test]
 fn the_link_of_a_scenario_is_a_link() {
-    let scenario = "seed = 3\n[link]\nlatency = \"10ms\"\n[ssd]\nmodel = \"980\"\n[switch]\n[pcie]\nlanes = 8\n[[task]]\nkind = \"read\"\n";
+    let scenario = "seed = 3\n[link]\nlatency = \"10ms\"\n[host]\n[ssd]\nmodel = \"980\"\n[switch]\n[pcie]\nlanes = 8\n[[task]]\nkind = \"read\"\n[[workload]]\n[[fault]]\n";
     assert_eq!(Link::parse(scenario).unwrap().config().mtu, 1500);
     assert!(Link::parse("[[task]]\nkind = \"read\"\n").unwrap_err().contains("link"));
 }
