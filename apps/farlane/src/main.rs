@@ -4,6 +4,7 @@ mod args;
 mod commands;
 mod device_url;
 mod distribution;
+mod drawing;
 mod error;
 mod fabrics;
 mod picture;

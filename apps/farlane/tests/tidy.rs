@@ -172,6 +172,21 @@ fn nothing_is_left_for_later_in_the_code() {
     }
 }
 
+/// The pages in `folder` and the folders in it.
+fn pages(folder: &Path) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(pages(&path));
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            let text = fs::read_to_string(&path).unwrap();
+            found.push((path, text));
+        }
+    }
+    found
+}
+
 #[test]
 fn the_documentation_names_what_exists() {
     let code: String = ["pure", "worlds", "apps"]
@@ -181,9 +196,7 @@ fn the_documentation_names_what_exists() {
         .collect::<Vec<_>>()
         .join("\n");
     let mut missing = Vec::new();
-    for entry in fs::read_dir(root().join("docs")).unwrap() {
-        let path = entry.unwrap().path();
-        let text = fs::read_to_string(&path).unwrap();
+    for (path, text) in pages(&root().join("docs")) {
         let capital = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
         let constants = text.split('`').skip(1).step_by(2);
         for name in constants.filter(|name| name.contains('_') && name.chars().all(capital)) {

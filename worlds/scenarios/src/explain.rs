@@ -33,6 +33,9 @@ impl Explained {
 /// # Errors
 /// What did not come up, or did not end.
 pub fn explain(scenario: &Scenario, seed: u64, thousandths: usize) -> Result<Vec<Explained>, String> {
+    if scenario.tasks().is_empty() {
+        return Err("there is no [[task]] to explain".into());
+    }
     let mut rig = scenario.rig(seed);
     rig.boot()?;
     let mut chosen = Vec::new();
@@ -89,7 +92,12 @@ fn places(rig: &Rig) -> Vec<(Place, String)> {
     add(Place::Stack(near), "network stack, near end");
     for (side, way) in [(near, "there"), (far, "back")] {
         let hops: Vec<_> = network.path(side).hops().map(link::AnyHop::name).collect();
-        for (index, name) in hops.iter().enumerate() {
+        let mut order: Vec<_> = hops.iter().enumerate().collect();
+        // The way back climbs up where the way there went down.
+        if side == far {
+            order.reverse();
+        }
+        for (index, name) in order {
             let same = hops.iter().filter(|other| *other == name).count() > 1;
             let number = if same { format!(" (hop {})", index + 1) } else { String::new() };
             add(Place::Hop(side, index), &format!("{name}, {way}{number}"));
@@ -167,6 +175,20 @@ mod tests {
             let seen = places.contains(place) || matches!(place, Place::Host);
             assert!(seen, "{name} was not passed: {about}");
         }
+    }
+
+    /// With lookahead the switch answers the device itself: the long way is gone once there and once back.
+    #[test]
+    fn what_the_switch_answers_itself_is_no_way_over_the_network() {
+        let text = "[link]\nlatency = \"1ms\"\nrate = \"1Gbit/s\"\n\n[switch]\nlookahead = true\n\n\
+            [[task]]\nkind = \"read\"\ncount = 20\n";
+        let [one] = explain(&Scenario::parse(text).unwrap(), 1, 500).unwrap().try_into().unwrap();
+        check("lookahead", &one);
+        let hops = one.chain.segments.iter().filter(|segment| {
+            matches!(segment.place, Place::Hop(..)) && segment.part == link::trail::Part::Propagation
+        });
+        let hops: Vec<_> = hops.map(|segment| segment.length).collect();
+        assert_eq!(hops, [Nanos::from_millis(1); 2], "{:#?}", one.chain);
     }
 
     #[test]

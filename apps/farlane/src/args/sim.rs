@@ -6,11 +6,13 @@ use clap::{Args, Subcommand};
 use scenarios::file::sweep::Axis;
 
 use super::Output;
+use super::explain::{self, ExplainArgs};
 
 pub(super) const EXAMPLES: &str = "Examples:
   farlane sim published
   farlane sim scenarios/tcp-1g.toml
-  farlane sim sweep scenarios/tcp-1g.toml --set link.rate=100Mbit/s,1Gbit/s,10Gbit/s --csv rates.csv --plot rates.svg";
+  farlane sim sweep scenarios/tcp-1g.toml --set link.rate=100Mbit/s,1Gbit/s,10Gbit/s --csv rates.csv --plot rates.svg
+  farlane sim explain scenarios/tcp-1g.toml";
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -39,6 +41,9 @@ pub(crate) struct PlayArgs {
 /// What is simulated.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SimAction {
+    /// Draw where the time of one operation of each task goes, hop by hop
+    #[command(after_help = explain::EXAMPLES)]
+    Explain(ExplainArgs),
     /// Do published experiments again and print value beside value
     #[command(after_help = "Example:\n  farlane sim published nvme-5g --json\n\n\
         A calibrated row had a say in the parameters, a predicted one had none.")]
@@ -46,7 +51,7 @@ pub(crate) enum SimAction {
     /// Play a scenario with every combination of some values
     #[command(
         after_help = "Example:\n  farlane sim sweep scenarios/tcp-1g.toml --set link.latency=1us,1ms,10ms \\\n    \
-        --set task.0.depth=1,8,32 --set pcie.read_request=256,512 --csv sweep.csv --plot sweep.svg"
+        --set task.0.depth=1,8,32 --set pcie.read_request=256,512 --parquet sweep.parquet --plot sweep.svg --plot sweep.png"
     )]
     Sweep(SweepArgs),
 }
@@ -68,9 +73,16 @@ pub(crate) struct SweepArgs {
     /// Write the table to this file instead of standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
-    /// Draw the median and the 99th percentile of the first task over the first --set, a line for each combination of the others
-    #[arg(long, value_name = "FILE.svg")]
-    pub(crate) plot: Option<PathBuf>,
+    /// Write the table to this file as Parquet
+    #[arg(long, value_name = "FILE")]
+    pub(crate) parquet: Option<PathBuf>,
+    /// Draw the median and the 99th percentile over the first --set, a colour for each value of the second, a panel for each
+    /// of the others; may be given again, for both forms
+    #[arg(long, value_name = "FILE.svg|FILE.png")]
+    pub(crate) plot: Vec<PathBuf>,
+    /// The task that is drawn, by its name [default: the first]
+    #[arg(long, value_name = "NAME", requires = "plot")]
+    pub(crate) task: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -131,8 +131,15 @@ impl Journal {
         crossing.push_back((key(packet), mark));
     }
 
-    /// A packet leaves the tunnel at `at`, having come from `side` with the bytes that `after` was the arrival of.
-    pub(super) fn leave_tunnel(&self, side: Side, packet: &Packet, after: Cause, at: Instant) -> Cause {
+    /// A packet leaves the tunnel at `at`, having come from `side` with the bytes that `arrived` was the arrival of; or the switch
+    /// here has made it because of `local`.
+    pub(super) fn leave_tunnel(
+        &self,
+        side: Side,
+        packet: &Packet,
+        (arrived, local): (Cause, Cause),
+        at: Instant,
+    ) -> Cause {
         if !self.is_on() {
             return None;
         }
@@ -142,7 +149,11 @@ impl Journal {
             let place = crossing.iter().position(|(key, _)| *key == wanted);
             place.and_then(|place| crossing.remove(place)).map(|(_, mark)| mark)
         };
-        let step = Step { place: Place::Tunnel(side), part: Part::Waiting, what: "in order" };
+        let (after, place) = match origin {
+            Some(_) => (arrived, Place::Tunnel(side)),
+            None => (local, Place::Switch(side.other())),
+        };
+        let step = Step { place, part: Part::Waiting, what: "in order" };
         self.put(Mark { at, after, origin, step, packet: None })
     }
 

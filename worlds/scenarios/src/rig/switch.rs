@@ -31,11 +31,13 @@ struct Pipeline {
     outwards: VecDeque<(Instant, Cause, Packet)>,
     side: Side,
     journal: Journal,
+    /// The packet that entered last.
+    entered: Cause,
 }
 
 impl Pipeline {
     const fn new(latency: Nanos, side: Side, journal: Journal) -> Self {
-        Self { latency, inwards: VecDeque::new(), outwards: VecDeque::new(), side, journal }
+        Self { latency, inwards: VecDeque::new(), outwards: VecDeque::new(), side, journal, entered: None }
     }
 
     /// When what enters now has passed, and the mark of that.
@@ -50,9 +52,10 @@ impl Pipeline {
         self.inwards.push_back((at, cause, packet));
     }
 
-    /// A packet has come through the tunnel, with the bytes that `cause` was the arrival of.
-    fn emerge(&mut self, now: Instant, packet: Packet, cause: Cause) {
-        let cause = self.journal.leave_tunnel(self.side.other(), &packet, cause, now);
+    /// A packet has come through the tunnel, with the bytes that `arrived` was the arrival of.
+    fn emerge(&mut self, now: Instant, packet: Packet, arrived: Cause) {
+        let causes = (arrived, self.entered);
+        let cause = self.journal.leave_tunnel(self.side.other(), &packet, causes, now);
         let (at, cause) = self.pass(now, cause);
         self.outwards.push_back((at, cause, packet));
     }
@@ -67,6 +70,7 @@ impl Pipeline {
         self.inwards.front().filter(|(at, ..)| *at <= now)?;
         let (_, cause, packet) = self.inwards.pop_front()?;
         self.journal.enter_tunnel(self.side, &packet, cause);
+        self.entered = cause;
         Some(packet)
     }
 

@@ -136,7 +136,7 @@ impl Report {
                 Hop::DataUp => ("tunnel", "data and completion go up"),
                 Hop::Completion => ("near", "completion is seen"),
             };
-            picture::Hop { place, name, length: *length }
+            picture::Hop { place: place.into(), name: name.into(), length: *length }
         };
         self.hops.medians.iter().map(describe).collect()
     }

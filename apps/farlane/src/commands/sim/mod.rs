@@ -1,9 +1,11 @@
 //! `farlane sim`: networks that are not there.
 
+mod explain;
 mod play;
 mod plot;
 mod published;
 mod sweep;
+mod table;
 
 use std::path::Path;
 
@@ -12,6 +14,7 @@ use crate::error::Error;
 
 pub(crate) fn run(args: &SimArgs) -> Result<(), Error> {
     match &args.action {
+        Some(SimAction::Explain(args)) => explain::run(args),
         Some(SimAction::Published(args)) => published::run(args),
         Some(SimAction::Sweep(args)) => sweep::run(args),
         None => play::run(&args.play),

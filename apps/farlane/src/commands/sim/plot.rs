@@ -1,117 +1,268 @@
-//! A picture of a sweep: latency, on a logarithmic scale, over the first axis.
+//! A picture of a sweep: latency over the first axis, a colour for each value of the second, a panel for each combination
+//! of the others.
 
-use engine::Nanos;
+mod scale;
+
 use scenarios::file::sweep::Axis;
 
-use super::sweep::Line;
+use super::table::Line;
+use crate::drawing::{BLACK, COLOURS, Colour, Drawing, GREY, PALE, Style, width_of};
+use scale::{Across, Up};
 
-const WIDTH: u32 = 900;
-const HEIGHT: u32 = 520;
-/// Around the drawing: left, right, top, bottom.
-const MARGIN: (u32, u32, u32, u32) = (90, 250, 40, 60);
-const COLOURS: [&str; 8] =
-    ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999933"];
+/// Panels beside each other at most.
+const PANELS_MAX: usize = 3;
+/// Of one panel: what is drawn in, and what is around it.
+const PANEL: (f64, f64) = (300.0, 250.0);
+const ALONE: (f64, f64) = (520.0, 330.0);
+/// Left of all panels: the latencies and what they are.
+const LEFT: f64 = 100.0;
+const GAP: f64 = 24.0;
+const TITLE: f64 = 44.0;
+/// Above a panel: its name. Below: values and, under the last row, what they are of.
+const ABOVE: f64 = 26.0;
+const BELOW: f64 = 30.0;
+const NAME: f64 = 26.0;
 
-/// The median (a line) and the 99th percentile (dashed) of the first task, a colour for each combination of the other axes.
-pub(super) fn svg(axes: &[Axis], lines: &[Line]) -> String {
-    let task = lines.first().map_or(String::new(), |line| line.task.clone());
+/// Median and 99th percentile of `task`, or of the first task.
+pub(super) fn draw(
+    axes: &[Axis],
+    lines: &[Line],
+    task: Option<&str>,
+    scenario: &str,
+) -> Result<Drawing, String> {
+    let first = lines.first().map(|line| line.task.clone()).unwrap_or_default();
+    let task = task.unwrap_or(&first).to_owned();
+    let known: Vec<_> = distinct(&lines.iter().collect::<Vec<_>>(), |line| format!("'{}'", line.task));
+    let known = known.join(", ");
     let lines: Vec<&Line> = lines.iter().filter(|line| line.task == task).collect();
-    let (low, high) = decades(&lines);
-    let mut series: Vec<&[String]> = Vec::new();
-    for line in &lines {
-        if !series.contains(&&line.point[1..]) {
-            series.push(&line.point[1..]);
+    if lines.is_empty() {
+        return Err(format!("--task {task}: the scenario has {known}"));
+    }
+    let roles = Roles::of(axes);
+    let panels = distinct(&lines, |line| roles.panel(line));
+    let series = distinct(&lines, |line| roles.series(line));
+    let size = if panels.len() == 1 { ALONE } else { PANEL };
+    let columns = panels.len().min(PANELS_MAX);
+    let rows = panels.len().div_ceil(columns);
+    let legend = legend_entries(roles.colour.map(|axis| &axes[axis]), &series);
+    let legend_width = legend.iter().map(|text| width_of(text)).fold(0.0, f64::max) + 70.0;
+    let place = |column: usize, row: usize| {
+        (LEFT + count(column) * (size.0 + GAP), TITLE + ABOVE + count(row) * (size.1 + ABOVE + BELOW))
+    };
+    let right = place(columns - 1, 0).0 + size.0;
+    let bottom = place(0, rows - 1).1 + size.1 + BELOW + NAME;
+    let high_enough = TITLE + ABOVE + 24.0 * count(legend.len());
+    let mut drawing = Drawing::new(pixels(right + legend_width), pixels(bottom.max(high_enough)));
+    let title = format!("{scenario}: latency of {task}");
+    drawing.text((LEFT, 26.0), title, Style::TITLE);
+    let up = Up::of(&lines);
+    let across = Across::of(&axes[roles.across].values);
+    for (index, panel) in panels.iter().enumerate() {
+        let (column, row) = (index % columns, index / columns);
+        let corner = place(column, row);
+        frame(&mut drawing, corner, size, (&up, &across), column == 0);
+        let last = index + columns >= panels.len();
+        if last {
+            let middle = (corner.0 + size.0 / 2.0, corner.1 + size.1 + BELOW + 10.0);
+            drawing.text(middle, axes[roles.across].path.clone(), Style::MIDDLE);
+        }
+        let name: Vec<_> = roles
+            .panels
+            .iter()
+            .zip(panel)
+            .map(|(axis, value)| format!("{} = {value}", axes[*axis].path))
+            .collect();
+        drawing.text((corner.0 + size.0 / 2.0, corner.1 - 9.0), name.join(", "), Style::MIDDLE);
+        for (number, own) in series.iter().enumerate() {
+            let of = |line: &&&Line| roles.panel(line) == *panel && roles.series(line) == *own;
+            let own: Vec<&Line> = lines.iter().filter(of).copied().collect();
+            let style = (roles.across, COLOURS[number % COLOURS.len()]);
+            curves(&mut drawing, &own, corner, size, (&up, &across), style);
         }
     }
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{HEIGHT}\" font-family=\"sans-serif\" font-size=\"13\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
-    );
-    let values = &axes[0].values;
-    grid(&mut out, &axes[0].path, values, (low, high), &task);
-    for (index, others) in series.iter().enumerate() {
-        let colour = COLOURS[index % COLOURS.len()];
-        let of = |value: fn(&Line) -> Nanos| -> Vec<(f64, f64)> {
-            let own = lines.iter().filter(|line| line.point[1..] == **others);
-            own.filter_map(|line| {
-                let place = values.iter().position(|value| *value == line.point[0])?;
-                Some((x(place, values.len()), y(value(line), (low, high))))
-            })
-            .collect()
+    let middle = TITLE + ABOVE + (bottom - BELOW - NAME - TITLE - ABOVE) / 2.0;
+    let upwards = Style { upwards: true, ..Style::MIDDLE };
+    drawing.text((20.0, middle), format!("latency, {}", up.unit()), upwards);
+    legend_at(&mut drawing, &legend, right + 16.0);
+    Ok(drawing)
+}
+
+/// What each axis is drawn as; those of one value are not.
+struct Roles {
+    across: usize,
+    colour: Option<usize>,
+    panels: Vec<usize>,
+}
+
+impl Roles {
+    fn of(axes: &[Axis]) -> Self {
+        let mut several = (0..axes.len()).filter(|axis| axes[*axis].values.len() > 1);
+        let (across, colour) = (several.next().unwrap_or(0), several.next());
+        Self { across, colour, panels: several.collect() }
+    }
+
+    fn series(&self, line: &Line) -> Option<String> {
+        self.colour.map(|axis| line.point[axis].clone())
+    }
+
+    fn panel(&self, line: &Line) -> Vec<String> {
+        self.panels.iter().map(|axis| line.point[*axis].clone()).collect()
+    }
+}
+
+/// What is different among `lines`, in their order.
+fn distinct<T: PartialEq>(lines: &[&Line], of: impl Fn(&Line) -> T) -> Vec<T> {
+    let mut found = Vec::new();
+    for line in lines {
+        let value = of(line);
+        if !found.contains(&value) {
+            found.push(value);
+        }
+    }
+    found
+}
+
+fn count(number: usize) -> f64 {
+    u32::try_from(number).map_or(0.0, f64::from)
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some thousand pixels")]
+fn pixels(length: f64) -> u32 {
+    length.ceil() as u32
+}
+
+/// A panel without its curves.
+fn frame(
+    drawing: &mut Drawing,
+    (left, top): (f64, f64),
+    (width, height): (f64, f64),
+    (up, across): (&Up, &Across),
+    labelled: bool,
+) {
+    for (share, text) in up.ticks() {
+        let y = top + height * (1.0 - share);
+        drawing.line(&[(left, y), (left + width, y)], PALE, 0.7);
+        if labelled {
+            drawing.text((left - 8.0, y + 4.0), text, Style::END);
+        }
+    }
+    let mut end = f64::MIN;
+    for (share, text) in across.ticks() {
+        let x = left + width * share;
+        drawing.line(&[(x, top + height), (x, top + height + 4.0)], GREY, 1.0);
+        let half = width_of(&text) / 2.0;
+        if x - half > end {
+            drawing.text((x, top + height + 18.0), text, Style::MIDDLE);
+            end = x + half + 4.0;
+        }
+    }
+    let corners =
+        [(left, top), (left + width, top), (left + width, top + height), (left, top + height), (left, top)];
+    drawing.line(&corners, GREY, 1.0);
+}
+
+/// The median, and dashed the 99th percentile.
+fn curves(
+    drawing: &mut Drawing,
+    lines: &[&Line],
+    (left, top): (f64, f64),
+    (width, height): (f64, f64),
+    (up, across): (&Up, &Across),
+    (axis, colour): (usize, Colour),
+) {
+    let points = |of: fn(&Line) -> engine::Nanos| -> Vec<(f64, f64)> {
+        let place = |line: &&Line| {
+            let x = left + width * across.share(&line.point[axis])?;
+            Some((x, top + height * (1.0 - up.share(of(line)))))
         };
-        curve(&mut out, &of(|line| line.median), colour, "");
-        curve(&mut out, &of(|line| line.p99), colour, " stroke-dasharray=\"5 4\"");
-        let name: Vec<_> =
-            axes[1..].iter().zip(*others).map(|(axis, value)| format!("{} = {value}", axis.path)).collect();
-        let (left, top) = (WIDTH - MARGIN.1 + 15, MARGIN.2 as usize + 20 * index + 10);
-        let name = if name.is_empty() { "median; dashed: p99".into() } else { name.join(", ") };
-        out += &format!("<text x=\"{left}\" y=\"{top}\" fill=\"{colour}\">{}</text>\n", escape(&name));
+        lines.iter().filter_map(place).collect()
+    };
+    let (median, late) = (points(|line| line.median), points(|line| line.p99));
+    drawing.dashes(&late, colour, 1.2);
+    drawing.line(&median, colour, 2.0);
+    median.iter().for_each(|point| drawing.dot(*point, 3.2, colour));
+    late.iter().for_each(|point| drawing.dot(*point, 2.0, colour));
+}
+
+/// What the colours mean: first the axis, then its values.
+fn legend_entries(colour: Option<&Axis>, series: &[Option<String>]) -> Vec<String> {
+    let mut entries = vec!["median".to_owned(), "99th percentile".to_owned()];
+    if let Some(axis) = colour {
+        entries.push(axis.path.clone());
+        entries.extend(series.iter().flatten().cloned());
     }
-    out + "</svg>\n"
+    entries
 }
 
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;")
-}
-
-/// The powers of ten, of a nanosecond, that everything lies between.
-fn decades(lines: &[&Line]) -> (u32, u32) {
-    let log = |time: Nanos| time.get().max(1).ilog10();
-    let low = lines.iter().map(|line| log(line.median)).min().unwrap_or(0);
-    let high = lines.iter().map(|line| log(line.p99) + 1).max().unwrap_or(1);
-    (low, high.max(low + 1))
-}
-
-fn x(place: usize, count: usize) -> f64 {
-    let inner = f64::from(WIDTH - MARGIN.0 - MARGIN.1);
-    let part = u32::try_from(place).map_or(0.0, f64::from) + 0.5;
-    f64::from(MARGIN.0) + inner * part / u32::try_from(count.max(1)).map_or(1.0, f64::from)
-}
-
-fn y(time: Nanos, (low, high): (u32, u32)) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "a pixel is coarser than what is lost")]
-    let log = (time.get().max(1) as f64).log10();
-    let inner = f64::from(HEIGHT - MARGIN.2 - MARGIN.3);
-    f64::from(MARGIN.2) + inner * (1.0 - (log - f64::from(low)) / f64::from(high - low))
-}
-
-fn grid(out: &mut String, axis: &str, values: &[String], (low, high): (u32, u32), task: &str) {
-    let (left, right, bottom) = (MARGIN.0, WIDTH - MARGIN.1, HEIGHT - MARGIN.3);
-    for decade in low..=high {
-        let time = Nanos::new(10_u64.saturating_pow(decade));
-        let at = y(time, (low, high));
-        *out +=
-            &format!("<line x1=\"{left}\" y1=\"{at:.1}\" x2=\"{right}\" y2=\"{at:.1}\" stroke=\"#ddd\"/>\n");
-        *out +=
-            &format!("<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{time}</text>\n", left - 8, at + 4.0);
+fn legend_at(drawing: &mut Drawing, entries: &[String], left: f64) {
+    let mut y = TITLE + ABOVE + 10.0;
+    for (index, text) in entries.iter().enumerate() {
+        let sample = [(left, y), (left + 28.0, y)];
+        match index {
+            0 => drawing.line(&sample, BLACK, 2.0),
+            1 => drawing.dashes(&sample, BLACK, 1.2),
+            2 => {}
+            _ => {
+                let colour = COLOURS[(index - 3) % COLOURS.len()];
+                drawing.line(&sample, colour, 2.0);
+                drawing.dot((left + 14.0, y), 3.2, colour);
+            }
+        }
+        let x = if index == 2 { left } else { left + 36.0 };
+        drawing.text((x, y + 4.0), text.clone(), Style::START);
+        y += if index == 1 { 32.0 } else { 20.0 };
     }
-    for (place, value) in values.iter().enumerate() {
-        let at = x(place, values.len());
-        *out += &format!(
-            "<text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
-            bottom + 20,
-            escape(value)
-        );
-    }
-    let middle = (left + right) / 2;
-    *out += &format!(
-        "<text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
-        HEIGHT - 15,
-        escape(axis)
-    );
-    *out += &format!(
-        "<text x=\"{left}\" y=\"24\" font-weight=\"bold\">{}: median, and dashed the 99th percentile</text>\n",
-        escape(task)
-    );
 }
 
-fn curve(out: &mut String, points: &[(f64, f64)], colour: &str, dash: &str) {
-    let path: Vec<_> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
-    *out += &format!(
-        "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"{dash}/>\n",
-        path.join(" ")
-    );
-    for (x, y) in points {
-        *out += &format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>\n");
+#[cfg(test)]
+mod tests {
+    use super::super::table::tests::line;
+    use super::*;
+
+    fn sweep() -> (Vec<Axis>, Vec<Line>) {
+        let axes: Vec<Axis> =
+            ["link.rate=100Mbit/s,1Gbit/s,10Gbit/s", "task.0.depth=1,8", "pcie.payload=128,256"]
+                .map(|axis| axis.parse().unwrap())
+                .into();
+        let mut lines = Vec::new();
+        for (factor, rate) in (1..).zip(&axes[0].values) {
+            for (index, depth) in (1..).zip(&axes[1].values) {
+                for payload in &axes[2].values {
+                    lines.push(line(&[rate, depth, payload], 1_000_000 / factor / factor * index));
+                }
+            }
+        }
+        (axes, lines)
+    }
+
+    #[test]
+    fn three_axes_are_a_scale_colours_and_panels() {
+        let (axes, lines) = sweep();
+        let drawing = draw(&axes, &lines, None, "tcp-1g.toml").unwrap();
+        let svg = drawing.svg();
+        for text in [
+            "pcie.payload = 128",
+            "pcie.payload = 256",
+            "link.rate",
+            "task.0.depth",
+            "10Gbit/s",
+            "latency, us",
+            "median",
+            "99th percentile",
+            "tcp-1g.toml: latency of read, 4 KiB",
+        ] {
+            assert!(svg.contains(text), "{text}: {svg}");
+        }
+        // Two panels with two colours, of each the median and the 99th percentile; and the legend's.
+        assert_eq!(svg.matches("stroke-width=\"2\"").count(), 4 + 3);
+        assert_eq!(svg.matches("stroke-dasharray").count(), 4 + 1);
+        assert!(tiny_skia::Pixmap::decode_png(&drawing.png().unwrap()).is_ok());
+    }
+
+    #[test]
+    fn a_task_that_is_not_there_is_told() {
+        let (axes, lines) = sweep();
+        let error = draw(&axes, &lines, Some("erase"), "tcp-1g.toml").unwrap_err();
+        assert!(error.contains("--task erase"), "{error}");
     }
 }

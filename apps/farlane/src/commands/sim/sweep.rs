@@ -4,33 +4,82 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use engine::Nanos;
-use indicatif::ProgressBar;
+use indicatif::{ProgressBar, ProgressStyle};
 use scenarios::file::scenario::Scenario;
 use scenarios::file::sweep;
 
-use super::play::{mean, quantile, rate};
+use super::table::{self, Line};
 use super::{plot, read, write};
 use crate::args::SweepArgs;
 use crate::commands::print;
+use crate::drawing::Form;
 use crate::error::Error;
-
-/// What one task of one point gave.
-#[derive(Clone, Debug)]
-pub(super) struct Line {
-    pub(super) point: Vec<String>,
-    pub(super) task: String,
-    pub(super) median: Nanos,
-    pub(super) p99: Nanos,
-    rest: String,
-}
 
 pub(crate) fn run(args: &SweepArgs) -> Result<(), Error> {
     let text = read(&args.scenario)?;
     let points = sweep::points(&args.set).map_err(Error::Simulation)?;
+    // A mistake is told before hours of work, not after.
+    args.plot.iter().try_for_each(|path| Form::of(path).map(|_| ()))?;
+    let own = Scenario::parse_in(&text, folder(args));
+    own.map_err(|error| Error::Simulation(format!("{}: {error}", args.scenario.display())))?;
+    for axis in 0..args.set.len() {
+        check(args, &text, axis)?;
+    }
+    let lines = play_all(args, &text, &points).map_err(Error::Simulation)?;
+    match &args.csv {
+        Some(path) => write(path, &table::csv(&args.set, &lines))?,
+        None if args.parquet.is_none() => print(&table::csv(&args.set, &lines))?,
+        None => {}
+    }
+    if let Some(path) = &args.parquet {
+        let wrong = |why: String| Error::Simulation(format!("{}: {why}", path.display()));
+        let bytes = table::parquet(&args.set, &lines).map_err(wrong)?;
+        std::fs::write(path, bytes).map_err(|error| wrong(error.to_string()))?;
+    }
+    if args.plot.is_empty() {
+        return Ok(());
+    }
+    let name = args.scenario.file_name().unwrap_or_default().to_string_lossy();
+    let drawing = plot::draw(&args.set, &lines, args.task.as_deref(), &name).map_err(Error::Simulation)?;
+    args.plot.iter().try_for_each(|path| drawing.write(path))
+}
+
+/// That every value of one axis is one that the scenario can have, the others being at their first.
+fn check(args: &SweepArgs, text: &str, axis: usize) -> Result<(), Error> {
+    let mut point: Vec<String> = args.set.iter().map(|axis| axis.values[0].clone()).collect();
+    for value in &args.set[axis].values {
+        point[axis].clone_from(value);
+        scenario(args, text, &point).map_err(Error::Simulation)?;
+    }
+    Ok(())
+}
+
+/// Where the scenario's other files are.
+fn folder(args: &SweepArgs) -> &Path {
+    args.scenario.parent().unwrap_or(Path::new("."))
+}
+
+fn scenario(args: &SweepArgs, text: &str, point: &[String]) -> Result<Scenario, String> {
+    let set = || {
+        let pairs = args.set.iter().zip(point).map(|(axis, value)| format!("{}={value}", axis.path));
+        format!("{} with {}", args.scenario.display(), pairs.collect::<Vec<_>>().join(", "))
+    };
+    let file = sweep::apply(text, &args.set, point)?;
+    // The line would be one of a file that nobody has seen.
+    let no_line = |error: String| match error.strip_prefix("line ").and_then(|rest| rest.split_once(", ")) {
+        Some((_, rest)) => rest.to_owned(),
+        None => error,
+    };
+    Scenario::parse_in(&file, folder(args)).map_err(|error| format!("{}: {}", set(), no_line(error)))
+}
+
+/// Plays all points on as many threads as are wanted; the results are in the points' order however many that are.
+fn play_all(args: &SweepArgs, text: &str, points: &[Vec<String>]) -> Result<Vec<Line>, String> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = args.jobs.unwrap_or(processors).clamp(1, points.len());
     let (next, bar) = (AtomicUsize::new(0), ProgressBar::new(points.len() as u64));
+    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} points, {eta} left");
+    bar.set_style(style.expect("the template is valid"));
     let results = Mutex::new(vec![None; points.len()]);
     std::thread::scope(|scope| {
         for _ in 0..jobs {
@@ -38,7 +87,7 @@ pub(crate) fn run(args: &SweepArgs) -> Result<(), Error> {
                 while let Some((index, point)) = Some(next.fetch_add(1, Ordering::Relaxed))
                     .and_then(|index| Some((index, points.get(index)?)))
                 {
-                    let lines = play(args, &text, point);
+                    let lines = play(args, text, point);
                     results.lock().expect("no thread panics with the lock")[index] = Some(lines);
                     bar.inc(1);
                 }
@@ -46,51 +95,13 @@ pub(crate) fn run(args: &SweepArgs) -> Result<(), Error> {
         }
     });
     bar.finish_and_clear();
-    let mut lines = Vec::new();
-    for result in results.into_inner().expect("no thread panics with the lock").into_iter().flatten() {
-        lines.extend(result.map_err(Error::Simulation)?);
-    }
-    let table = table(args, &lines);
-    match &args.csv {
-        Some(path) => write(path, &table)?,
-        None => print(&table)?,
-    }
-    match &args.plot {
-        Some(path) => write(path, &plot::svg(&args.set, &lines)),
-        None => Ok(()),
-    }
+    let results = results.into_inner().expect("no thread panics with the lock");
+    let lines = results.into_iter().flatten().collect::<Result<Vec<_>, _>>()?;
+    Ok(lines.into_iter().flatten().collect())
 }
 
 fn play(args: &SweepArgs, text: &str, point: &[String]) -> Result<Vec<Line>, String> {
-    let file = sweep::apply(text, &args.set, point)?;
-    let folder = args.scenario.parent().unwrap_or(Path::new("."));
-    let scenario =
-        Scenario::parse_in(&file, folder).map_err(|error| format!("{}: {error}", point.join(", ")))?;
+    let scenario = scenario(args, text, point)?;
     let played = scenario.play(args.seed.unwrap_or(scenario.seed), false)?;
-    let line = |task: &scenarios::file::scenario::Done| {
-        let times = &task.outcome.times;
-        let q = |thousandths| quantile(times, thousandths);
-        let rest = format!(
-            "{},{},{},{},{},{},{},{}",
-            times.len(),
-            task.outcome.failed,
-            mean(times).get(),
-            q(500).get(),
-            q(990).get(),
-            q(999).get(),
-            q(1000).get(),
-            rate(task)
-        );
-        Line { point: point.to_vec(), task: task.name.clone(), median: q(500), p99: q(990), rest }
-    };
-    Ok(played.tasks.iter().map(line).collect())
-}
-
-fn table(args: &SweepArgs, lines: &[Line]) -> String {
-    let mut text: String = args.set.iter().map(|axis| format!("{},", axis.path)).collect();
-    text += "task,count,failed,mean_ns,p50_ns,p99_ns,p999_ns,max_ns,bits_per_second\n";
-    for line in lines {
-        text += &format!("{},{},{}\n", line.point.join(","), line.task, line.rest);
-    }
-    text
+    Ok(played.tasks.iter().map(|task| Line::new(point, task)).collect())
 }

@@ -1,0 +1,43 @@
+//! `farlane sim explain`: where the time of an operation goes.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::Output;
+
+pub(super) const EXAMPLES: &str = "Examples:
+  farlane sim explain scenarios/tcp-1g.toml
+  farlane sim explain scenarios/5g.toml --percentile 99.9 --svg slow.svg
+
+What is drawn is the critical path: whatever the operation waited for last, from its end back to its begin. The stretches
+follow each other without a gap and add up to the latency that was measured.";
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// The scenario: a TOML file; see docs/scenarios.md
+    #[arg(value_name = "SCENARIO")]
+    pub(crate) scenario: PathBuf,
+    /// Which operation of each task: the one below whose latency this share of all lies
+    #[arg(long, value_name = "PERCENT", default_value = "50", value_parser = thousandths)]
+    pub(crate) percentile: usize,
+    /// Decides what is random [default: what the file says, or 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// Draw it to this file as well; may be given again, for both forms
+    #[arg(long = "svg", visible_alias = "png", value_name = "FILE.svg|FILE.png")]
+    pub(crate) plot: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// A percentile with a decimal at most, in thousandths.
+fn thousandths(text: &str) -> Result<usize, String> {
+    let wrong = || "expected 0 to 100, with one decimal at most, such as 99.9".to_owned();
+    let (whole, decimal) = text.split_once('.').unwrap_or((text, "0"));
+    let digit = |text: &str| text.len() == 1 && text.bytes().all(|byte| byte.is_ascii_digit());
+    let whole: usize = whole.parse().map_err(|_| wrong())?;
+    let decimal: usize =
+        Some(decimal).filter(|text| digit(text)).and_then(|text| text.parse().ok()).ok_or_else(wrong)?;
+    Some(whole.saturating_mul(10).saturating_add(decimal)).filter(|all| *all <= 1000).ok_or_else(wrong)
+}

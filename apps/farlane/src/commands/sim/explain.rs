@@ -1,0 +1,151 @@
+//! `farlane sim explain SCENARIO`: the latency chain, hop by hop.
+
+mod lanes;
+
+use engine::Nanos;
+use scenarios::explain::{Explained, explain};
+use scenarios::file::scenario::Scenario;
+use scenarios::rig::Segment;
+use serde_json::{Value, json};
+
+use crate::args::ExplainArgs;
+use crate::commands::{print, print_json};
+use crate::drawing::Form;
+use crate::error::Error;
+use crate::picture::{self, Hop};
+
+pub(crate) fn run(args: &ExplainArgs) -> Result<(), Error> {
+    let name = args.scenario.display().to_string();
+    let wrong = |error| Error::Simulation(format!("{name}: {error}"));
+    args.plot.iter().try_for_each(|path| Form::of(path).map(|_| ()))?;
+    let scenario = Scenario::read(&args.scenario).map_err(wrong)?;
+    let seed = args.seed.unwrap_or(scenario.seed);
+    let explained = explain(&scenario, seed, args.percentile).map_err(wrong)?;
+    let which = which(args.percentile);
+    let drawing = lanes::draw(&explained, &which);
+    args.plot.iter().try_for_each(|path| drawing.write(path))?;
+    if args.output.json {
+        let operations: Vec<_> = explained.iter().map(|one| operation_json(one, args.percentile)).collect();
+        return print_json(&json!({ "scenario": name, "seed": seed, "operations": operations }));
+    }
+    let mut text = format!("{name}, seed {seed}\n");
+    for one in &explained {
+        text += &operation_text(one, &which);
+    }
+    print(&text)
+}
+
+/// Which operation was followed, in words.
+fn which(thousandths: usize) -> String {
+    match (thousandths, thousandths / 10, thousandths % 10) {
+        (0, ..) => "fastest".into(),
+        (500, ..) => "median".into(),
+        (1000, ..) => "slowest".into(),
+        (_, percent, 0) => format!("{percent} % point"),
+        (_, percent, tenth) => format!("{percent}.{tenth} % point"),
+    }
+}
+
+/// The stretches that took time, by the packet that they begin with or follow.
+fn legs(one: &Explained) -> Vec<(String, Vec<&Segment>)> {
+    let mut legs: Vec<(String, Vec<&Segment>)> = Vec::new();
+    for segment in &one.chain.segments {
+        if let Some(packet) = &segment.packet {
+            legs.push((packet.name(), Vec::new()));
+        } else if legs.is_empty() {
+            legs.push(("before it".into(), Vec::new()));
+        }
+        if let Some((_, leg)) = legs.last_mut().filter(|_| segment.length > Nanos::ZERO) {
+            leg.push(segment);
+        }
+    }
+    legs.retain(|(_, segments)| !segments.is_empty());
+    legs
+}
+
+fn what(segment: &Segment) -> String {
+    match segment.what {
+        "" => segment.part.name().to_owned(),
+        what => format!("{}: {what}", segment.part.name()),
+    }
+}
+
+/// The time spent at each place that took any.
+fn by_place(one: &Explained) -> Vec<(&str, Nanos)> {
+    let spent = |place| {
+        let of = one.chain.segments.iter().filter(|segment| segment.place == place);
+        of.fold(Nanos::ZERO, |sum, segment| sum + segment.length)
+    };
+    let all = one.places.iter().map(|(place, name)| (name.as_str(), spent(*place)));
+    all.chain([("other operations", spent(scenarios::rig::Place::Others))])
+        .filter(|(_, time)| *time > Nanos::ZERO)
+        .collect()
+}
+
+fn operation_text(one: &Explained, which: &str) -> String {
+    let mut text =
+        format!("\n{}: {}, the {which} of {}: {}\n", one.task, one.operation, one.count, one.chain.latency);
+    let hop = |segment: &&Segment| Hop {
+        place: one.name(segment.place).to_owned().into(),
+        name: what(segment).into(),
+        length: segment.length,
+    };
+    let legs: Vec<_> = legs(one)
+        .into_iter()
+        .map(|(packet, leg)| (packet, leg.iter().map(hop).collect::<Vec<_>>()))
+        .collect();
+    text += &picture::draw_legs(&legs);
+    text += "\n  by place\n";
+    let places = by_place(one);
+    let sum = |(name, time): &(&str, Nanos)| Hop {
+        place: (*name).to_owned().into(),
+        name: "".into(),
+        length: *time,
+    };
+    text + &picture::draw(&places.iter().map(sum).collect::<Vec<_>>())
+}
+
+fn operation_json(one: &Explained, thousandths: usize) -> Value {
+    let mut packet = None;
+    let segments: Vec<_> = one
+        .chain
+        .segments
+        .iter()
+        .filter_map(|segment| {
+            packet = segment.packet.map(|packet| packet.name()).or(packet.take());
+            (segment.length > Nanos::ZERO).then(|| {
+                json!({
+                    "packet": packet,
+                    "place": one.name(segment.place),
+                    "part": segment.part.name(),
+                    "what": segment.what,
+                    "start_ns": segment.start.get(),
+                    "length_ns": segment.length.get(),
+                    "share_percent": percent(segment.length, one.chain.latency),
+                })
+            })
+        })
+        .collect();
+    let places: Vec<_> = by_place(one)
+        .into_iter()
+        .map(|(name, time)| {
+            json!({ "place": name, "length_ns": time.get(), "share_percent": percent(time, one.chain.latency) })
+        })
+        .collect();
+    json!({
+        "task": one.task,
+        "operation": one.operation,
+        "count": one.count,
+        "percentile": f64::from(u32::try_from(thousandths).unwrap_or(0)) / 10.0,
+        "number": one.chain.number,
+        "latency_ns": one.chain.latency.get(),
+        "segments": segments,
+        "places": places,
+    })
+}
+
+/// With one decimal.
+fn percent(part: Nanos, whole: Nanos) -> f64 {
+    let thousandths = scenarios::explain::thousandths(part, whole);
+    f64::from(u32::try_from(thousandths).unwrap_or(u32::MAX)) / 10.0
+}

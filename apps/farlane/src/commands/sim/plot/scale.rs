@@ -1,0 +1,195 @@
+//! Where a value is on an axis.
+
+use engine::Nanos;
+use link::Rate;
+use scenarios::file::text::{Bytes, parse};
+
+use super::super::table::Line;
+
+/// From this ratio on an axis is logarithmic.
+const LOGARITHMIC_FROM: f64 = 8.0;
+
+#[expect(clippy::cast_precision_loss, reason = "a pixel is coarser than what is lost")]
+const fn decimal(value: u64) -> f64 {
+    value as f64
+}
+
+/// From the least to the greatest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Range {
+    low: f64,
+    high: f64,
+    logarithmic: bool,
+}
+
+impl Range {
+    fn share(&self, value: f64) -> f64 {
+        let Self { low, high, logarithmic } = *self;
+        if logarithmic { (value / low).ln() / (high / low).ln() } else { (value - low) / (high - low) }
+    }
+}
+
+/// The axis of latencies.
+#[derive(Clone, Debug)]
+pub(super) struct Up {
+    range: Range,
+    /// Nanoseconds of the unit, and its name.
+    unit: (u64, &'static str),
+    ticks: Vec<f64>,
+}
+
+impl Up {
+    /// An axis that has room for all.
+    pub(super) fn of(lines: &[&Line]) -> Self {
+        let times = || lines.iter().flat_map(|line| [line.median, line.p99]);
+        let low = decimal(times().map(Nanos::get).min().unwrap_or(1).max(1));
+        let high = decimal(times().map(Nanos::get).max().unwrap_or(1).max(1));
+        let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns")];
+        let unit = units.into_iter().find(|(nanos, _)| low >= decimal(*nanos)).unwrap_or((1, "ns"));
+        let (range, ticks) =
+            if high / low >= LOGARITHMIC_FROM { logarithmic(low, high) } else { linear(high) };
+        Self { range, unit, ticks }
+    }
+
+    pub(super) const fn unit(&self) -> &'static str {
+        self.unit.1
+    }
+
+    pub(super) fn share(&self, time: Nanos) -> f64 {
+        self.range.share(decimal(time.get().max(1))).clamp(0.0, 1.0)
+    }
+
+    /// Round latencies: where they are, and what they are.
+    pub(super) fn ticks(&self) -> impl Iterator<Item = (f64, String)> + '_ {
+        self.ticks.iter().map(|time| {
+            let value = time / decimal(self.unit.0);
+            let text = if value.fract().abs() < 1e-6 { format!("{value:.0}") } else { format!("{value:.2}") };
+            (self.range.share(*time), text)
+        })
+    }
+}
+
+/// The greatest power of ten that `value` reaches.
+fn decade(value: f64) -> f64 {
+    10_f64.powf(value.log10().floor())
+}
+
+/// 1, 2 and 5 times each power of ten, from the last one below `low` to the first one above `high`.
+fn logarithmic(low: f64, high: f64) -> (Range, Vec<f64>) {
+    let mut ticks: Vec<f64> = Vec::new();
+    let mut power = decade(low);
+    while ticks.last().is_none_or(|last| *last < high) {
+        for times in [1.0, 2.0, 5.0] {
+            let tick = power * times;
+            if tick <= low {
+                ticks.clear();
+            }
+            if ticks.last().is_none_or(|last| *last < high) {
+                ticks.push(tick);
+            }
+        }
+        power *= 10.0;
+    }
+    let range = Range { low: ticks[0], high: ticks[ticks.len() - 1], logarithmic: true };
+    // Beyond three decades only the powers have a line.
+    if ticks.len() > 10 {
+        ticks.retain(|tick| (tick / decade(*tick) - 1.0).abs() < 1e-6);
+    }
+    (range, ticks)
+}
+
+/// From nothing to something round, in four to eight steps.
+fn linear(high: f64) -> (Range, Vec<f64>) {
+    let least = high / 7.0;
+    let step =
+        [1.0, 2.0, 5.0, 10.0].into_iter().map(|times| times * decade(least)).find(|step| *step >= least);
+    let step = step.unwrap_or(least);
+    let count = (high / step).ceil();
+    let mut ticks = vec![0.0];
+    while decimal(ticks.len() as u64) <= count {
+        ticks.push(step * decimal(ticks.len() as u64));
+    }
+    (Range { low: 0.0, high: step * count, logarithmic: false }, ticks)
+}
+
+/// The axis of what was swept: to scale where its values have a size, one beside the other where not.
+#[derive(Clone, Debug)]
+pub(super) struct Across {
+    places: Vec<(String, f64)>,
+}
+
+impl Across {
+    /// Left and right of the outermost values, in shares of the width.
+    const MARGIN: f64 = 0.07;
+
+    pub(super) fn of(values: &[String]) -> Self {
+        let last = decimal(values.len().saturating_sub(1).max(1) as u64);
+        let sizes: Option<Vec<f64>> = values.iter().map(|value| size(value)).collect();
+        let sizes = sizes.filter(|sizes| {
+            sizes.len() > 1
+                && sizes.is_sorted_by(|one, other| one < other)
+                && sizes.iter().all(|size| *size > 0.0)
+        });
+        let share = |index: usize| match &sizes {
+            None => decimal(index as u64) / last,
+            Some(sizes) => {
+                let (low, high) = (sizes[0], sizes[sizes.len() - 1]);
+                let logarithmic = high / low >= LOGARITHMIC_FROM;
+                Range { low, high, logarithmic }.share(sizes[index])
+            }
+        };
+        let places = values.iter().enumerate().map(|(index, value)| {
+            let share = if values.len() == 1 { 0.5 } else { share(index) };
+            (value.clone(), Self::MARGIN + share * (1.0 - 2.0 * Self::MARGIN))
+        });
+        Self { places: places.collect() }
+    }
+
+    pub(super) fn share(&self, value: &str) -> Option<f64> {
+        self.places.iter().find(|(known, _)| known == value).map(|(_, share)| *share)
+    }
+
+    pub(super) fn ticks(&self) -> impl Iterator<Item = (f64, String)> + '_ {
+        self.places.iter().map(|(value, share)| (*share, value.clone()))
+    }
+}
+
+/// How much a value is, in its smallest unit.
+fn size(value: &str) -> Option<f64> {
+    let number = value.parse::<u64>().ok();
+    let time = || parse::<Nanos>(value).ok().map(Nanos::get);
+    let rate = || parse::<Rate>(value).ok().map(Rate::bits);
+    let bytes = || parse::<Bytes>(value).ok().map(|bytes| bytes.0);
+    number.or_else(time).or_else(rate).or_else(bytes).map(decimal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn across(values: &[&str]) -> Vec<f64> {
+        let values: Vec<_> = values.iter().map(|value| (*value).to_owned()).collect();
+        Across::of(&values).ticks().map(|(share, _)| share).collect()
+    }
+
+    #[test]
+    fn sizes_are_to_scale_and_words_are_not() {
+        let near = |one: f64, other: f64| (one - other).abs() < 1e-9;
+        // A decade each: a logarithmic axis has the middle one in the middle.
+        assert!(near(across(&["100Mbit/s", "1Gbit/s", "10Gbit/s"])[1], 0.5));
+        // A quarter of the way on a linear one.
+        assert!(near(across(&["100us", "200us", "500us"])[1], 0.07 + 0.86 * 0.25));
+        assert!(near(across(&["linux", "npap", "other"])[1], 0.5));
+        assert_eq!(across(&["1"]), [0.5]);
+    }
+
+    #[test]
+    fn ticks_are_round_and_enclose_everything() {
+        let (range, ticks) = logarithmic(1_300.0, 45_000.0);
+        assert_eq!((range.low, range.high), (1_000.0, 50_000.0));
+        assert_eq!(ticks, [1_000.0, 2_000.0, 5_000.0, 10_000.0, 20_000.0, 50_000.0]);
+        let (range, ticks) = linear(153.0);
+        assert_eq!((range.low, range.high), (0.0, 200.0));
+        assert_eq!(ticks, [0.0, 50.0, 100.0, 150.0, 200.0]);
+    }
+}

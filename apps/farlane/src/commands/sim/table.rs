@@ -1,0 +1,192 @@
+//! The table of a sweep: a row for each task of each point; as CSV and as Parquet.
+
+use std::sync::Arc;
+
+use engine::Nanos;
+use parquet::basic::{LogicalType, Repetition, Type as Physical};
+use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::Type;
+use scenarios::file::scenario::Done;
+use scenarios::file::sweep::Axis;
+
+use super::play::{mean, quantile, rate};
+
+/// What one task of one point gave.
+#[derive(Clone, Debug)]
+pub(super) struct Line {
+    /// The axes' values.
+    pub(super) point: Vec<String>,
+    pub(super) task: String,
+    count: u64,
+    failed: u64,
+    mean: Nanos,
+    pub(super) median: Nanos,
+    pub(super) p99: Nanos,
+    p999: Nanos,
+    longest: Nanos,
+    rate: u64,
+}
+
+/// A column besides the axes and the task.
+type Figure = (&'static str, fn(&Line) -> u64);
+
+const FIGURES: [Figure; 8] = [
+    ("count", |line| line.count),
+    ("failed", |line| line.failed),
+    ("mean_ns", |line| line.mean.get()),
+    ("p50_ns", |line| line.median.get()),
+    ("p99_ns", |line| line.p99.get()),
+    ("p999_ns", |line| line.p999.get()),
+    ("max_ns", |line| line.longest.get()),
+    ("bits_per_second", |line| line.rate),
+];
+
+impl Line {
+    pub(super) fn new(point: &[String], task: &Done) -> Self {
+        let times = &task.outcome.times;
+        let q = |thousandths| quantile(times, thousandths);
+        Self {
+            point: point.to_vec(),
+            task: task.name.clone(),
+            count: times.len() as u64,
+            failed: task.outcome.failed,
+            mean: mean(times),
+            median: q(500),
+            p99: q(990),
+            p999: q(999),
+            longest: q(1000),
+            rate: rate(task),
+        }
+    }
+}
+
+/// A value of CSV: quoted where it needs to be.
+fn field(text: &str) -> String {
+    if text.contains([',', '"', '\n']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+pub(super) fn csv(axes: &[Axis], lines: &[Line]) -> String {
+    let names = axes.iter().map(|axis| field(&axis.path)).chain(["task".to_owned()]);
+    let names: Vec<_> = names.chain(FIGURES.map(|(name, _)| name.to_owned())).collect();
+    let mut text = names.join(",") + "\n";
+    for line in lines {
+        let words = line.point.iter().chain([&line.task]).map(|word| field(word));
+        let figures = FIGURES.iter().map(|(_, value)| value(line).to_string());
+        text += &(words.chain(figures).collect::<Vec<_>>().join(",") + "\n");
+    }
+    text
+}
+
+/// A column of a Parquet file.
+enum Column {
+    Words(Vec<ByteArray>),
+    Numbers(Vec<i64>),
+}
+
+impl Column {
+    /// Numbers where all are, so that whoever reads them can reckon with them.
+    fn of<'a>(words: impl Iterator<Item = &'a String> + Clone) -> Self {
+        let numbers: Option<Vec<i64>> = words.clone().map(|word| word.parse().ok()).collect();
+        match numbers {
+            Some(numbers) => Self::Numbers(numbers),
+            None => Self::Words(words.map(|word| ByteArray::from(word.as_str())).collect()),
+        }
+    }
+
+    fn field(&self, name: &str) -> Result<Arc<Type>, ParquetError> {
+        let (physical, logical) = match self {
+            Self::Words(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+            Self::Numbers(_) => (Physical::INT64, None),
+        };
+        let field = Type::primitive_type_builder(name, physical).with_logical_type(logical);
+        field.with_repetition(Repetition::REQUIRED).build().map(Arc::new)
+    }
+}
+
+/// The same table as Parquet; a column of an axis whose values are all whole numbers is one of numbers.
+pub(super) fn parquet(axes: &[Axis], lines: &[Line]) -> Result<Vec<u8>, String> {
+    let mut columns: Vec<(&str, Column)> = Vec::new();
+    for (index, axis) in axes.iter().enumerate() {
+        columns.push((&axis.path, Column::of(lines.iter().map(|line| &line.point[index]))));
+    }
+    let tasks = lines.iter().map(|line| ByteArray::from(line.task.as_str())).collect();
+    columns.push(("task", Column::Words(tasks)));
+    for (name, value) in FIGURES {
+        let numbers = lines.iter().map(|line| i64::try_from(value(line)).unwrap_or(i64::MAX)).collect();
+        columns.push((name, Column::Numbers(numbers)));
+    }
+    write(&columns).map_err(|error| error.to_string())
+}
+
+fn write(columns: &[(&str, Column)]) -> Result<Vec<u8>, ParquetError> {
+    let fields = columns.iter().map(|(name, column)| column.field(name)).collect::<Result<_, _>>()?;
+    let schema = Type::group_type_builder("sweep").with_fields(fields).build()?;
+    let properties = WriterProperties::builder().build();
+    let mut file = SerializedFileWriter::new(Vec::new(), Arc::new(schema), Arc::new(properties))?;
+    let mut group = file.next_row_group()?;
+    for (_, column) in columns {
+        let Some(mut writer) = group.next_column()? else { break };
+        match column {
+            Column::Words(words) => writer.typed::<ByteArrayType>().write_batch(words, None, None)?,
+            Column::Numbers(numbers) => writer.typed::<Int64Type>().write_batch(numbers, None, None)?,
+        };
+        writer.close()?;
+    }
+    group.close()?;
+    file.into_inner()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::RowAccessor;
+    use std::io::Write;
+
+    /// A line of a sweep that never was.
+    pub(in super::super) fn line(point: &[&str], median: u64) -> Line {
+        let nanos = Nanos::new;
+        Line {
+            point: point.iter().map(|value| (*value).to_owned()).collect(),
+            task: "read, 4 KiB".into(),
+            count: 100,
+            failed: 0,
+            mean: nanos(median),
+            median: nanos(median),
+            p99: nanos(median * 2),
+            p999: nanos(median * 3),
+            longest: nanos(median * 4),
+            rate: 1_000_000,
+        }
+    }
+
+    #[test]
+    fn a_table_reads_back_as_it_was() {
+        let axes: Vec<Axis> =
+            ["link.rate=1Gbit/s,10Gbit/s", "task.0.depth=1,2"].map(|axis| axis.parse().unwrap()).into();
+        let lines = [line(&["1Gbit/s", "1"], 1_000), line(&["10Gbit/s", "2"], 500)];
+        let text = csv(&axes, &lines);
+        let rows: Vec<_> = text.lines().collect();
+        assert_eq!(rows[0].split(',').next(), Some("link.rate"));
+        assert_eq!(rows[1], "1Gbit/s,1,\"read, 4 KiB\",100,0,1000,1000,2000,3000,4000,1000000");
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&super::parquet(&axes, &lines).unwrap()).unwrap();
+        let reader = SerializedFileReader::new(file).unwrap();
+        let fields = reader.metadata().file_metadata().schema_descr().columns().to_vec();
+        let names: Vec<_> = fields.iter().map(|column| column.name().to_owned()).collect();
+        assert_eq!(names.join(","), rows[0]);
+        let rows: Vec<_> = reader.get_row_iter(None).unwrap().map(Result::unwrap).collect();
+        assert_eq!(rows.len(), 2);
+        assert_eq!(rows[1].get_string(0).unwrap(), "10Gbit/s");
+        assert_eq!(rows[1].get_long(1).unwrap(), 2);
+        assert_eq!(rows[1].get_string(2).unwrap(), "read, 4 KiB");
+        assert_eq!(rows[1].get_long(7).unwrap(), 1_000);
+    }
+}

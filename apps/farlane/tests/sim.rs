@@ -1,0 +1,123 @@
+//! `farlane sim` as a person uses it: sweeps to files, latency chains, and what is said of mistakes.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+const FARLANE: &str = env!("CARGO_BIN_EXE_farlane");
+
+const SCENARIO: &str = "\
+[link]
+latency = \"100us\"
+rate = \"1Gbit/s\"
+
+[[task]]
+kind = \"read\"
+count = 30
+";
+
+/// A directory with the scenario in it.
+fn directory() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("one.toml"), SCENARIO).unwrap();
+    directory
+}
+
+fn sim(directory: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(FARLANE);
+    command.arg("sim").args(arguments).current_dir(directory).stdin(Stdio::null()).output().unwrap()
+}
+
+fn json(directory: &Path, arguments: &[&str]) -> serde_json::Value {
+    let output = sim(directory, arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn a_sweep_writes_the_same_bytes_however_many_threads_play_it() {
+    let directory = directory();
+    let written = |jobs: &str| {
+        let names = ["csv", "parquet", "svg", "png"].map(|form| format!("{jobs}.{form}"));
+        let [csv, parquet, svg, png] = names.each_ref().map(String::as_str);
+        let sets = ["link.rate=100Mbit/s,1Gbit/s", "task.0.depth=1,4", "pcie.payload=128,256"];
+        let mut arguments = vec!["sweep", "one.toml", "--jobs", jobs, "--csv", csv, "--parquet", parquet];
+        arguments.extend(["--plot", svg, "--plot", png]);
+        arguments.extend(sets.iter().flat_map(|set| ["--set", set]));
+        let output = sim(directory.path(), &arguments);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        names.map(|name| std::fs::read(directory.path().join(name)).unwrap())
+    };
+    let [csv, parquet, svg, png] = written("1");
+    assert_eq!([&csv, &parquet, &svg, &png], written("2").each_ref());
+    assert_eq!(String::from_utf8(csv).unwrap().lines().count(), 1 + 8);
+    assert!(parquet.starts_with(b"PAR1") && parquet.ends_with(b"PAR1"));
+    assert!(String::from_utf8(svg).unwrap().contains("pcie.payload = 256"));
+    assert!(png.starts_with(b"\x89PNG"));
+}
+
+#[test]
+fn the_stretches_of_an_operation_add_up_to_the_latency_that_was_measured() {
+    let directory = directory();
+    let played = json(directory.path(), &["one.toml", "--json"]);
+    let explained = json(directory.path(), &["explain", "one.toml", "--json", "--svg", "chain.svg"]);
+    let one = &explained["operations"][0];
+    assert_eq!(one["latency_ns"], played["tasks"][0]["p50_ns"]);
+    let segments = one["segments"].as_array().unwrap();
+    let sum: u64 = segments.iter().map(|segment| segment["length_ns"].as_u64().unwrap()).sum();
+    assert_eq!(Some(sum), one["latency_ns"].as_u64());
+    let all: u64 =
+        one["places"].as_array().unwrap().iter().map(|place| place["length_ns"].as_u64().unwrap()).sum();
+    assert_eq!(all, sum);
+    // There and back, twice: the doorbell and the interrupt, the fetch and its completion.
+    let hops: u64 = segments
+        .iter()
+        .filter(|segment| segment["place"].as_str().unwrap().starts_with("wire"))
+        .filter(|segment| segment["part"] == "propagation")
+        .map(|segment| segment["length_ns"].as_u64().unwrap())
+        .sum();
+    assert_eq!(hops, 4 * 100_000, "{segments:#?}");
+    let svg = std::fs::read_to_string(directory.path().join("chain.svg")).unwrap();
+    assert!(svg.contains("doorbell") && svg.contains("wire, 1 Gbit/s, there"), "{svg}");
+    let text = String::from_utf8(sim(directory.path(), &["explain", "one.toml"]).stdout).unwrap();
+    assert!(text.contains("by place") && text.contains("propagation"), "{text}");
+}
+
+#[test]
+fn a_mistake_is_told_with_its_place_and_what_was_expected() {
+    let directory = directory();
+    std::fs::write(directory.path().join("bad.toml"), SCENARIO.replace("\"read\"", "\"erase\"")).unwrap();
+    let cases: &[(&[&str], &[&str])] = &[
+        (&["explain", "none.toml"], &["none.toml", "No such file"]),
+        (&["explain", "bad.toml"], &["bad.toml", "line 6, kind", "expected 'config-read'", "'erase'"]),
+        (&["explain", "one.toml", "--percentile", "101"], &["--percentile", "'101'", "0 to 100"]),
+        (&["explain", "one.toml", "--png", "chain.gif"], &["chain.gif", ".png"]),
+        (&["sweep", "one.toml"], &["--set"]),
+        (&["sweep", "one.toml", "--set", "link"], &["path=v1,v2"]),
+        (&["sweep", "bad.toml", "--set", "link.rate=1Gbit/s"], &["bad.toml", "line 6, kind"]),
+        (
+            &["sweep", "one.toml", "--set", "link.rate=fast"],
+            &["link.rate=fast", "such as 100Mbit/s", "'fast'"],
+        ),
+        (
+            &["sweep", "one.toml", "--set", "task.0.depth=1,65"],
+            &["task.0.depth=65", "depth: expected 1 to 64"],
+        ),
+        (&["sweep", "one.toml", "--set", "task.7.depth=1"], &["task.7.depth", "there is no 7"]),
+        (&["sweep", "one.toml", "--set", "task.0.count=9", "--plot", "a.gif"], &["a.gif", ".svg or .png"]),
+        (
+            &["sweep", "one.toml", "--set", "task.0.count=9", "--plot", "a.svg", "--task", "wipe"],
+            &["--task wipe", "'read'"],
+        ),
+    ];
+    for (arguments, words) in cases {
+        let output = sim(directory.path(), arguments);
+        let said = String::from_utf8_lossy(&output.stderr).replace('│', " ");
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(!output.status.success(), "{arguments:?}");
+        for word in *words {
+            assert!(said.contains(word), "{arguments:?}: {word}: {said}");
+        }
+    }
+}
