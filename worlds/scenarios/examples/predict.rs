@@ -6,10 +6,8 @@
 #![allow(missing_docs, reason = "a program that is run by hand")]
 
 use engine::{Nanos, Rng};
-use pcie::requester::CompletionTimeout;
 use scenarios::file::link::Link;
 use scenarios::rig::{Kind, Rig, Setup, Task};
-use sim::models::{host, pcie as link_model, ssd};
 
 const SEED: u64 = 1;
 const COUNT: u64 = 500;
@@ -21,20 +19,7 @@ fn main() -> Result<(), String> {
     let lookahead = std::env::args().any(|argument| argument == "--lookahead");
     for path in std::env::args().skip(1).filter(|argument| argument != "--lookahead") {
         let link = Link::read(path.as_ref())?;
-        let setup = Setup {
-            seed: SEED,
-            host: host::Parameters::RYZEN_3200G,
-            ssd: ssd::Parameters::SAMSUNG_970_PRO,
-            link: link_model::Link::GEN2_X4,
-            payload_size: 256,
-            read_request_size: 256,
-            queue_entries: 4,
-            timeout: CompletionTimeout::C2,
-            data_bytes: Setup::DATA_BYTES,
-            namespace_bytes: Setup::NAMESPACE_BYTES,
-            pipeline: Nanos::ZERO,
-            lookahead,
-        };
+        let setup = Setup { lookahead, ..Setup::published(SEED) };
         let mut rig = Rig::new(&setup, Some(link.network(&Rng::from_seed(SEED))));
         rig.boot()?;
         let reads = Task::ConfigReads { count: COUNT, gap: GAP };

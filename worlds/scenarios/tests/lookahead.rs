@@ -1,10 +1,8 @@
 //! Round trips of commands over a long link, counted and timed.
 
 use engine::{Nanos, Rng};
-use pcie::requester::CompletionTimeout;
 use scenarios::file::link::Link;
 use scenarios::rig::{Kind, Rig, Setup, Task};
-use sim::models::{host, pcie as link_model, ssd};
 
 const COUNT: u64 = 40;
 const LIMIT: Nanos = Nanos::from_secs(600);
@@ -13,20 +11,7 @@ const ROUND_TRIP: Nanos = Nanos::from_millis(20);
 const LINK: &str = "[link]\nlatency = \"10ms\"\nrate = \"10Gbit/s\"\n";
 
 fn setup(lookahead: bool) -> Setup {
-    Setup {
-        seed: 1,
-        host: host::Parameters::RYZEN_3200G,
-        ssd: ssd::Parameters::SAMSUNG_970_PRO,
-        link: link_model::Link::GEN2_X4,
-        payload_size: 256,
-        read_request_size: 256,
-        queue_entries: 4,
-        timeout: CompletionTimeout::C2,
-        data_bytes: Setup::DATA_BYTES,
-        namespace_bytes: Setup::NAMESPACE_BYTES,
-        pipeline: Nanos::ZERO,
-        lookahead,
-    }
+    Setup { lookahead, ..Setup::published(1) }
 }
 
 /// What 4 KiB commands one at a time take, at the median; and how many reads of the device went to the host.

@@ -9,8 +9,6 @@ use link::nr5g::{Cell, Core, CoreSettings, Downlink, Uplink};
 use link::stage::{Settings, Stage};
 use link::{AnyHop, Path, tcp};
 use pcie::requester::CompletionTimeout;
-use sim::models::pcie::Link;
-use sim::models::{host, ssd};
 
 use super::nvme_tsn::{PIPELINE, gigabit};
 use super::{Kind, Report, Row, decimal, mean};
@@ -77,20 +75,7 @@ impl Middle {
     }
 
     fn rig(self, seed: u64, timeout: CompletionTimeout, queue_entries: u32) -> Rig {
-        let setup = Setup {
-            seed,
-            host: host::Parameters::RYZEN_3200G,
-            ssd: ssd::Parameters::SAMSUNG_970_PRO,
-            link: Link::GEN2_X4,
-            payload_size: 256,
-            read_request_size: 256,
-            queue_entries,
-            timeout,
-            data_bytes: Setup::DATA_BYTES,
-            namespace_bytes: Setup::NAMESPACE_BYTES,
-            pipeline: PIPELINE,
-            lookahead: false,
-        };
+        let setup = Setup { queue_entries, timeout, pipeline: PIPELINE, ..Setup::published(seed) };
         Rig::new(&setup, Some(self.network(seed)))
     }
 }

@@ -6,9 +6,6 @@ use link::ethernet::medium::{Cable, Medium, PortLatency};
 use link::ethernet::{FifoStage, Port, PortSettings};
 use link::network::{self, Network};
 use link::{Path, Rate, tcp};
-use pcie::requester::CompletionTimeout;
-use sim::models::pcie::Link;
-use sim::models::{host, ssd};
 
 use super::{Kind, Report, Row, decimal, mean};
 use crate::rig::{self, Rig, Seen, Setup, Task, What};
@@ -49,20 +46,7 @@ impl Topology {
     fn setup(self, seed: u64) -> Setup {
         // "In the TSN topology the data of a read travelled as 32 writes of 128 B."
         let payload_size = if self == Self::Tsn { 128 } else { 256 };
-        Setup {
-            seed,
-            host: host::Parameters::RYZEN_3200G,
-            ssd: ssd::Parameters::SAMSUNG_970_PRO,
-            link: Link::GEN2_X4,
-            payload_size,
-            read_request_size: 256,
-            queue_entries: 4,
-            timeout: CompletionTimeout::C2,
-            data_bytes: Setup::DATA_BYTES,
-            namespace_bytes: Setup::NAMESPACE_BYTES,
-            pipeline: PIPELINE,
-            lookahead: false,
-        }
+        Setup { payload_size, pipeline: PIPELINE, ..Setup::published(seed) }
     }
 
     /// A metre of cable and two ports of FPGAs, the stack in hardware on both sides. Each TLP travels in a segment of its own.

@@ -47,6 +47,24 @@ impl Setup {
     pub const NAMESPACE_BYTES: u64 = 1 << 30;
     /// Bytes of data under way where nobody says more: 64 commands of 128 KiB.
     pub const DATA_BYTES: u64 = 8 << 20;
+
+    /// The machines of the published set-ups, with a switch that takes no time.
+    pub const fn published(seed: u64) -> Self {
+        Self {
+            seed,
+            host: host_model::Parameters::RYZEN_3200G,
+            ssd: ssd_model::Parameters::SAMSUNG_970_PRO,
+            link: link_model::Link::GEN2_X4,
+            payload_size: 256,
+            read_request_size: 256,
+            queue_entries: 4,
+            timeout: CompletionTimeout::C2,
+            data_bytes: Self::DATA_BYTES,
+            namespace_bytes: Self::NAMESPACE_BYTES,
+            pipeline: Nanos::ZERO,
+            lookahead: false,
+        }
+    }
 }
 
 /// What stands where.
