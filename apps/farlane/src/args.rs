@@ -10,6 +10,7 @@ mod lookahead;
 mod memory_buffer;
 mod sim;
 mod target;
+mod transport;
 mod tsn;
 
 use std::net::SocketAddr;
@@ -34,6 +35,7 @@ pub(crate) use lookahead::{Ahead, Lookahead};
 pub(crate) use memory_buffer::MemoryBuffer;
 pub(crate) use sim::{PlayArgs, PublishedArgs, SimAction, SimArgs, SweepArgs};
 pub(crate) use target::{AccessState, OfferArgs, TargetAction};
+pub(crate) use transport::{Tcp, Transport};
 pub(crate) use tsn::{PlanArgs, TsnAction};
 
 /// NVMe and PCIe at the far end of a network, with every hop's latency accounted for.
@@ -249,6 +251,8 @@ pub(crate) struct ExportArgs {
     /// this and the host's counts
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
     pub(crate) hold: Duration,
+    #[command(flatten)]
+    pub(crate) tcp: Tcp,
     /// Print the address that was bound as JSON on the first line of standard output
     #[command(flatten)]
     pub(crate) output: Output,
@@ -299,6 +303,8 @@ pub(crate) struct AttachArgs {
     pub(crate) hold: Duration,
     #[command(flatten)]
     pub(crate) lookahead: Lookahead,
+    #[command(flatten)]
+    pub(crate) transport: Transport,
     /// Print the socket as JSON on the first line of standard output
     #[command(flatten)]
     pub(crate) output: Output,
@@ -319,6 +325,8 @@ pub(crate) struct Target {
     pub(crate) timeout: Duration,
     #[command(flatten)]
     pub(crate) lookahead: Lookahead,
+    #[command(flatten)]
+    pub(crate) transport: Transport,
     #[command(flatten)]
     pub(crate) spin: Spin,
 }
@@ -345,6 +353,8 @@ pub(crate) struct LspciArgs {
     /// Give up when the far end is not there, or not back, within this time
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_time)]
     pub(crate) timeout: Duration,
+    #[command(flatten)]
+    pub(crate) transport: Transport,
     #[command(flatten)]
     pub(crate) output: Output,
 }

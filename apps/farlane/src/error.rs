@@ -91,6 +91,10 @@ pub(crate) enum Error {
     #[diagnostic(help("give one of them; with several --listen, each --state goes behind its own"))]
     TwoStates { first: PathBuf, second: PathBuf },
 
+    #[error(transparent)]
+    #[diagnostic(help("{}", .0.remedy()))]
+    Tcp(#[from] live::tcp::Unavailable),
+
     #[error("can't listen on {address}: {error}")]
     #[diagnostic(help("choose another --listen address; port 0 lets the system choose one"))]
     Listen { address: std::net::SocketAddr, error: io::Error },
@@ -201,6 +205,7 @@ impl Error {
             | Self::Vfio { .. }
             | Self::NothingToExport { .. }
             | Self::OneSerial { .. }
+            | Self::Tcp(_)
             | Self::Listen { .. }
             | Self::Bind { .. }
             | Self::OneDevice { .. }

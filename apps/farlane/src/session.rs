@@ -5,6 +5,7 @@ use std::path::Path;
 use engine::{Instant, Nanos};
 use live::attach::{AttachError, Attachment, Options};
 use live::media::Media;
+use live::route;
 use live::user;
 use machine::near::{self, ControllerIndex, Event, Near};
 use nvme::wire::SubmissionQueueEntry;
@@ -92,7 +93,7 @@ pub(crate) fn options(needs: Needs, spin: Nanos, timeout: Nanos) -> Options {
         // One-way times are as good as the clocks are aligned, and those as good as the best recent Ping.
         session.ping_interval = Nanos::from_millis(20);
     }
-    Options { near, session, spin, timeout }
+    Options { near, session, transport: route::Transport::default(), spin, timeout }
 }
 
 impl Session {
@@ -102,6 +103,7 @@ impl Session {
         let mut options = options(needs, target.spin.spin.into(), target.timeout.into());
         // Who wants time stamps wants to see each hop.
         options.session.lookahead = target.lookahead.is_on() && !needs.stamps;
+        options.transport = target.transport.checked()?;
         match &target.url {
             DeviceUrl::Tcp(url) => {
                 Self::wait(Attachment::over_tcp(std::slice::from_ref(&url.authority), &options)?, &options)

@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::media::Media;
 use crate::near::NearDriver;
 use crate::reactor::Reactor;
-use crate::tcp;
+use crate::route::Transport;
 
 /// How an attachment behaves.
 #[derive(Clone, Debug)]
@@ -24,6 +24,8 @@ pub struct Options {
     pub near: Config,
     /// The tunnel's end; its instance is made up here.
     pub session: session::Config,
+    /// How far ends are reached.
+    pub transport: Transport,
     /// How long to spin for the next event before sleeping.
     pub spin: Nanos,
     /// How long the far end may take to be there and ready.
@@ -98,16 +100,17 @@ impl Attached<NearDriver> {
     /// # Errors
     /// When a name has no address, or the process has no descriptors left.
     pub fn over_tcp(names: &[String], options: &Options) -> Result<Self, AttachError> {
-        let mut addresses = Vec::new();
+        let mut routes = Vec::new();
         for name in names {
-            addresses.push(tcp::resolve(name).map_err(|error| AttachError::Resolve(name.clone(), error))?);
+            let route = options.transport.route(name);
+            routes.push(route.map_err(|error| AttachError::Resolve(name.clone(), error))?);
         }
         let mut rng = random();
         let mut session = options.session.clone();
         rng.fill(&mut session.identity.instance.0);
         let near = Near::over_tunnels(options.near, vec![session; names.len()], &rng);
         let reactor = Reactor::new(Clock::start(), options.spin)?;
-        Ok(Self::new(reactor, NearDriver::over_tcp(near, addresses)))
+        Ok(Self::new(reactor, NearDriver::over_tcp(near, routes)))
     }
 
     /// A host with the function that `config` describes in the same process: no switch, no tunnel.

@@ -24,6 +24,7 @@ pub mod mdns;
 pub mod media;
 pub mod near;
 pub mod reactor;
+pub mod route;
 pub mod shared;
 pub mod state;
 pub mod tcp;

@@ -14,6 +14,7 @@ use tunnel::upstream::PortIndex;
 use crate::attached::Application;
 use crate::media::Media;
 use crate::reactor::{Attention, Context, Driver, Sources, Turn};
+use crate::route::Route;
 use crate::tcp::{Dial, LOOKS, Link};
 
 /// Pieces taken from one connection in a turn, so that none starves the others.
@@ -51,10 +52,10 @@ pub struct NearDriver {
 }
 
 impl NearDriver {
-    /// A host whose far ends are at `addresses`: for each port those of one far end.
-    pub fn over_tcp(near: Near, addresses: Vec<Vec<SocketAddr>>) -> Self {
-        let port = |addresses| Port { link: Link::new(addresses), failure: None };
-        Self::new(near, addresses.into_iter().map(port).collect(), None)
+    /// A host whose far ends are reached by `routes`, one for each port.
+    pub fn over_tcp(near: Near, routes: Vec<Route>) -> Self {
+        let port = |route| Port { link: Link::new(route), failure: None };
+        Self::new(near, routes.into_iter().map(port).collect(), None)
     }
 
     /// A host with a function in the same process.

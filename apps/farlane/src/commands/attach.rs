@@ -4,7 +4,6 @@ use live::attach::{AttachError, random};
 use live::clock::Clock;
 use live::guest::GuestDriver;
 use live::reactor::Reactor;
-use live::tcp;
 use machine::guest::{Config, Guest};
 
 use crate::args::AttachArgs;
@@ -15,7 +14,8 @@ use crate::error::Error;
 pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
     stay_on(args.spin.cpu)?;
     let name = &args.url.authority;
-    let addresses = tcp::resolve(name).map_err(|error| AttachError::Resolve(name.clone(), error))?;
+    let route = args.transport.checked()?.route(name);
+    let route = route.map_err(|error| AttachError::Resolve(name.clone(), error))?;
     let listener = listen(&args.socket.path)?;
 
     let clock = Clock::start();
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
 
     let text = format!("attaching the function at {} to a guest", args.url);
     announce(args.output.json, listener.path(), &text)?;
-    let mut driver = GuestDriver::over_tcp(guest, addresses, listener, report);
+    let mut driver = GuestDriver::over_tcp(guest, route, listener, report);
     let mut reactor = Reactor::new(clock, spin(&args.socket, &args.spin)).map_err(Error::Output)?;
     reactor.stop().on_signals().map_err(Error::Output)?;
     reactor.run(&mut driver).map_err(|error| Error::Child { what: "the guest's end", error })?;

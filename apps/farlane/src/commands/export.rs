@@ -10,7 +10,7 @@ use live::attach::random;
 use live::clock::Clock;
 use live::far::{Event, FarDriver};
 use live::reactor::{Reactor, Several};
-use live::tcp::Listener;
+use live::tcp::{Listener, Options};
 use machine::far::Far;
 use nvme_pcie::{controller, function};
 use tunnel::session::HandshakeError;
@@ -28,11 +28,12 @@ pub(crate) fn run(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
     }
     let clock = Clock::start();
     let far_ends = args.served.divide(&args.listen, matches)?;
+    let tcp = args.tcp.options()?;
     let mut drivers = Vec::new();
     for (index, (listen, served)) in far_ends.into_iter().enumerate() {
         // Memory at two ports of the system's choice is not the same memory.
         let place = format!("{listen} {index}");
-        let what = Offered { place: &place, served: &served, memory_buffer: args.memory_buffer };
+        let what = Offered { place: &place, served: &served, memory_buffer: args.memory_buffer, tcp: &tcp };
         drivers.push(far_end(clock, listen, &what, args.hold.into(), args.output.json)?);
     }
     let mut drivers: Several<_> = drivers.into_iter().collect();
@@ -52,6 +53,7 @@ struct Offered<'a> {
     place: &'a str,
     served: &'a Served,
     memory_buffer: MemoryBuffer,
+    tcp: &'a Options,
 }
 
 /// A far end that listens, and says so.
@@ -64,6 +66,7 @@ fn far_end(
 ) -> Result<FarDriver<fn(Event)>, Error> {
     let ssd = Ssd::build(clock, what.served, what.place)?;
     let listener = Listener::bind(listen).map_err(|error| Error::Listen { address: listen, error })?;
+    let listener = listener.with(what.tcp.clone());
     let address = listener.address();
 
     let mut rng = random();

@@ -14,7 +14,8 @@ use crate::session::{self, Needs};
 pub(crate) fn run(args: &LspciArgs) -> Result<(), Error> {
     // Nothing here is worth a processor that spins.
     let needs = Needs { data_bytes: 0, ..Needs::default() };
-    let options = session::options(needs, Nanos::ZERO, args.timeout.into());
+    let mut options = session::options(needs, Nanos::ZERO, args.timeout.into());
+    options.transport = args.transport.checked()?;
     let names: Vec<_> = args.urls.iter().map(|url| url.authority.clone()).collect();
     let mut attachment = Attachment::over_tcp(&names, &options)?;
     attachment.stop().on_signals().map_err(AttachError::Io)?;

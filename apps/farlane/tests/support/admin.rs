@@ -23,7 +23,8 @@ impl Admin {
         let near = near::Config { arena_bytes: 16 << 20, ..near::Config::default() };
         let session = tunnel::session::Config::default();
         let spin = Nanos::from(Duration::from_micros(100));
-        let options = Options { near, session, spin, timeout: PATIENCE };
+        let transport = live::route::Transport::default();
+        let options = Options { near, session, transport, spin, timeout: PATIENCE };
         let mut attachment = Attachment::over_tcp(&[address.to_owned()], &options).ok()?;
         let controller = attachment.wait_ready(PATIENCE).ok()?;
         Some(Self { attachment, controller })

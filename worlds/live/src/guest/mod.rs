@@ -17,6 +17,7 @@ use nvme_pcie::function::{self, Function};
 use crate::clock::Clock;
 use crate::media::Media;
 use crate::reactor::{Attention, Context, Driver, Glance, Sources, Turn};
+use crate::route::Route;
 use crate::shared::{MapError, Mapping, SharedMemory};
 use crate::state;
 use crate::tcp::{Dial, Link};
@@ -62,7 +63,7 @@ pub enum Event {
 /// Where the function is.
 enum Side {
     Local(Box<Local>),
-    Far(Link),
+    Far(Box<Link>),
 }
 
 struct Client {
@@ -105,15 +106,10 @@ pub struct GuestDriver<F> {
 }
 
 impl<F: FnMut(Event)> GuestDriver<F> {
-    /// Offers the clients of `listener` the function at the far end that has one of `addresses`. What happens is told to
+    /// Offers the clients of `listener` the function at the far end that `route` leads to. What happens is told to
     /// `report`.
-    pub fn over_tcp(
-        guest: Guest<OwnedFd>,
-        addresses: Vec<SocketAddr>,
-        listener: Listener,
-        report: F,
-    ) -> Self {
-        Self::new(guest, Side::Far(Link::new(addresses)), listener, report)
+    pub fn over_tcp(guest: Guest<OwnedFd>, route: Route, listener: Listener, report: F) -> Self {
+        Self::new(guest, Side::Far(Box::new(Link::new(route))), listener, report)
     }
 
     /// Offers the clients of `listener` a function in this process.

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use engine::{Instant, Nanos};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::Connection;
+use super::{Connection, Options};
 
 /// The first pause after a refusal: a restarted far end is found again within a completion timeout.
 const PAUSE_FIRST: Nanos = Nanos::from_millis(1);
@@ -42,6 +42,7 @@ enum State {
 #[derive(Debug)]
 pub struct Dialer {
     addresses: Vec<SocketAddr>,
+    options: Options,
     next: usize,
     pause: Nanos,
     state: State,
@@ -54,7 +55,15 @@ impl Dialer {
     /// When there are none.
     pub fn new(addresses: Vec<SocketAddr>, now: Instant) -> Self {
         assert!(!addresses.is_empty(), "a dialler needs an address");
-        Self { addresses, next: 0, pause: PAUSE_FIRST, state: State::Pausing { until: now } }
+        let (options, state) = (Options::default(), State::Pausing { until: now });
+        Self { addresses, options, next: 0, pause: PAUSE_FIRST, state }
+    }
+
+    /// Asks `options` of the kernel for its connections.
+    #[must_use]
+    pub fn with(mut self, options: Options) -> Self {
+        self.options = options;
+        self
     }
 
     /// Dials again, the connection being lost.
@@ -83,7 +92,7 @@ impl Dialer {
             State::Pausing { .. } => {
                 let address = self.addresses[self.next % self.addresses.len()];
                 self.next += 1;
-                match begin(address) {
+                match begin(address, &self.options) {
                     Ok(socket) => {
                         let descriptor = socket.as_raw_fd();
                         let (until, look) = (now + ATTEMPT_MAX, now + LOOK_EVERY);
@@ -119,9 +128,10 @@ impl Dialer {
     }
 }
 
-fn begin(address: SocketAddr) -> io::Result<Socket> {
+fn begin(address: SocketAddr, options: &Options) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
+    options.apply(&socket)?;
     match socket.connect(&address.into()) {
         Err(error)
             if error.kind() != io::ErrorKind::WouldBlock

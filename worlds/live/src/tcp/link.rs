@@ -8,6 +8,7 @@ use engine::{Buffer, Instant, Pool};
 
 use super::{Connection, Dialer, Dialled, Received};
 use crate::reactor::{Attention, Sources};
+use crate::route::Route;
 
 enum Transport {
     /// The engine has not asked for a connection.
@@ -24,15 +25,15 @@ pub(crate) enum Dial {
 
 /// See the module.
 pub(crate) struct Link {
-    addresses: Vec<SocketAddr>,
+    route: Route,
     transport: Transport,
     /// To be closed when everything is sent.
     closing: bool,
 }
 
 impl Link {
-    pub(crate) const fn new(addresses: Vec<SocketAddr>) -> Self {
-        Self { addresses, transport: Transport::Idle, closing: false }
+    pub(crate) const fn new(route: Route) -> Self {
+        Self { route, transport: Transport::Idle, closing: false }
     }
 
     pub(crate) const fn is_connected(&self) -> bool {
@@ -40,7 +41,8 @@ impl Link {
     }
 
     pub(crate) fn connect(&mut self, now: Instant) {
-        self.transport = Transport::Dialling(Dialer::new(self.addresses.clone(), now));
+        let dialer = Dialer::new(self.route.addresses.clone(), now);
+        self.transport = Transport::Dialling(dialer.with(self.route.tcp.clone()));
         self.closing = false;
     }
 

@@ -6,6 +6,7 @@
 mod connection;
 mod dial;
 mod link;
+mod options;
 mod outbox;
 mod stamp;
 mod system;
@@ -13,12 +14,13 @@ mod system;
 mod tests;
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsRawFd, RawFd};
 
 pub use connection::{Connection, Received};
 pub use dial::{Dialer, Dialled};
 pub(crate) use link::{Dial, Link};
+pub use options::{Options, Unavailable};
 pub use outbox::{OUTBOX_BYTES_MAX, OutboxFull};
 pub(crate) use system::Direct;
 
@@ -35,6 +37,7 @@ const ADDRESSES_MAX: usize = 16;
 pub struct Listener {
     socket: TcpListener,
     address: SocketAddr,
+    options: Options,
 }
 
 impl Listener {
@@ -52,7 +55,14 @@ impl Listener {
         socket.listen(BACKLOG)?;
         let socket = TcpListener::from(socket);
         let address = socket.local_addr()?;
-        Ok(Self { socket, address })
+        Ok(Self { socket, address, options: Options::default() })
+    }
+
+    /// Has all connections that come from now on ask `options` of the kernel.
+    #[must_use]
+    pub fn with(mut self, options: Options) -> Self {
+        self.options = options;
+        self
     }
 
     /// Where it listens.
@@ -67,7 +77,7 @@ impl Listener {
     pub fn accept(&self) -> io::Result<Option<Connection>> {
         for _ in 0..BACKLOG {
             match self.socket.accept() {
-                Ok((socket, peer)) => match Connection::new(socket, peer) {
+                Ok((socket, peer)) => match self.prepare(socket, peer) {
                     Ok(connection) => return Ok(Some(connection)),
                     // It was closed again while it waited.
                     Err(_) => continue,
@@ -82,6 +92,11 @@ impl Listener {
             }
         }
         Ok(None)
+    }
+
+    fn prepare(&self, socket: TcpStream, peer: SocketAddr) -> io::Result<Connection> {
+        self.options.apply(&socket)?;
+        Connection::new(socket, peer)
     }
 }
 

@@ -17,7 +17,7 @@ use nvme::subsystem::Config;
 use nvme_pcie::host::Namespace;
 use nvme_pcie::{controller, function};
 
-use crate::args::{DemoArgs, Extent, Lookahead, Spin, Target};
+use crate::args::{DemoArgs, Extent, Lookahead, Spin, Target, Transport};
 use crate::commands::copy::Copy;
 use crate::error::Error;
 use crate::session::{Needs, Session};
@@ -81,6 +81,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
         url: format!("tcp://{address}").parse().expect("the address was printed by ourselves"),
         timeout: PATIENCE,
         lookahead: Lookahead::default(),
+        transport: Transport::default(),
         spin: Spin { spin, cpu: None },
     };
     let needs = Needs { data_bytes: DATA_BYTES, depth: 32, stamps: false };

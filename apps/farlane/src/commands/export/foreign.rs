@@ -50,6 +50,7 @@ pub(super) fn run(args: &ExportArgs, path: &Path) -> Result<(), Error> {
         return Err(Error::OneDevice { path: path.to_owned(), count: args.listen.len() });
     };
     let listener = Listener::bind(listen).map_err(|error| Error::Listen { address: listen, error })?;
+    let listener = listener.with(args.tcp.options()?);
     let address = listener.address();
 
     let clock = Clock::start();

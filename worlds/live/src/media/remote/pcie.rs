@@ -14,6 +14,7 @@ use super::{OpenError, PIECES_MAX, POOL_RETAIN};
 use crate::attach::{AttachError, Attachment, Options};
 use crate::media::commands::{Abilities, PIECE_BYTES, Refused};
 use crate::reactor::Turn;
+use crate::route::Transport;
 
 /// The one queue pair that is used.
 const QUEUE: QueueId = QueueId(1);
@@ -48,7 +49,7 @@ fn options(hold: Nanos, timeout: Nanos) -> Options {
     let mut session = tunnel::session::Config { identity, ..tunnel::session::Config::default() };
     session.redial.1 = REDIAL;
     session.hold = half;
-    Options { near, session, spin: Nanos::ZERO, timeout }
+    Options { near, session, transport: Transport::default(), spin: Nanos::ZERO, timeout }
 }
 
 impl Pcie {

@@ -1,0 +1,154 @@
+//! What is asked of the kernel's TCP, where its usual ways take long.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+use engine::Nanos;
+use rustix::net::sockopt::{set_tcp_congestion, set_tcp_thin_linear_timeouts};
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// Microseconds: the least that a retransmission waits beyond the smoothed round trip. Linux 6.15 and later; the C library's
+/// headers don't have it yet.
+const TCP_RTO_MIN_US: libc::c_int = 45;
+
+/// What a connection asks of the kernel; of a new one, nothing. Each end has its own: a lost segment is sent again by whoever
+/// sent it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// The least that a retransmission waits beyond the smoothed round trip, where the kernel's own 200 ms are too long. The
+    /// kernel then also acknowledges no later than that.
+    pub rto_min: Option<Nanos>,
+    /// A stream of which little is under way waits no longer with each retransmission in a row.
+    pub thin: bool,
+    /// The congestion control, by the kernel's name for it.
+    pub congestion: Option<String>,
+}
+
+/// An option that this kernel doesn't have, or doesn't give us.
+#[derive(Debug)]
+pub struct Unavailable {
+    what: &'static str,
+    remedy: String,
+    error: io::Error,
+}
+
+impl Unavailable {
+    /// What to do instead.
+    pub fn remedy(&self) -> &str {
+        &self.remedy
+    }
+}
+
+impl fmt::Display for Unavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "this kernel's TCP gives no {}: {}", self.what, self.error)
+    }
+}
+
+impl std::error::Error for Unavailable {}
+
+impl From<Unavailable> for io::Error {
+    fn from(unavailable: Unavailable) -> Self {
+        unavailable.error
+    }
+}
+
+impl Options {
+    /// Asks them of a socket that is then closed again: what works there works for connections.
+    ///
+    /// # Errors
+    /// When one of them can't be had, with what would help.
+    pub fn check(&self) -> Result<(), Unavailable> {
+        let socket =
+            Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP)).map_err(|error| Unavailable {
+                what: "socket",
+                remedy: "close something: the process or the system has no descriptors left".to_owned(),
+                error,
+            })?;
+        self.apply(&socket)
+    }
+
+    /// Asks them of `socket`.
+    pub(super) fn apply(&self, socket: &(impl AsFd + AsRawFd)) -> Result<(), Unavailable> {
+        if let Some(rto_min) = self.rto_min {
+            set_rto_min(socket, rto_min).map_err(|error| Unavailable {
+                what: "shorter retransmission timeout (--rto-min; Linux 6.15 has it)",
+                remedy: format!(
+                    "have it of the route instead, at both ends: ip route change ROUTE rto_min {}ms",
+                    rto_min.get().div_ceil(1_000_000)
+                ),
+                error,
+            })?;
+        }
+        if self.thin {
+            set_tcp_thin_linear_timeouts(socket, true).map_err(|error| Unavailable {
+                what: "linear timeouts for thin streams (--thin)",
+                remedy: "leave --thin out".to_owned(),
+                error: error.into(),
+            })?;
+        }
+        if let Some(name) = &self.congestion {
+            set_tcp_congestion(socket, name).map_err(|error| Unavailable {
+                what: "such congestion control (--congestion)",
+                remedy: format!(
+                    "sysctl net.ipv4.tcp_available_congestion_control shows what there is, modprobe tcp_{name} \
+                     may add it, and what is missing from net.ipv4.tcp_allowed_congestion_control only root may use"
+                ),
+                error: error.into(),
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn set_rto_min(socket: &impl AsRawFd, rto_min: Nanos) -> io::Result<()> {
+    let microseconds = libc::c_int::try_from(rto_min.get() / 1_000).unwrap_or(libc::c_int::MAX);
+    // SAFETY: the option's value is the integer that outlives the call.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            TCP_RTO_MIN_US,
+            (&raw const microseconds).cast(),
+            u32::try_from(size_of_val(&microseconds)).expect("four bytes"),
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn what_is_asked_is_what_the_socket_has() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        Options::default().apply(&socket).unwrap();
+        let options = Options { thin: true, congestion: Some("reno".to_owned()), ..Options::default() };
+        options.apply(&socket).unwrap();
+        assert!(rustix::net::sockopt::tcp_thin_linear_timeouts(&socket).unwrap());
+        assert_eq!(rustix::net::sockopt::tcp_congestion(&socket).unwrap(), "reno");
+        let options = Options { rto_min: Some(Nanos::from_millis(5)), ..Options::default() };
+        match options.check() {
+            Ok(()) => options.apply(&socket).unwrap(),
+            Err(error) => {
+                eprintln!("this kernel has no TCP_RTO_MIN_US: {error}");
+                assert!(error.remedy().contains("rto_min 5ms"), "{}", error.remedy());
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_lacks_is_refused_with_a_remedy() {
+        let nobody = Options { congestion: Some("pigeon".to_owned()), ..Options::default() };
+        let error = nobody.check().unwrap_err();
+        assert!(error.to_string().contains("--congestion"), "{error}");
+        assert!(error.remedy().contains("tcp_pigeon"), "{}", error.remedy());
+        let never = Options { rto_min: Some(Nanos::from_secs(3600)), ..Options::default() };
+        assert!(never.check().unwrap_err().to_string().contains("--rto-min"));
+    }
+}
