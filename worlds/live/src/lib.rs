@@ -27,6 +27,7 @@ pub mod reactor;
 pub mod route;
 pub mod shared;
 pub mod state;
+mod stream;
 pub mod tcp;
 pub mod unix;
 pub mod user;

@@ -23,7 +23,8 @@ use tunnel::downstream;
 use crate::media::Media;
 use crate::reactor::{Attention, Context, Driver, Sources, Turn};
 use crate::state;
-use crate::tcp::{Connection, LOOKS, Listener, Received};
+use crate::stream::Stream;
+use crate::tcp::{LOOKS, Listener, Received};
 
 /// Pieces taken from one connection in a turn, so that none starves the others or the media.
 const PIECES_PER_TURN: usize = 16;
@@ -51,7 +52,7 @@ pub enum Event {
 
 struct Peer {
     id: ConnectionId,
-    connection: Connection,
+    stream: Stream,
     /// To be dropped when everything is sent: the engine has closed it.
     closing: bool,
 }
@@ -139,10 +140,11 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
                 }
             };
             accepted = true;
-            sources.add(connection.as_raw_fd(), Attention::EachTurn)?;
+            let stream = Stream::Tcp(connection);
+            stream.register(sources)?;
             let id = ConnectionId(self.next_id);
             self.next_id = self.next_id.wrapping_add(1);
-            self.peers.push(Peer { id, connection, closing: false });
+            self.peers.push(Peer { id, stream, closing: false });
             self.far.handle_input(now, Input::Network(downstream::Input::Accepted(id)));
             self.exchange(now);
         }
@@ -161,7 +163,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
                 let peer = &mut self.peers[index];
                 let id = peer.id;
                 let mut short = false;
-                let input = match peer.connection.receive(&mut self.pool) {
+                let input = match peer.stream.receive(&mut self.pool) {
                     Ok(Received::Nothing) => break,
                     Ok(Received::Data(_)) if peer.closing => continue,
                     Ok(Received::Data(bytes)) => {
@@ -188,7 +190,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
                 self.exchange(now);
                 if let Some(peer) = self.peers.get_mut(index) {
                     // What fails here is seen with the next receive.
-                    let _ = peer.connection.flush();
+                    let _ = peer.stream.flush();
                 }
                 if short {
                     break;
@@ -209,11 +211,8 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
             let Self { far, peers, backing, inputs, report, .. } = self;
             drain(far, |output| match output {
                 Output::Transmit(id, bytes) => {
-                    if let Some(peer) = peers.iter_mut().find(|peer| peer.id == id)
-                        && peer.connection.send(bytes).is_err()
-                    {
-                        // It takes nothing any more; its end is seen with the next receive.
-                        peer.connection.abort();
+                    if let Some(peer) = peers.iter_mut().find(|peer| peer.id == id) {
+                        peer.stream.send(bytes);
                     }
                 }
                 Output::Close(id) => {
@@ -224,7 +223,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
                 Output::Device(output) => backing.on_output(output, inputs, report),
                 Output::Event(id, event) => {
                     let peer = id.and_then(|id| peers.iter().find(|peer| peer.id == id));
-                    report(Event::Link(peer.map(|peer| peer.connection.peer()), event));
+                    report(Event::Link(peer.map(|peer| peer.stream.peer()), event));
                 }
             });
             if self.inputs.is_empty() {
@@ -253,12 +252,12 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
     fn flush(&mut self, sources: &Sources) -> bool {
         let mut busy = self.backing.flush();
         self.peers.retain_mut(|peer| {
-            let sent = peer.connection.flush();
+            let sent = peer.stream.flush();
             busy |= sent.as_ref().is_ok_and(|sent| *sent > 0);
-            let done = peer.closing && (sent.is_err() || peer.connection.unsent() == 0);
+            let done = peer.closing && (sent.is_err() || peer.stream.unsent() == 0);
             if done {
-                sources.remove(peer.connection.as_raw_fd());
-                peer.connection.close();
+                peer.stream.unregister(sources);
+                peer.stream.close();
             }
             !done
         });
@@ -271,6 +270,9 @@ impl<F: FnMut(Event), B: Backing> Driver for FarDriver<F, B> {
         let sources = context.sources();
         self.register(sources)?;
         let mut busy = context.news && !self.stopping && self.accept(context.now, sources)?;
+        for peer in &mut self.peers {
+            busy |= peer.stream.turn(context.now, sources)?;
+        }
         // Nothing comes from anywhere else soon.
         let looks = if busy || self.backing.is_busy() { 1 } else { LOOKS };
         busy |= (0..looks).any(|_| self.receive(context));
@@ -293,7 +295,8 @@ impl<F: FnMut(Event), B: Backing> Driver for FarDriver<F, B> {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.wake.into_iter().chain(self.backing.poll_timeout()).min()
+        let streams = self.peers.iter().filter_map(|peer| peer.stream.poll_timeout());
+        self.wake.into_iter().chain(self.backing.poll_timeout()).chain(streams).min()
     }
 
     fn on_stop(&mut self, now: Instant) {

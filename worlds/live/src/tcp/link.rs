@@ -2,19 +2,19 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
 
 use engine::{Buffer, Instant, Pool};
 
-use super::{Connection, Dialer, Dialled, Received};
+use super::{Dialer, Dialled, Received};
 use crate::reactor::{Attention, Sources};
 use crate::route::Route;
+use crate::stream::Stream;
 
 enum Transport {
     /// The engine has not asked for a connection.
     Idle,
     Dialling(Dialer),
-    Connected(Connection),
+    Connected(Stream),
 }
 
 /// What became of dialling.
@@ -51,16 +51,20 @@ impl Link {
     }
 
     pub(crate) fn send(&mut self, bytes: Buffer) {
-        if let Transport::Connected(connection) = &mut self.transport
-            && connection.send(bytes).is_err()
-        {
-            // It takes nothing any more; its end is seen with the next receive.
-            connection.abort();
+        if let Transport::Connected(stream) = &mut self.transport {
+            stream.send(bytes);
         }
     }
 
     pub(crate) fn dial(&mut self, now: Instant, sources: &Sources) -> io::Result<Option<Dial>> {
-        let Transport::Dialling(dialer) = &mut self.transport else { return Ok(None) };
+        let dialer = match &mut self.transport {
+            Transport::Idle => return Ok(None),
+            Transport::Connected(stream) => {
+                stream.turn(now, sources)?;
+                return Ok(None);
+            }
+            Transport::Dialling(dialer) => dialer,
+        };
         Ok(match dialer.poll(now) {
             Dialled::Waiting => None,
             Dialled::Began(descriptor) => {
@@ -72,7 +76,7 @@ impl Link {
                 Some(Dial::Failed(address, error))
             }
             Dialled::Connected(connection) => {
-                self.transport = Transport::Connected(connection);
+                self.transport = Transport::Connected(Stream::Tcp(connection));
                 Some(Dial::Connected)
             }
         })
@@ -80,14 +84,14 @@ impl Link {
 
     /// What has come: bytes, or nothing but the end.
     pub(crate) fn receive(&mut self, pool: &mut Pool, sources: &Sources) -> Option<Result<Buffer, ()>> {
-        let Transport::Connected(connection) = &mut self.transport else { return None };
-        match connection.receive(pool) {
+        let Transport::Connected(stream) = &mut self.transport else { return None };
+        match stream.receive(pool) {
             Ok(Received::Nothing) => None,
             // A peer that goes on sending does not keep us from closing.
             Ok(Received::Data(_)) if self.closing => None,
             Ok(Received::Data(bytes)) => Some(Ok(bytes)),
             Ok(Received::Closed) | Err(_) => {
-                sources.remove(connection.as_raw_fd());
+                stream.unregister(sources);
                 self.transport = Transport::Idle;
                 if core::mem::take(&mut self.closing) { None } else { Some(Err(())) }
             }
@@ -96,12 +100,12 @@ impl Link {
 
     /// Sends what waits; ends what is to end.
     pub(crate) fn flush(&mut self, sources: &Sources) -> bool {
-        let Transport::Connected(connection) = &mut self.transport else { return false };
-        let sent = connection.flush();
+        let Transport::Connected(stream) = &mut self.transport else { return false };
+        let sent = stream.flush();
         let busy = sent.as_ref().is_ok_and(|sent| *sent > 0);
-        if self.closing && (sent.is_err() || connection.unsent() == 0) {
-            sources.remove(connection.as_raw_fd());
-            connection.close();
+        if self.closing && (sent.is_err() || stream.unsent() == 0) {
+            stream.unregister(sources);
+            stream.close();
             self.transport = Transport::Idle;
             self.closing = false;
             return true;
@@ -111,8 +115,9 @@ impl Link {
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         match &self.transport {
+            Transport::Idle => None,
             Transport::Dialling(dialer) => dialer.poll_timeout(),
-            _ => None,
+            Transport::Connected(stream) => stream.poll_timeout(),
         }
     }
 }
