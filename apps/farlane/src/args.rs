@@ -31,7 +31,7 @@ pub(crate) use demo::DemoArgs;
 pub(crate) use emulate::EmulateArgs;
 pub(crate) use explain::ExplainArgs;
 pub(crate) use floor_server::FloorServerArgs;
-pub(crate) use lookahead::{Ahead, Lookahead};
+pub(crate) use lookahead::{Ahead, FarReads, Lookahead};
 pub(crate) use memory_buffer::MemoryBuffer;
 pub(crate) use sim::{PlayArgs, PublishedArgs, SimAction, SimArgs, SweepArgs};
 pub(crate) use target::{AccessState, OfferArgs, TargetAction};

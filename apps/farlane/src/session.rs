@@ -14,6 +14,8 @@ use nvme_pcie::host::{
     Completed, Data, DataRegion, Host, Identity, Namespace, QueueId, ResetReason, Submission,
 };
 use pcie::wire::Bdf;
+use tunnel::frame::Tally;
+use tunnel::upstream::PortIndex;
 
 use crate::args::{Ahead, Target};
 use crate::commands::stay_on;
@@ -25,6 +27,8 @@ use crate::fabrics::Fabrics;
 const QUEUE_BYTES: u64 = 8 << 20;
 /// How long an admin command or a register read may take.
 const PATIENCE: Nanos = Nanos::from_secs(60);
+/// How long the far end may take to say what it has counted.
+const TALLY_PATIENCE: Nanos = Nanos::from_secs(2);
 
 /// The longest time between two attempts to reach a far end.
 const REDIAL: Nanos = Nanos::from_millis(250);
@@ -85,8 +89,12 @@ pub(crate) fn options(needs: Needs, spin: Nanos, timeout: Nanos) -> Options {
         device: "host".to_owned(),
         ..tunnel::frame::Identity::default()
     };
-    let mut session =
-        tunnel::session::Config { identity, stamps: needs.stamps, ..tunnel::session::Config::default() };
+    let mut session = tunnel::session::Config {
+        identity,
+        stamps: needs.stamps,
+        tally: true,
+        ..tunnel::session::Config::default()
+    };
     // A person waits: dial again before the patience for it runs out.
     session.redial.1 = REDIAL;
     if needs.stamps {
@@ -157,6 +165,26 @@ impl Session {
     /// What a tunnel has sent ahead, if it does.
     pub(crate) fn lookahead(&self) -> Option<Ahead> {
         self.near()?.upstream()?.lookahead().map(Ahead::from)
+    }
+    /// What has become of the far device's reads of memory until now, if it is behind a tunnel: asks it, and waits for the
+    /// answer.
+    pub(crate) fn far_reads(&mut self) -> Result<Option<Tally>, Error> {
+        let asked = self.now();
+        let Way::Near(attachment, _) = &mut self.way else { return Ok(None) };
+        if attachment.near().upstream().is_none() {
+            return Ok(None);
+        }
+        attachment.near_mut().ping(asked);
+        loop {
+            let session =
+                self.near().and_then(Near::upstream).and_then(|tunnel| tunnel.session(PortIndex(0)));
+            match session.and_then(tunnel::session::Session::tally) {
+                Some((as_of, tally)) if as_of >= asked => return Ok(Some(*tally)),
+                // The far end is away, or of a version that does not count.
+                _ if self.now() > asked + TALLY_PATIENCE => return Ok(None),
+                _ => self.idle_until(self.now() + Nanos::from_millis(1))?,
+            }
+        }
     }
     /// The host on PCI Express, for what only that can do.
     ///

@@ -7,7 +7,7 @@ use std::vec::Vec;
 use engine::{Buffer, Engine, Instant, Nanos, Rng, settle};
 use pcie::wire::{Bdf, Packet, Tag};
 
-use crate::frame::{Identity, InstanceId, Role};
+use crate::frame::{Identity, InstanceId, Role, Tally};
 use crate::session::{Config, Input, Output, Session};
 
 #[derive(Debug)]
@@ -214,6 +214,7 @@ impl Pair {
             Output::Reset => end.events.push("reset".into()),
             Output::Ahead(..) => end.events.push("ahead".into()),
             Output::Forget(_) => end.events.push("forget".into()),
+            Output::WantsTally => end.session.tell_tally(Tally::default()),
         }
     }
 

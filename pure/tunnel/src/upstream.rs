@@ -123,6 +123,13 @@ impl Upstream {
     pub fn session(&self, port: PortIndex) -> Option<&Session> {
         self.ports.get(usize::from(port.0))
     }
+    /// Asks the far end of `port` how it is; see [`Session::ping`].
+    pub fn ping(&mut self, now: Instant, port: PortIndex) {
+        self.now = now;
+        if let Some(session) = self.ports.get_mut(usize::from(port.0)) {
+            session.ping(now);
+        }
+    }
     /// From now on, the devices' requests by address all go up; see [`Switch::redirect`].
     pub fn redirect(&mut self) {
         self.switch.redirect();
@@ -302,7 +309,7 @@ impl Upstream {
             From::Resumed => event(Event::Resumed),
             From::HandshakeFailed(error) => event(Event::HandshakeFailed(error)),
             // Resets and what is sent ahead go down only; the session has seen to that.
-            From::Reset | From::Ahead(..) | From::Forget(_) => None,
+            From::Reset | From::Ahead(..) | From::Forget(_) | From::WantsTally => None,
         }
     }
 

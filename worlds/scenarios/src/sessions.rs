@@ -185,7 +185,8 @@ impl End {
             | Output::HandshakeFailed(_)
             | Output::Reset
             | Output::Ahead(..)
-            | Output::Forget(_) => {}
+            | Output::Forget(_)
+            | Output::WantsTally => {}
         }
     }
 

@@ -6,7 +6,7 @@ use engine::Nanos;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use crate::args::{Ahead, BenchArgs, Workload};
+use crate::args::{Ahead, BenchArgs, FarReads, Workload};
 use crate::commands::{print, print_json};
 use crate::distribution::Distribution;
 use crate::error::Error;
@@ -35,6 +35,10 @@ struct Json<'a> {
     compared: u64,
     /// What a tunnel has sent ahead, if it does.
     lookahead: Option<Ahead>,
+    /// What has become of the far device's reads of memory during the run; none without a tunnel.
+    far_reads: Option<FarReads>,
+    /// A command's round trips over the tunnel, counted; several commands share theirs where they are under way at once.
+    round_trips: Option<f64>,
 }
 
 pub(crate) fn run(args: &BenchArgs) -> Result<(), Error> {
@@ -61,12 +65,15 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Error> {
         verify: args.verify,
         seed: args.seed,
     };
+    let before = session.far_reads()?;
     let bar = progress_bar(args.runtime);
     let report = workload::run(&mut session, job, |elapsed| bar.set_position(elapsed.get() / 1_000_000))?;
     bar.finish_and_clear();
+    let after = session.far_reads()?;
+    let far_reads = before.zip(after).map(|(before, after)| FarReads::from(&after.since(&before)));
     let lookahead = session.lookahead();
     session.close()?;
-    tell(args, &job, &report, lookahead)?;
+    tell(args, &job, &report, (lookahead, far_reads))?;
     if let Some(error) = report.unverified {
         return Err(error);
     }
@@ -87,7 +94,13 @@ fn progress_bar(runtime: Duration) -> ProgressBar {
     ProgressBar::new(length).with_style(style).with_message(message)
 }
 
-fn tell(args: &BenchArgs, job: &Job, report: &Report, lookahead: Option<Ahead>) -> Result<(), Error> {
+fn tell(
+    args: &BenchArgs,
+    job: &Job,
+    report: &Report,
+    (lookahead, far_reads): (Option<Ahead>, Option<FarReads>),
+) -> Result<(), Error> {
+    let round_trips = far_reads.and_then(|reads| reads.round_trips(report.commands));
     let verified = job.verify.then_some(report.corrupt.is_empty() && report.unverified.is_none());
     let name = name_of(job.workload);
     if args.output.json {
@@ -108,6 +121,8 @@ fn tell(args: &BenchArgs, job: &Job, report: &Report, lookahead: Option<Ahead>) 
             verified,
             compared: report.compared,
             lookahead,
+            far_reads,
+            round_trips,
         });
     }
     let mut text = format!(
@@ -121,6 +136,9 @@ fn tell(args: &BenchArgs, job: &Job, report: &Report, lookahead: Option<Ahead>) 
     );
     if let Some(lookahead) = lookahead {
         text.push_str(&format!("  lookahead: {lookahead}\n"));
+    }
+    if let Some((reads, round_trips)) = far_reads.zip(round_trips) {
+        text.push_str(&format!("  far end: {reads}; {round_trips:.2} round trips a command\n"));
     }
     if report.late > 0 {
         text.push_str(&format!("  {} commands were to begin and found no room\n", report.late));

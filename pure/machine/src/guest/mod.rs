@@ -369,6 +369,14 @@ impl<D: 'static> Guest<D> {
         }
     }
 
+    /// Asks the far end how it is now; see [`tunnel::session::Session::ping`].
+    pub fn ping(&mut self, now: Instant) {
+        self.tell(now);
+        if let Below::Tunnel(upstream) = &mut self.below {
+            upstream.ping(now, PORT);
+        }
+    }
+
     /// Ends the session in order, telling the far end `text`.
     pub fn close(&mut self, now: Instant, text: &str) {
         self.tell(now);

@@ -230,6 +230,16 @@ impl Near {
         }
     }
 
+    /// Asks all far ends how they are now; see [`tunnel::session::Session::ping`].
+    pub fn ping(&mut self, now: Instant) {
+        self.tell(now);
+        if let Below::Tunnel(upstream) = &mut self.below {
+            for port in 0..self.links_up.len() {
+                upstream.ping(now, port_index(port));
+            }
+        }
+    }
+
     /// Whether somebody wants to know how long things take here, so that [`Near::advance`] matters.
     pub fn is_timed(&self) -> bool {
         self.trace.is_on() || self.upstream().is_some_and(Upstream::is_stamped)
@@ -243,15 +253,6 @@ impl Near {
                 upstream.close(now, port_index(port), text);
             }
         }
-    }
-
-    /// Starts to note when the packets of commands pass, or stops; see [`Near::take_observations`].
-    pub fn set_trace(&mut self, on: bool) {
-        self.trace.set(on);
-    }
-    /// What was noted since the last call.
-    pub fn take_observations(&mut self) -> Vec<Observation> {
-        self.trace.take()
     }
 
     fn tell(&mut self, now: Instant) {

@@ -6,6 +6,8 @@ use engine::Instant;
 use pcie::wire::{Kind, MemoryOperation, Packet};
 use tunnel::session::Arrival;
 
+use super::Near;
+
 /// Observations kept until they are taken; more are dropped.
 const OBSERVATIONS_MAX: usize = 1 << 16;
 
@@ -35,6 +37,17 @@ pub struct Observation {
     pub point: Point,
     /// Of a packet that came through a tunnel: when it arrived and what its frame says about time.
     pub arrival: Option<Arrival>,
+}
+
+impl Near {
+    /// Starts to note when the packets of commands pass, or stops; see [`Near::take_observations`].
+    pub fn set_trace(&mut self, on: bool) {
+        self.trace.set(on);
+    }
+    /// What was noted since the last call.
+    pub fn take_observations(&mut self) -> Vec<Observation> {
+        self.trace.take()
+    }
 }
 
 /// Observations, while they are wanted.

@@ -5,7 +5,7 @@ use super::*;
 fn pair(lookahead: bool) -> Pair {
     let now = Instant::from_nanos(1_000);
     let rng = Rng::from_seed(1);
-    let session = tunnel::session::Config { lookahead, ..tunnel::session::Config::default() };
+    let session = tunnel::session::Config { lookahead, tally: true, ..tunnel::session::Config::default() };
     Pair {
         near: Near::over_tunnels(near::Config::default(), [session.clone()].into(), &rng),
         far: Far::new(now, session, function_config(), rng.fork("far")),
@@ -17,7 +17,7 @@ fn pair(lookahead: bool) -> Pair {
 
 /// Reads of host memory that the device has sent to the host, and those that were answered where it is.
 fn reads(pair: &Pair) -> (u64, u64) {
-    let statistics = pair.far.downstream().store().statistics();
+    let statistics = pair.far.downstream().store().tally();
     (statistics.misses, statistics.hits)
 }
 
@@ -56,11 +56,20 @@ fn the_device_finds_entries_lists_and_data_where_it_is() {
         assert_eq!(misses, [0, 0], "{length} B");
     }
     let lookahead = *pair.near.upstream().unwrap().lookahead().unwrap();
-    let store = *pair.far.downstream().store().statistics();
+    let store = *pair.far.downstream().store().tally();
     assert_eq!(lookahead.bytes, store.bytes_received, "{lookahead:?}");
     assert_eq!(store.bytes_in_vain, 0, "{store:?}");
     assert_eq!(lookahead.given_up, 0);
     assert_eq!(pair.far.downstream().store().bytes(), 0);
+    // And the host's end learns of it.
+    let told = |pair: &Pair| {
+        pair.near.upstream().unwrap().session(PortIndex(0)).unwrap().tally().map(|(_, tally)| *tally)
+    };
+    assert_ne!(told(&pair), Some(store));
+    pair.near.ping(pair.now);
+    pair.step();
+    pair.step();
+    assert_eq!(told(&pair), Some(store));
 }
 
 #[test]

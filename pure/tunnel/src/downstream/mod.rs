@@ -18,7 +18,7 @@ use engine::{Buffer, Engine, Instant, Nanos, Rng};
 use pcie::wire::Packet;
 
 use crate::event::Event;
-use crate::frame::{InstanceId, Keys, RefuseCode};
+use crate::frame::{InstanceId, Keys, RefuseCode, Tally};
 use crate::lookahead::Store;
 use crate::session::{self, Arrival, Config, HandshakeError, Session, Ungreeted};
 use gate::{Gate, Verdict, refusal};
@@ -76,6 +76,8 @@ pub struct Downstream {
     session: Session,
     /// What the host's end has sent ahead of the device's asking.
     store: Store,
+    /// What the store had counted when the session began.
+    counted: Tally,
     gate: Gate,
     handshake: Nanos,
     /// The connection that carries the session.
@@ -92,6 +94,7 @@ impl Downstream {
         Self {
             handshake: config.handshake,
             store: Store::new(config.ahead),
+            counted: Tally::default(),
             session: Session::downstream(config, rng),
             gate: Gate::default(),
             attached: None,
@@ -259,7 +262,11 @@ impl Downstream {
     /// What an output of the session is to the world. Where that is two outputs, the first has been queued.
     fn translate(&mut self, output: session::Output) -> Option<Output> {
         use session::Output as From;
-        if !matches!(output, From::Tlp { .. } | From::Transmit(_) | From::Ahead(..) | From::Forget(_)) {
+        let of_session = !matches!(
+            output,
+            From::Tlp { .. } | From::Transmit(_) | From::Ahead(..) | From::Forget(_) | From::WantsTally
+        );
+        if of_session {
             // What is sent ahead is of one connection, and of no device that was reset.
             self.store.clear();
         }
@@ -275,7 +282,12 @@ impl Downstream {
             From::Tlp { packet, arrival } => Some(Output::Tlp { packet, arrival }),
             From::Transmit(bytes) => self.attached.map(|connection| Output::Transmit { connection, bytes }),
             From::CloseConnection => self.attached.take().map(|connection| Output::Close { connection }),
+            From::WantsTally => {
+                self.session.tell_tally(self.store.tally().since(&self.counted));
+                None
+            }
             From::LinkUp { peer } => {
+                self.counted = *self.store.tally();
                 self.outputs.push_back(Output::DeviceReset);
                 Some(self.event(Event::LinkUp { peer }))
             }

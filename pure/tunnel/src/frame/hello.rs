@@ -27,8 +27,9 @@ const OPTION_DEVICE: u16 = 5;
 const OPTION_STAMPS: u16 = 6;
 const OPTION_PEER: u16 = MANDATORY | 7;
 const OPTION_AHEAD: u16 = 8;
+const OPTION_TALLY: u16 = 9;
 /// Options that are known, as bits of a set.
-const OPTIONS_KNOWN: u16 = 8;
+const OPTIONS_KNOWN: u16 = 9;
 
 /// Which end of the tunnel somebody is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,6 +147,8 @@ pub struct Hello<'a> {
     pub peer: Option<InstanceId>,
     /// How many bytes of host memory the sender keeps that are sent ahead of the device's asking; 0 if it takes none.
     pub ahead: u32,
+    /// Whether the sender wants to know what becomes of what it sends ahead.
+    pub wants_tally: bool,
 }
 
 impl<'a> Hello<'a> {
@@ -205,6 +208,7 @@ impl<'a> Hello<'a> {
             wants_stamps: options.wants_stamps,
             peer: options.peer,
             ahead: options.ahead,
+            wants_tally: options.wants_tally,
         })
     }
 
@@ -235,6 +239,9 @@ impl<'a> Hello<'a> {
         }
         if self.ahead > 0 {
             put_option(writer, OPTION_AHEAD, &self.ahead.to_be_bytes());
+        }
+        if self.wants_tally {
+            put_option(writer, OPTION_TALLY, &[]);
         }
     }
 
@@ -270,6 +277,7 @@ struct Options<'a> {
     wants_stamps: bool,
     peer: Option<InstanceId>,
     ahead: u32,
+    wants_tally: bool,
 }
 
 impl<'a> Options<'a> {
@@ -321,7 +329,8 @@ impl<'a> Options<'a> {
             OPTION_STAMPS if length == 0 => self.wants_stamps = true,
             OPTION_PEER if length == 16 => self.peer = Some(InstanceId(reader.array()?)),
             OPTION_AHEAD if length == 4 => self.ahead = reader.u32()?,
-            OPTION_LIMITS | OPTION_CREDITS | OPTION_STAMPS | OPTION_PEER | OPTION_AHEAD => {
+            OPTION_TALLY if length == 0 => self.wants_tally = true,
+            OPTION_LIMITS | OPTION_CREDITS | OPTION_STAMPS | OPTION_PEER | OPTION_AHEAD | OPTION_TALLY => {
                 return Err(wrong_length);
             }
             _ if option & MANDATORY != 0 => return Err(FrameError::UnknownMandatoryOption(option)),

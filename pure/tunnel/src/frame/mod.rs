@@ -4,14 +4,18 @@
 //! length a multiple of 4, so that a TLP's double words stay aligned in whatever carries them.
 
 mod ahead;
+mod codes;
 mod error;
 mod hello;
 mod sequence;
+mod tally;
 
 pub use ahead::{AHEAD_HEAD, AHEAD_MAX, Ahead, AheadKey, FORGET_KEYS_MAX, Keys};
+pub use codes::{CloseCode, RefuseCode};
 pub use error::FrameError;
 pub use hello::{HELLO_BODY_MAX, Hello, Identity, InstanceId, Limits, NAME_MAX, Outcome, Role, SessionId};
 pub use sequence::Sequence;
+pub use tally::{TALLY_BODY, Tally};
 
 use crate::credits::CreditLimits;
 use engine::Instant;
@@ -59,6 +63,8 @@ pub enum FrameKind {
     Ahead = 0x13,
     /// Such memory is of no use any more.
     Forget = 0x14,
+    /// What became of such memory so far.
+    Tally = 0x15,
     /// Asks for a Pong.
     Ping = 0x20,
     /// Answers a Ping.
@@ -81,6 +87,7 @@ impl FrameKind {
             0x12 => Self::Credit,
             0x13 => Self::Ahead,
             0x14 => Self::Forget,
+            0x15 => Self::Tally,
             0x20 => Self::Ping,
             0x21 => Self::Pong,
             _ => return Err(FrameError::UnknownKind(octet)),
@@ -100,6 +107,7 @@ impl FrameKind {
             Self::Credit => (CREDIT_BODY, CREDIT_BODY),
             Self::Ahead => (AHEAD_HEAD + 4, AHEAD_HEAD + AHEAD_MAX),
             Self::Forget => (4, 4 * FORGET_KEYS_MAX),
+            Self::Tally => (TALLY_BODY, TALLY_BODY),
             Self::Ping => (PING_BODY, PING_BODY),
             Self::Pong => (PONG_BODY, PONG_BODY),
         };
@@ -167,102 +175,6 @@ pub struct Stamps {
     pub received_at: Instant,
 }
 
-/// Why a handshake is refused (Refuse).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RefuseCode {
-    /// 1: what came first is no Hello (or Welcome) of this protocol.
-    NotFarlane,
-    /// 2: no version in common.
-    Version,
-    /// 3: both ends have the same role.
-    Role,
-    /// 4: a frame of the handshake is malformed.
-    Malformed,
-    /// 5: an option is mandatory and unknown.
-    UnknownOption,
-    /// 6: another host has the device.
-    InUse,
-    /// 7: not now: too many connections are waiting, or a session is held for a host whose connection was lost.
-    Busy,
-    /// 8: the handshake took too long.
-    Deadline,
-    /// 9: the peer may not do this.
-    Forbidden,
-    /// A code of a later version.
-    Other(u16),
-}
-
-impl RefuseCode {
-    /// From the bits on the wire.
-    pub const fn from_bits(bits: u16) -> Self {
-        match bits {
-            1 => Self::NotFarlane,
-            2 => Self::Version,
-            3 => Self::Role,
-            4 => Self::Malformed,
-            5 => Self::UnknownOption,
-            6 => Self::InUse,
-            7 => Self::Busy,
-            8 => Self::Deadline,
-            9 => Self::Forbidden,
-            other => Self::Other(other),
-        }
-    }
-    /// The bits on the wire.
-    pub const fn bits(self) -> u16 {
-        match self {
-            Self::NotFarlane => 1,
-            Self::Version => 2,
-            Self::Role => 3,
-            Self::Malformed => 4,
-            Self::UnknownOption => 5,
-            Self::InUse => 6,
-            Self::Busy => 7,
-            Self::Deadline => 8,
-            Self::Forbidden => 9,
-            Self::Other(other) => other,
-        }
-    }
-}
-
-/// Why a session ends (Close).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CloseCode {
-    /// 1: the application wanted it so.
-    Normal,
-    /// 2: the peer broke the protocol.
-    Protocol,
-    /// 3: more was queued than may be.
-    Overrun,
-    /// 4: another session takes the place of this one.
-    Superseded,
-    /// A code of a later version.
-    Other(u16),
-}
-
-impl CloseCode {
-    /// From the bits on the wire.
-    pub const fn from_bits(bits: u16) -> Self {
-        match bits {
-            1 => Self::Normal,
-            2 => Self::Protocol,
-            3 => Self::Overrun,
-            4 => Self::Superseded,
-            other => Self::Other(other),
-        }
-    }
-    /// The bits on the wire.
-    pub const fn bits(self) -> u16 {
-        match self {
-            Self::Normal => 1,
-            Self::Protocol => 2,
-            Self::Overrun => 3,
-            Self::Superseded => 4,
-            Self::Other(other) => other,
-        }
-    }
-}
-
 /// The two halves of a hot reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -294,6 +206,8 @@ pub enum Frame<'a> {
     Ahead(Ahead, &'a [u8]),
     /// See [`FrameKind::Forget`].
     Forget(Keys<'a>),
+    /// See [`FrameKind::Tally`].
+    Tally(Tally),
     /// See [`FrameKind::Ping`]: when it was sent, by the clock of its sender.
     Ping(Instant),
     /// See [`FrameKind::Pong`].
@@ -351,6 +265,7 @@ impl<'a> Frame<'a> {
                 Self::Ahead(ahead, bytes)
             }
             FrameKind::Forget => Self::Forget(Keys(body)),
+            FrameKind::Tally => Self::Tally(Tally::parse(&mut Reader::new(body))?),
             FrameKind::Ping => Self::Ping(Reader::new(body).instant()?),
             FrameKind::Pong => {
                 let mut reader = Reader::new(body);
@@ -484,6 +399,7 @@ pub fn emit_body(frame: &Frame<'_>, bytes: &mut [u8]) -> usize {
         Frame::Credit(limits) => writer.put(&limits.emit()),
         Frame::Ahead(ahead, bytes) => ahead::emit(&mut writer, ahead, bytes),
         Frame::Forget(keys) => writer.put(keys.0),
+        Frame::Tally(tally) => writer.put(&tally.emit()),
         Frame::Ping(sent_at) => writer.put(&sent_at.as_nanos().to_be_bytes()),
         Frame::Pong(pong) => {
             for instant in [pong.ping_sent_at, pong.ping_received_at, pong.sent_at] {
@@ -522,6 +438,7 @@ impl Frame<'_> {
             Self::Credit(_) => FrameKind::Credit,
             Self::Ahead(..) => FrameKind::Ahead,
             Self::Forget(_) => FrameKind::Forget,
+            Self::Tally(_) => FrameKind::Tally,
             Self::Ping(_) => FrameKind::Ping,
             Self::Pong(_) => FrameKind::Pong,
         }

@@ -49,6 +49,7 @@ fn hello() -> Hello<'static> {
         wants_stamps: true,
         peer: Some(InstanceId([8; 16])),
         ahead: 0x1234_5678,
+        wants_tally: true,
     }
 }
 
@@ -72,6 +73,14 @@ fn samples() -> Vec<Frame<'static>> {
         Frame::Credit(limits()),
         Frame::Ahead(ahead(), &[7; 64]),
         Frame::Forget(Keys(&[0, 0, 0, 1, 0, 0, 0, 2])),
+        Frame::Tally(Tally {
+            hits: 1,
+            misses: 2,
+            bytes_answered: 3,
+            bytes_received: 1 << 40,
+            bytes_in_vain: 5,
+            evicted: 6
+        }),
         Frame::Ping(Instant::from_nanos(1)),
         Frame::Pong(Pong {
             ping_sent_at: Instant::from_nanos(1),

@@ -16,7 +16,7 @@ mod store;
 mod tests;
 mod walk;
 
-pub use store::{KEPT_FOR, PIECES_MAX, Statistics as StoreStatistics, Store};
+pub use store::{KEPT_FOR, PIECES_MAX, Store};
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

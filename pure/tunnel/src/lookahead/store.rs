@@ -6,7 +6,7 @@ use engine::{Buffer, Instant, Nanos, Pool};
 use pcie::completer::{self, Completer};
 use pcie::wire::{AddressType, Kind, MemoryOperation, MemoryRequest, Packet};
 
-use crate::frame::{Ahead, AheadKey};
+use crate::frame::{Ahead, AheadKey, Tally};
 
 /// How many pieces are kept at most, whatever their length.
 pub const PIECES_MAX: usize = 4096;
@@ -15,23 +15,6 @@ pub const KEPT_FOR: Nanos = Nanos::from_secs(5);
 /// Completions end at a multiple of this: of 64 B too, so that it is right for either Read Completion Boundary (RCB).
 const BOUNDARY: u32 = 128;
 const DWORD: usize = 4;
-
-/// What the store has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Statistics {
-    /// Reads of the device that were answered here.
-    pub hits: u64,
-    /// Reads of the device that went to the host.
-    pub misses: u64,
-    /// Bytes with which reads were answered here.
-    pub bytes_answered: u64,
-    /// Bytes of memory that came ahead.
-    pub bytes_received: u64,
-    /// Pieces that were dropped for want of room.
-    pub evicted: u64,
-    /// Bytes that were dropped without having been read.
-    pub bytes_in_vain: u64,
-}
 
 #[derive(Debug)]
 struct Piece {
@@ -61,7 +44,7 @@ pub struct Store {
     bytes_max: usize,
     completer: Completer,
     pool: Pool,
-    statistics: Statistics,
+    tally: Tally,
 }
 
 impl Store {
@@ -73,13 +56,13 @@ impl Store {
             bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX),
             completer: Completer::default(),
             pool: Pool::default(),
-            statistics: Statistics::default(),
+            tally: Tally::default(),
         }
     }
 
-    /// What has been done so far.
-    pub const fn statistics(&self) -> &Statistics {
-        &self.statistics
+    /// What has been done since it was made.
+    pub const fn tally(&self) -> &Tally {
+        &self.tally
     }
     /// Bytes that are kept.
     pub const fn bytes(&self) -> usize {
@@ -88,11 +71,11 @@ impl Store {
 
     /// Keeps a piece in place of all that it touches.
     pub fn insert(&mut self, now: Instant, ahead: Ahead, bytes: Buffer) {
-        self.statistics.bytes_received += bytes.len() as u64;
+        self.tally.bytes_received += bytes.len() as u64;
         self.remove_touched(ahead.address, bytes.len() as u64);
         while self.pieces.len() >= PIECES_MAX || self.bytes + bytes.len() > self.bytes_max {
             if !self.evict_oldest() {
-                self.statistics.bytes_in_vain += bytes.len() as u64;
+                self.tally.bytes_in_vain += bytes.len() as u64;
                 return;
             }
         }
@@ -140,8 +123,8 @@ impl Store {
             return false;
         }
         let answered = !self.pieces.is_empty() && self.on_read(now, &request, packet, answer);
-        self.statistics.hits += u64::from(answered);
-        self.statistics.misses += u64::from(!answered);
+        self.tally.hits += u64::from(answered);
+        self.tally.misses += u64::from(!answered);
         answered
     }
 
@@ -168,7 +151,7 @@ impl Store {
                 payload_size: u32::from(ahead.payload_size),
             });
             self.completer.data(&packet.header, &bytes, answer);
-            self.statistics.bytes_answered += length as u64;
+            self.tally.bytes_answered += length as u64;
             true
         } else {
             false
@@ -235,14 +218,14 @@ impl Store {
     fn remove(&mut self, index: usize) {
         let piece = self.pieces.remove(index);
         self.bytes -= piece.bytes.len();
-        self.statistics.bytes_in_vain += piece.bytes.len().saturating_sub(piece.read) as u64;
+        self.tally.bytes_in_vain += piece.bytes.len().saturating_sub(piece.read) as u64;
     }
 
     /// Makes room. False if there is nothing to drop.
     fn evict_oldest(&mut self) -> bool {
         let oldest = self.pieces.iter().enumerate().min_by_key(|(_, piece)| piece.at);
         let Some((index, _)) = oldest else { return false };
-        self.statistics.evicted += 1;
+        self.tally.evicted += 1;
         self.remove(index);
         true
     }

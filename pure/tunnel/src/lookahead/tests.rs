@@ -99,7 +99,7 @@ fn the_store_keeps_to_its_bounds() {
         store.insert(Instant::from_nanos(number.into()), ahead(u64::from(number) * 0x100, 1), bytes(100));
         assert!(store.bytes() <= 256);
     }
-    assert_eq!(store.statistics().evicted, 8);
+    assert_eq!(store.tally().evicted, 8);
     assert!(read(&mut store, Instant::ZERO, 0x900, 100).is_some());
     store.insert(Instant::ZERO, ahead(0, 1), bytes(1000));
     assert!(read(&mut store, Instant::ZERO, 0, 100).is_none());

@@ -1,11 +1,13 @@
-//! Lookahead's frames on their way out. They are not numbered: what a lost connection swallows, the device reads from
-//! the host.
+//! Lookahead's frames. They are not numbered: what a lost connection swallows, the device reads from the host.
 
 use alloc::collections::VecDeque;
 
-use engine::Buffer;
+use engine::{Buffer, Instant};
 
-use crate::frame::{AHEAD_HEAD, Ahead, AheadKey, FORGET_KEYS_MAX, Frame, HEADER_LENGTH, Keys, Sequence};
+use super::{Item as Received, Output, Session};
+use crate::frame::{
+    AHEAD_HEAD, Ahead, AheadKey, FORGET_KEYS_MAX, Frame, HEADER_LENGTH, Keys, Sequence, Tally,
+};
 
 const KEY_BYTES: usize = size_of::<AheadKey>();
 
@@ -96,5 +98,46 @@ impl AheadQueue {
             self.items.pop_front();
         }
         at
+    }
+}
+
+impl Session {
+    /// How many bytes of memory that is sent ahead the peer keeps; 0 while the link is down, or if it takes none.
+    pub fn ahead_window(&self) -> u32 {
+        self.link.as_ref().map_or(0, |link| link.ahead.window())
+    }
+    /// Sends memory ahead of the packets that are sent from now on, in the next segment. The peer must take such, see
+    /// [`Session::ahead_window`], and it is for the caller that it is not more than that.
+    pub fn send_ahead(&mut self, ahead: Ahead, bytes: Buffer) {
+        if let Some(link) = self.link.as_mut().filter(|link| link.ahead.window() > 0) {
+            link.ahead.push(ahead, bytes);
+        }
+    }
+    /// The peer forgets what was sent ahead with `key` before it sees any packet that is sent from now on.
+    pub fn forget_ahead(&mut self, key: AheadKey) {
+        if let Some(link) = self.link.as_mut().filter(|link| link.ahead.window() > 0) {
+            link.ahead.forget(key);
+        }
+    }
+
+    /// The answer to [`Output::WantsTally`]; goes with the Pong that is due.
+    pub(crate) const fn tell_tally(&mut self, tally: Tally) {
+        self.tally_due = Some(tally);
+    }
+    /// What the peer said last of the memory that was sent ahead in this session, if it has said anything; and when it was
+    /// asked ([`Session::ping`]): all that was sent before has been counted.
+    pub fn tally(&self) -> Option<(Instant, &Tally)> {
+        self.link.as_ref()?.tally.as_ref().map(|(asked, tally)| (*asked, tally))
+    }
+    /// The next thing received, if it is memory that was sent ahead: when it came, and what [`Output::Ahead`] says.
+    #[inline]
+    pub(crate) fn poll_ahead(&mut self) -> Option<(Instant, Ahead, Buffer)> {
+        if !matches!(self.items.front()?, Received::Output(Output::Ahead(..))) {
+            return None;
+        }
+        match self.items.pop_front() {
+            Some(Received::Output(Output::Ahead(ahead, bytes))) => Some((self.now, ahead, bytes)),
+            _ => unreachable!("the first item was looked at"),
+        }
     }
 }

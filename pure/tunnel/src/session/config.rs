@@ -39,6 +39,8 @@ pub struct Config {
     pub ahead: u32,
     /// At the host's end: whether to send ahead what NVMe controllers are about to read, where the device's end keeps it.
     pub lookahead: bool,
+    /// At the host's end: whether to be told, with each Pong, what became of that ([`Session::tally`](super::Session::tally)).
+    pub tally: bool,
 }
 
 impl Default for Config {
@@ -58,6 +60,7 @@ impl Default for Config {
             stamps: false,
             ahead: AHEAD_DEFAULT,
             lookahead: false,
+            tally: false,
         }
     }
 }

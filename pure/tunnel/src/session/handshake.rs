@@ -120,6 +120,7 @@ impl Session {
             wants_stamps: config.stamps,
             peer: self.link.as_ref().map(|link| link.peer.instance),
             ahead: if self.role == Role::Downstream { config.ahead } else { 0 },
+            wants_tally: self.role == Role::Upstream && config.tally,
         };
         match outcome {
             Outcome::Asked => self.transmit(&Frame::Hello(hello)),
@@ -208,6 +209,7 @@ impl Session {
             stamped: self.config.stamps || hello.wants_stamps,
             window: self.config.window,
             ahead: hello.ahead,
+            tallied: hello.wants_tally,
         };
         let mut link = Link::new(self.now, new);
         let allowed = link.allow(hello.credits);

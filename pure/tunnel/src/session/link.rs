@@ -11,7 +11,7 @@ use super::ahead::AheadQueue;
 use crate::credits::{CreditLimits, Granting, Spending};
 use crate::frame::{
     Frame, FrameHeader, FrameKind, HEADER_LENGTH, Identity, ResetPhase, STAMPS_LENGTH, Sequence, SessionId,
-    Stamps, TLP_LENGTH_MAX, emit_stamps,
+    Stamps, TLP_LENGTH_MAX, Tally, emit_stamps,
 };
 
 /// How many frames are kept for being sent again; a sender waits for an acknowledgement before it sends more.
@@ -55,6 +55,12 @@ pub(super) struct Link {
     /// How often the peer wants to hear from us.
     pub(super) ping_interval: Nanos,
     pub(super) stamped: bool,
+    /// The peer wants a Tally with each Pong.
+    pub(super) tallied: bool,
+    /// What the peer said last of what was sent ahead, and when the Ping was sent that asked for it.
+    pub(super) tally: Option<(Instant, Tally)>,
+    /// When the Ping was sent whose Pong came last.
+    pub(super) answered_ping: Instant,
     pub(super) up_since: Instant,
 
     /// Packets that have no credit, or no room among the replay frames.
@@ -94,6 +100,7 @@ pub(super) struct NewLink {
     pub(super) stamped: bool,
     pub(super) window: CreditLimits,
     pub(super) ahead: u32,
+    pub(super) tallied: bool,
 }
 
 impl Link {
@@ -105,6 +112,9 @@ impl Link {
             hold: new.hold,
             ping_interval: new.ping_interval,
             stamped: new.stamped,
+            tallied: new.tallied,
+            tally: None,
+            answered_ping: Instant::ZERO,
             up_since: now,
             queue: Queue::new(),
             spending: Spending::default(),

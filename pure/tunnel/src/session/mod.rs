@@ -32,7 +32,7 @@ use pcie::wire::Packet;
 
 use crate::credits::Cost;
 use crate::frame::{
-    Ahead, AheadKey, CloseCode, Frame, Identity, InstanceId, ResetPhase, Role, SessionId, Stamps,
+    Ahead, CloseCode, Frame, Identity, InstanceId, ResetPhase, Role, SessionId, Stamps, Tally,
 };
 use crate::stream::FrameReader;
 use clock::Clock;
@@ -105,6 +105,8 @@ pub enum Output {
     Ahead(Ahead, Buffer),
     /// Host memory that was sent ahead and is of no use any more: the keys, as in [`Keys`].
     Forget(Buffer),
+    /// The host wants to know what became of what was sent ahead: [`Session::tell_tally`] before the next output.
+    WantsTally,
 }
 
 // Outputs are moved for every packet.
@@ -190,6 +192,8 @@ pub struct Session {
     pings_quick: u8,
     /// A Ping to answer: when it was sent and when it arrived.
     pong_due: Option<(Instant, Instant)>,
+    /// What goes with that.
+    tally_due: Option<Tally>,
     acknowledge_due: bool,
     statistics: Statistics,
 }
@@ -234,6 +238,7 @@ impl Session {
             ping_sent_at: None,
             pings_quick: 0,
             pong_due: None,
+            tally_due: None,
             acknowledge_due: false,
             statistics: Statistics::default(),
         }
@@ -275,22 +280,10 @@ impl Session {
         self.statistics.dropped += u64::try_from(dropped).unwrap_or(u64::MAX);
     }
 
-    /// How many bytes of memory that is sent ahead the peer keeps; 0 while the link is down, or if it takes none.
-    pub fn ahead_window(&self) -> u32 {
-        self.link.as_ref().map_or(0, |link| link.ahead.window())
-    }
-    /// Sends memory ahead of the packets that are sent from now on, in the next segment. The peer must take such, see
-    /// [`Session::ahead_window`], and it is for the caller that it is not more than that.
-    pub fn send_ahead(&mut self, ahead: Ahead, bytes: Buffer) {
-        if let Some(link) = self.link.as_mut().filter(|link| link.ahead.window() > 0) {
-            link.ahead.push(ahead, bytes);
-        }
-    }
-    /// The peer forgets what was sent ahead with `key` before it sees any packet that is sent from now on.
-    pub fn forget_ahead(&mut self, key: AheadKey) {
-        if let Some(link) = self.link.as_mut().filter(|link| link.ahead.window() > 0) {
-            link.ahead.forget(key);
-        }
+    /// Asks the peer now how it is, not only when it is time to: its Pong brings a [`Session::tally`].
+    pub fn ping(&mut self, now: Instant) {
+        self.now = now;
+        self.ping_due = self.connection == Connection::Open;
     }
 
     /// Ends the session for good, telling the peer `text`, after sending what credits allow. The upstream end doesn't
@@ -347,17 +340,6 @@ impl Session {
     pub fn has_received(&self) -> bool {
         self.tlp_waits || !self.items.is_empty()
     }
-    /// The next thing received, if it is memory that was sent ahead: when it came, and what [`Output::Ahead`] says.
-    #[inline]
-    pub(crate) fn poll_ahead(&mut self) -> Option<(Instant, Ahead, Buffer)> {
-        if !matches!(self.items.front()?, Item::Output(Output::Ahead(..))) {
-            return None;
-        }
-        match self.items.pop_front() {
-            Some(Item::Output(Output::Ahead(ahead, bytes))) => Some((self.now, ahead, bytes)),
-            _ => unreachable!("the first item was looked at"),
-        }
-    }
     pub(crate) const fn now(&self) -> Instant {
         self.now
     }
@@ -393,7 +375,7 @@ impl Session {
         self.reader.clear();
         self.tlp_waits = false;
         Timer::OF_CONNECTION.into_iter().for_each(|timer| self.timers.disarm(timer));
-        (self.ping_due, self.ping_sent_at, self.pong_due) = (false, None, None);
+        (self.ping_due, self.ping_sent_at, self.pong_due, self.tally_due) = (false, None, None, None);
         self.acknowledge_due = false;
     }
 

@@ -9,7 +9,7 @@ use super::{Arrival, Connection, DownReason, Item, LossReason, Output, ProtocolE
 use crate::credits::{Cost, cost};
 use crate::frame::{
     AHEAD_HEAD, CloseCode, Frame, FrameHeader, FrameKind, HEADER_LENGTH, Pong, RefuseCode, ResetPhase, Role,
-    parse_tlp,
+    Tally, parse_tlp,
 };
 
 /// After so many numbered frames an acknowledgement no longer waits for company.
@@ -120,7 +120,11 @@ impl Session {
             Frame::Credit(limits) => link.allow(limits),
             Frame::Reset(phase) => self.on_reset(phase),
             Frame::Ping(sent_at) => {
+                let wants_tally = link.tallied;
                 self.pong_due = Some((sent_at, self.now));
+                if wants_tally {
+                    self.emit(Output::WantsTally);
+                }
                 Ok(())
             }
             Frame::Pong(pong) => {
@@ -146,12 +150,17 @@ impl Session {
                 self.emit(Output::Forget(body.clone()));
                 Ok(())
             }
+            Frame::Tally(tally) if self.role == Role::Upstream && self.config.tally => {
+                self.on_tally(tally);
+                Ok(())
+            }
             Frame::Hello(_)
             | Frame::Welcome(_)
             | Frame::Refuse(..)
             | Frame::Tlp(..)
             | Frame::Ahead(..)
-            | Frame::Forget(_) => Err(ProtocolError::Unexpected(header.kind)),
+            | Frame::Forget(_)
+            | Frame::Tally(_) => Err(ProtocolError::Unexpected(header.kind)),
         }
     }
 
@@ -220,7 +229,16 @@ impl Session {
         }
     }
 
+    fn on_tally(&mut self, tally: Tally) {
+        if let Some(link) = &mut self.link {
+            link.tally = Some((link.answered_ping, tally));
+        }
+    }
+
     fn on_pong(&mut self, pong: &Pong) {
+        if let Some(link) = &mut self.link {
+            link.answered_ping = pong.ping_sent_at;
+        }
         if self.ping_sent_at == Some(pong.ping_sent_at) {
             self.ping_sent_at = None;
             self.clock.on_pong(self.now, pong);

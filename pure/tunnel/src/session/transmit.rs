@@ -3,12 +3,12 @@
 use engine::{Buffer, BufferMut};
 
 use super::{Connection, Item, Output, Session, Timer};
-use crate::frame::{BODY_MAX, CREDIT_BODY, Frame, HEADER_LENGTH, HELLO_BODY_MAX, Pong, Sequence};
+use crate::frame::{BODY_MAX, CREDIT_BODY, Frame, HEADER_LENGTH, HELLO_BODY_MAX, Pong, Sequence, TALLY_BODY};
 
 /// The longest piece of stream that is handed out at once, bytes.
 pub const SEGMENT_MAX: usize = 32 << 10;
-/// Kept free in every segment for a Credit, a Ping and a Pong.
-const CONTROL_MAX: usize = 3 * (HEADER_LENGTH + CREDIT_BODY);
+/// Kept free in every segment for a Credit, a Ping, a Pong and a Tally.
+const CONTROL_MAX: usize = 3 * (HEADER_LENGTH + CREDIT_BODY) + HEADER_LENGTH + TALLY_BODY;
 /// A frame of the handshake, or a Close.
 const LAST_MAX: usize = HEADER_LENGTH + HELLO_BODY_MAX;
 
@@ -58,6 +58,9 @@ impl Session {
         if let Some((ping_sent_at, ping_received_at)) = self.pong_due.take() {
             let pong = Pong { ping_sent_at, ping_received_at, sent_at: self.now };
             at += Frame::Pong(pong).emit(sequence, acknowledge, &mut bytes[at..]);
+            if let Some(tally) = self.tally_due.take() {
+                at += Frame::Tally(tally).emit(sequence, acknowledge, &mut bytes[at..]);
+            }
         }
         // Whatever was sent has acknowledged what had arrived. Credits that have not been told can wait: see
         // `Config::normalise`.
