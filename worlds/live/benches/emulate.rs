@@ -87,7 +87,7 @@ fn awake(mut ends: [TcpStream; 2], count: usize, pause: Nanos) -> io::Result<Vec
     for _ in 0..WARM + count {
         let [from, to] = &mut ends;
         let begun = Instant::now();
-        while begun.elapsed() < pause.into() {
+        while begun.elapsed() < Duration::from(pause) {
             if !to.read(&mut [0; MESSAGE]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {
                 return Err(ErrorKind::InvalidData.into());
             }

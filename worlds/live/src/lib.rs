@@ -1,6 +1,6 @@
 //! The live world: what the engines are plugged into on a real machine.
 //!
-//! Time comes from [`clock`], bytes are kept by [`media`], links are sockets of [`tcp`], and a
+//! Time comes from [`clock`], bytes are kept by [`media`], links are sockets of [`tcp`] or streams of [`quic`], and a
 //! [`reactor`] spins while there is work and sleeps when there is none. [`floor`] measures what the
 //! machine's own TCP takes, to compare with, and [`emulate`] puts a modelled network between two of its ends.
 //! A virtual machine's monitor is served over sockets of [`unix`], and its
@@ -23,6 +23,7 @@ mod lock;
 pub mod mdns;
 pub mod media;
 pub mod near;
+pub mod quic;
 pub mod reactor;
 pub mod route;
 pub mod shared;

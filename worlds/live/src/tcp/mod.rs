@@ -21,6 +21,7 @@ pub use connection::{Connection, Received};
 pub use dial::{Dialer, Dialled};
 pub(crate) use link::{Dial, Link};
 pub use options::{Options, Unavailable};
+pub(crate) use outbox::Outbox;
 pub use outbox::{OUTBOX_BYTES_MAX, OutboxFull};
 pub(crate) use system::Direct;
 

@@ -28,7 +28,7 @@ impl std::error::Error for OutboxFull {}
 
 /// Buffers in the order in which they are sent.
 #[derive(Debug, Default)]
-pub(super) struct Outbox {
+pub(crate) struct Outbox {
     buffers: VecDeque<Buffer>,
     /// Bytes of the first buffer that are sent.
     sent: usize,
@@ -37,11 +37,11 @@ pub(super) struct Outbox {
 
 impl Outbox {
     /// Bytes not yet taken by the kernel.
-    pub(super) const fn bytes(&self) -> usize {
+    pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    pub(super) fn push(&mut self, data: Buffer) -> Result<(), OutboxFull> {
+    pub(crate) fn push(&mut self, data: Buffer) -> Result<(), OutboxFull> {
         if self.bytes + data.len() > OUTBOX_BYTES_MAX || self.buffers.len() >= OUTBOX_BUFFERS_MAX {
             return Err(OutboxFull);
         }
@@ -53,7 +53,7 @@ impl Outbox {
     }
 
     /// Writes as much as `socket` takes without waiting; returns the bytes it took.
-    pub(super) fn write_to(&mut self, socket: &mut impl Write) -> io::Result<usize> {
+    pub(crate) fn write_to(&mut self, socket: &mut impl Write) -> io::Result<usize> {
         let mut total = 0;
         while self.bytes > 0 {
             let written = match &mut self.buffers {

@@ -1,0 +1,332 @@
+//! One UDP socket, the connections over it, and QUIC's state machines between them.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsRawFd, RawFd};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use engine::Nanos;
+use quinn_proto::{
+    ClientConfig, ConnectionHandle, DatagramEvent, EndpointConfig, Incoming, ServerConfig, Transmit,
+};
+
+use super::identity::NAME;
+use super::pin::Verifier;
+use super::slot::{Happened, Slot};
+use super::socket::{Look, Socket};
+
+/// Connections at once, those included that are being opened or closed.
+pub(super) const CONNECTIONS_MAX: usize = 64;
+/// So many may be opened at once by peers who have not proved yet that they are where they say; others prove it first, which
+/// takes them a round trip.
+const UNPROVEN_MAX: usize = 8;
+/// In this time after its first packet, a peer must have opened its stream.
+const OPEN_WITHIN: Duration = Duration::from_secs(5);
+/// Sends of one connection in a row. More follow with the next turn.
+const SENDS_MAX: usize = 256;
+
+/// What an endpoint and its streams hold.
+pub(super) type Shared = Rc<RefCell<Endpoint>>;
+pub(super) type SharedSlot = Rc<RefCell<Slot>>;
+
+/// See the module.
+pub(super) struct Endpoint {
+    socket: Socket,
+    engine: quinn_proto::Endpoint,
+    /// By the state machine's own handles.
+    slots: Vec<Option<SharedSlot>>,
+    /// Connections of peers that nobody has taken yet.
+    arrived: VecDeque<SharedSlot>,
+    /// What is to be sent before anything else: the socket did not take it.
+    unsent: Option<(Transmit, Vec<u8>)>,
+    scratch: Vec<u8>,
+    wake: Option<Instant>,
+    /// The same time by both clocks.
+    epoch: (Instant, engine::Instant),
+}
+
+impl Endpoint {
+    /// One that is connected to.
+    pub(super) fn server(
+        address: SocketAddr,
+        (config, server): (EndpointConfig, ServerConfig),
+        now: engine::Instant,
+    ) -> io::Result<Self> {
+        Ok(Self::new(Socket::bind(address)?, config, Some(server), now))
+    }
+
+    /// One that connects to `peer`.
+    pub(super) fn client(peer: SocketAddr, now: engine::Instant) -> io::Result<Self> {
+        Ok(Self::new(Socket::connect(peer)?, EndpointConfig::default(), None, now))
+    }
+
+    fn new(
+        socket: Socket,
+        config: EndpointConfig,
+        server: Option<ServerConfig>,
+        now: engine::Instant,
+    ) -> Self {
+        let engine =
+            quinn_proto::Endpoint::new(Arc::new(config), server.map(Arc::new), socket.keeps_whole(), None);
+        Self {
+            socket,
+            engine,
+            slots: Vec::new(),
+            arrived: VecDeque::new(),
+            unsent: None,
+            scratch: Vec::new(),
+            wake: None,
+            epoch: (Instant::now(), now),
+        }
+    }
+
+    /// Where it is.
+    pub(super) fn address(&self) -> io::Result<SocketAddr> {
+        self.socket.address()
+    }
+
+    pub(super) fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
+    /// Begins to connect to the socket's peer.
+    pub(super) fn connect(
+        &mut self,
+        client: ClientConfig,
+        verifier: Arc<Verifier>,
+    ) -> io::Result<SharedSlot> {
+        let (now, peer) = (Instant::now(), self.socket.peer().expect("a near end's socket has a peer"));
+        let (handle, connection) = self.engine.connect(now, client, peer, NAME).map_err(io::Error::other)?;
+        let slot = self.insert(Slot::new(handle, connection, None));
+        slot.borrow_mut().verifier = Some(verifier);
+        self.transmit(&mut slot.borrow_mut(), now);
+        self.find_wake();
+        Ok(slot)
+    }
+
+    fn insert(&mut self, slot: Slot) -> SharedSlot {
+        let index = slot.handle.0;
+        if self.slots.len() <= index {
+            self.slots.resize_with(index + 1, || None);
+        }
+        let slot = Rc::new(RefCell::new(slot));
+        self.slots[index] = Some(Rc::clone(&slot));
+        slot
+    }
+
+    fn slot(&self, handle: ConnectionHandle) -> Option<SharedSlot> {
+        self.slots.get(handle.0)?.clone()
+    }
+
+    fn slots(&self) -> impl Iterator<Item = &SharedSlot> {
+        self.slots.iter().flatten()
+    }
+
+    /// The next connection of a peer that has opened its stream.
+    pub(super) fn accept(&mut self) -> Option<SharedSlot> {
+        let slot = self.arrived.pop_front()?;
+        slot.borrow_mut().owned = true;
+        Some(slot)
+    }
+
+    /// Whether [`Endpoint::accept`] has one.
+    pub(super) fn has_arrivals(&self) -> bool {
+        !self.arrived.is_empty()
+    }
+
+    /// When [`Endpoint::pump`] wants to be called even though nothing has come.
+    pub(super) fn poll_timeout(&self) -> Option<engine::Instant> {
+        let (real, ours) = self.epoch;
+        self.wake.map(|at| {
+            let length = at.saturating_duration_since(real);
+            ours + Nanos::new(u64::try_from(length.as_nanos()).unwrap_or(u64::MAX / 2))
+        })
+    }
+
+    /// Takes what has come, and fires what is due; whether there was anything.
+    ///
+    /// # Errors
+    /// When the socket fails in a way that the network has nothing to do with.
+    pub(super) fn pump(&mut self) -> io::Result<bool> {
+        let look = self.socket.look()?;
+        let now = Instant::now();
+        match look {
+            Look::Pieces(count) => {
+                for index in 0..count {
+                    self.on_piece(now, index);
+                }
+            }
+            Look::Undelivered { refused } => self.on_undelivered(now, refused),
+            Look::Nothing if self.wake.is_none_or(|at| at > now) => return Ok(false),
+            Look::Nothing => {}
+        }
+        self.serve(now);
+        Ok(look != Look::Nothing)
+    }
+
+    /// Gives each connection what it is due.
+    fn serve(&mut self, now: Instant) {
+        for index in 0..self.slots.len() {
+            let Some(slot) = self.slots[index].clone() else { continue };
+            let mut slot = slot.borrow_mut();
+            let fired = slot.handle_timeout(now);
+            if slot.dirty {
+                self.digest(&mut slot, now);
+            }
+            // Whoever has the stream answers what has come, and an acknowledgement travels with that.
+            if slot.dirty && (fired || !slot.owned) {
+                self.transmit(&mut slot, now);
+            }
+        }
+        self.find_wake();
+    }
+
+    fn find_wake(&mut self) {
+        self.wake = self.slots().filter_map(|slot| slot.borrow().poll_timeout()).min();
+    }
+
+    fn on_piece(&mut self, now: Instant, index: usize) {
+        let piece = self.socket.piece(index);
+        let (meta, ecn) = (piece.meta, piece.ecn());
+        let mut bytes = BytesMut::from(piece.bytes);
+        while !bytes.is_empty() {
+            let datagram = bytes.split_to(meta.stride.clamp(1, bytes.len()));
+            self.scratch.clear();
+            let event = self.engine.handle(now, meta.addr, meta.dst_ip, ecn, datagram, &mut self.scratch);
+            match event {
+                Some(DatagramEvent::ConnectionEvent(handle, event)) => {
+                    if let Some(slot) = self.slot(handle) {
+                        let mut slot = slot.borrow_mut();
+                        slot.on_heard();
+                        slot.connection.handle_event(event);
+                    }
+                }
+                Some(DatagramEvent::NewConnection(incoming)) => self.on_incoming(now, incoming),
+                Some(DatagramEvent::Response(transmit)) => self.respond(&transmit),
+                None => {}
+            }
+        }
+    }
+
+    /// Somebody wants to connect.
+    fn on_incoming(&mut self, now: Instant, incoming: Incoming) {
+        let unproven = self.slots().filter(|slot| slot.borrow().connection.is_handshaking()).count();
+        let count = self.slots().count();
+        self.scratch.clear();
+        if count >= CONNECTIONS_MAX {
+            let transmit = self.engine.refuse(incoming, &mut self.scratch);
+            return self.respond(&transmit);
+        }
+        if !incoming.remote_address_validated() && unproven >= UNPROVEN_MAX {
+            match self.engine.retry(incoming, &mut self.scratch) {
+                Ok(transmit) => self.respond(&transmit),
+                Err(error) => self.engine.ignore(error.into_incoming()),
+            }
+            return;
+        }
+        match self.engine.accept(incoming, now, &mut self.scratch, None) {
+            Ok((handle, connection)) => {
+                self.insert(Slot::new(handle, connection, Some(now + OPEN_WITHIN)));
+            }
+            Err(error) => {
+                if let Some(transmit) = error.response {
+                    self.respond(&transmit);
+                }
+            }
+        }
+    }
+
+    /// Sends what belongs to no connection, if the socket takes it: a peer asks again.
+    fn respond(&self, transmit: &Transmit) {
+        let _ = self.socket.send(transmit, &self.scratch);
+    }
+
+    /// The network has not delivered something.
+    fn on_undelivered(&mut self, now: Instant, refused: bool) {
+        let peers = match self.socket.peer() {
+            Some(peer) if refused => vec![peer],
+            Some(_) => Vec::new(),
+            None => self.socket.refused(),
+        };
+        for slot in self.slots() {
+            let mut slot = slot.borrow_mut();
+            let count = peers.iter().filter(|peer| **peer == slot.peer).count();
+            (0..count).for_each(|_| slot.on_refused(now));
+        }
+    }
+
+    /// Passes on what a connection has to say.
+    fn digest(&mut self, slot: &mut Slot, now: Instant) {
+        while let Some(event) = slot.connection.poll_endpoint_events() {
+            if event.is_drained() {
+                self.slots[slot.handle.0] = None;
+            }
+            if let Some(event) = self.engine.handle_event(slot.handle, event) {
+                slot.connection.handle_event(event);
+            }
+        }
+        while let Some(event) = slot.connection.poll() {
+            match slot.on_event(now, event) {
+                Some(Happened::Established) => self.ask_others(slot.handle, slot.peer.ip()),
+                Some(Happened::Opened) => self.arrived.extend(self.slot(slot.handle)),
+                None => {}
+            }
+        }
+        slot.wake = slot.connection.poll_timeout();
+    }
+
+    /// Somebody who was started again connects anew, and waits for the end of the old connection, whose port nobody has any
+    /// more: asked, the network says so.
+    fn ask_others(&self, new: ConnectionHandle, address: IpAddr) {
+        for other in self.slots() {
+            // The new one itself is borrowed already.
+            let Ok(mut other) = other.try_borrow_mut() else { continue };
+            if other.handle != new && other.peer.ip() == address && !other.connection.is_handshaking() {
+                other.connection.ping();
+                other.dirty = true;
+            }
+        }
+    }
+
+    /// Sends what a connection has to send.
+    pub(super) fn transmit(&mut self, slot: &mut Slot, now: Instant) {
+        self.send_all(slot, now);
+        self.digest(slot, now);
+        // This one is borrowed.
+        let others = self.slots().filter_map(|slot| slot.try_borrow().ok()?.poll_timeout()).min();
+        self.wake = slot.poll_timeout().into_iter().chain(others).min();
+    }
+
+    fn send_all(&mut self, slot: &mut Slot, now: Instant) {
+        if let Some((transmit, bytes)) = self.unsent.take()
+            && !self.socket.send(&transmit, &bytes)
+        {
+            self.unsent = Some((transmit, bytes));
+            return;
+        }
+        for _ in 0..SENDS_MAX {
+            self.scratch.clear();
+            let segments = self.socket.segments();
+            let Some(transmit) = slot.connection.poll_transmit(now, segments, &mut self.scratch) else {
+                slot.dirty = false;
+                return;
+            };
+            if !self.socket.send(&transmit, &self.scratch) {
+                self.unsent = Some((transmit, std::mem::take(&mut self.scratch)));
+                return;
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Endpoint({} connections)", self.slots().count())
+    }
+}

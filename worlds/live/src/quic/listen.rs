@@ -1,0 +1,86 @@
+//! Where connections arrive.
+
+use std::cell::RefCell;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, RawFd};
+use std::rc::Rc;
+
+use engine::Instant;
+
+use super::config::{self, Options};
+use super::endpoint::{Endpoint, Shared};
+use super::identity::{Fingerprint, Identity};
+use super::stream::Stream;
+
+/// Looks at the socket in one go.
+const LOOKS_MAX: usize = 64;
+
+/// See the module. It goes on with what its streams have left when they were dropped, as long as it is looked at.
+#[derive(Debug)]
+pub struct Listener {
+    endpoint: Shared,
+    address: SocketAddr,
+    descriptor: RawFd,
+    fingerprint: Fingerprint,
+}
+
+impl Listener {
+    /// Listens on `address` as `identity`; port 0 lets the system choose one, see [`Listener::address`].
+    ///
+    /// # Errors
+    /// When the address is not ours or is taken, or the key is not the certificate's.
+    pub fn bind(
+        address: SocketAddr,
+        identity: &Identity,
+        options: Options,
+        now: Instant,
+    ) -> io::Result<Self> {
+        let endpoint = Endpoint::server(address, config::server(identity, options)?, now)?;
+        let (address, descriptor) = (endpoint.address()?, endpoint.as_raw_fd());
+        let endpoint = Rc::new(RefCell::new(endpoint));
+        Ok(Self { endpoint, address, descriptor, fingerprint: identity.fingerprint() })
+    }
+
+    /// Where it listens.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What its certificate is known by.
+    pub const fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    /// The next connection whose peer has opened its stream, if there is one.
+    ///
+    /// # Errors
+    /// When the socket fails.
+    pub fn accept(&self) -> io::Result<Option<Stream>> {
+        let mut endpoint = self.endpoint.borrow_mut();
+        for _ in 0..LOOKS_MAX {
+            if endpoint.has_arrivals() || !endpoint.pump()? {
+                break;
+            }
+        }
+        let slot = endpoint.accept();
+        drop(endpoint);
+        Ok(slot.map(|slot| Stream::new(Rc::clone(&self.endpoint), slot, None)))
+    }
+
+    /// Whether [`Listener::accept`] has one, without looking for more.
+    pub fn has_arrivals(&self) -> bool {
+        self.endpoint.borrow().has_arrivals()
+    }
+
+    /// When [`Listener::accept`] wants to be called even though nothing has come.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.endpoint.borrow().poll_timeout()
+    }
+}
+
+impl AsRawFd for Listener {
+    fn as_raw_fd(&self) -> RawFd {
+        self.descriptor
+    }
+}

@@ -1,0 +1,97 @@
+//! Why a connection is no more, and what there is to be done about it.
+
+use std::io;
+
+use quinn_proto::{ConnectionError, TransportErrorCode};
+
+use super::config::IDLE_MAX;
+use super::pin::Verifier;
+
+/// What a peer says when it has said everything, and when it gives up.
+pub(super) const CODE_DONE: u32 = 0;
+pub(super) const CODE_ABORTED: u32 = 1;
+/// TLS alert no_application_protocol (RFC 7301).
+const NO_APPLICATION_PROTOCOL: u8 = 120;
+/// CONNECTION_REFUSED (RFC 9000).
+const CONNECTION_REFUSED: u64 = 2;
+/// As much of a peer's own words is repeated.
+const WORDS_MAX: usize = 120;
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Loss {
+    /// The peer has closed, having said everything.
+    Done,
+    /// We gave it up.
+    Aborted,
+    /// Nobody has the port of the peer any more.
+    Gone,
+    /// The other end speaks QUIC, but not our protocol over it.
+    OtherProtocol,
+    /// The stream was ended without being finished.
+    Reset,
+    /// As QUIC says.
+    Failed(ConnectionError),
+}
+
+impl From<ConnectionError> for Loss {
+    fn from(error: ConnectionError) -> Self {
+        let refuses = TransportErrorCode::crypto(NO_APPLICATION_PROTOCOL);
+        match error {
+            ConnectionError::ApplicationClosed(close) if close.error_code == CODE_DONE.into() => Self::Done,
+            ConnectionError::ConnectionClosed(close) if close.error_code == refuses => Self::OtherProtocol,
+            ConnectionError::TransportError(error) if error.code == refuses => Self::OtherProtocol,
+            ConnectionError::LocallyClosed => Self::Aborted,
+            error => Self::Failed(error),
+        }
+    }
+}
+
+impl Loss {
+    /// What the application is told. A near end knows whose certificate was shown.
+    pub(super) fn explain(&self, verifier: Option<&Verifier>) -> io::Error {
+        if let Some((expected, shown)) = verifier.and_then(Verifier::mismatch) {
+            let text = format!(
+                "its certificate is {shown} and not {expected}: somebody else answers there, or the far end has made a new \
+                 key; take cert= from what it prints when it starts, and have it keep its key (--quic-key FILE)"
+            );
+            return io::Error::new(io::ErrorKind::PermissionDenied, text);
+        }
+        let (kind, text) = match self {
+            Self::Done | Self::Aborted => (io::ErrorKind::ConnectionAborted, "closed".to_owned()),
+            Self::Gone => (io::ErrorKind::ConnectionRefused, "nobody listens at this UDP port".to_owned()),
+            Self::Reset => (io::ErrorKind::ConnectionReset, "reset by the peer".to_owned()),
+            Self::OtherProtocol => (
+                io::ErrorKind::Unsupported,
+                "it speaks QUIC, but not farlane/1 over it: this is no far end, or one of another version"
+                    .to_owned(),
+            ),
+            Self::Failed(error) => explain(error),
+        };
+        io::Error::new(kind, text)
+    }
+}
+
+fn explain(error: &ConnectionError) -> (io::ErrorKind, String) {
+    use ConnectionError as E;
+    match error {
+        E::VersionMismatch => (
+            io::ErrorKind::Unsupported,
+            "it speaks QUIC, but no version of it that is spoken here (RFC 9000, version 1)".to_owned(),
+        ),
+        E::TimedOut => {
+            (io::ErrorKind::TimedOut, format!("nothing came from it for {} s", IDLE_MAX.as_secs()))
+        }
+        E::Reset => {
+            (io::ErrorKind::ConnectionReset, "it has forgotten the connection, having restarted".to_owned())
+        }
+        E::ConnectionClosed(close) if u64::from(close.error_code) == CONNECTION_REFUSED => {
+            (io::ErrorKind::ConnectionRefused, "it has as many connections as it bears".to_owned())
+        }
+        // What a stranger wrote is not for the terminal to act upon.
+        error => {
+            let words: String = error.to_string().chars().take(WORDS_MAX).collect();
+            (io::ErrorKind::ConnectionAborted, words.escape_debug().to_string())
+        }
+    }
+}

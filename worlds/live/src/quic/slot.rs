@@ -1,0 +1,185 @@
+//! One connection: the state machine of QUIC, and what its endpoint and its stream tell each other.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use quinn_proto::crypto::rustls::HandshakeData;
+use quinn_proto::{Connection, ConnectionHandle, Dir, Event, Side, StreamEvent, StreamId, VarInt};
+
+use super::PROTOCOL;
+use super::loss::{CODE_ABORTED, CODE_DONE, Loss};
+use super::pin::Verifier;
+
+/// Datagrams in a row that the network says nobody took, with none from the peer between, before the peer is taken for gone.
+/// One alone may be forged or meant for somebody who had the port before.
+const REFUSALS_MAX: u32 = 3;
+
+/// See the module.
+pub(super) struct Slot {
+    pub(super) handle: ConnectionHandle,
+    pub(super) connection: Connection,
+    pub(super) peer: SocketAddr,
+    /// The stream, once it is open.
+    pub(super) stream: Option<StreamId>,
+    /// Whoever has the stream calls for it to be sent.
+    pub(super) owned: bool,
+    /// There may be something to send.
+    pub(super) dirty: bool,
+    /// There may be something to read.
+    pub(super) readable: bool,
+    /// The stream takes nothing now.
+    pub(super) blocked: bool,
+    /// All that was sent, and that it was all, has been acknowledged.
+    pub(super) finished: bool,
+    /// Why it is no more.
+    pub(super) lost: Option<Loss>,
+    /// When the state machine wants to be called.
+    pub(super) wake: Option<Instant>,
+    /// When it ends, unless its stream has been opened by then.
+    pub(super) open_by: Option<Instant>,
+    /// Whose certificate was shown, at a near end.
+    pub(super) verifier: Option<Arc<Verifier>>,
+    refusals: u32,
+}
+
+/// What the endpoint does about an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Happened {
+    /// The handshake is complete.
+    Established,
+    /// The peer has opened its stream.
+    Opened,
+}
+
+impl Slot {
+    pub(super) fn new(handle: ConnectionHandle, connection: Connection, open_by: Option<Instant>) -> Self {
+        Self {
+            handle,
+            peer: connection.remote_address(),
+            connection,
+            stream: None,
+            owned: false,
+            dirty: true,
+            readable: false,
+            blocked: false,
+            finished: false,
+            lost: None,
+            wake: None,
+            open_by,
+            verifier: None,
+            refusals: 0,
+        }
+    }
+
+    /// Takes note of an event.
+    pub(super) fn on_event(&mut self, now: Instant, event: Event) -> Option<Happened> {
+        match event {
+            Event::Connected => self.on_established(now),
+            Event::ConnectionLost { reason } => {
+                self.lose(reason.into());
+                None
+            }
+            Event::Stream(event) => self.on_stream(event),
+            Event::HandshakeDataReady | Event::DatagramReceived | Event::DatagramsUnblocked => None,
+        }
+    }
+
+    fn on_established(&mut self, now: Instant) -> Option<Happened> {
+        let data = self.connection.crypto_session().handshake_data();
+        let protocol =
+            data.and_then(|data| data.downcast::<HandshakeData>().ok()).and_then(|data| data.protocol);
+        if protocol.as_deref() != Some(PROTOCOL) {
+            self.close(now, Loss::OtherProtocol);
+            return None;
+        }
+        if self.connection.side() == Side::Client {
+            self.stream = self.connection.streams().open(Dir::Bi);
+            if self.stream.is_none() {
+                self.close(now, Loss::OtherProtocol);
+                return None;
+            }
+        }
+        Some(Happened::Established)
+    }
+
+    fn on_stream(&mut self, event: StreamEvent) -> Option<Happened> {
+        match event {
+            StreamEvent::Opened { dir: Dir::Bi } if self.stream.is_none() => {
+                self.stream = self.connection.streams().accept(Dir::Bi);
+                self.readable = true;
+                self.open_by = None;
+                self.stream.map(|_| Happened::Opened)
+            }
+            StreamEvent::Readable { .. } => {
+                self.readable = true;
+                None
+            }
+            StreamEvent::Writable { .. } => {
+                self.blocked = false;
+                None
+            }
+            StreamEvent::Finished { .. } => {
+                self.finished = true;
+                None
+            }
+            StreamEvent::Stopped { .. } => {
+                self.lose(Loss::Reset);
+                None
+            }
+            StreamEvent::Opened { .. } | StreamEvent::Available { .. } => None,
+        }
+    }
+
+    /// The connection is no more; the first reason counts.
+    pub(super) fn lose(&mut self, loss: Loss) {
+        self.readable = true;
+        self.lost.get_or_insert(loss);
+    }
+
+    /// Ends the connection, and tells the peer.
+    pub(super) fn close(&mut self, now: Instant, loss: Loss) {
+        let code = if loss == Loss::Done { CODE_DONE } else { CODE_ABORTED };
+        self.lose(loss);
+        if !self.connection.is_closed() {
+            self.connection.close(now, VarInt::from_u32(code), Bytes::new());
+            self.dirty = true;
+        }
+    }
+
+    /// A datagram has come from the peer.
+    pub(super) const fn on_heard(&mut self) {
+        self.refusals = 0;
+        self.dirty = true;
+    }
+
+    /// The network says that nobody took a datagram.
+    pub(super) fn on_refused(&mut self, now: Instant) {
+        self.refusals += 1;
+        if self.refusals >= REFUSALS_MAX || self.connection.is_handshaking() {
+            self.close(now, Loss::Gone);
+        }
+    }
+
+    /// When it wants to be looked at.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.wake.into_iter().chain(self.open_by).min()
+    }
+
+    /// Fires what is due; whether anything was.
+    pub(super) fn handle_timeout(&mut self, now: Instant) -> bool {
+        let mut fired = false;
+        if self.open_by.is_some_and(|at| at <= now) {
+            self.open_by = None;
+            self.close(now, Loss::Aborted);
+            fired = true;
+        }
+        if self.wake.is_some_and(|at| at <= now) {
+            self.connection.handle_timeout(now);
+            fired = true;
+        }
+        self.dirty |= fired;
+        fired
+    }
+}

@@ -1,0 +1,270 @@
+//! A UDP socket that never waits: many datagrams in one call, and news of ports that nobody has.
+
+use std::cell::Cell;
+use std::io::{self, IoSliceMut};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsRawFd, RawFd};
+
+use quinn_proto::{EcnCodepoint, Transmit};
+use quinn_udp::{RecvMeta, UdpSocketState};
+use rustix::net::sockopt;
+use socket2::{Domain, Protocol, SockAddr, Socket as Raw, Type};
+
+/// Pieces that are received at once, and the room for each: datagrams in a row of one sender are one piece.
+const PIECES: usize = 4;
+const PIECE_BYTES: usize = 64 << 10;
+/// So much may wait in the kernel. The system cuts this to what it allows (`net.core.rmem_max`).
+const KERNEL_BYTES: usize = 8 << 20;
+/// Datagrams that leave in one call. Each is shorter than 1500 bytes, and all together no longer than the longest datagram.
+pub(super) const SEGMENTS_MAX: usize = 32;
+/// Reports of lost datagrams that are read at once.
+const REPORTS_MAX: usize = 64;
+/// Room for one report, in words.
+const CONTROL_WORDS: usize = 64;
+
+/// Datagrams of one sender.
+#[derive(Debug)]
+pub(super) struct Piece<'a> {
+    pub(super) meta: RecvMeta,
+    /// `meta.stride` bytes each; the last may be shorter.
+    pub(super) bytes: &'a [u8],
+}
+
+impl Piece<'_> {
+    pub(super) fn ecn(&self) -> Option<EcnCodepoint> {
+        EcnCodepoint::from_bits(self.meta.ecn? as u8)
+    }
+}
+
+/// What a look at the socket has found.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    Nothing,
+    /// So many pieces.
+    Pieces(usize),
+    /// The network did not deliver something; `refused` if that is because nobody has the port. There may be more.
+    Undelivered {
+        refused: bool,
+    },
+}
+
+/// What the network says of datagrams that it did not deliver, in the system's words (`icmp_err_convert`).
+const UNDELIVERED: [i32; 9] = [
+    libc::ECONNREFUSED,
+    libc::EHOSTDOWN,
+    libc::EHOSTUNREACH,
+    libc::EMSGSIZE,
+    libc::ENETUNREACH,
+    libc::ENONET,
+    libc::ENOPROTOOPT,
+    libc::EOPNOTSUPP,
+    libc::EPROTO,
+];
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Socket {
+    socket: UdpSocket,
+    state: UdpSocketState,
+    /// The only peer.
+    peer: Option<SocketAddr>,
+    buffer: Vec<u8>,
+    metas: [RecvMeta; PIECES],
+    /// A send was told that an earlier one was refused.
+    refused: Cell<bool>,
+}
+
+impl Socket {
+    /// One for many peers.
+    pub(super) fn bind(address: SocketAddr) -> io::Result<Self> {
+        let socket = Raw::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+        socket.bind(&address.into())?;
+        report_refusals(&socket, address)?;
+        Self::new(socket, None)
+    }
+
+    /// One for one peer.
+    pub(super) fn connect(peer: SocketAddr) -> io::Result<Self> {
+        let socket = Raw::new(Domain::for_address(peer), Type::DGRAM, Some(Protocol::UDP))?;
+        let any = match peer {
+            SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+            SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+        };
+        socket.bind(&any.into())?;
+        socket.connect(&peer.into())?;
+        Self::new(socket, Some(peer))
+    }
+
+    fn new(socket: Raw, peer: Option<SocketAddr>) -> io::Result<Self> {
+        // Whoever may, gets it all; others what the system allows.
+        if sockopt::set_socket_recv_buffer_size_force(&socket, KERNEL_BYTES).is_err() {
+            let _ = socket.set_recv_buffer_size(KERNEL_BYTES);
+        }
+        let _ = socket.set_send_buffer_size(KERNEL_BYTES);
+        let socket = UdpSocket::from(socket);
+        let state = UdpSocketState::new((&socket).into())?;
+        let buffer = vec![0; PIECES * PIECE_BYTES];
+        let metas = [RecvMeta::default(); PIECES];
+        Ok(Self { socket, state, peer, buffer, metas, refused: Cell::new(false) })
+    }
+
+    pub(super) fn address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// The only peer, if there is only one.
+    pub(super) const fn peer(&self) -> Option<SocketAddr> {
+        self.peer
+    }
+
+    /// Whether the system keeps datagrams whole, so that the longest that pass can be found out.
+    pub(super) fn keeps_whole(&self) -> bool {
+        !self.state.may_fragment()
+    }
+
+    /// Datagrams that one call may send.
+    pub(super) fn segments(&self) -> usize {
+        self.state.max_gso_segments().min(SEGMENTS_MAX)
+    }
+
+    /// Takes what has come; see [`Socket::piece`].
+    ///
+    /// # Errors
+    /// When the socket fails in a way that the network has nothing to do with.
+    pub(super) fn look(&mut self) -> io::Result<Look> {
+        if self.refused.take() {
+            return Ok(Look::Undelivered { refused: true });
+        }
+        let mut rest = self.buffer.chunks_exact_mut(PIECE_BYTES);
+        let mut slices: [IoSliceMut<'_>; PIECES] = std::array::from_fn(|_| {
+            IoSliceMut::new(rest.next().expect("the buffer has room for all pieces"))
+        });
+        match self.state.recv((&self.socket).into(), &mut slices, &mut self.metas) {
+            Ok(count) => Ok(Look::Pieces(count)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Look::Nothing),
+            Err(error) => match error.raw_os_error() {
+                Some(code) if UNDELIVERED.contains(&code) => {
+                    Ok(Look::Undelivered { refused: code == libc::ECONNREFUSED })
+                }
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// One of the pieces of the latest look.
+    pub(super) fn piece(&self, index: usize) -> Piece<'_> {
+        let meta = self.metas[index];
+        let start = index * PIECE_BYTES;
+        Piece { meta, bytes: &self.buffer[start..start + meta.len.min(PIECE_BYTES)] }
+    }
+
+    /// Sends one or more datagrams; whether the system took them, or lost them, which is the same here.
+    pub(super) fn send(&self, transmit: &Transmit, bytes: &[u8]) -> bool {
+        let transmit = quinn_udp::Transmit {
+            destination: transmit.destination,
+            ecn: transmit.ecn.and_then(|ecn| quinn_udp::EcnCodepoint::from_bits(ecn as u8)),
+            contents: &bytes[..transmit.size],
+            segment_size: transmit.segment_size,
+            src_ip: transmit.src_ip,
+        };
+        // What was refused before is told by the next call, whichever that is, instead of doing it.
+        for _ in 0..2 {
+            match self.state.try_send((&self.socket).into(), &transmit) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => self.refused.set(true),
+                _ => return true,
+            }
+        }
+        true
+    }
+
+    /// The addresses to which datagrams were sent in vain, of a socket with many peers.
+    pub(super) fn refused(&self) -> Vec<SocketAddr> {
+        let mut refused = Vec::new();
+        while refused.len() < REPORTS_MAX {
+            match read_report(&self.socket) {
+                Some(Report::Refused(address)) => refused.push(address),
+                Some(Report::Other) => {}
+                None => break,
+            }
+        }
+        refused
+    }
+}
+
+impl AsRawFd for Socket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+/// Has the kernel keep what the network says of datagrams that it did not deliver, with the address that they were sent to.
+fn report_refusals(socket: &Raw, address: SocketAddr) -> io::Result<()> {
+    let (level, option) = match address {
+        SocketAddr::V4(_) => (libc::SOL_IP, libc::IP_RECVERR),
+        SocketAddr::V6(_) => (libc::SOL_IPV6, libc::IPV6_RECVERR),
+    };
+    let on: libc::c_int = 1;
+    let length = libc::socklen_t::try_from(size_of_val(&on)).expect("four bytes");
+    // SAFETY: the option's value is the integer that outlives the call.
+    let result =
+        unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const on).cast(), length) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// What the network said of one datagram.
+enum Report {
+    Refused(SocketAddr),
+    Other,
+}
+
+/// Takes the next report, if there is one.
+fn read_report(socket: &UdpSocket) -> Option<Report> {
+    let mut control = [0_u64; CONTROL_WORDS];
+    let mut taken = 0;
+    // SAFETY: the closure fills in what the call writes at `storage` and its length, and nothing else.
+    let read = unsafe {
+        SockAddr::try_init(|storage, length| {
+            let mut message: libc::msghdr = std::mem::zeroed();
+            message.msg_name = storage.cast();
+            message.msg_namelen = *length;
+            message.msg_control = control.as_mut_ptr().cast();
+            message.msg_controllen = size_of_val(&control);
+            let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+            if libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            *length = message.msg_namelen;
+            taken = message.msg_controllen;
+            Ok(())
+        })
+    };
+    let ((), address) = read.ok()?;
+    match (refusal(&mut control, taken), address.as_socket()) {
+        (true, Some(address)) => Some(Report::Refused(address)),
+        _ => Some(Report::Other),
+    }
+}
+
+/// Whether the report says that nobody has the port.
+fn refusal(control: &mut [u64], length: usize) -> bool {
+    // SAFETY: a message header of zeroes says that there is nothing.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = length.min(size_of_val(control));
+    // SAFETY: the header names the control buffer with its length.
+    let mut header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
+    // SAFETY: it is null or points to a header within that buffer, which is aligned for it.
+    while let Some(this) = unsafe { header.as_ref() } {
+        let kind = (this.cmsg_level, this.cmsg_type);
+        if kind == (libc::SOL_IP, libc::IP_RECVERR) || kind == (libc::SOL_IPV6, libc::IPV6_RECVERR) {
+            // SAFETY: a message of this type has one `sock_extended_err` behind its header.
+            let error: libc::sock_extended_err =
+                unsafe { libc::CMSG_DATA(header).cast::<libc::sock_extended_err>().read_unaligned() };
+            return i32::try_from(error.ee_errno) == Ok(libc::ECONNREFUSED);
+        }
+        // SAFETY: both are of the same control buffer.
+        header = unsafe { libc::CMSG_NXTHDR(&raw const message, header) };
+    }
+    false
+}
