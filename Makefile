@@ -3,6 +3,7 @@
 CARGO ?= cargo
 SEEDS ?= 100000
 FUZZ_SECONDS ?= 300
+REMEDIES ?= on
 
 .PHONY: help setup demo guest guest-5g iommufd release test lint bench soak fuzz
 
@@ -19,8 +20,8 @@ demo: setup ## a far SSD on this machine: joined over TCP, enumerated, written, 
 guest: setup ## a stock Linux in QEMU with its disk at the far end of a tunnel, console and all
 	scripts/guest
 
-guest-5g: setup ## the same with an emulated 5G network (Release 15) in between
-	scripts/guest --link scenarios/5g.toml
+guest-5g: setup ## the same with an emulated 5G network (Release 15) in between; REMEDIES=off: how it fails without what Farlane does about it
+	scripts/guest --link scenarios/5g.toml $(if $(filter off,$(REMEDIES)),--no-remedies)
 
 iommufd: setup ## build a kernel that has iommufd, which none of Debian's has (minutes, once a machine), and test with it
 	$(CARGO) run --release --package farlane-guest --bin guest -- --kernel built --fetch

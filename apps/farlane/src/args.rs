@@ -2,6 +2,7 @@
 
 mod backing;
 mod bench;
+mod completion_timeout;
 mod demo;
 mod emulate;
 mod explain;
@@ -20,6 +21,7 @@ use std::time::Duration;
 
 use clap::{ArgMatches, Args, Parser, Subcommand};
 use live::vfio::PciAddress;
+use pcie::requester::CompletionTimeout;
 
 use crate::commands::discover::DiscoverArgs;
 use crate::device_url::DeviceUrl;
@@ -305,6 +307,11 @@ pub(crate) struct AttachArgs {
     pub(crate) lookahead: Lookahead,
     #[command(flatten)]
     pub(crate) transport: Transport,
+    /// How long our root complex waits for an answer of the far end before it gives the guest all ones, and takes a function
+    /// that does not answer for none: the longest time of a range that PCIe has, 100us, 10ms, 50ms, 55ms, 210ms, 900ms, 3.5s, 13s
+    /// or 64s. A guest's monitor is answered after 4s whatever this says
+    #[arg(long, value_name = "TIME", default_value = "64s", value_parser = completion_timeout::parse)]
+    pub(crate) completion_timeout: CompletionTimeout,
     /// Print the socket as JSON on the first line of standard output
     #[command(flatten)]
     pub(crate) output: Output,

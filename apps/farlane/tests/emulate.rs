@@ -95,23 +95,28 @@ fn the_demo_runs_over_it_beside_what_is_simulated() {
     let (_directory, path) = file(link);
     let path = path.to_str().unwrap();
     let arguments = ["demo", "--link", path, "--size", "1MiB", "--runtime", "100ms"];
-    let demo = json(&[&arguments[..], &["--json"]].concat());
-    assert_eq!((&demo["verified"], &demo["bytes"]), (&Value::from(true), &Value::from(1 << 20)), "{demo}");
-    assert!(demo.get("floor").is_none(), "{demo}");
-    let over = &demo["over"];
-    for (figure, round_trips) in [("config_read_ns", 1), ("read_4k_ns", 2), ("write_4k_ns", 3)] {
-        let [emulated, simulated] =
-            [&demo["tunnel"], &over["simulated"]].map(|place| place[figure]["p50"].as_u64().unwrap());
-        let least = 4_000_000 * round_trips;
-        // The machine may have other work; the simulation has not.
-        assert!(emulated >= least && (least..least + 1_000_000).contains(&simulated), "{figure}: {demo}");
+    let figures = ["config_read_ns", "read_4k_ns", "write_4k_ns"];
+    for (more, round_trips) in [(&["--json"][..], [1, 1, 1]), (&["--json", "--no-lookahead"], [1, 2, 3])] {
+        let demo = json(&[&arguments[..], more].concat());
+        let verified = (&demo["verified"], &demo["bytes"], &demo["lookahead"]);
+        assert_eq!(verified, (&true.into(), &(1 << 20).into(), &(more.len() == 1).into()), "{demo}");
+        assert!(demo.get("floor").is_none(), "{demo}");
+        let over = &demo["over"];
+        for (figure, round_trips) in figures.into_iter().zip(round_trips) {
+            let [emulated, simulated] =
+                [&demo["tunnel"], &over["simulated"]].map(|place| place[figure]["p50"].as_u64().unwrap());
+            let least = 4_000_000 * round_trips;
+            // The machine may have other work; the simulation has not.
+            assert!(emulated >= least && (least..least + 1_000_000).contains(&simulated), "{figure}: {demo}");
+        }
+        assert!(
+            over["late_ns"]["count"].as_u64().unwrap() > 100 && over["frames"].as_u64().unwrap() > 100,
+            "{over}"
+        );
     }
-    assert!(
-        over["late_ns"]["count"].as_u64().unwrap() > 100 && over["frames"].as_u64().unwrap() > 100,
-        "{over}"
-    );
     let text = support::succeed(&arguments);
     assert!(text.contains("simulated") && text.contains(path) && !text.contains("raw TCP"), "{text}");
+    assert!(text.contains("Lookahead: ") && text.contains("goes without lookahead (medians"), "{text}");
     let said = fail(&["demo", "--link", "/nowhere/link.toml"]);
     assert!(said.contains("/nowhere/link.toml") && said.contains("No such file"), "{said}");
 }
@@ -174,6 +179,37 @@ fn a_far_end_that_is_killed_is_gone_for_the_host_too() {
     fail(&["ping", &network.url(), "--timeout", "300ms"]);
     network.process.wait_for("refused: the other end: Connection refused");
     network.end();
+}
+
+#[test]
+fn a_root_complex_that_waits_for_less_than_a_round_trip_finds_nothing() {
+    let far = Export::start(&["--ram", "1MiB"]);
+    let network = Emulated::between(&far.address, "[link]\nlatency = \"10ms\"\n");
+    let directory = tempfile::tempdir().unwrap();
+    let attach = |name: &str, timeout: &str| {
+        let mut command = Command::new(FARLANE);
+        command.args(["attach", &network.url(), "--json", "--completion-timeout", timeout, "--vfio-user"]);
+        command.arg(directory.path().join(name));
+        (Export::of(command), format!("vfio-user:{}", directory.path().join(name).display()))
+    };
+    let (mut near, url) = attach("impatient", "10ms");
+    near.wait_for("completion timeout: configuration read of ");
+    let said = fail(&["identify", &url]);
+    assert!(said.contains("it is no NVMe controller"), "{said}");
+    let (status, said) = near.end_by("TERM");
+    assert!(status == Some(0) && said.contains("at 0x000: no answer within 10 ms"), "{said}");
+    assert!(said.contains("the guest's slot is empty") && said.contains(" completion timeouts: "), "{said}");
+    let told = near.next_line();
+    assert!(told["completion_timeouts"].as_u64().unwrap() > 0, "{told}");
+    // The machine may have other work, for longer than it should.
+    let (mut near, url) = attach("patient", "3.5s");
+    let identified = json(&["identify", &url, "--json"]);
+    assert!(identified["controller"]["mn"].as_str().unwrap().starts_with("Farlane"), "{identified}");
+    near.end_by("TERM");
+    let told = near.next_line();
+    assert_eq!((&told["completion_timeouts"], told["lookahead"].is_object()), (&0.into(), true), "{told}");
+    let said = fail(&["attach", "tcp://127.0.0.1:1", "--vfio-user", "x", "--completion-timeout", "11ms"]);
+    assert!(said.contains("100 us, 10 ms, 55 ms"), "{said}");
 }
 
 #[test]

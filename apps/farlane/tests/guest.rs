@@ -152,7 +152,9 @@ fn the_round_trips_of_a_boot_to_a_mounted_file_system_are_counted() {
     let all = count(&told, "config_accesses") + count(&told, "register_accesses");
     // Most of what a monitor asks is known at the near end, and registers are written without waiting.
     assert!(accesses > 10 && accesses < all * 2 / 3, "{accesses} of {all} accesses");
-    assert!(resets > 0 && reads > 10 && reads <= count(&told, "memory_reads"), "{told}");
+    // Entries and data went with their doorbells: hardly a command waits for more.
+    let entries = count(&told["lookahead"], "entries");
+    assert!(resets > 0 && entries > 100 && reads < entries / 4, "{told}");
     let trips = accesses + resets + reads;
     assert!(said.contains(&format!("farlane: {trips} round trips: {accesses} of")), "{said}");
     assert!(trips < 1_000, "{told}");

@@ -64,6 +64,17 @@ fn export_and_give_back(kit: &Kit, module: &str, way: &str) {
     ] {
         assert!(output.contains(line), "{line:?} in {output}");
     }
+    // What the near end of the tunnel sent ahead is what the far end's controller asked for.
+    let loads: Vec<serde_json::Value> =
+        output.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let ahead: Vec<_> = loads.iter().filter_map(|load| load.get("lookahead")).collect();
+    let count = |of: &serde_json::Value, name: &str| of[name].as_u64().unwrap();
+    assert!(ahead.len() == 3, "{output}");
+    for ahead in ahead {
+        let (entries, reads) = (count(ahead, "entries"), count(ahead, "reads"));
+        eprintln!("{way}: {ahead}");
+        assert!(entries > 100 && reads < entries / 10, "{ahead}");
+    }
     // Long lines are broken for people.
     let parameter = format!("/sys/module/{module}/parameters/allow_unsafe_interrupts");
     assert!(output.replace(char::is_whitespace, "").contains(&parameter), "{output}");

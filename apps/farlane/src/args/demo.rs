@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::{Output, parse_positive_size, parse_time};
+use super::{Lookahead, Output, parse_positive_size, parse_time};
 
 pub(super) const EXAMPLES: &str = "Examples:
   farlane demo --file /usr/bin/gcc --size 16MiB
-  farlane demo --link scenarios/5g.toml --size 4MiB";
+  farlane demo --link scenarios/5g.toml --size 4MiB
+  farlane demo --link scenarios/5g.toml --size 4MiB --no-lookahead";
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
@@ -32,6 +33,8 @@ pub(crate) struct DemoArgs {
     /// What everything random in the network of --link follows from
     #[arg(long, value_name = "N", default_value_t = 1, requires = "link")]
     pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) lookahead: Lookahead,
     #[command(flatten)]
     pub(crate) output: Output,
 }

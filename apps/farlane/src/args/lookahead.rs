@@ -5,23 +5,22 @@ use serde::Serialize;
 use tunnel::frame::Tally;
 use tunnel::lookahead::Statistics;
 
-/// Whether commands look ahead when nobody says.
-const USUAL: bool = false;
-
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Lookahead {
-    /// Send queue entries, lists and write data along with the doorbell rather than let the far controller fetch each of them
-    /// over the link: one round trip a command instead of two or three
+    /// Send queue entries, lists and write data along with the doorbell, so that a command is one round trip: what is done
+    /// unless --no-lookahead is given, where the far end keeps what is sent
     #[arg(long, overrides_with = "no_lookahead")]
     lookahead: bool,
-    /// The far controller fetches for itself, as it does unless --lookahead is given
+    /// Have the far controller fetch entries, lists and data over the link, each when it wants it: two or three round trips a
+    /// command
     #[arg(long, overrides_with = "lookahead")]
     no_lookahead: bool,
 }
 
 impl Lookahead {
     pub(crate) const fn is_on(self) -> bool {
-        if USUAL { !self.no_lookahead } else { self.lookahead }
+        // The other one only takes it back.
+        !self.no_lookahead
     }
 }
 

@@ -32,8 +32,9 @@ pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
         ..tunnel::session::Config::default()
     };
     rng.fill(&mut session.identity.instance.0);
-    let config =
+    let mut config =
         Config { function: args.function, doorbells: args.socket.poll_doorbells, ..Config::default() };
+    config.root.timeout = args.completion_timeout;
     let guest = Guest::over_tunnel(config, session, &rng);
 
     let text = format!("attaching the function at {} to a guest", args.url);

@@ -53,6 +53,7 @@ pub(crate) fn conclude<D: 'static>(
     what: &str,
 ) -> Result<(), Error> {
     let (ours, root) = (guest.statistics(), guest.root().statistics());
+    let timeouts = guest.root().requester_statistics().timeouts;
     let outside = ours.reads_refused + ours.writes_dropped;
     eprintln!(
         "farlane: {} accesses to the configuration space, {} to registers, {} doorbells in shared memory;",
@@ -75,6 +76,11 @@ pub(crate) fn conclude<D: 'static>(
     let lookahead = guest.upstream().and_then(|upstream| upstream.lookahead()).map(Ahead::from);
     if let Some(lookahead) = &lookahead {
         eprintln!("farlane: lookahead: {lookahead}");
+    }
+    if timeouts > 0 {
+        eprintln!(
+            "farlane: {timeouts} completion timeouts: requests of our root complex that were not answered in time"
+        );
     }
     if ours.given_up > 0 {
         eprintln!("farlane: {} accesses that the function did not answer in time", ours.given_up);
@@ -100,6 +106,7 @@ pub(crate) fn conclude<D: 'static>(
         "outside_memory": outside,
         "interrupts": ours.signals,
         "given_up": ours.given_up,
+        "completion_timeouts": timeouts,
         "lookahead": lookahead,
         "round_trips": {
             "accesses": ours.waited,

@@ -13,12 +13,31 @@ mount -t ext4 $DISK /mnt
 cmp /tmp/noise /mnt/noise && echo "a file came back"
 umount /mnt
 fsck.ext4 -f -n $DISK >/dev/null 2>&1 && echo "fsck clean"
-fio() { command fio --filename=$DISK --ioengine=libaio --direct=1 --bs=4k --minimal "$@"; }
-fio --name=verified --rw=randwrite --iodepth=8 --size=1m --verify=crc32c >/tmp/fio && echo "fio verified"
+job() { fio --filename=$DISK --ioengine=libaio --direct=1 --bs=4k --minimal "$@"; }
+job --name=verified --rw=randwrite --iodepth=8 --size=1m --verify=crc32c >/tmp/fio && echo "fio verified"
 # Completion latency, in microseconds.
 p50() { grep -o '50.000000%=[0-9]*' | sed -n "$1s/.*=//p"; }
+AT=$(basename $(readlink -f /sys/class/nvme/nvme0/device))
+FUNCTION=/sys/bus/pci/devices/$AT
+comes() { for i in $(seq 600); do [ -b $DISK ] && return; sleep 0.05; done; echo "$DISK does not come"; exit 1; }
+verified() { job --name=short --rw=randrw --iodepth=8 --size=512k --verify=crc32c >/tmp/fio; }
+blkdiscard $DISK && verified && echo "discarded"
+nvme format $DISK --lbaf=0 --force >/dev/null
+comes
+verified && echo "formatted"
+nvme reset /dev/nvme0
+comes
+verified && echo "controller reset"
+echo 1 >$FUNCTION/reset
+verified && echo "function reset"
+for i in $(seq ${TIMES:-2}); do
+    echo $AT >/sys/bus/pci/drivers/nvme/unbind
+    echo $AT >/sys/bus/pci/drivers/nvme/bind
+    comes
+done
+verified && echo "bound anew"
 for WAY in randread randwrite; do
-    fio --name=$WAY --rw=$WAY --iodepth=1 --size=8m --runtime=1 --time_based >/tmp/fio
+    job --name=$WAY --rw=$WAY --iodepth=1 --size=8m --runtime=1 --time_based >/tmp/fio
     case $WAY in randread) PLACE=1 ;; *) PLACE=2 ;; esac
     echo "$WAY p50 $(p50 $PLACE </tmp/fio) us"
 done

@@ -7,7 +7,8 @@ use pcie::root_complex::{self, Plan};
 /// What a guest's slot is built as.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// The root complex above the function.
+    /// The root complex above the function. Its Completion Timeout is how long it waits for anything: what has had no
+    /// answer by then is all ones, and a function that cannot be enumerated so is not there for the guest.
     pub root: root_complex::Config,
     /// What enumeration gives out and sets.
     pub plan: Plan,

@@ -2,7 +2,8 @@
 
 use core::fmt;
 
-use pcie::requester::RequestError;
+use engine::Nanos;
+use pcie::requester::{RequestError, TimedOut};
 use pcie::root_complex::EnumerationError;
 use pcie::wire::Bdf;
 use vfio_user::server::{CloseReason, Negotiated};
@@ -60,6 +61,17 @@ pub enum Event {
     ClientGone(Option<CloseReason>),
     /// The guest resets the function.
     Reset,
+    /// Requests of our root complex were not answered in time.
+    CompletionTimeout {
+        /// The latest.
+        request: TimedOut,
+        /// How long it was waited for.
+        within: Nanos,
+        /// How many there were since the last time that this was told.
+        times: u64,
+    },
+    /// No function has answered in time: to guests the slot is an empty one.
+    Empty,
     /// The function reached outside of the guest's memory.
     OutsideMemory {
         /// First address of the latest access.
@@ -104,6 +116,11 @@ impl fmt::Display for Event {
                 write!(f, "the client was closed: {reason}; the function is reset")
             }
             Self::Reset => f.write_str("the guest resets the function"),
+            Self::CompletionTimeout { request, within, times } => {
+                write!(f, "completion timeout: {request}: no answer within {within}")?;
+                if *times > 1 { write!(f, " ({times} times)") } else { Ok(()) }
+            }
+            Self::Empty => f.write_str("no function has answered in time: the guest's slot is empty"),
             Self::OutsideMemory { address, length, write, times } => {
                 let kind = if *write { "write to" } else { "read of" };
                 write!(

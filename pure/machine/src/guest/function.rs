@@ -16,6 +16,7 @@ use super::interrupts::Vectors;
 use super::remembered::Remembered;
 use super::setup::{self, Answer, Ended, Question, RegisterWrite, Running, Steps, Target};
 use super::shadow::Shadow;
+use super::timeouts::was_late;
 use super::{Doorbells, Guest, Output, Phase, Timer};
 
 /// How long to leave a function alone that could not be set up.
@@ -231,6 +232,7 @@ impl<D: 'static> Guest<D> {
                 return self.try_again();
             }
         };
+        let late = was_late(&topology);
         let endpoints = endpoints_of(&topology);
         let found = match self.config.function {
             Some(index) => endpoints.get(index),
@@ -244,10 +246,12 @@ impl<D: 'static> Guest<D> {
                 let (script, step) = setup::find(target, bus_master && self.client);
                 self.run_script(script, step, Purpose::Find(Box::new(function)));
             }
+            Some(_) if late && self.is_empty_from_now_on() => {}
             Some(_) => {
                 self.event(Event::Unready(RequestError::UnsupportedRequest));
                 self.try_again();
             }
+            None if late && self.is_empty_from_now_on() => {}
             None => {
                 let endpoints = endpoints.len();
                 self.phase = Phase::Absent;
@@ -367,6 +371,7 @@ impl<D: 'static> Guest<D> {
             }
             // Its end is told by the link itself.
             (Purpose::Find(_), Err(RequestError::LinkDown)) => {}
+            (Purpose::Find(_), Err(RequestError::Timeout)) if self.is_empty_from_now_on() => {}
             (Purpose::Find(_), Err(error)) => {
                 self.event(Event::Unready(error));
                 self.try_again();
@@ -393,6 +398,11 @@ impl<D: 'static> Guest<D> {
             }
             Some(slot) if self.client => {
                 slot.replaced = Some(target);
+                return self.event(Event::Changed(offer));
+            }
+            // It began with an empty slot, and goes on with that.
+            None if self.client => {
+                self.phase = Phase::Empty;
                 return self.event(Event::Changed(offer));
             }
             _ => {
@@ -425,7 +435,7 @@ impl<D: 'static> Guest<D> {
             self.root.memory_read_done(token, None);
         }
         self.event(Event::ClientGone(reason));
-        let Some(slot) = &mut self.slot else { return };
+        let Some(slot) = &mut self.slot else { return self.look_again() };
         slot.reset();
         match slot.replaced.take() {
             Some(target) => {

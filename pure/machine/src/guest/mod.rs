@@ -17,6 +17,7 @@ mod setup;
 mod shadow;
 #[cfg(test)]
 mod tests;
+mod timeouts;
 
 pub use config::Config;
 pub use event::{Event, Offer};
@@ -235,6 +236,9 @@ pub struct Guest<D> {
     by_message: ByMessage,
     script_serial: u64,
     timers: Deadlines<Timer>,
+    /// Completion timeouts that were told of, and until when no more are.
+    timeouts_told: u64,
+    timeouts_quiet_until: Instant,
     /// Accesses outside of the guest's memory that were not told of, and until when none is.
     untold: u64,
     quiet_until: Instant,
@@ -259,6 +263,8 @@ enum Phase {
     Scripted(Box<Running>, function::Purpose),
     /// It is in use.
     Present,
+    /// Nothing has answered in time: the slot is an empty one for whoever comes now.
+    Empty,
 }
 
 impl<D: 'static> Guest<D> {
@@ -298,6 +304,8 @@ impl<D: 'static> Guest<D> {
             by_message: ByMessage::default(),
             script_serial: 0,
             timers: Deadlines::new(),
+            timeouts_told: 0,
+            timeouts_quiet_until: Instant::ZERO,
             untold: 0,
             quiet_until: Instant::ZERO,
             pool: Pool::default(),
@@ -309,9 +317,10 @@ impl<D: 'static> Guest<D> {
         }
     }
 
-    /// Whether a client may connect: the function is there, and nobody uses it.
+    /// Whether a client may connect: the function is there, or has not answered in time, and nobody uses it.
     pub fn takes_client(&self) -> bool {
-        !self.client && self.server.is_some() && !self.reset_due && matches!(self.phase, Phase::Present)
+        let there = matches!(self.phase, Phase::Present | Phase::Empty);
+        !self.client && self.server.is_some() && !self.reset_due && there
     }
     /// Whether a client is connected.
     pub const fn has_client(&self) -> bool {
@@ -487,6 +496,7 @@ impl<D: 'static> Engine for Guest<D> {
     fn handle_timeout(&mut self, now: Instant) {
         self.tell(now);
         self.root.handle_timeout(now);
+        self.tell_timeouts();
         if let Below::Tunnel(upstream) = &mut self.below
             && upstream.poll_timeout().is_some_and(|at| at <= now)
         {

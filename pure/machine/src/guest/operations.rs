@@ -148,7 +148,7 @@ impl<D: 'static> Guest<D> {
                 }
                 // Whoever sets it up or resets it does not like company.
                 Phase::Scripted(..) | Phase::Enumerating => return done,
-                Phase::Absent => {
+                Phase::Absent | Phase::Empty => {
                     let Some(operation) = self.accesses.pop() else { return done };
                     self.refuse(operation);
                 }
@@ -357,9 +357,12 @@ impl<D: 'static> Guest<D> {
     /// Answers what is asked of a function that is not there.
     fn refuse(&mut self, operation: Operation) {
         match operation {
-            Operation::Read { token, length, .. } => {
+            Operation::Read { token, region, offset, length } => {
                 let mut bytes = self.pool.take(usize::try_from(length).expect("32 bits fit"));
-                bytes.fill(ALL_ONES);
+                match (&self.phase, region) {
+                    (Phase::Empty, RegionIndex::CONFIG) => super::timeouts::nothing(offset, &mut bytes),
+                    _ => bytes.fill(ALL_ONES),
+                }
                 self.read_done(token, &bytes);
             }
             Operation::Write { token, .. } => self.write_done(token, Ok(())),

@@ -3,6 +3,7 @@
 mod far_end;
 mod hostile;
 mod registers;
+mod timeouts;
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

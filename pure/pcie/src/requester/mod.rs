@@ -7,7 +7,7 @@ mod tests;
 mod timeout;
 
 pub use tags::TagWidth;
-pub use timeout::CompletionTimeout;
+pub use timeout::{CompletionTimeout, TimedOut};
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -169,6 +169,15 @@ impl Purpose {
     const fn is_write(self) -> bool {
         matches!(self, Self::Config { write: Some(_), .. } | Self::Io { write: Some(_), .. })
     }
+    const fn timed_out(self) -> TimedOut {
+        match self {
+            Self::MemoryRead { address, length } => TimedOut::Memory { address, length },
+            Self::Config { target, offset, .. } => {
+                TimedOut::Config { target, offset, write: self.is_write() }
+            }
+            Self::Io { address, .. } => TimedOut::Io { address, write: self.is_write() },
+        }
+    }
     /// How many bytes its packets ask for altogether.
     const fn length(self) -> u32 {
         match self {
@@ -223,6 +232,8 @@ pub struct Requester {
     waiting: VecDeque<u32>,
     outputs: VecDeque<Output>,
     pool: engine::Pool,
+    /// The request of the packet that timed out last.
+    timed_out: Option<TimedOut>,
     statistics: Statistics,
 }
 
@@ -240,6 +251,7 @@ impl Requester {
             waiting: VecDeque::new(),
             outputs: VecDeque::new(),
             pool: engine::Pool::default(),
+            timed_out: None,
             statistics: Statistics::default(),
         }
     }
@@ -258,6 +270,10 @@ impl Requester {
     /// What has happened since the start.
     pub const fn statistics(&self) -> &Statistics {
         &self.statistics
+    }
+    /// The request that ran into its Completion Timeout last; [`Statistics::timeouts`] counts them.
+    pub const fn timed_out(&self) -> Option<TimedOut> {
+        self.timed_out
     }
     /// Requests under way, those that wait for a tag included.
     pub const fn in_flight(&self) -> usize {
@@ -452,6 +468,7 @@ impl Engine for Requester {
         while let Some(tag) = self.deadlines.expire(now) {
             if let Flight::Waiting { request, .. } = self.flights[tag as usize] {
                 self.statistics.timeouts += 1;
+                self.timed_out = Some(self.requests[request as usize].purpose.timed_out());
                 self.give_up(tag);
                 self.fail(request, RequestError::Timeout);
                 self.retire_packet(request);

@@ -1,6 +1,51 @@
-//! Completion Timeout Value.
+//! Completion timeouts: how long they are, and what ran into one.
+
+use core::fmt;
 
 use engine::Nanos;
+
+use crate::wire::Bdf;
+
+/// A request that had no answer within the Completion Timeout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimedOut {
+    /// A read of memory.
+    Memory {
+        /// First address.
+        address: u64,
+        /// Bytes.
+        length: u32,
+    },
+    /// A read or write of a double word of a configuration space.
+    Config {
+        /// Whose.
+        target: Bdf,
+        /// Its byte offset.
+        offset: u16,
+        /// Whether it was a write.
+        write: bool,
+    },
+    /// A read or write of a double word of I/O space.
+    Io {
+        /// Its address.
+        address: u32,
+        /// Whether it was a write.
+        write: bool,
+    },
+}
+
+impl fmt::Display for TimedOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = |write: bool| if write { "write" } else { "read" };
+        match *self {
+            Self::Memory { address, length } => write!(f, "read of {length} B at {address:#x}"),
+            Self::Config { target, offset, write } => {
+                write!(f, "configuration {} of {target} at {offset:#05x}", kind(write))
+            }
+            Self::Io { address, write } => write!(f, "I/O {} at {address:#x}", kind(write)),
+        }
+    }
+}
 
 /// How long a requester waits for a completion: the ranges of Device Control 2 (section 7.5.3.16).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -23,7 +23,7 @@ use core::ops::Range;
 use engine::{Buffer, Engine, Instant, Nanos, Step};
 
 use crate::completer::{self, Completer};
-use crate::requester::{self, Busy, CompletionTimeout, RequestError, Requester, TagWidth};
+use crate::requester::{self, Busy, CompletionTimeout, RequestError, Requester, TagWidth, TimedOut};
 use crate::wire::{Bdf, CompletionStatus, ConfigType, Header, Message, Packet};
 use enumerate::{Answer, Question, Running};
 
@@ -227,6 +227,10 @@ impl RootComplex {
     /// What has happened to the host's own requests.
     pub const fn requester_statistics(&self) -> &requester::Statistics {
         self.requester.statistics()
+    }
+    /// The request of the host's own that ran into its Completion Timeout last.
+    pub const fn timed_out(&self) -> Option<TimedOut> {
+        self.requester.timed_out()
     }
     /// Writes in `window` are interrupts from now on, and no others.
     pub const fn set_interrupt_window(&mut self, window: Range<u64>) {

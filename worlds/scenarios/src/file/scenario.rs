@@ -197,6 +197,11 @@ impl Scenario {
         Ok(Self { seed: file.seed.unwrap_or(1), link, setup, tasks, workloads, faults })
     }
 
+    /// Has its switch look ahead, or not, whatever the file says.
+    pub const fn look_ahead(&mut self, on: bool) {
+        self.setup.lookahead = on;
+    }
+
     /// Its machines, switched off.
     pub(crate) fn rig(&self, seed: u64) -> Rig {
         let setup = Setup { seed, ..self.setup.clone() };

@@ -17,7 +17,7 @@ use nvme::subsystem::Config;
 use nvme_pcie::host::Namespace;
 use nvme_pcie::{controller, function};
 
-use crate::args::{DemoArgs, Extent, Lookahead, Spin, Target, Transport};
+use crate::args::{DemoArgs, Extent, Spin, Target, Transport};
 use crate::commands::copy::Copy;
 use crate::error::Error;
 use crate::session::{Needs, Session};
@@ -80,7 +80,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
     let target = Target {
         url: format!("tcp://{address}").parse().expect("the address was printed by ourselves"),
         timeout: PATIENCE,
-        lookahead: Lookahead::default(),
+        lookahead: args.lookahead,
         transport: Transport::default(),
         spin: Spin { spin, cpu: None },
     };
@@ -126,12 +126,13 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
     stamped.close()?;
     let over = match (described, network) {
         (Some(described), Some(network)) => {
-            let (carried, simulated) = (network.end()?, network::simulate(&described)?);
+            let (carried, simulated) =
+                (network.end()?, network::simulate(&described, args.lookahead.is_on())?);
             Some(Over { described, carried, simulated })
         }
         _ => None,
     };
-    Report { verified, figures, hops, over }.print(args.output.json)
+    Report { verified, figures, hops, lookahead: args.lookahead.is_on(), over }.print(args.output.json)
 }
 
 /// Keeps the near end off the far end's processor. Where that can't be, the figures are worse, not wrong.

@@ -121,8 +121,9 @@ pub(super) struct Simulated {
     pub(super) write_4k_ns: Distribution,
 }
 
-/// Plays what is measured: one operation after the other, on the SSD that the file describes, or the usual one.
-pub(super) fn simulate(described: &Described) -> Result<Simulated, Error> {
+/// Plays what is measured: one operation after the other, on the SSD that the file describes, or the usual one, with a switch
+/// that looks ahead or not.
+pub(super) fn simulate(described: &Described, lookahead: bool) -> Result<Simulated, Error> {
     let wrong = |why: String| Error::Simulation(format!("{}: {why}", described.path.display()));
     let (count, gap) = (SIMULATED, Nanos::ZERO);
     let command = |kind| Task::Commands { kind, count, bytes: 4096, depth: 1, gap, random: true };
@@ -131,7 +132,8 @@ pub(super) fn simulate(described: &Described) -> Result<Simulated, Error> {
         ("read", command(Kind::Read)),
         ("write", command(Kind::Write)),
     ];
-    let scenario = Scenario::with_tasks(&described.text, &tasks).map_err(wrong)?;
+    let mut scenario = Scenario::with_tasks(&described.text, &tasks).map_err(wrong)?;
+    scenario.look_ahead(lookahead);
     let played = scenario.play(described.seed, false).map_err(wrong)?;
     let mut times = played.tasks.into_iter().map(|task| task.outcome.times.into_iter().collect());
     let mut next = || times.next().ok_or_else(|| wrong("a task was not played".to_owned()));

@@ -25,6 +25,8 @@ pub(super) struct Report {
     pub(super) verified: Verified,
     pub(super) figures: All,
     pub(super) hops: Hops,
+    /// Whether the tunnel looks ahead.
+    pub(super) lookahead: bool,
     /// The network between the ends, where one was emulated.
     pub(super) over: Option<Over>,
 }
@@ -58,6 +60,7 @@ struct Json<'a> {
     #[serde(flatten)]
     verified: &'a Verified,
     t_tunnel_ns: u64,
+    lookahead: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     floor: Option<&'a Figures>,
     direct: &'a Figures,
@@ -100,6 +103,7 @@ impl Report {
             print_json(&Json {
                 verified: &self.verified,
                 t_tunnel_ns: self.t_tunnel().get(),
+                lookahead: self.lookahead,
                 floor: self.figures.floor.as_ref(),
                 direct: &self.figures.direct,
                 tunnel: &self.figures.tunnel,
@@ -151,10 +155,16 @@ impl Report {
             "\nOne way through the tunnel: T_tunnel = (RTT through - RTT direct) / 2 = {}\n",
             self.t_tunnel()
         ));
+        text.push_str(match self.lookahead {
+            true => "Lookahead: entries and data went along with their doorbells (--no-lookahead shows it without).\n",
+            false => "Without lookahead: the far controller fetched entries and data, each when it wanted it.\n",
+        });
         if !self.hops.medians.is_empty() {
             let error = self.hops.clock_error.map(|error| format!(", clocks aligned to +/- {error}"));
+            // With it there would be no hop between the doorbell and the data.
+            let without = if self.lookahead { " without lookahead" } else { "" };
             text.push_str(&format!(
-                "\nWhere the time of a 4 KiB read goes (medians{}):\n\n{}",
+                "\nWhere the time of a 4 KiB read goes{without} (medians{}):\n\n{}",
                 error.unwrap_or_default(),
                 picture::draw(&self.hops())
             ));

@@ -1,5 +1,7 @@
 //! A function at the far end of a tunnel, which goes and comes back.
 
+use alloc::collections::VecDeque;
+
 use engine::Rng;
 use tunnel::downstream::{self, ConnectionId};
 use tunnel::session;
@@ -10,9 +12,13 @@ use crate::far::{self, Far};
 const CONNECTION: ConnectionId = ConnectionId(1);
 
 /// A slot with a tunnel, and what is at the other end while something is.
-struct Pair {
-    rig: Rig,
+pub(super) struct Pair {
+    pub(super) rig: Rig,
     far: Option<Far>,
+    /// How long everything takes to the far end, and from there.
+    pub(super) delay: Nanos,
+    there: VecDeque<(Instant, downstream::Input)>,
+    back: VecDeque<(Instant, Buffer)>,
     /// The slot has asked for a connection that it did not get.
     dials: bool,
     seed: u64,
@@ -20,17 +26,28 @@ struct Pair {
 
 impl Pair {
     fn new() -> Self {
+        let mut pair = Self::over(config(), Nanos::ZERO);
+        pair.connect();
+        pair
+    }
+
+    /// A slot whose function, if there is one, is `delay` away.
+    pub(super) fn over(config: Config, delay: Nanos) -> Self {
         let now = Instant::from_nanos(1_000);
         let rng = Rng::from_seed(1);
         let session = session::Config { hold: Nanos::from_millis(50), ..session::Config::default() };
-        let guest = Guest::over_tunnel(config(), session, &rng);
-        let mut pair = Self { rig: Rig::around(guest, None, now), far: None, dials: false, seed: 2 };
+        let guest = Guest::over_tunnel(config, session, &rng);
+        let (rig, there, back) = (Rig::around(guest, None, now), VecDeque::new(), VecDeque::new());
+        let mut pair = Self { rig, far: None, delay, there, back, dials: false, seed: 2 };
         pair.start_far(function_config());
         pair.until(|rig| rig.guest.takes_client());
-        pair.rig.guest.handle_input(pair.rig.now, Input::ClientConnected);
-        pair.rig.client.handle_input(pair.rig.now, client::Input::Connected);
-        pair.until(|rig| rig.client.negotiated().is_some());
         pair
+    }
+
+    pub(super) fn connect(&mut self) {
+        self.rig.guest.handle_input(self.rig.now, Input::ClientConnected);
+        self.rig.client.handle_input(self.rig.now, client::Input::Connected);
+        self.until(|rig| rig.client.negotiated().is_some());
     }
 
     fn start_far(&mut self, function: function::Config) {
@@ -44,10 +61,12 @@ impl Pair {
     /// The far end's process is killed.
     fn kill_far(&mut self) {
         self.far = None;
+        self.there.clear();
+        self.back.clear();
         self.rig.guest.handle_input(self.rig.now, Input::Disconnected);
     }
 
-    fn until(&mut self, mut until: impl FnMut(&Rig) -> bool) {
+    pub(super) fn until(&mut self, mut until: impl FnMut(&Rig) -> bool) {
         for _ in 0..1_000_000 {
             if until(&self.rig) {
                 return;
@@ -66,10 +85,10 @@ impl Pair {
             self.rig.to_far.push(Output::Connect);
         }
         for output in core::mem::take(&mut self.rig.to_far) {
-            let Some(far) = &mut self.far else {
+            if self.far.is_none() {
                 self.dials |= matches!(output, Output::Connect);
                 continue;
-            };
+            }
             let input = match output {
                 Output::Connect => {
                     self.rig.guest.handle_input(now, Input::Connected);
@@ -79,9 +98,15 @@ impl Pair {
                 Output::Close => downstream::Input::Disconnected(CONNECTION),
                 output => panic!("{output:?} is not for a far end"),
             };
-            far.handle_input(now, far::Input::Network(input));
+            self.there.push_back((now + self.delay, input));
+        }
+        while let Some((_, bytes)) = self.back.pop_front_if(|(at, _)| *at <= now) {
+            self.rig.guest.handle_input(now, Input::Received(bytes));
         }
         let Some(far) = &mut self.far else { return };
+        while let Some((_, input)) = self.there.pop_front_if(|(at, _)| *at <= now) {
+            far.handle_input(now, far::Input::Network(input));
+        }
         if far.poll_timeout().is_some_and(|at| at <= now) {
             far.handle_timeout(now);
         }
@@ -92,7 +117,10 @@ impl Pair {
             }
             let Some(output) = far.poll_output() else { break };
             match output {
-                far::Output::Transmit(_, bytes) => self.rig.guest.handle_input(now, Input::Received(bytes)),
+                far::Output::Transmit(_, bytes) if self.delay == Nanos::ZERO => {
+                    self.rig.guest.handle_input(now, Input::Received(bytes));
+                }
+                far::Output::Transmit(_, bytes) => self.back.push_back((now + self.delay, bytes)),
                 far::Output::Device(far::Storage::Media(request)) => {
                     self.rig.disk.submit(request, &mut |completion| done.push(completion));
                 }
@@ -102,7 +130,7 @@ impl Pair {
         }
     }
 
-    fn read(&mut self, region: RegionIndex, at: u64) -> u32 {
+    pub(super) fn read(&mut self, region: RegionIndex, at: u64) -> u32 {
         let request = self.rig.client.read(self.rig.now, region, at, 4);
         self.until(|rig| rig.answers.contains_key(&request));
         match self.rig.answers.remove(&request).unwrap().unwrap() {
@@ -116,7 +144,7 @@ impl Pair {
         self.until(|rig| rig.answers.contains_key(&request));
     }
 
-    fn has_event(&self, is_it: impl Fn(&Event) -> bool) -> bool {
+    pub(super) fn has_event(&self, is_it: impl Fn(&Event) -> bool) -> bool {
         self.rig.events.iter().any(is_it)
     }
 }

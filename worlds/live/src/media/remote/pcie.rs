@@ -49,6 +49,7 @@ fn options(hold: Nanos, timeout: Nanos) -> Options {
     let mut session = tunnel::session::Config { identity, ..tunnel::session::Config::default() };
     session.redial.1 = REDIAL;
     session.hold = half;
+    session.lookahead = true;
     Options { near, session, transport: Transport::default(), spin: Nanos::ZERO, timeout }
 }
 

@@ -1,0 +1,82 @@
+//! A root complex that does not wait as long as the far end takes.
+
+use alloc::string::ToString;
+
+use pcie::requester::TimedOut;
+
+use super::far_end::Pair;
+use super::*;
+
+const FAR: Nanos = Nanos::from_millis(10);
+const VERSION: u64 = offset::VERSION as u64;
+
+/// A root complex that waits for 10 ms, where a round trip takes 20.
+fn impatient() -> Config {
+    let mut config = config();
+    config.root.timeout = CompletionTimeout::A2;
+    config
+}
+
+fn timeouts(rig: &Rig) -> u64 {
+    rig.guest.root().requester_statistics().timeouts
+}
+
+#[test]
+fn a_function_that_never_answers_in_time_leaves_an_empty_slot() {
+    let mut pair = Pair::over(impatient(), FAR);
+    assert!(pair.has_event(|event| matches!(event, Event::Empty)), "{:?}", pair.rig.events);
+    let told = |event: &Event| match event {
+        Event::CompletionTimeout {
+            request: TimedOut::Config { offset: 0, write: false, .. },
+            within,
+            ..
+        } => *within == FAR && event.to_string().ends_with("at 0x000: no answer within 10 ms"),
+        _ => false,
+    };
+    assert!(pair.has_event(told), "{:?}", pair.rig.events);
+    pair.connect();
+    let (asked, before) = (pair.rig.now, timeouts(&pair.rig));
+    assert_eq!([0, 4, 0x34].map(|at| pair.read(RegionIndex::CONFIG, at)), [u32::MAX, 0, 0]);
+    assert!(pair.rig.now - asked < Nanos::from_millis(1) && before > 0);
+    // The next one that starts looks for itself.
+    pair.rig.disconnect();
+    pair.until(|rig| rig.guest.takes_client());
+    assert!(timeouts(&pair.rig) > before && pair.rig.guest.offer().is_none());
+    pair.connect();
+    // Nothing overtakes what is on its way.
+    pair.delay = Nanos::from_micros(100);
+    let later = pair.rig.now + FAR * 3;
+    pair.until(|rig| rig.now > later);
+    pair.rig.disconnect();
+    pair.until(|rig| rig.guest.takes_client());
+    pair.connect();
+    assert_eq!(pair.read(RegionIndex::CONFIG, 0), 0x0010_fa1a);
+}
+
+#[test]
+fn a_register_that_is_not_there_in_time_is_all_ones() {
+    let mut pair = Pair::over(impatient(), Nanos::from_micros(100));
+    pair.connect();
+    assert_eq!(pair.read(RegionIndex::BAR0, VERSION), 0x0002_0000);
+    pair.delay = FAR;
+    let asked = pair.rig.now;
+    assert_eq!(pair.read(RegionIndex::BAR0, VERSION), u32::MAX);
+    let took = pair.rig.now - asked;
+    assert!((FAR..FAR + Nanos::from_micros(100)).contains(&took), "{took}");
+    let told = |event: &Event| {
+        matches!(
+            event,
+            Event::CompletionTimeout { request: TimedOut::Memory { length: 4, .. }, times: 1, .. }
+        )
+    };
+    assert!(pair.has_event(told), "{:?}", pair.rig.events);
+    // What changes at the function is asked of it: its status, and not the command beside it.
+    assert_eq!(pair.read(RegionIndex::CONFIG, 4) >> 27, 0b11111);
+    assert_eq!((timeouts(&pair.rig), pair.rig.guest.statistics().given_up), (2, 0));
+    // Answers that come too late answer nothing.
+    pair.delay = Nanos::from_micros(100);
+    let later = pair.rig.now + FAR * 3;
+    pair.until(|rig| rig.now > later);
+    assert_eq!(pair.read(RegionIndex::BAR0, VERSION), 0x0002_0000);
+    assert_eq!(pair.rig.guest.root().requester_statistics().late, 2);
+}
