@@ -10,6 +10,7 @@ mod floor_server;
 mod lookahead;
 mod memory_buffer;
 mod sim;
+mod status;
 mod target;
 mod transport;
 mod tsn;
@@ -36,6 +37,7 @@ pub(crate) use floor_server::FloorServerArgs;
 pub(crate) use lookahead::{Ahead, FarReads, Lookahead};
 pub(crate) use memory_buffer::MemoryBuffer;
 pub(crate) use sim::{PlayArgs, PublishedArgs, SimAction, SimArgs, SweepArgs};
+pub(crate) use status::{Control, StatusArgs};
 pub(crate) use target::{AccessState, OfferArgs, TargetAction};
 pub(crate) use transport::{Tcp, Transport};
 pub(crate) use tsn::{PlanArgs, TsnAction};
@@ -111,6 +113,9 @@ pub(crate) enum Command {
         farlane bench vfio-user:/run/user/1000/ssd.sock --cpu 1 --spin 10ms\n  \
         farlane bench nvme-tcp://127.0.0.1:4420/NQN --iodepth 128 --rate 100000")]
     Bench(BenchArgs),
+    /// Ask a farlane that runs how its link is, what it has sent ahead, and what became of that
+    #[command(after_help = status::EXAMPLE)]
+    Status(StatusArgs),
     /// Simulate: scenarios, sweeps over their values, published experiments
     #[command(after_help = sim::EXAMPLES)]
     Sim(SimArgs),
@@ -255,6 +260,8 @@ pub(crate) struct ExportArgs {
     pub(crate) hold: Duration,
     #[command(flatten)]
     pub(crate) tcp: Tcp,
+    #[command(flatten)]
+    pub(crate) control: Control,
     /// Print the address that was bound as JSON on the first line of standard output
     #[command(flatten)]
     pub(crate) output: Output,
@@ -312,6 +319,8 @@ pub(crate) struct AttachArgs {
     /// or 64s. A guest's monitor is answered after 4s whatever this says
     #[arg(long, value_name = "TIME", default_value = "64s", value_parser = completion_timeout::parse)]
     pub(crate) completion_timeout: CompletionTimeout,
+    #[command(flatten)]
+    pub(crate) control: Control,
     /// Print the socket as JSON on the first line of standard output
     #[command(flatten)]
     pub(crate) output: Output,

@@ -171,13 +171,15 @@ pub(crate) enum Error {
     ))]
     Connect { error: io::Error },
 
-    #[error("no target answers at {}: {error}", path.display())]
-    #[diagnostic(help("start one first (farlane target --help), or say where its socket is with --control"))]
+    #[error("nobody answers at {}: {error}", path.display())]
+    #[diagnostic(help(
+        "start what is to be asked first, and say with --control where its socket is: see farlane export, attach and target --help"
+    ))]
     Control { path: PathBuf, error: io::Error },
 
     #[error("{why}")]
-    #[diagnostic(help("farlane target status shows what there is"))]
-    TargetRefused { why: String },
+    #[diagnostic(help("farlane status shows what there is"))]
+    Asked { why: String },
 
     #[error("output: {0}")]
     Output(io::Error),

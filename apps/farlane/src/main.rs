@@ -36,6 +36,7 @@ fn main() -> ExitCode {
         Command::Write(args) => commands::copy::write(&args),
         Command::Discover(args) => commands::discover::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
+        Command::Status(args) => commands::status::run(&args),
         Command::Sim(args) => commands::sim::run(&args),
         Command::Tsn(args) => commands::tsn::run(&args),
         Command::Emulate(args) => commands::emulate::run(&args),

@@ -9,6 +9,7 @@
 //!
 //! Drivers decide nothing about protocols: they move bytes, read the clock and sleep.
 
+pub mod asked;
 pub mod attach;
 pub mod attached;
 pub mod clock;

@@ -81,7 +81,7 @@ pub(crate) struct OfferArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum TargetAction {
     /// Show what is offered, and who uses it
-    Status(StatusArgs),
+    Status(TargetStatusArgs),
     /// Add a namespace to a subsystem; hosts hear of it at once
     Add(AddArgs),
     /// Take a namespace from a subsystem; hosts hear of it at once
@@ -132,7 +132,7 @@ pub(crate) struct ControlArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct StatusArgs {
+pub(crate) struct TargetStatusArgs {
     #[command(flatten)]
     pub(crate) control: ControlArgs,
     #[command(flatten)]

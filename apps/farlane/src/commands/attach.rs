@@ -1,5 +1,6 @@
 //! `farlane attach`: the SSD of a far end for a virtual machine.
 
+use live::asked::Asked;
 use live::attach::{AttachError, random};
 use live::clock::Clock;
 use live::guest::GuestDriver;
@@ -8,7 +9,7 @@ use machine::guest::{Config, Guest};
 
 use crate::args::AttachArgs;
 use crate::commands::guest::{announce, conclude, listen, report, spin};
-use crate::commands::stay_on;
+use crate::commands::{control, status, stay_on};
 use crate::error::Error;
 
 pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
@@ -17,12 +18,14 @@ pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
     let route = args.transport.checked()?.route(name);
     let route = route.map_err(|error| AttachError::Resolve(name.clone(), error))?;
     let listener = listen(&args.socket.path)?;
+    let control = control::bind(args.control.control.as_ref())?;
 
     let clock = Clock::start();
     let mut rng = random();
     let mut session = tunnel::session::Config {
         hold: args.hold.into(),
         lookahead: args.lookahead.is_on(),
+        tally: true,
         identity: tunnel::frame::Identity {
             name: format!("farlane attach {}", std::process::id()),
             vendor: "Farlane".to_owned(),
@@ -39,9 +42,12 @@ pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
 
     let text = format!("attaching the function at {} to a guest", args.url);
     announce(args.output.json, listener.path(), &text)?;
-    let mut driver = GuestDriver::over_tcp(guest, route, listener, report);
+    let driver = GuestDriver::over_tcp(guest, route, listener, report);
+    let mut driver = Asked::new(driver, control, |driver: &GuestDriver<_>, line: &str| {
+        status::answer(line, || status::of_guest(clock.now(), driver))
+    });
     let mut reactor = Reactor::new(clock, spin(&args.socket, &args.spin)).map_err(Error::Output)?;
     reactor.stop().on_signals().map_err(Error::Output)?;
     reactor.run(&mut driver).map_err(|error| Error::Child { what: "the guest's end", error })?;
-    conclude(args.output.json, driver.guest(), None, "the guest's end")
+    conclude(args.output.json, driver.driver().guest(), None, "the guest's end")
 }

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 
 use clap::ArgMatches;
 use engine::{Nanos, Rng};
+use live::asked::Asked;
 use live::attach::random;
 use live::clock::Clock;
 use live::far::{Event, FarDriver};
@@ -18,7 +19,7 @@ use tunnel::session::HandshakeError;
 use crate::args::{ExportArgs, MemoryBuffer, Served};
 use crate::commands::guest::tell_commands;
 use crate::commands::served::Ssd;
-use crate::commands::{print, print_json, stay_on};
+use crate::commands::{control, print, print_json, status, stay_on};
 use crate::error::Error;
 
 pub(crate) fn run(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
@@ -26,6 +27,7 @@ pub(crate) fn run(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
     if let Some(path) = &args.vfio_user {
         return foreign::run(&args, path);
     }
+    let control = control::bind(args.control.control.as_ref())?;
     let clock = Clock::start();
     let far_ends = args.served.divide(&args.listen, matches)?;
     let tcp = args.tcp.options()?;
@@ -36,11 +38,17 @@ pub(crate) fn run(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
         let what = Offered { place: &place, served: &served, memory_buffer: args.memory_buffer, tcp: &tcp };
         drivers.push(far_end(clock, listen, &what, args.hold.into(), args.output.json)?);
     }
-    let mut drivers: Several<_> = drivers.into_iter().collect();
+    let of_far = |driver: &FarDriver<fn(Event)>| {
+        status::of_far(clock.now(), driver, Some(driver.far().function().controller().statistics()))
+    };
+    let drivers: Several<_> = drivers.into_iter().collect();
+    let mut drivers = Asked::new(drivers, control, |drivers: &Several<_>, line: &str| {
+        status::answer(line, || status::of_far_ends(drivers.iter().map(of_far).collect()))
+    });
     let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::Output)?;
     reactor.stop().on_signals().map_err(Error::Output)?;
     reactor.run(&mut drivers).map_err(|error| Error::Child { what: "the far end", error })?;
-    for driver in drivers.iter() {
+    for driver in drivers.driver().iter() {
         tell_commands(driver.far().function().controller().statistics());
     }
     eprintln!("farlane: the far end has shut down");

@@ -2,6 +2,7 @@
 
 pub(crate) mod attach;
 pub(crate) mod bench;
+mod control;
 pub(crate) mod copy;
 pub(crate) mod demo;
 pub(crate) mod device;
@@ -17,6 +18,7 @@ pub(crate) mod ping;
 mod served;
 pub(crate) mod sim;
 pub(crate) mod smart_log;
+pub(crate) mod status;
 pub(crate) mod target;
 pub(crate) mod tsn;
 

@@ -39,6 +39,8 @@ const READ_MAX: u32 = 4096;
 pub struct Statistics {
     /// Submission doorbells with which entries went.
     pub doorbells: u64,
+    /// Commands of I/O queues that have completed.
+    pub commands: u64,
     /// Submission queue entries that were sent ahead.
     pub entries: u64,
     /// Pieces of memory that were sent ahead: entries, lists and data.
@@ -193,7 +195,7 @@ impl Lookahead {
             self.statistics.reads += 1;
             self.statistics.bytes_read += u64::from(packet.header.length) * 4;
         }
-        self.ports[port].on_up(packet, session);
+        self.statistics.commands += self.ports[port].on_up(packet, session);
     }
 
     /// An answer to a read of ours.

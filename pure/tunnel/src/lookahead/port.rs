@@ -218,7 +218,8 @@ impl Port {
 
     /// A packet comes up.
     #[inline]
-    pub(super) fn on_up(&mut self, packet: &Packet, session: &mut Session) {
+    pub(super) fn on_up(&mut self, packet: &Packet, session: &mut Session) -> u64 {
+        let mut commands = 0;
         match &packet.header.kind {
             Kind::Completion(completion) if !self.asked.is_empty() => {
                 let (requester, tag) = (completion.requester, completion.tag);
@@ -233,10 +234,11 @@ impl Port {
                 let Self { functions, sent, sent_bytes, .. } = self;
                 let function = functions.iter_mut().find(|function| function.id == id);
                 let Some(controller) = function.and_then(|function| function.controller.as_mut()) else {
-                    return;
+                    return 0;
                 };
                 let address = request.address + u64::from(packet.header.lead());
                 controller.on_write(address, packet.data_bytes(), &mut |ended| {
+                    commands += u64::from(matches!(ended, Ended::Command { queue: 1.., .. }));
                     let over = |one: &Sent| match ended {
                         Ended::Command { queue, command } => (one.queue, one.command) == (queue, command),
                         Ended::Queue(queue) => one.queue == queue,
@@ -247,6 +249,7 @@ impl Port {
             }
             _ => {}
         }
+        commands
     }
 
     fn on_answer(&mut self, asked: &Asked, payload: &[u8]) {

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use engine::Nanos;
+use live::asked::Asked;
 use live::attach::random;
 use live::clock::Clock;
 use live::far::{Event, FarDriver, Server};
@@ -17,7 +18,7 @@ use machine::foreign::{self, Config, Foreign, Summary};
 
 use super::{report, session, warn};
 use crate::args::ExportArgs;
-use crate::commands::{print, print_json};
+use crate::commands::{control, print, print_json, status};
 use crate::error::Error;
 
 /// What is known of the device.
@@ -63,9 +64,13 @@ pub(super) fn run(args: &ExportArgs, path: &Path) -> Result<(), Error> {
 
     let known = Rc::new(RefCell::new(Known::default()));
     let learning = known.clone();
-    let mut driver = FarDriver::foreign(far, listener, server, move |event| {
+    let control = control::bind(args.control.control.as_ref())?;
+    let driver = FarDriver::foreign(far, listener, server, move |event| {
         learning.borrow_mut().learn(&event);
         report(event);
+    });
+    let mut driver = Asked::new(driver, control, |driver: &FarDriver<_, _>, line: &str| {
+        status::answer(line, || status::of_far_ends(vec![status::of_far(clock.now(), driver, None)]))
     });
     let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::Output)?;
     reactor.stop().on_signals().map_err(Error::Output)?;

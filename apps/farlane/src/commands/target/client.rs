@@ -6,11 +6,11 @@ use live::clock::Clock;
 use serde_json::Value;
 
 use super::control_path;
-use super::request::{Answer, Request};
+use super::request::Request;
 use super::status;
 use crate::args::{MediumSpec, TargetAction};
 use crate::commands::served::{FAR_PATIENCE, open_far};
-use crate::commands::{print, print_json};
+use crate::commands::{control, print, print_json};
 use crate::error::Error;
 
 pub(super) fn run(action: TargetAction) -> Result<(), Error> {
@@ -72,14 +72,7 @@ pub(super) fn run(action: TargetAction) -> Result<(), Error> {
 }
 
 fn ask(given: Option<&PathBuf>, request: &Request) -> Result<Value, Error> {
-    let path = control_path(given);
-    let fail = |error| Error::Control { path: path.clone(), error };
-    let request = serde_json::to_string(request).map_err(|error| fail(error.into()))?;
-    let answer = live::control::ask(&path, &request).map_err(fail)?;
-    match serde_json::from_str(&answer).map_err(|error| fail(error.into()))? {
-        Answer::Done(value) => Ok(value),
-        Answer::Failed(why) => Err(Error::TargetRefused { why }),
-    }
+    control::ask(&control_path(given), request)
 }
 
 /// The target may have another working directory.

@@ -8,6 +8,8 @@ mod request;
 mod server;
 mod status;
 
+pub(crate) use status::text as status_text;
+
 use std::path::PathBuf;
 
 use engine::Nanos;

@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::args::AccessState;
 
@@ -55,14 +54,4 @@ pub(super) enum Request {
     },
     /// The file, again.
     Reload,
-}
-
-/// The answer.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Answer {
-    /// It was done; what there is to tell.
-    Done(Value),
-    /// It was not, for this reason.
-    Failed(String),
 }

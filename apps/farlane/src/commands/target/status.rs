@@ -76,7 +76,7 @@ fn queue(one: &ConnectionStatus) -> Value {
 }
 
 /// The same for a person.
-pub(super) fn text(status: &Value) -> String {
+pub(crate) fn text(status: &Value) -> String {
     let mut text = String::new();
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let plain = |value: &Value| value.as_str().unwrap_or_default().to_owned();

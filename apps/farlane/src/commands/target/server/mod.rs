@@ -19,10 +19,10 @@ use serde_json::{Value, json};
 use super::config::{Backing, Listed, Offer, PortSpec, Source, SubsystemSpec};
 use super::core::{Core, NewSubsystem};
 use super::cores::Cores;
-use super::request::{Answer, Request};
+use super::request::Request;
 use super::status;
 use crate::args::MediumSpec;
-use crate::commands::{print, print_json};
+use crate::commands::{control, print, print_json};
 use crate::error::Error;
 use access::Whose;
 
@@ -190,8 +190,7 @@ impl Server {
             }
             Ok(Request::Reload) => self.reload(),
         };
-        let answer = result.map_or_else(Answer::Failed, Answer::Done);
-        serde_json::to_string(&answer).unwrap_or_else(|error| format!("{{\"failed\":\"{error}\"}}"))
+        control::answer(result)
     }
 
     /// What every core has to tell, in the order of the directory.

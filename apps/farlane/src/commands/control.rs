@@ -1,0 +1,43 @@
+//! A program that runs is asked through its control socket: a line of JSON each way.
+
+use std::path::{Path, PathBuf};
+
+use live::control::Control;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::error::Error;
+
+/// The answer.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Answer {
+    /// It was done; what there is to tell.
+    Done(Value),
+    /// It was not, for this reason.
+    Failed(String),
+}
+
+/// Asks the program whose control socket is at `path`.
+pub(crate) fn ask(path: &Path, request: &impl Serialize) -> Result<Value, Error> {
+    let fail = |error| Error::Control { path: path.to_owned(), error };
+    let request = serde_json::to_string(request).map_err(|error| fail(error.into()))?;
+    let answer = live::control::ask(path, &request).map_err(fail)?;
+    match serde_json::from_str(&answer).map_err(|error| fail(error.into()))? {
+        Answer::Done(value) => Ok(value),
+        Answer::Failed(why) => Err(Error::Asked { why }),
+    }
+}
+
+/// The line that answers a request.
+pub(crate) fn answer(result: Result<Value, String>) -> String {
+    let answer = result.map_or_else(Answer::Failed, Answer::Done);
+    serde_json::to_string(&answer).unwrap_or_default()
+}
+
+/// The control socket that was asked for.
+pub(crate) fn bind(path: Option<&PathBuf>) -> Result<Option<Control>, Error> {
+    let bind =
+        |path: &PathBuf| Control::bind(path).map_err(|error| Error::Bind { path: path.clone(), error });
+    path.map(bind).transpose()
+}

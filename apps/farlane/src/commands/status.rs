@@ -1,0 +1,174 @@
+//! `farlane status`: how the two ends of a tunnel are that run, as JSON, and that as text.
+
+use engine::Instant;
+use live::far::{self, Backing, FarDriver};
+use live::guest::{self, GuestDriver};
+use nvme_pcie::controller;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tunnel::session::Session;
+use tunnel::upstream::PortIndex;
+
+use crate::args::{Ahead, FarReads, StatusArgs};
+use crate::commands::{control, print, print_json};
+use crate::error::Error;
+
+/// What an end of a tunnel can be asked; a target understands it too.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "lowercase", deny_unknown_fields)]
+enum Request {
+    /// How it is.
+    Status,
+}
+
+pub(crate) fn run(args: &StatusArgs) -> Result<(), Error> {
+    let status = control::ask(&args.path, &Request::Status)?;
+    if args.output.json { print_json(&status) } else { print(&text(&status)) }
+}
+
+/// The answer to `line`, if it asks for the `status`.
+pub(crate) fn answer(line: &str, status: impl FnOnce() -> Value) -> String {
+    let asked = serde_json::from_str(line).map_err(|error| format!("that is no request: {error}"));
+    control::answer(asked.map(|Request::Status| status()))
+}
+
+/// Of a guest's end.
+pub(crate) fn of_guest<F: FnMut(guest::Event)>(now: Instant, driver: &GuestDriver<F>) -> Value {
+    let guest = driver.guest();
+    let upstream = guest.upstream();
+    let session = upstream.and_then(|upstream| upstream.session(PortIndex(0)));
+    let ours = guest.statistics();
+    let lookahead = upstream.and_then(|upstream| upstream.lookahead());
+    let far_reads = session.and_then(Session::tally).map(|(_, tally)| FarReads::from(tally));
+    let commands = lookahead.map(|ahead| ahead.commands);
+    json!({
+        "kind": "attach",
+        "link": session.map(|session| link(now, session)),
+        "commands": commands,
+        "round_trips": commands.zip(far_reads).and_then(|(commands, reads)| reads.round_trips(commands)),
+        "lookahead": lookahead.map(Ahead::from),
+        "far_reads": far_reads,
+        "guest": {
+            "config_accesses": ours.config_accesses,
+            "register_accesses": ours.bar_accesses,
+            "interrupts": ours.signals,
+            "given_up": ours.given_up,
+            "waited": ours.waited,
+        },
+    })
+}
+
+/// Of a device's end; `controller` is what the device has done, if it is ours.
+pub(crate) fn of_far<F: FnMut(far::Event), B: Backing>(
+    now: Instant,
+    driver: &FarDriver<F, B>,
+    controller: Option<controller::Statistics>,
+) -> Value {
+    let downstream = driver.far().downstream();
+    json!({
+        "listening": driver.address().to_string(),
+        "link": link(now, downstream.session()),
+        "commands": controller.map(|of| of.commands),
+        "far_reads": FarReads::from(downstream.store().tally()),
+    })
+}
+
+/// Of all ends of a process that exports devices.
+pub(crate) fn of_far_ends(far_ends: Vec<Value>) -> Value {
+    json!({ "kind": "export", "far_ends": far_ends })
+}
+
+/// The tunnel itself.
+fn link(now: Instant, session: &Session) -> Value {
+    let statistics = session.statistics();
+    json!({
+        "peer": session.peer().map(ToString::to_string),
+        "connected": session.is_open(),
+        "up_s": session.up_since().map(|since| (now - since).get() / 1_000_000_000),
+        "round_trip_ns": session.round_trip().map(|length| length.get()),
+        "packets_sent": statistics.tlps_sent,
+        "packets_received": statistics.tlps_received,
+        "bytes_sent": statistics.bytes_sent,
+        "bytes_received": statistics.bytes_received,
+        "resumptions": statistics.resumptions,
+        "sent_again": statistics.frames_replayed,
+        "waiting_bytes": session.queued_bytes(),
+    })
+}
+
+/// The same for a person.
+fn text(status: &Value) -> String {
+    match status["kind"].as_str() {
+        Some("attach") => {
+            let mut text = link_text("the far end", &status["link"]);
+            text += &reads_text(status);
+            let (guest, lookahead) = (&status["guest"], &status["lookahead"]);
+            if lookahead.is_object() {
+                text += &format!(
+                    "  lookahead: {} commands went ahead in {} pieces of {} B, {} given up, {} without room\n",
+                    lookahead["entries"],
+                    lookahead["pieces"],
+                    lookahead["bytes"],
+                    lookahead["given_up"],
+                    lookahead["over_budget"]
+                );
+            }
+            text += &format!(
+                "  guest: {} configuration and {} register accesses, {} waited for the far end, {} in vain; {} interrupts\n",
+                guest["config_accesses"],
+                guest["register_accesses"],
+                guest["waited"],
+                guest["given_up"],
+                guest["interrupts"]
+            );
+            text
+        }
+        Some("export") => {
+            let far_ends = status["far_ends"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let one = |one: &Value| {
+                let name = format!("tcp://{}", one["listening"].as_str().unwrap_or_default());
+                link_text(&name, &one["link"]) + &reads_text(one)
+            };
+            far_ends.iter().map(one).collect()
+        }
+        _ => super::target::status_text(status),
+    }
+}
+
+fn link_text(name: &str, link: &Value) -> String {
+    let Some(peer) = link["peer"].as_str() else { return format!("{name}: nobody is there\n") };
+    let connected =
+        if link["connected"] == json!(true) { "connected" } else { "held, the connection is lost" };
+    let round_trip = link["round_trip_ns"].as_u64();
+    let round_trip =
+        round_trip.map(|length| format!(", round trip {}", engine::Nanos::new(length))).unwrap_or_default();
+    format!(
+        "{name}: {peer}, {connected}, for {} s{round_trip}\n  \
+         {} packets sent, {} received; {} and {} B; {} times resumed\n",
+        link["up_s"],
+        link["packets_sent"],
+        link["packets_received"],
+        link["bytes_sent"],
+        link["bytes_received"],
+        link["resumptions"]
+    )
+}
+
+fn reads_text(status: &Value) -> String {
+    let reads = &status["far_reads"];
+    if !reads.is_object() {
+        return String::new();
+    }
+    let mut text = format!(
+        "  the device's reads of memory: {} answered there, {} by the host; {} of {} B sent ahead in vain\n",
+        reads["hits"], reads["misses"], reads["bytes_in_vain"], reads["bytes_ahead"]
+    );
+    if let Some(commands) = status["commands"].as_u64() {
+        text += &format!("  {commands} commands");
+        if let Some(trips) = status["round_trips"].as_f64() {
+            text += &format!(", {trips:.2} round trips each");
+        }
+        text.push('\n');
+    }
+    text
+}

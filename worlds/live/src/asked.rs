@@ -1,0 +1,62 @@
+//! A driver that is asked things while it runs.
+
+use std::fmt;
+use std::io;
+
+use engine::Instant;
+
+use crate::control::Control;
+use crate::reactor::{Context, Driver, Glance, Turn};
+
+/// A driver, and a [`Control`] through which `answer` tells of it.
+pub struct Asked<D, A> {
+    driver: D,
+    control: Option<Control>,
+    answer: A,
+}
+
+impl<D, A> Asked<D, A> {
+    /// `driver`, which can be asked if there is a `control`.
+    pub const fn new(driver: D, control: Option<Control>, answer: A) -> Self {
+        Self { driver, control, answer }
+    }
+    /// The driver.
+    pub const fn driver(&self) -> &D {
+        &self.driver
+    }
+}
+
+impl<D: Driver, A: FnMut(&D, &str) -> String> Driver for Asked<D, A> {
+    fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
+        let Self { driver, control, answer } = self;
+        let mut answered = false;
+        if let Some(control) = control.as_mut().filter(|_| context.news) {
+            answered = control.turn(context.sources(), |line| answer(driver, line))?;
+        }
+        Ok(match driver.turn(context)? {
+            Turn::Idle if answered => Turn::Busy,
+            turn => turn,
+        })
+    }
+
+    fn glance(&mut self, now: Instant) -> Glance {
+        self.driver.glance(now)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.driver.poll_timeout()
+    }
+
+    fn on_stop(&mut self, now: Instant) {
+        self.driver.on_stop(now);
+    }
+}
+
+impl<D: fmt::Debug, A> fmt::Debug for Asked<D, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Asked")
+            .field("driver", &self.driver)
+            .field("control", &self.control)
+            .finish_non_exhaustive()
+    }
+}
