@@ -171,6 +171,21 @@ pub(crate) enum Error {
     ))]
     Connect { error: io::Error },
 
+    #[error("there is no network namespace {namespace}")]
+    #[diagnostic(help("make it first: ip netns add {namespace}; or give a path such as /proc/PID/ns/net"))]
+    NoNamespaceFile { namespace: String },
+
+    #[error("a network interface can't be made: {error}")]
+    #[diagnostic(help(
+        "that takes CAP_NET_ADMIN and CAP_SYS_ADMIN: use sudo, or do everything within \
+         unshare --user --map-root-user --net --mount, where namespaces are your own; --listen and --connect need neither"
+    ))]
+    NoNetworkAdmin { error: io::Error },
+
+    #[error("no network interface in {namespace}: {error}")]
+    #[diagnostic(help("the kernel's TUN driver makes it: modprobe tun"))]
+    Interface { namespace: String, error: io::Error },
+
     #[error("nobody answers at {}: {error}", path.display())]
     #[diagnostic(help(
         "start what is to be asked first, and say with --control where its socket is: see farlane export, attach and target --help"
@@ -214,6 +229,9 @@ impl Error {
             | Self::Config { .. }
             | Self::Link { .. }
             | Self::Connect { .. }
+            | Self::NoNamespaceFile { .. }
+            | Self::NoNetworkAdmin { .. }
+            | Self::Interface { .. }
             | Self::NoNamespace { .. }
             | Self::FarNamespace { .. }
             | Self::Range { .. } => 2,

@@ -15,7 +15,7 @@ use engine::Nanos;
 use link::network::{Config, Network};
 use link::{AnyHop, Path, Rate, Wire};
 use live::clock::Clock;
-use live::emulate::{Emulator, Event};
+use live::emulate::relay::{Event, Relay};
 use live::reactor::{Reactor, pin};
 use live::tcp::Listener;
 
@@ -41,7 +41,7 @@ fn emulated(latency: Nanos, rate: Rate, to: SocketAddr, late: Late) -> SocketAdd
         let mut reactor = Reactor::new(clock, Nanos::from_micros(100))?;
         let paths = [(); 2].map(|()| Path::new([AnyHop::from(Wire::new(latency, Some(rate)))]));
         let network = Network::new(Config { line: [Some(rate); 2], ..Config::default() }, paths);
-        let mut emulator = Emulator::new(clock.now(), network, listener, vec![to], |event| {
+        let mut emulator = Relay::new(clock.now(), network, listener, vec![to], |event| {
             if let Event::Written(by) = event {
                 late.lock().unwrap_or_else(PoisonError::into_inner).push(by.get());
             }

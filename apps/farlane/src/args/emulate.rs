@@ -1,7 +1,8 @@
 //! `farlane emulate`: what can be said of a network that is not there.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
@@ -11,7 +12,13 @@ use super::{Output, Spin, parse_time};
 pub(super) const EXAMPLE: &str = "Example, with a far end on port 4430:
   printf '[link]\\nlatency = \"10ms\"\\nrate = \"1Gbit/s\"\\n' > link.toml
   farlane emulate --listen 127.0.0.1:4431 --connect 127.0.0.1:4430 --link link.toml
-  farlane ping tcp://127.0.0.1:4431";
+  farlane ping tcp://127.0.0.1:4431
+
+The same with this machine's own TCP in place of a modelled one (as root):
+  ip netns add near && ip netns add far
+  farlane emulate --between near far --link link.toml &
+  ip netns exec far farlane export --listen 10.77.0.2:4430 --ram 1GiB &
+  ip netns exec near farlane ping tcp://10.77.0.2:4430";
 
 #[derive(Debug, Args)]
 pub(crate) struct EmulateArgs {
@@ -19,8 +26,15 @@ pub(crate) struct EmulateArgs {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     pub(crate) listen: SocketAddr,
     /// Where connections go on to, through the modelled network
-    #[arg(long, value_name = "HOST:PORT")]
-    pub(crate) connect: String,
+    #[arg(long, value_name = "HOST:PORT", required_unless_present = "between")]
+    pub(crate) connect: Option<String>,
+    /// Instead of connections: packets between two network namespaces, each as `ip netns` calls it or a path to it. An
+    /// interface is made in either, and the kernel's own TCP and whatever else sends there meets the model's path
+    #[arg(long, value_names = ["NEAR", "FAR"], num_args = 2, conflicts_with_all = ["listen", "connect"])]
+    pub(crate) between: Vec<String>,
+    /// Addresses of those interfaces: the first is NEAR's, the second FAR's. A second emulator wants others
+    #[arg(long, value_name = "ADDR/BITS", default_value = "10.77.0.0/24", requires = "between")]
+    pub(crate) subnet: Subnet,
     /// The file that says what the network is like; docs/emulate.md has all keys
     #[arg(long, value_name = "FILE")]
     pub(crate) link: PathBuf,
@@ -35,4 +49,53 @@ pub(crate) struct EmulateArgs {
     pub(crate) output: Output,
     #[command(flatten)]
     pub(crate) spin: Spin,
+}
+
+/// IPv4 addresses with the same leading bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Subnet {
+    network: u32,
+    prefix: u8,
+}
+
+impl Subnet {
+    /// How many leading bits they share: 8 to 30, so that there are two at least.
+    pub(crate) const fn prefix(self) -> u8 {
+        self.prefix
+    }
+
+    /// The first and the second of its addresses.
+    pub(crate) fn ends(self) -> [Ipv4Addr; 2] {
+        [1, 2].map(|host| Ipv4Addr::from_bits(self.network | host))
+    }
+}
+
+impl FromStr for Subnet {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.split_once('/').and_then(|(address, prefix)| {
+            Some((address.parse::<Ipv4Addr>().ok()?.to_bits(), prefix.parse::<u8>().ok()?))
+        });
+        match parts {
+            Some((address, prefix @ 8..=30)) if address.trailing_zeros() >= u32::from(32 - prefix) => {
+                Ok(Self { network: address, prefix })
+            }
+            _ => Err("expected a network of IPv4 with 8 to 30 bits, for example 10.77.1.0/24".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subnet_has_room_for_two() {
+        let subnet: Subnet = "10.77.3.0/30".parse().unwrap();
+        assert_eq!(subnet.ends(), [Ipv4Addr::new(10, 77, 3, 1), Ipv4Addr::new(10, 77, 3, 2)]);
+        for wrong in ["10.77.3.0", "10.77.3.1/24", "10.77.3.0/31", "10.0.0.0/7", "::/64", "10.77.3.0/-1"] {
+            assert!(wrong.parse::<Subnet>().is_err(), "{wrong}");
+        }
+    }
 }

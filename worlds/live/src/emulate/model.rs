@@ -1,31 +1,23 @@
-//! The modelled network, asked in this machine's time: whatever happens in it happens at its own time, however late this
+//! A modelled network, asked in this machine's time: whatever happens in it happens at its own time, however late this
 //! thread is, and what comes out is told with the time at which it should have.
 
 use std::collections::VecDeque;
 
 use engine::{Engine, Instant, Nanos, drain};
-use link::network::{ConnectionId, Input, Network, Output, Side};
+use link::network::{ConnectionId, Network, Side};
 
 /// The network, and when its time began.
 #[derive(Debug)]
-pub(super) struct Model {
-    network: Network,
+pub(super) struct Model<E: Engine> {
+    network: E,
     origin: Instant,
     /// The network's time when something last happened in it.
     latest: Instant,
     /// What has come out of it, and when it should have, in this machine's time.
-    outputs: VecDeque<(Instant, Output)>,
+    outputs: VecDeque<(Instant, E::Output)>,
 }
 
-impl Model {
-    pub(super) const fn new(network: Network, origin: Instant) -> Self {
-        Self { network, origin, latest: Instant::ZERO, outputs: VecDeque::new() }
-    }
-
-    pub(super) const fn network(&self) -> &Network {
-        &self.network
-    }
-
+impl Model<Network> {
     /// Dials from `side`, at `at`.
     pub(super) fn open(&mut self, at: Instant, side: Side) -> Option<ConnectionId> {
         let at = self.advance(at);
@@ -37,9 +29,19 @@ impl Model {
     pub(super) fn room(&mut self, connection: ConnectionId, side: Side, wanted: usize) -> usize {
         self.network.room(connection, side, wanted)
     }
+}
+
+impl<E: Engine> Model<E> {
+    pub(super) const fn new(network: E, origin: Instant) -> Self {
+        Self { network, origin, latest: Instant::ZERO, outputs: VecDeque::new() }
+    }
+
+    pub(super) const fn network(&self) -> &E {
+        &self.network
+    }
 
     /// Gives the network what came at `at`.
-    pub(super) fn input(&mut self, at: Instant, input: Input) {
+    pub(super) fn input(&mut self, at: Instant, input: E::Input<'_>) {
         let at = self.advance(at);
         self.network.handle_input(at, input);
         self.collect(at);
@@ -51,7 +53,7 @@ impl Model {
     }
 
     /// What has come out of the network, and when it should have.
-    pub(super) fn poll_output(&mut self) -> Option<(Instant, Output)> {
+    pub(super) fn poll_output(&mut self) -> Option<(Instant, E::Output)> {
         self.outputs.pop_front()
     }
 

@@ -12,7 +12,7 @@ use link::network::{Config, ConnectionId, Input, Network, Output, Side};
 use link::{AnyHop, Path, Wire};
 
 use super::model::Model;
-use super::pipe::{Flow, Pipe};
+use super::relay::pipe::{Flow, Pipe};
 use crate::reactor::Context;
 use crate::tcp::{Connection, Listener};
 
@@ -22,7 +22,7 @@ const MESSAGE: usize = 64;
 /// A network of no latency between two pairs of sockets.
 #[derive(Debug)]
 pub(super) struct Rehearsal {
-    model: Model,
+    model: Model<Network>,
     id: ConnectionId,
     pipe: Pipe,
     /// The applications' ends.

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use engine::{Nanos, Rng};
 use live::clock::Clock;
-use live::emulate::{Counters, Emulator, Event};
+use live::emulate::relay::{Counters, Event, Relay};
 use live::reactor::{Reactor, Stop};
 use live::tcp::Listener;
 use scenarios::file::link::Link;
@@ -69,14 +69,14 @@ impl Network {
             let _ = say.send((listener.address(), reactor.stop()));
             let mut late = Distribution::new();
             let network = link.network(&Rng::from_seed(seed));
-            let mut emulator = Emulator::new(clock.now(), network, listener, vec![to], |event| {
+            let mut relay = Relay::new(clock.now(), network, listener, vec![to], |event| {
                 if let Event::Written(by) = event {
                     late.record(by);
                 }
             });
-            reactor.run(&mut emulator)?;
-            let counters = emulator.counters();
-            drop(emulator);
+            reactor.run(&mut relay)?;
+            let counters = relay.counters();
+            drop(relay);
             Ok(Carried { counters, late })
         });
         match said.recv() {

@@ -5,17 +5,17 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use engine::{Instant, Nanos, Pool};
-use link::network::{ConnectionId, Input, Output, Side};
+use link::network::{ConnectionId, Input, Network, Output, Side};
 use link::tcp::Gone;
 
 use super::end::End;
-use super::model::Model;
+use crate::emulate::model::Model;
 use crate::reactor::{Attention, Context, Sources};
 use crate::tcp::{Connection, Dialer, Dialled};
 
 /// What a look at a pipe has come to.
 #[derive(Debug)]
-pub(super) enum Pumped {
+pub(in crate::emulate) enum Pumped {
     Nothing,
     Something,
     /// The other end can't be connected to.
@@ -26,33 +26,33 @@ pub(super) enum Pumped {
 
 /// What a look at a pipe works with.
 #[derive(Debug)]
-pub(super) struct Flow<'a> {
+pub(in crate::emulate) struct Flow<'a> {
     /// Whose pipe it is.
-    pub(super) id: ConnectionId,
-    pub(super) context: &'a Context<'a>,
-    pub(super) model: &'a mut Model,
-    pub(super) pool: &'a mut Pool,
+    pub(in crate::emulate) id: ConnectionId,
+    pub(in crate::emulate) context: &'a Context<'a>,
+    pub(in crate::emulate) model: &'a mut Model<Network>,
+    pub(in crate::emulate) pool: &'a mut Pool,
     /// How late what was written was.
-    pub(super) late: &'a mut Vec<Nanos>,
+    pub(in crate::emulate) late: &'a mut Vec<Nanos>,
 }
 
 /// The two sockets of a connection.
 #[derive(Debug)]
-pub(super) struct Pipe {
+pub(in crate::emulate) struct Pipe {
     /// Who came.
-    pub(super) peer: SocketAddr,
+    pub(in crate::emulate) peer: SocketAddr,
     pub(super) ends: [End; 2],
     /// The connection to the other end, while it is made, and how many addresses are left to try.
     dialer: Option<(Dialer, usize)>,
-    pub(super) busy_at: Instant,
+    pub(in crate::emulate) busy_at: Instant,
     /// Looked at only when the kernel has news.
-    pub(super) at_rest: bool,
+    pub(in crate::emulate) at_rest: bool,
     /// The model has something new for it.
-    pub(super) stirred: bool,
+    pub(in crate::emulate) stirred: bool,
 }
 
 impl Pipe {
-    pub(super) fn new(mut near: Connection, now: Instant) -> Self {
+    pub(in crate::emulate) fn new(mut near: Connection, now: Instant) -> Self {
         near.stamp();
         let peer = near.peer();
         let ends = [End::of(near), End::default()];
@@ -60,20 +60,20 @@ impl Pipe {
     }
 
     /// The model's SYN has arrived: connects to the other end.
-    pub(super) fn dial(&mut self, to: Vec<SocketAddr>, now: Instant) {
+    pub(in crate::emulate) fn dial(&mut self, to: Vec<SocketAddr>, now: Instant) {
         let tries = to.len();
         self.dialer = Some((Dialer::new(to, now), tries));
     }
 
     /// The other end is there.
-    pub(super) fn join(&mut self, mut far: Connection) {
+    pub(in crate::emulate) fn join(&mut self, mut far: Connection) {
         far.stamp();
         self.dialer = None;
         self.ends[Side::Far.index()].socket = Some(far);
     }
 
     /// Takes what came out of the model, and should have at `due`; the bytes that it was.
-    pub(super) fn take(&mut self, now: Instant, due: Instant, output: Output) -> usize {
+    pub(in crate::emulate) fn take(&mut self, now: Instant, due: Instant, output: Output) -> usize {
         self.busy_at = now;
         self.stirred = true;
         match output {
@@ -89,16 +89,16 @@ impl Pipe {
         0
     }
 
-    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+    pub(in crate::emulate) fn poll_timeout(&self) -> Option<Instant> {
         self.dialer.as_ref().and_then(|(dialer, _)| dialer.poll_timeout())
     }
 
-    pub(super) fn may_rest(&self) -> bool {
+    pub(in crate::emulate) fn may_rest(&self) -> bool {
         self.dialer.is_none() && self.ends.iter().all(End::may_rest)
     }
 
     /// Looks at the sockets only when the kernel has news of them, or in each turn again.
-    pub(super) fn rest(&mut self, rest: bool, sources: &Sources) -> io::Result<()> {
+    pub(in crate::emulate) fn rest(&mut self, rest: bool, sources: &Sources) -> io::Result<()> {
         if rest == self.at_rest {
             return Ok(());
         }
@@ -138,7 +138,7 @@ impl Pipe {
     }
 
     /// Moves what there is, both ways.
-    pub(super) fn pump(&mut self, now: Instant, flow: &mut Flow<'_>) -> io::Result<Pumped> {
+    pub(in crate::emulate) fn pump(&mut self, now: Instant, flow: &mut Flow<'_>) -> io::Result<Pumped> {
         let mut any = std::mem::take(&mut self.stirred);
         match self.poll_dial(now, flow)? {
             Pumped::Nothing => {}
@@ -196,7 +196,7 @@ impl Pipe {
 }
 
 /// Ends a connection with a reset instead of a close.
-pub(super) fn reset(connection: Connection) {
+pub(in crate::emulate) fn reset(connection: Connection) {
     let socket = connection.into_socket();
     // Without it the peer sees a close, which is the next best thing.
     let _ = socket2::SockRef::from(&socket).set_linger(Some(Duration::ZERO));

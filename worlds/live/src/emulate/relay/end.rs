@@ -8,8 +8,8 @@ use engine::{Buffer, Instant};
 use link::network::{Input, Side};
 use link::tcp::Gone;
 
-use super::before;
 use super::pipe::Flow;
+use crate::emulate::pace::before;
 use crate::tcp::{Connection, Received};
 
 /// Bytes that are with the socket's own outbox at most; what else has arrived waits before it.
@@ -118,8 +118,8 @@ impl End {
             match socket.receive(flow.pool)? {
                 Received::Data(data) => {
                     self.unsent = data;
-                    // It may have come while this thread was asleep.
-                    came = before(now, socket.age()).max(self.full_at);
+                    // It may have come while this thread was asleep. Its age is of this moment, which may be later than `now`.
+                    came = before(flow.context.clock.now(), socket.age()).max(self.full_at);
                 }
                 Received::Nothing => break,
                 Received::Closed => self.read_all = true,

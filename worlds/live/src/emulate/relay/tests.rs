@@ -33,7 +33,7 @@ impl Emulated {
             let mut reactor = Reactor::new(clock, Nanos::from_micros(200)).unwrap();
             announce.send((listener.address(), reactor.stop())).unwrap();
             let network = Network::new(Config::default(), paths());
-            let mut emulator = Emulator::new(clock.now(), network, listener, vec![to], |event| {
+            let mut emulator = Relay::new(clock.now(), network, listener, vec![to], |event| {
                 let _ = say.send(format!("{event:?}"));
             });
             reactor.run(&mut emulator).unwrap();

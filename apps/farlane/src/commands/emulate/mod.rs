@@ -1,0 +1,127 @@
+//! `farlane emulate`: a modelled network in real time between two live ends.
+
+mod packets;
+mod relay;
+
+use std::cell::{Cell, RefCell};
+use std::io::IsTerminal;
+
+use engine::Nanos;
+use live::clock::Clock;
+use live::emulate::Direction;
+use live::reactor::{Driver, Outcome, Reactor};
+use scenarios::file::link::Link;
+use serde::Serialize;
+
+use crate::args::EmulateArgs;
+use crate::commands::{print, print_json, stay_on};
+use crate::distribution::Distribution;
+use crate::error::Error;
+
+pub(crate) fn run(args: &EmulateArgs) -> Result<(), Error> {
+    stay_on(args.spin.cpu)?;
+    let text = std::fs::read_to_string(&args.link)
+        .map_err(|error| Error::File { path: args.link.clone(), error })?;
+    let link = Link::parse(&text).map_err(|why| Error::Link { path: args.link.clone(), why })?;
+    match (&args.connect, &args.between[..]) {
+        (None, [near, far]) => packets::run(args, [near, far], &link),
+        (Some(connect), _) => relay::run(args, connect, &link),
+        (None, _) => unreachable!("the command line asks for one of them"),
+    }
+}
+
+/// The loop of an emulator, which SIGINT and SIGTERM end.
+fn reactor(args: &EmulateArgs, clock: Clock) -> Result<Reactor, Error> {
+    let reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::Output)?;
+    reactor.stop().on_signals().map_err(Error::Output)?;
+    Ok(reactor)
+}
+
+/// Counters that are shown.
+trait Told: Copy + PartialEq + Default {
+    /// How machines read them.
+    type Line<'a>: Serialize;
+
+    fn line(self, late: &Distribution, end: bool) -> Self::Line<'_>;
+
+    /// How people do.
+    fn words(self) -> String;
+}
+
+/// Runs an emulator to its end, and shows its counters each time that it has `ticked`, and at the end.
+fn watch<D: Driver, C: Told>(
+    reactor: &mut Reactor,
+    driver: &mut D,
+    counters: impl Fn(&D) -> C,
+    (ticked, late): (&Cell<bool>, &RefCell<Distribution>),
+    json: bool,
+) -> Result<(), Error> {
+    let mut shown = Shown { json, last: C::default() };
+    loop {
+        let outcome = reactor.run_until(driver, None, |_| ticked.get());
+        let outcome = outcome.map_err(|error| Error::Child { what: "the emulated network", error })?;
+        if outcome != Outcome::Met {
+            break;
+        }
+        ticked.set(false);
+        shown.show(counters(driver), &late.borrow())?;
+    }
+    shown.end(counters(driver), &late.borrow())
+}
+
+/// What was shown last.
+struct Shown<C> {
+    json: bool,
+    last: C,
+}
+
+impl<C: Told> Shown<C> {
+    /// Shows the counters if anything has passed.
+    fn show(&mut self, counters: C, late: &Distribution) -> Result<(), Error> {
+        if counters == self.last {
+            return Ok(());
+        }
+        self.last = counters;
+        if self.json {
+            print_json(&counters.line(late, false))
+        } else {
+            // A person watches; a log has the end.
+            if std::io::stderr().is_terminal() {
+                eprint!("\r\x1b[K{}", counters.words());
+            }
+            Ok(())
+        }
+    }
+
+    fn end(&self, counters: C, late: &Distribution) -> Result<(), Error> {
+        if self.json {
+            return print_json(&counters.line(late, true));
+        }
+        if std::io::stderr().is_terminal() {
+            eprint!("\r\x1b[K");
+        }
+        eprintln!("farlane: the emulated network has ended");
+        print(&format!("{}\nwritten after their time in the model: {late}\n", counters.words()))
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Way {
+    bytes: u64,
+    frames: u64,
+    frame_bytes: u64,
+    lost: u64,
+    under_way: u64,
+}
+
+impl From<Direction> for Way {
+    fn from(way: Direction) -> Self {
+        let Direction { frames, frame_bytes, lost, under_way, bytes } = way;
+        Self { bytes, frames, frame_bytes, lost, under_way }
+    }
+}
+
+fn words(way: Direction) -> String {
+    let Direction { bytes, frames, lost, under_way, .. } = way;
+    format!("{bytes} B in {frames} frames, {lost} lost, {under_way} under way")
+}

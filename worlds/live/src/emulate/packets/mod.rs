@@ -1,0 +1,183 @@
+//! What the kernels of two network namespaces send each other, through a modelled path: a network interface (TUN) in each,
+//! and between them frames that take their time, wait in queues and are lost.
+//!
+//! Here nothing is a connection and nothing is sent again: that is the affair of whoever sends, and the point of it.
+
+mod namespace;
+#[cfg(test)]
+mod tests;
+mod tun;
+
+use std::io;
+use std::os::fd::AsRawFd;
+
+use engine::{BufferMut, Instant, Nanos, Pool};
+use link::network::Side;
+use link::passage::{Packet, Passage};
+
+use super::Direction;
+use super::model::Model;
+use super::pace::Pace;
+use crate::reactor::{Attention, Context, Driver, Turn};
+
+pub use namespace::Namespace;
+pub use tun::{Settings, Tun};
+
+/// Packets that are taken from one side before the other one and what is due get their turn.
+const BURST: usize = 64;
+/// The shortest header of IP: version 4's (RFC 791, 3.1).
+const HEADER_MIN: usize = 20;
+
+/// What a person may want to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A packet was handed to its interface so long after it was due.
+    Written(Nanos),
+    /// It is time for counters; see [`Packets::counters`].
+    Tick,
+}
+
+/// What has passed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// From the first namespace to the second.
+    pub there: Direction,
+    /// The other way.
+    pub back: Direction,
+    /// What was sent into the interfaces and is no IP packet: not passed on.
+    pub strange: u64,
+    /// What came out of the model and was not taken: its interface was down, or the system had no memory.
+    pub refused: u64,
+}
+
+/// The driver; see the module.
+#[derive(Debug)]
+pub struct Packets<R> {
+    model: Model<Passage>,
+    interfaces: [Tun; 2],
+    pool: Pool,
+    /// Where the next packet goes.
+    block: Option<BufferMut>,
+    pace: Pace,
+    delivered: [u64; 2],
+    strange: u64,
+    refused: u64,
+    registered: bool,
+    report: R,
+}
+
+impl<R: FnMut(Event)> Packets<R> {
+    /// Joins two interfaces through `passage`, whose time begins `now`.
+    pub fn new(now: Instant, passage: Passage, interfaces: [Tun; 2], report: R) -> Self {
+        Self {
+            model: Model::new(passage, now),
+            interfaces,
+            pool: Pool::default(),
+            block: None,
+            pace: Pace::new(now),
+            delivered: [0; 2],
+            strange: 0,
+            refused: 0,
+            registered: false,
+            report,
+        }
+    }
+
+    /// Has [`Event::Tick`] reported this often, from `now` on.
+    pub fn tick_every(&mut self, now: Instant, time: Nanos) {
+        self.pace.tick_every(now, time);
+    }
+
+    /// What has passed so far.
+    pub fn counters(&self) -> Counters {
+        let passage = self.model.network();
+        let direction = |side: Side| {
+            let bytes = self.delivered[side.other().index()];
+            Direction::of(passage.counts(side), passage.bytes(side), bytes)
+        };
+        let (there, back) = (direction(Side::Near), direction(Side::Far));
+        Counters { there, back, strange: self.strange, refused: self.refused }
+    }
+
+    /// Takes what a namespace has sent; whether there was anything.
+    fn receive(&mut self, side: Side, context: &Context<'_>) -> io::Result<bool> {
+        let interface = &self.interfaces[side.index()];
+        // The interface's MTU may be changed under us; what is longer than the model's is cut, and not passed on.
+        let room = usize::try_from(self.model.network().mtu()).expect("at least 32 bits") + 1;
+        for taken in 0..BURST {
+            let mut block = self.block.take().unwrap_or_else(|| self.pool.take(room));
+            let Some(count) = interface.receive(&mut block)? else {
+                self.block = Some(block);
+                return Ok(taken > 0);
+            };
+            block.truncate(count);
+            let data = self.pool.seal(block);
+            if is_ip(&data) {
+                self.model.input(context.clock.now(), Packet { side, data });
+            } else {
+                self.strange += 1;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Lets happen what is due, and hands on what has arrived; whether there was anything.
+    fn deliver(&mut self, context: &Context<'_>) -> io::Result<bool> {
+        let mut any = false;
+        self.model.settle(context.clock.now());
+        while let Some((due, packet)) = self.model.poll_output() {
+            any = true;
+            if !self.interfaces[packet.side.index()].send(&packet.data)? {
+                self.refused += 1;
+                continue;
+            }
+            self.delivered[packet.side.index()] += packet.data.len() as u64;
+            let now = context.clock.now();
+            self.pace.was_gone(now);
+            (self.report)(Event::Written(now - due));
+        }
+        Ok(any)
+    }
+}
+
+/// Whether it may be an IP packet: a version that there is, and room for a header.
+fn is_ip(packet: &[u8]) -> bool {
+    packet.len() >= HEADER_MIN && packet.first().is_some_and(|first| matches!(first >> 4, 4 | 6))
+}
+
+impl<R: FnMut(Event)> Driver for Packets<R> {
+    fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
+        if self.pace.is_stopping() {
+            return Ok(Turn::Done);
+        }
+        if !self.registered {
+            self.registered = true;
+            self.pace.begin(context.sources())?;
+            for interface in &self.interfaces {
+                context.sources().add(interface.as_raw_fd(), Attention::EachTurn)?;
+            }
+        }
+        let mut busy = false;
+        for side in Side::BOTH {
+            // What is due goes out before anything else.
+            busy |= self.deliver(context)?;
+            busy |= self.receive(side, context)?;
+        }
+        if !busy {
+            self.pace.rehearse(self.model.due(), context, &mut self.pool);
+        }
+        if self.pace.ticks(context.now) {
+            (self.report)(Event::Tick);
+        }
+        self.pace.wait(context.clock.now(), self.model.due())?;
+        Ok(if busy { Turn::Busy } else { Turn::Idle })
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.pace.poll_timeout()
+    }
+
+    fn on_stop(&mut self, _: Instant) {
+        self.pace.stop();
+    }
+}
