@@ -12,9 +12,11 @@ use super::{Lookahead, READ_MAX};
 use crate::frame::{Ahead, AheadKey};
 use crate::session::Session;
 
-/// For how long a doorbell waits for what goes ahead of it.
-const HOLD: Nanos = Nanos::from_millis(1);
-/// As [`HOLD`], for admin commands: without having seen them, nothing further can be sent ahead.
+/// For how long a doorbell waits for what goes ahead of it, from its own coming or from the last of that.
+pub(super) const HOLD: Nanos = Nanos::from_millis(1);
+/// For how long it waits altogether: 4 MiB take a host 2 ms or 4.
+const HOLD_MAX: Nanos = Nanos::from_millis(10);
+/// As both, for admin commands: without having seen them, nothing further can be sent ahead.
 const HOLD_ADMIN: Nanos = Nanos::from_millis(20);
 /// Entries that go ahead of one doorbell.
 const ENTRIES_MAX: u32 = 64;
@@ -47,8 +49,10 @@ impl Lookahead {
         if taken == 0 {
             return false;
         }
-        let deadline = now + if queue == 0 { HOLD_ADMIN } else { HOLD };
-        self.ports[port].gathering = Some(Gathering { function: id, queue, deadline, reads: 0, entries: 0 });
+        let (hold, most) = if queue == 0 { (HOLD_ADMIN, HOLD_ADMIN) } else { (HOLD, HOLD_MAX) };
+        let (deadline, last) = (now + hold, now + most);
+        self.ports[port].gathering =
+            Some(Gathering { function: id, queue, deadline, last, reads: 0, entries: 0 });
         let first = taken.min(before.entries - before.tail);
         for (slot, entries) in [(before.tail, first), (0, taken - first)] {
             if entries > 0 {

@@ -280,7 +280,7 @@ impl Lookahead {
             }
             (_, None) => {}
         }
-        if self.ports[port].read_ended(read.purpose == Purpose::Entries) {
+        if self.ports[port].read_ended(now, read.purpose == Purpose::Entries) {
             self.go_on(now, port, switch, session);
         }
     }

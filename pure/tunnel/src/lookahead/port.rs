@@ -9,6 +9,7 @@ use pcie::wire::{Bdf, Kind, MemoryOperation, Packet, Tag};
 
 use super::controller::Ended;
 use super::function::{CAPABILITIES_HIGH, CLASS, Function, Seen};
+use super::gather::HOLD;
 use super::walk::Walk;
 use crate::frame::AheadKey;
 use crate::session::Session;
@@ -76,7 +77,9 @@ pub(super) struct Command {
 pub(super) struct Gathering {
     pub(super) function: Bdf,
     pub(super) queue: u16,
+    /// When it is no longer waited for, unless something comes before: never later than `last`.
     pub(super) deadline: Instant,
+    pub(super) last: Instant,
     /// Reads under way, and how many of them are of entries.
     pub(super) reads: usize,
     pub(super) entries: usize,
@@ -148,8 +151,9 @@ impl Port {
         }
     }
     /// A read of the gathering has ended. Whether it was the last one.
-    pub(super) fn read_ended(&mut self, of_entries: bool) -> bool {
+    pub(super) fn read_ended(&mut self, now: Instant, of_entries: bool) -> bool {
         let Some(gathering) = &mut self.gathering else { return false };
+        gathering.deadline = gathering.deadline.max(now + HOLD).min(gathering.last);
         gathering.reads -= 1;
         gathering.entries -= usize::from(of_entries);
         let last = gathering.reads == 0;

@@ -6,9 +6,8 @@ use pcie::ordering::Lane;
 use crate::credits::{Amount, CreditLimits, WINDOW_MAX};
 use crate::frame::{Identity, Limits};
 
-/// Bytes of host memory that the device's end keeps for lookahead: 100 Mbit/s for a third of a second, or some thirty
-/// commands of 128 KiB.
-const AHEAD_DEFAULT: u32 = 4 << 20;
+/// Bytes of host memory that the device's end keeps for lookahead: 1 Gbit/s for 65 ms, or some sixty commands of 128 KiB.
+const AHEAD_DEFAULT: u32 = 8 << 20;
 
 /// The settings of a session; [`Config::default`] suits a local network.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,8 +44,9 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        // 512 payloads of 4 KiB under way each direction: 2 MiB, the product of 100 Gbit/s and 160 us.
-        let bulk = Amount { headers: 512, data: 512 * 256 };
+        // 8 MiB under way each direction, the product of 1 Gbit/s and 65 ms; or 2 MiB in payloads of 256 B, as many as a
+        // sender keeps for being sent again. More would only make what comes behind wait, on a slow link for seconds.
+        let bulk = Amount { headers: 8192, data: 8192 * 64 };
         Self {
             identity: Identity::default(),
             max_payload: 4096,
