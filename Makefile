@@ -5,7 +5,7 @@ SEEDS ?= 100000
 FUZZ_SECONDS ?= 300
 REMEDIES ?= on
 
-.PHONY: help setup demo guest guest-5g iommufd release test lint bench soak fuzz
+.PHONY: help setup demo guest guest-5g iommufd release test lint bench tail soak fuzz
 
 help: ## list the jobs
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -51,6 +51,10 @@ bench: release ## figures as ratios to floors of the same run
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench speed
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench local
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench nvme_tcp
+
+tail: setup ## the far percentiles over bad links, remedy by remedy, between network namespaces (root; an hour and a half)
+	$(CARGO) build --release --package farlane
+	FARLANE=$(CURDIR)/target/release/farlane $(CARGO) bench --package farlane --bench tail
 
 soak: setup ## the fault campaign over SEEDS seeds
 	$(CARGO) build --release --package farlane-scenarios
