@@ -9,6 +9,7 @@ mod explain;
 mod floor_server;
 mod lookahead;
 mod memory_buffer;
+mod quic;
 mod sim;
 mod status;
 mod target;
@@ -21,6 +22,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{ArgMatches, Args, Parser, Subcommand};
+use live::route::Name;
 use live::vfio::PciAddress;
 use pcie::requester::CompletionTimeout;
 
@@ -36,6 +38,7 @@ pub(crate) use explain::ExplainArgs;
 pub(crate) use floor_server::FloorServerArgs;
 pub(crate) use lookahead::{Ahead, FarReads, Lookahead};
 pub(crate) use memory_buffer::MemoryBuffer;
+pub(crate) use quic::{QuicListen, QuicOptions};
 pub(crate) use sim::{PlayArgs, PublishedArgs, SimAction, SimArgs, SweepArgs};
 pub(crate) use status::{Control, StatusArgs};
 pub(crate) use target::{AccessState, OfferArgs, TargetAction};
@@ -64,6 +67,7 @@ pub(crate) enum Command {
         farlane export --listen 127.0.0.1:4430 --pool pool.img,size=1TiB --state ssd.state\n  \
         farlane export --listen 0.0.0.0:4430 --ram 1GiB --namespace /dev/sdb,readonly\n  \
         farlane export --listen 127.0.0.1:4430 --ram 1GiB --listen 127.0.0.1:4431 --ram 1GiB\n  \
+        farlane export --quic 0.0.0.0:4430 --quic-key far.pem --ram 1GiB\n  \
         farlane export --listen 127.0.0.1:4430 --vfio-user /run/user/1000/device.sock\n  \
         farlane export --listen 0.0.0.0:4430 --vfio 0000:01:00.0")]
     Export(ExportArgs),
@@ -262,6 +266,8 @@ pub(crate) struct ExportArgs {
     pub(crate) tcp: Tcp,
     #[command(flatten)]
     pub(crate) control: Control,
+    #[command(flatten)]
+    pub(crate) quic: QuicListen,
     /// Print the address that was bound as JSON on the first line of standard output
     #[command(flatten)]
     pub(crate) output: Output,
@@ -299,7 +305,7 @@ pub(crate) struct DeviceArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct AttachArgs {
-    /// The far end: tcp://HOST:PORT
+    /// The far end: tcp://HOST:PORT, or quic://HOST:PORT?cert=SHA256HEX
     #[arg(value_name = "URL")]
     pub(crate) url: Url,
     #[command(flatten)]
@@ -331,7 +337,7 @@ pub(crate) struct AttachArgs {
 /// A controller, as every command that uses one names it.
 #[derive(Debug, Args)]
 pub(crate) struct Target {
-    /// The far end, tcp://HOST:PORT; the socket of a device in another process, vfio-user:SOCKET; or a subsystem of
+    /// The far end, tcp://HOST:PORT or quic://HOST:PORT?cert=SHA256HEX; the socket of a device in another process, vfio-user:SOCKET; or a subsystem of
     /// NVMe/TCP by one or more paths, nvme-tcp://HOST:PORT[,HOST:PORT]/NQN[?queues=4&hdgst=on&ddgst=on&ctrl-loss-tmo=600&
     /// fast-io-fail-tmo=5&hostnqn=NQN&policy=round-robin|latency]
     #[arg(value_name = "URL")]
@@ -357,7 +363,7 @@ pub(crate) struct TargetArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LspciArgs {
-    /// The far ends, one downstream port each: tcp://HOST:PORT
+    /// The far ends, one downstream port each: tcp://HOST:PORT, or quic://HOST:PORT?cert=SHA256HEX
     #[arg(value_name = "URL", required = true)]
     pub(crate) urls: Vec<Url>,
     /// Draw the tree of buses
@@ -436,34 +442,37 @@ pub(crate) struct WriteArgs {
     pub(crate) output: Output,
 }
 
-/// The address of a far end: `tcp://HOST:PORT`.
+/// The address of a far end: `tcp://HOST:PORT` or `quic://HOST:PORT?cert=SHA256HEX`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Url {
-    /// `HOST:PORT`, not resolved yet.
-    pub(crate) authority: String,
+pub(crate) struct Url(Name);
+
+impl Url {
+    /// What links call it.
+    pub(crate) fn name(&self) -> String {
+        self.0.to_string()
+    }
 }
 
 impl FromStr for Url {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let expected = "expected tcp://HOST:PORT, for example tcp://127.0.0.1:4430";
-        let authority = match text.split_once("://") {
-            Some(("tcp", rest)) => rest.trim_end_matches('/'),
-            Some((scheme, _)) => return Err(format!("the scheme '{scheme}' is not one of: tcp; {expected}")),
-            None => return Err(format!("no scheme; {expected}")),
-        };
-        match authority.rsplit_once(':') {
-            Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0) => {
-                Ok(Self { authority: authority.to_owned() })
-            }
-            _ => Err(format!("'{authority}' is not HOST:PORT with a port of 1 to 65535; {expected}")),
+        let expected =
+            "expected tcp://HOST:PORT, for example tcp://127.0.0.1:4430, or quic://HOST:PORT?cert=SHA256HEX";
+        match text.split_once("://") {
+            Some(("tcp", rest)) => Name::tcp(rest.trim_end_matches('/'))
+                .map(Self)
+                .map_err(|error| format!("{error}; {expected}")),
+            Some(("quic", _)) => text.parse().map(Self),
+            Some((scheme, _)) => Err(format!("the scheme '{scheme}' is not one of: tcp, quic; {expected}")),
+            None => Err(format!("no scheme; {expected}")),
         }
     }
 }
 
 impl std::fmt::Display for Url {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "tcp://{}", self.authority)
+        let scheme = if self.0.quic.is_none() { "tcp://" } else { "" };
+        write!(f, "{scheme}{}", self.0)
     }
 }
 
@@ -525,7 +534,12 @@ mod tests {
 
     #[test]
     fn a_url_names_a_host_and_a_port() {
-        assert_eq!("tcp://[::1]:4430".parse::<Url>().map(|url| url.authority), Ok("[::1]:4430".to_owned()));
+        assert_eq!("tcp://[::1]:4430".parse::<Url>().map(|url| url.name()), Ok("[::1]:4430".to_owned()));
+        let quic = "quic://far:4430?cert=any";
+        assert_eq!(
+            quic.parse::<Url>().map(|url| (url.name(), url.to_string())),
+            Ok((quic.to_owned(), quic.to_owned()))
+        );
         for wrong in ["127.0.0.1:1", "udp://a:1", "tcp://a", "tcp://:1", "tcp://a:0", "tcp://a:70000"] {
             assert!(wrong.parse::<Url>().unwrap_err().contains("expected tcp://HOST:PORT"), "{wrong}");
         }

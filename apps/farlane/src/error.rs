@@ -34,6 +34,12 @@ pub(crate) enum Error {
     Refused(AttachError),
 
     #[error("{0}")]
+    #[diagnostic(help(
+        "quic://HOST:PORT?cert=SHA256HEX names the one that is meant, by what it prints when it starts"
+    ))]
+    SomebodyElse(AttachError),
+
+    #[error("{0}")]
     #[diagnostic(help("start a device there first: farlane device --vfio-user SOCKET --ram 1GiB"))]
     NoSocket(AttachError),
 
@@ -98,6 +104,20 @@ pub(crate) enum Error {
     #[error("can't listen on {address}: {error}")]
     #[diagnostic(help("choose another --listen address; port 0 lets the system choose one"))]
     Listen { address: std::net::SocketAddr, error: io::Error },
+
+    #[error("can't listen on UDP {address}: {error}")]
+    #[diagnostic(help("choose another --quic address; port 0 lets the system choose one"))]
+    ListenQuic { address: std::net::SocketAddr, error: io::Error },
+
+    #[error("--quic {address} for {count} far ends: one of them can have it")]
+    #[diagnostic(help("start a farlane export for each far end that is to be reached by QUIC"))]
+    OneQuic { address: std::net::SocketAddr, count: usize },
+
+    #[error("no key for QUIC: {0}")]
+    #[diagnostic(help(
+        "--quic-key FILE that is not there makes one; leave it out, and there is a new one at each start"
+    ))]
+    QuicKey(io::Error),
 
     #[error("can't listen at {}: {error}", path.display())]
     #[diagnostic(help("{}", remedy(error)))]
@@ -224,6 +244,10 @@ impl Error {
             | Self::OneSerial { .. }
             | Self::Tcp(_)
             | Self::Listen { .. }
+            | Self::ListenQuic { .. }
+            | Self::OneQuic { .. }
+            | Self::QuicKey(_)
+            | Self::SomebodyElse(_)
             | Self::Bind { .. }
             | Self::OneDevice { .. }
             | Self::Config { .. }
@@ -272,6 +296,7 @@ impl From<AttachError> for Error {
                 | HandshakeError::Refused { code: RefuseCode::InUse | RefuseCode::Busy, .. },
             ) => Self::InUse(error),
             AttachError::Refused(_) => Self::Refused(error),
+            AttachError::SomebodyElse(..) => Self::SomebodyElse(error),
             AttachError::Socket(..) => Self::NoSocket(error),
             AttachError::Device(machine::user::Failure::TurnedAway) => Self::TurnedAway(error),
             AttachError::Interrupted => Self::Interrupted,

@@ -113,9 +113,7 @@ impl Session {
         options.session.lookahead = target.lookahead.is_on() && !needs.stamps;
         options.transport = target.transport.checked()?;
         match &target.url {
-            DeviceUrl::Tcp(url) => {
-                Self::wait(Attachment::over_tcp(std::slice::from_ref(&url.authority), &options)?, &options)
-            }
+            DeviceUrl::Tcp(url) => Self::wait(Attachment::over_tcp(&[url.name()], &options)?, &options),
             DeviceUrl::VfioUser(path) => Self::over_vfio_user(path, &options),
             DeviceUrl::NvmeTcp(url) => {
                 let fabrics = Fabrics::attach(url, needs, options.spin, options.timeout)?;

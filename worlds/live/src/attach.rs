@@ -13,7 +13,7 @@ use tunnel::session::{self, HandshakeError};
 use crate::attached::{Attached, WaitError};
 use crate::clock::Clock;
 use crate::media::Media;
-use crate::near::NearDriver;
+use crate::near::{NearDriver, is_somebody_else};
 use crate::reactor::Reactor;
 use crate::route::Transport;
 
@@ -39,6 +39,8 @@ pub enum AttachError {
     Resolve(String, io::Error),
     /// Nothing answers there; the latest failure.
     Unreachable(SocketAddr, io::Error),
+    /// Somebody else answers there.
+    SomebodyElse(SocketAddr, io::Error),
     /// The far end, or what is there in its place, refuses.
     Refused(HandshakeError),
     /// The far end was reached, and then not ready in time.
@@ -62,6 +64,9 @@ impl fmt::Display for AttachError {
         match self {
             Self::Resolve(name, error) => write!(f, "{name} has no address: {error}"),
             Self::Unreachable(address, error) => write!(f, "no far end answers at {address}: {error}"),
+            Self::SomebodyElse(address, error) => {
+                write!(f, "what answers at {address} is not the far end: {error}")
+            }
             Self::Refused(error) => error.fmt(f),
             Self::TimedOut(length) => write!(f, "the far end was not ready within {length}"),
             Self::Failed(failure) => failure.fmt(f),
@@ -95,7 +100,7 @@ impl From<WaitError> for AttachError {
 pub type Attachment = Attached<NearDriver>;
 
 impl Attached<NearDriver> {
-    /// A host whose far ends are at `names`, each `HOST:PORT`. They are dialled with the first wait.
+    /// A host whose far ends are called `names`, see [`crate::route::Name`]. They are dialled with the first wait.
     ///
     /// # Errors
     /// When a name has no address, or the process has no descriptors left.
@@ -187,8 +192,13 @@ impl Attached<NearDriver> {
     fn why_late(&self, timeout: Nanos) -> AttachError {
         match self.driver.dial_failure() {
             Some((address, error)) => {
-                let error = error.raw_os_error().map_or(error.kind().into(), io::Error::from_raw_os_error);
-                AttachError::Unreachable(*address, error)
+                let copy = || io::Error::new(error.kind(), error.to_string());
+                let copy = error.raw_os_error().map_or_else(copy, io::Error::from_raw_os_error);
+                if is_somebody_else(error) {
+                    AttachError::SomebodyElse(*address, copy)
+                } else {
+                    AttachError::Unreachable(*address, copy)
+                }
             }
             None => AttachError::TimedOut(timeout),
         }

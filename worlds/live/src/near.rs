@@ -92,6 +92,12 @@ impl NearDriver {
         self.ports.iter().find_map(|port| port.failure.as_ref())
     }
 
+    /// Whether it is of no use to go on trying to find the far ends: whoever answers is somebody else.
+    fn is_hopeless(&self) -> bool {
+        self.near.topology().is_none()
+            && self.dial_failure().is_some_and(|(_, error)| is_somebody_else(error))
+    }
+
     fn dial(&mut self, now: Instant, sources: &Sources) -> io::Result<bool> {
         let mut busy = false;
         for (port, index) in self.ports.iter_mut().zip(0..) {
@@ -208,6 +214,12 @@ impl NearDriver {
     }
 }
 
+/// Whether dialling has failed because of who answered, and not because nobody did.
+pub(crate) fn is_somebody_else(error: &io::Error) -> bool {
+    let said_by_us = error.raw_os_error().is_none();
+    said_by_us && matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported)
+}
+
 impl Local {
     /// Passes on what the function wants; returns whether there was anything.
     fn exchange(&mut self, now: Instant, near: &mut Near) -> bool {
@@ -303,7 +315,7 @@ impl Application for NearDriver {
         self.events.pop_front()
     }
     fn has_events(&self) -> bool {
-        !self.events.is_empty()
+        !self.events.is_empty() || self.is_hopeless()
     }
 }
 

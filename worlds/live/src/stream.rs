@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 
 use engine::{Buffer, Instant, Pool};
 
+use crate::quic;
 use crate::reactor::{Attention, Sources};
 use crate::tcp::{Connection, Received};
 
@@ -14,6 +15,8 @@ use crate::tcp::{Connection, Received};
 pub(crate) enum Stream {
     /// One TCP connection.
     Tcp(Connection),
+    /// The stream of a QUIC connection.
+    Quic(Box<quic::Stream>),
 }
 
 impl Stream {
@@ -21,6 +24,7 @@ impl Stream {
     pub(crate) const fn peer(&self) -> SocketAddr {
         match self {
             Self::Tcp(connection) => connection.peer(),
+            Self::Quic(stream) => stream.peer(),
         }
     }
 
@@ -28,6 +32,8 @@ impl Stream {
     pub(crate) fn register(&self, sources: &Sources) -> io::Result<()> {
         match self {
             Self::Tcp(connection) => sources.add(connection.as_raw_fd(), Attention::EachTurn),
+            // A dialler's socket is there since it was dialled, the others have that of their listener.
+            Self::Quic(_) => Ok(()),
         }
     }
 
@@ -35,6 +41,7 @@ impl Stream {
     pub(crate) fn unregister(&self, sources: &Sources) {
         match self {
             Self::Tcp(connection) => sources.remove(connection.as_raw_fd()),
+            Self::Quic(stream) => stream.descriptor().into_iter().for_each(|own| sources.remove(own)),
         }
     }
 
@@ -42,15 +49,17 @@ impl Stream {
     #[inline]
     pub(crate) const fn turn(&mut self, _: Instant, _: &Sources) -> io::Result<bool> {
         match self {
-            Self::Tcp(_) => Ok(false),
+            // What is due to QUIC is done with each receive.
+            Self::Tcp(_) | Self::Quic(_) => Ok(false),
         }
     }
 
     /// When [`Stream::turn`] wants to be called, if ever.
     #[inline]
-    pub(crate) const fn poll_timeout(&self) -> Option<Instant> {
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         match self {
             Self::Tcp(_) => None,
+            Self::Quic(stream) => stream.poll_timeout(),
         }
     }
 
@@ -64,6 +73,11 @@ impl Stream {
                     connection.abort();
                 }
             }
+            Self::Quic(stream) => {
+                if stream.send(bytes).is_err() {
+                    stream.abort();
+                }
+            }
         }
     }
 
@@ -75,6 +89,15 @@ impl Stream {
     pub(crate) fn receive(&mut self, pool: &mut Pool) -> io::Result<Received> {
         match self {
             Self::Tcp(connection) => connection.receive(pool),
+            Self::Quic(stream) => stream.receive(pool),
+        }
+    }
+
+    /// Does what cannot wait until the next piece is taken: its carrier's own business.
+    pub(crate) fn keep_up(&mut self) {
+        match self {
+            Self::Tcp(_) => {}
+            Self::Quic(stream) => stream.keep_up(),
         }
     }
 
@@ -86,6 +109,7 @@ impl Stream {
     pub(crate) fn flush(&mut self) -> io::Result<usize> {
         match self {
             Self::Tcp(connection) => connection.flush(),
+            Self::Quic(stream) => stream.flush(),
         }
     }
 
@@ -93,13 +117,22 @@ impl Stream {
     pub(crate) const fn unsent(&self) -> usize {
         match self {
             Self::Tcp(connection) => connection.unsent(),
+            Self::Quic(stream) => stream.unsent(),
         }
     }
 
-    /// Tells the peer that nothing more will be sent.
-    pub(crate) fn close(&mut self) {
+    /// Tells the peer that nothing more will be sent; whether it can be dropped then. If not, to be called again: what is lost on
+    /// its way nobody else sends again.
+    pub(crate) fn close(&mut self) -> bool {
         match self {
-            Self::Tcp(connection) => connection.close(),
+            Self::Tcp(connection) => {
+                connection.close();
+                true
+            }
+            Self::Quic(stream) => {
+                stream.close();
+                stream.is_closed()
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use clap::Args;
 use live::route;
 use live::tcp::Options;
 
-use super::parse_time;
+use super::{QuicOptions, parse_time};
 use crate::error::Error;
 
 /// What is asked of the kernel's TCP: either end for what it sends.
@@ -38,11 +38,13 @@ impl Tcp {
     }
 }
 
-/// How far ends at `tcp://` are reached.
+/// How far ends at `tcp://` and `quic://` are reached.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Transport {
     #[command(flatten)]
     tcp: Tcp,
+    #[command(flatten)]
+    quic: QuicOptions,
 }
 
 impl Transport {
@@ -51,7 +53,7 @@ impl Transport {
     /// # Errors
     /// When the kernel lacks something of it.
     pub(crate) fn checked(&self) -> Result<route::Transport, Error> {
-        Ok(route::Transport { tcp: self.tcp.options()? })
+        Ok(route::Transport { tcp: self.tcp.options()?, quic: self.quic.options() })
     }
 }
 

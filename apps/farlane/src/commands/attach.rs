@@ -14,7 +14,7 @@ use crate::error::Error;
 
 pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
     stay_on(args.spin.cpu)?;
-    let name = &args.url.authority;
+    let name = &args.url.name();
     let route = args.transport.checked()?.route(name);
     let route = route.map_err(|error| AttachError::Resolve(name.clone(), error))?;
     let listener = listen(&args.socket.path)?;

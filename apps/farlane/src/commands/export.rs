@@ -10,6 +10,7 @@ use live::asked::Asked;
 use live::attach::random;
 use live::clock::Clock;
 use live::far::{Event, FarDriver};
+use live::quic::{self, Fingerprint};
 use live::reactor::{Reactor, Several};
 use live::tcp::{Listener, Options};
 use machine::far::Far;
@@ -31,12 +32,13 @@ pub(crate) fn run(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
     let clock = Clock::start();
     let far_ends = args.served.divide(&args.listen, matches)?;
     let tcp = args.tcp.options()?;
+    let mut quic = args.quic.listen(far_ends.len(), clock.now())?;
     let mut drivers = Vec::new();
     for (index, (listen, served)) in far_ends.into_iter().enumerate() {
         // Memory at two ports of the system's choice is not the same memory.
         let place = format!("{listen} {index}");
         let what = Offered { place: &place, served: &served, memory_buffer: args.memory_buffer, tcp: &tcp };
-        drivers.push(far_end(clock, listen, &what, args.hold.into(), args.output.json)?);
+        drivers.push(far_end(clock, (listen, quic.take()), &what, args.hold.into(), args.output.json)?);
     }
     let of_far = |driver: &FarDriver<fn(Event)>| {
         status::of_far(clock.now(), driver, Some(driver.far().function().controller().statistics()))
@@ -67,7 +69,7 @@ struct Offered<'a> {
 /// A far end that listens, and says so.
 fn far_end(
     clock: Clock,
-    listen: SocketAddr,
+    (listen, quic): (SocketAddr, Option<quic::Listener>),
     what: &Offered<'_>,
     hold: Nanos,
     json: bool,
@@ -86,8 +88,12 @@ fn far_end(
     let mut function = function::Config::new(controller);
     function.serial_number = device_serial;
     let far = Far::new(clock.now(), session, function, rng.fork("sessions"));
-    announce(json, &summary, address, &serial)?;
-    Ok(FarDriver::new(far, listener, media, report))
+    announce(json, &summary, address, quic.as_ref().map(QuicPlace::of), &serial)?;
+    let driver: FarDriver<fn(Event)> = FarDriver::new(far, listener, media, report);
+    Ok(match quic {
+        Some(listener) => driver.with_quic(listener),
+        None => driver,
+    })
 }
 
 /// What the tunnel's end says of itself.
@@ -99,14 +105,64 @@ fn session(hold: Nanos, rng: &mut Rng, name: String, device: &str) -> tunnel::se
     session
 }
 
-fn announce(json: bool, count: &str, address: SocketAddr, serial: &str) -> Result<(), Error> {
+fn announce(
+    json: bool,
+    count: &str,
+    address: SocketAddr,
+    quic: Option<QuicPlace>,
+    serial: &str,
+) -> Result<(), Error> {
     if json {
-        print_json(&serde_json::json!({ "listening": address.to_string(), "serial": serial }))?;
+        let mut said = serde_json::json!({ "listening": address.to_string(), "serial": serial });
+        QuicPlace::add_to(quic, &mut said);
+        print_json(&said)?;
     } else {
-        print(&format!("exporting {count} of SSD {serial} at tcp://{address}\n"))?;
+        print(&format!(
+            "exporting {count} of SSD {serial} at tcp://{address}{}\n",
+            QuicPlace::and_url(quic)
+        ))?;
     }
     warn(address, "this SSD");
+    QuicPlace::warn(quic, "this SSD");
     Ok(())
+}
+
+/// Where QUIC is spoken, and by whom.
+#[derive(Clone, Copy, Debug)]
+struct QuicPlace {
+    address: SocketAddr,
+    certificate: Fingerprint,
+}
+
+impl QuicPlace {
+    const fn of(listener: &quic::Listener) -> Self {
+        Self { address: listener.address(), certificate: listener.fingerprint() }
+    }
+
+    /// For people, behind another URL.
+    fn and_url(place: Option<Self>) -> String {
+        place.map(|it| format!(" and quic://{}?cert={}", it.address, it.certificate)).unwrap_or_default()
+    }
+
+    /// For machines.
+    fn add_to(place: Option<Self>, said: &mut serde_json::Value) {
+        if let Some(place) = place {
+            said["quic"] = place.address.to_string().into();
+            said["certificate"] = place.certificate.to_string().into();
+        }
+    }
+
+    /// Says who may use what is offered.
+    fn warn(place: Option<Self>, what: &str) {
+        if let Some(Self { address, .. }) = place
+            && !address.ip().is_loopback()
+        {
+            eprintln!(
+                "farlane: whoever reaches {address} by QUIC owns {what}, too: nobody is asked who they are."
+            );
+            eprintln!("farlane: But nobody on the way reads or changes what passes.");
+        }
+    }
 }
 
 /// Says who may use what is offered.
@@ -117,7 +173,9 @@ fn warn(address: SocketAddr, what: &str) {
         eprintln!(
             "farlane: whoever reaches {address} owns {what}: nobody is asked who they are, and nothing is"
         );
-        eprintln!("farlane: encrypted. Use it on a network that you trust, or inside a tunnel of your own.");
+        eprintln!(
+            "farlane: encrypted. Use it on a network that you trust, or inside a tunnel of your own, or --quic."
+        );
     }
 }
 

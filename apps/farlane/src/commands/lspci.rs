@@ -16,7 +16,7 @@ pub(crate) fn run(args: &LspciArgs) -> Result<(), Error> {
     let needs = Needs { data_bytes: 0, ..Needs::default() };
     let mut options = session::options(needs, Nanos::ZERO, args.timeout.into());
     options.transport = args.transport.checked()?;
-    let names: Vec<_> = args.urls.iter().map(|url| url.authority.clone()).collect();
+    let names: Vec<_> = args.urls.iter().map(|url| url.name()).collect();
     let mut attachment = Attachment::over_tcp(&names, &options)?;
     attachment.stop().on_signals().map_err(AttachError::Io)?;
     attachment.wait_enumerated(options.timeout)?;

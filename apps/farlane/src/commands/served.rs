@@ -182,7 +182,7 @@ pub(crate) fn open_file(
 pub(crate) fn open_far(clock: Clock, spec: &FarSpec, patience: Nanos) -> Result<RemoteMedium, Error> {
     let mut hold = Nanos::from(spec.hold);
     let address = match &spec.url {
-        DeviceUrl::Tcp(url) => Address::Pcie(url.authority.clone()),
+        DeviceUrl::Tcp(url) => Address::Pcie(url.name()),
         DeviceUrl::NvmeTcp(url) => {
             let (paths, options) = fabrics::backing(url, hold)?;
             hold = options.association.fast_io_fail_timeout.unwrap_or(hold);

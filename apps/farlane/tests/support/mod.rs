@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 pub(crate) mod admin;
+pub(crate) mod outage;
 pub(crate) mod proxy;
 pub(crate) mod relay;
 pub(crate) mod running;
@@ -28,6 +29,8 @@ pub(crate) struct Export {
     child: Child,
     /// `127.0.0.1:PORT`, of the first far end where there are several.
     pub(crate) address: String,
+    /// All that it said of itself first.
+    pub(crate) announcement: Value,
     announcements: BufReader<ChildStdout>,
     /// Standard error, read to its end so that the far end never blocks on it.
     errors: Said,
@@ -56,16 +59,16 @@ impl Export {
             .expect("the program starts");
         let mut announcements = BufReader::new(child.stdout.take().unwrap());
         let mut errors = Said::by(child.stderr.take().unwrap());
-        let Some(address) = announced(&mut announcements) else {
+        let Some((address, announcement)) = announced(&mut announcements) else {
             let _ = child.kill();
             panic!("no far end was announced, but this was said: {}", errors.all());
         };
-        Self { child, address, announcements, errors }
+        Self { child, address, announcement, announcements, errors }
     }
 
     /// The URL of the next far end, where there are several.
     pub(crate) fn next_url(&mut self) -> String {
-        format!("tcp://{}", announced(&mut self.announcements).expect("a further far end"))
+        format!("tcp://{}", announced(&mut self.announcements).expect("a further far end").0)
     }
 
     /// `tcp://127.0.0.1:PORT`.
@@ -115,12 +118,12 @@ impl Export {
     }
 }
 
-/// The address in the next line of JSON.
-fn announced(announcements: &mut impl BufRead) -> Option<String> {
+/// The address in the next line of JSON, and all of it.
+fn announced(announcements: &mut impl BufRead) -> Option<(String, Value)> {
     let mut line = String::new();
     announcements.read_line(&mut line).unwrap();
     let announced: Value = serde_json::from_str(&line).ok()?;
-    Some(announced.get("listening")?.as_str()?.to_owned())
+    Some((announced.get("listening")?.as_str()?.to_owned(), announced))
 }
 
 impl Drop for Export {

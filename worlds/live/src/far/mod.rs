@@ -21,6 +21,7 @@ use nvme::subsystem::Notification;
 use tunnel::downstream;
 
 use crate::media::Media;
+use crate::quic;
 use crate::reactor::{Attention, Context, Driver, Sources, Turn};
 use crate::state;
 use crate::stream::Stream;
@@ -61,6 +62,8 @@ struct Peer {
 pub struct FarDriver<F, B: Backing = Ssd> {
     far: Far<B::Device>,
     listener: Listener,
+    /// Where more of them arrive.
+    quic: Option<quic::Listener>,
     listening: bool,
     peers: Vec<Peer>,
     next_id: u32,
@@ -96,6 +99,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         Self {
             far,
             listener,
+            quic: None,
             listening: false,
             peers: Vec::new(),
             next_id: 0,
@@ -107,6 +111,13 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
             unsettled: true,
             stopping: false,
         }
+    }
+
+    /// Takes connections of QUIC as well.
+    #[must_use]
+    pub fn with_quic(mut self, listener: quic::Listener) -> Self {
+        self.quic = Some(listener);
+        self
     }
 
     /// The engines.
@@ -122,13 +133,16 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
     fn register(&mut self, sources: &Sources) -> io::Result<()> {
         if !self.listening {
             sources.add(self.listener.as_raw_fd(), Attention::OnNews)?;
+            if let Some(quic) = &self.quic {
+                sources.add(quic.as_raw_fd(), Attention::OnNews)?;
+            }
             self.listening = true;
         }
         self.backing.register(sources)
     }
 
     fn accept(&mut self, now: Instant, sources: &Sources) -> io::Result<bool> {
-        let mut accepted = false;
+        let mut accepted = self.accept_quic(now, sources)?;
         loop {
             let connection = match self.listener.accept() {
                 Ok(Some(connection)) => connection,
@@ -140,14 +154,43 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
                 }
             };
             accepted = true;
-            let stream = Stream::Tcp(connection);
-            stream.register(sources)?;
-            let id = ConnectionId(self.next_id);
-            self.next_id = self.next_id.wrapping_add(1);
-            self.peers.push(Peer { id, stream, closing: false });
-            self.far.handle_input(now, Input::Network(downstream::Input::Accepted(id)));
-            self.exchange(now);
+            self.admit(now, Stream::Tcp(connection), sources)?;
         }
+    }
+
+    /// The same of QUIC, whose listener also opens and closes connections.
+    fn accept_quic(&mut self, now: Instant, sources: &Sources) -> io::Result<bool> {
+        let mut accepted = false;
+        while let Some(listener) = &self.quic {
+            match listener.accept() {
+                Ok(Some(stream)) => self.admit(now, Stream::Quic(Box::new(stream)), sources)?,
+                Ok(None) => break,
+                Err(error) => {
+                    (self.report)(Event::AcceptFailed(error));
+                    break;
+                }
+            }
+            accepted = true;
+        }
+        Ok(accepted)
+    }
+
+    fn admit(&mut self, now: Instant, stream: Stream, sources: &Sources) -> io::Result<()> {
+        stream.register(sources)?;
+        let id = ConnectionId(self.next_id);
+        self.next_id = self.next_id.wrapping_add(1);
+        self.peers.push(Peer { id, stream, closing: false });
+        self.far.handle_input(now, Input::Network(downstream::Input::Accepted(id)));
+        self.exchange(now);
+        Ok(())
+    }
+
+    /// Whether somebody may want to connect, or waits for an answer to that.
+    fn has_callers(&self, context: &Context<'_>) -> bool {
+        let of_quic = |listener: &quic::Listener| {
+            listener.has_arrivals() || listener.poll_timeout().is_some_and(|at| at <= context.now)
+        };
+        context.news || self.quic.as_ref().is_some_and(of_quic)
     }
 
     /// Takes what the peers have sent; returns whether there was anything.
@@ -157,10 +200,11 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         let mut busy = false;
         for index in 0..self.peers.len() {
             for _ in 0..PIECES_PER_TURN {
+                let peer = &mut self.peers[index];
                 if !self.backing.has_room() {
+                    peer.stream.keep_up();
                     break;
                 }
-                let peer = &mut self.peers[index];
                 let id = peer.id;
                 let mut short = false;
                 let input = match peer.stream.receive(&mut self.pool) {
@@ -254,10 +298,10 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         self.peers.retain_mut(|peer| {
             let sent = peer.stream.flush();
             busy |= sent.as_ref().is_ok_and(|sent| *sent > 0);
-            let done = peer.closing && (sent.is_err() || peer.stream.unsent() == 0);
+            let said_all = sent.is_err() || peer.stream.unsent() == 0;
+            let done = peer.closing && said_all && peer.stream.close();
             if done {
                 peer.stream.unregister(sources);
-                peer.stream.close();
             }
             !done
         });
@@ -269,7 +313,7 @@ impl<F: FnMut(Event), B: Backing> Driver for FarDriver<F, B> {
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         let sources = context.sources();
         self.register(sources)?;
-        let mut busy = context.news && !self.stopping && self.accept(context.now, sources)?;
+        let mut busy = !self.stopping && self.has_callers(context) && self.accept(context.now, sources)?;
         for peer in &mut self.peers {
             busy |= peer.stream.turn(context.now, sources)?;
         }
@@ -296,7 +340,8 @@ impl<F: FnMut(Event), B: Backing> Driver for FarDriver<F, B> {
 
     fn poll_timeout(&self) -> Option<Instant> {
         let streams = self.peers.iter().filter_map(|peer| peer.stream.poll_timeout());
-        self.wake.into_iter().chain(self.backing.poll_timeout()).chain(streams).min()
+        let quic = self.quic.as_ref().and_then(quic::Listener::poll_timeout);
+        self.wake.into_iter().chain(self.backing.poll_timeout()).chain(streams).chain(quic).min()
     }
 
     fn on_stop(&mut self, now: Instant) {

@@ -19,7 +19,9 @@ use super::identity::Identity;
 use super::pin::{Pin, Verifier};
 
 /// Bytes that the peer may send before they are taken. Gigabits a second over tens of milliseconds are in flight at once.
-const RECEIVE_WINDOW: u32 = 16 << 20;
+pub(super) const RECEIVE_WINDOW: u32 = 16 << 20;
+/// The same until so much has been taken that the peer is no stranger: strangers cost little memory.
+const RECEIVE_WINDOW_FIRST: u32 = 256 << 10;
 /// Bytes that are kept until the peer has acknowledged them.
 const SEND_WINDOW: u64 = 16 << 20;
 /// What a round trip is taken to last before the first was measured: a handshake packet that is lost is sent again after three
@@ -83,7 +85,7 @@ fn transport(options: Options) -> TransportConfig {
         .max_idle_timeout(Some(IdleTimeout::try_from(IDLE_MAX).expect("seconds are few")))
         .keep_alive_interval(Some(KEEP_ALIVE))
         .stream_receive_window(VarInt::from_u32(RECEIVE_WINDOW))
-        .receive_window(VarInt::from_u32(RECEIVE_WINDOW))
+        .receive_window(VarInt::from_u32(RECEIVE_WINDOW_FIRST))
         .send_window(SEND_WINDOW)
         .initial_rtt(INITIAL_ROUND_TRIP)
         .ack_frequency_config(Some(acknowledge))

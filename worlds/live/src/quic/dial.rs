@@ -149,11 +149,16 @@ impl Attempt {
 
     /// Goes on; whether there is a stream.
     fn is_established(&self) -> io::Result<bool> {
-        for _ in 0..LOOKS_MAX {
-            if !self.endpoint.borrow_mut().pump()? {
+        let mut endpoint = self.endpoint.borrow_mut();
+        let mut looks = 0;
+        while endpoint.pump()? {
+            looks += 1;
+            if looks == LOOKS_MAX {
+                endpoint.look_again();
                 break;
             }
         }
+        drop(endpoint);
         let slot = self.slot.borrow();
         match &slot.lost {
             Some(loss) => Err(loss.explain(slot.verifier.as_deref())),

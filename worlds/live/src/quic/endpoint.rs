@@ -170,6 +170,11 @@ impl Endpoint {
         Ok(look != Look::Nothing)
     }
 
+    /// There is more at the socket than was looked at: the kernel does not tell of it again.
+    pub(super) fn look_again(&mut self) {
+        self.wake = Some(Instant::now());
+    }
+
     /// Gives each connection what it is due.
     fn serve(&mut self, now: Instant) {
         for index in 0..self.slots.len() {

@@ -58,8 +58,11 @@ impl Listener {
     /// When the socket fails.
     pub fn accept(&self) -> io::Result<Option<Stream>> {
         let mut endpoint = self.endpoint.borrow_mut();
-        for _ in 0..LOOKS_MAX {
-            if endpoint.has_arrivals() || !endpoint.pump()? {
+        let mut looks = 0;
+        while !endpoint.has_arrivals() && endpoint.pump()? {
+            looks += 1;
+            if looks == LOOKS_MAX {
+                endpoint.look_again();
                 break;
             }
         }

@@ -37,8 +37,8 @@ pub(super) struct Slot {
     pub(super) lost: Option<Loss>,
     /// When the state machine wants to be called.
     pub(super) wake: Option<Instant>,
-    /// When it ends, unless its stream has been opened by then.
-    pub(super) open_by: Option<Instant>,
+    /// When it ends, unless its stream has been opened, or its end acknowledged, by then.
+    pub(super) deadline: Option<Instant>,
     /// Whose certificate was shown, at a near end.
     pub(super) verifier: Option<Arc<Verifier>>,
     refusals: u32,
@@ -54,7 +54,7 @@ pub(super) enum Happened {
 }
 
 impl Slot {
-    pub(super) fn new(handle: ConnectionHandle, connection: Connection, open_by: Option<Instant>) -> Self {
+    pub(super) fn new(handle: ConnectionHandle, connection: Connection, deadline: Option<Instant>) -> Self {
         Self {
             handle,
             peer: connection.remote_address(),
@@ -67,7 +67,7 @@ impl Slot {
             finished: false,
             lost: None,
             wake: None,
-            open_by,
+            deadline,
             verifier: None,
             refusals: 0,
         }
@@ -109,7 +109,7 @@ impl Slot {
             StreamEvent::Opened { dir: Dir::Bi } if self.stream.is_none() => {
                 self.stream = self.connection.streams().accept(Dir::Bi);
                 self.readable = true;
-                self.open_by = None;
+                self.deadline = None;
                 self.stream.map(|_| Happened::Opened)
             }
             StreamEvent::Readable { .. } => {
@@ -164,14 +164,14 @@ impl Slot {
 
     /// When it wants to be looked at.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.wake.into_iter().chain(self.open_by).min()
+        self.wake.into_iter().chain(self.deadline).min()
     }
 
     /// Fires what is due; whether anything was.
     pub(super) fn handle_timeout(&mut self, now: Instant) -> bool {
         let mut fired = false;
-        if self.open_by.is_some_and(|at| at <= now) {
-            self.open_by = None;
+        if self.deadline.is_some_and(|at| at <= now) {
+            self.deadline = None;
             self.close(now, Loss::Aborted);
             fired = true;
         }

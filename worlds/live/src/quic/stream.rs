@@ -4,12 +4,13 @@ use std::fmt;
 use std::io::{self, IoSlice, Write};
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use engine::{Buffer, Pool};
-use quinn_proto::{ReadError, WriteError};
+use quinn_proto::{ReadError, VarInt, WriteError};
 
+use super::config::RECEIVE_WINDOW;
 use super::endpoint::{Shared, SharedSlot};
 use super::loss::Loss;
 use super::slot::Slot;
@@ -21,6 +22,10 @@ const FLUSH_BYTES: usize = 32 << 10;
 const PIECE_MAX: usize = 64 << 10;
 /// Bytes that are given to the connection in one piece at most.
 const WRITE_MAX: usize = 64 << 10;
+/// For so long a peer may take to acknowledge the end.
+const CLOSE_WITHIN: Duration = Duration::from_secs(3);
+/// Bytes taken from a peer before it may send as much as anybody.
+const STRANGER_BYTES: usize = 64 << 10;
 /// Looks at the socket in one receive: a flood of datagrams that bring nothing does not keep a loop.
 const LOOKS_MAX: usize = 64;
 
@@ -34,6 +39,8 @@ pub struct Stream {
     outbox: Outbox,
     /// What has come for one buffer.
     chunks: Vec<Bytes>,
+    /// Bytes that a stranger may yet send before it is none.
+    strange: usize,
     /// The peer has said everything.
     ended: bool,
     /// That we have said everything is on its way.
@@ -44,8 +51,8 @@ impl Stream {
     pub(super) fn new(endpoint: Shared, slot: SharedSlot, descriptor: Option<RawFd>) -> Self {
         let peer = slot.borrow().peer;
         slot.borrow_mut().owned = true;
-        let (outbox, chunks) = (Outbox::default(), Vec::new());
-        Self { endpoint, slot, peer, descriptor, outbox, chunks, ended: false, closing: false }
+        let (outbox, chunks, strange) = (Outbox::default(), Vec::new(), STRANGER_BYTES);
+        Self { endpoint, slot, peer, descriptor, outbox, chunks, strange, ended: false, closing: false }
     }
 
     /// The address of the other end when it connected.
@@ -114,10 +121,22 @@ impl Stream {
                 return Ok(received);
             }
             if !self.endpoint.borrow_mut().pump()? {
-                break;
+                return Ok(self.read(pool)?.unwrap_or(Received::Nothing));
             }
         }
-        Ok(self.read(pool)?.unwrap_or(Received::Nothing))
+        self.endpoint.borrow_mut().look_again();
+        Ok(Received::Nothing)
+    }
+
+    /// Goes on with acknowledgements and whatever else the connection needs, while nobody takes what has come.
+    pub fn keep_up(&mut self) {
+        for _ in 0..LOOKS_MAX {
+            // A socket that fails is told of by the next receive.
+            if !self.endpoint.borrow_mut().pump().unwrap_or(false) {
+                return;
+            }
+        }
+        self.endpoint.borrow_mut().look_again();
     }
 
     /// What there is to read already.
@@ -132,6 +151,13 @@ impl Stream {
         let end = take_chunks(&mut slot, &mut self.chunks);
         let total = self.chunks.iter().map(Bytes::len).sum();
         if total > 0 {
+            if self.strange > 0 {
+                self.strange = self.strange.saturating_sub(total);
+                if self.strange == 0 {
+                    slot.connection.set_receive_window(VarInt::from_u32(RECEIVE_WINDOW));
+                    slot.dirty = true;
+                }
+            }
             let mut block = pool.take(total);
             let mut at = 0;
             for chunk in self.chunks.drain(..) {
@@ -169,11 +195,14 @@ impl Stream {
         if slot.lost.is_some() || slot.connection.send_stream(stream).finish().is_err() {
             slot.finished = true;
         }
+        let now = Instant::now();
+        slot.deadline = Some(now + CLOSE_WITHIN);
         slot.dirty = true;
-        self.endpoint.borrow_mut().transmit(&mut slot, Instant::now());
+        self.endpoint.borrow_mut().transmit(&mut slot, now);
     }
 
-    /// Whether the peer has everything that was sent before [`Stream::close`], or the connection is no more.
+    /// Whether the peer has everything that was sent before [`Stream::close`], or the connection is no more; after some
+    /// seconds it is not.
     pub fn is_closed(&self) -> bool {
         let slot = self.slot.borrow();
         self.closing && (slot.finished || slot.lost.is_some())

@@ -144,7 +144,7 @@ fn a_small_request_is_answered_without_a_timer() {
 fn the_last_words_arrive_before_a_close() {
     let (listener, mut near, mut far) = pair();
     let mut pool = Pool::default();
-    let words = vec![7; 300_000];
+    let words = vec![7; 200_000];
     near.send(Buffer::copy_from_slice(&words)).unwrap();
     near.flush().unwrap();
     assert_eq!(near.unsent(), 0);

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use engine::{Buffer, Instant, Pool};
 
 use super::{Dialer, Dialled, Received};
+use crate::quic;
 use crate::reactor::{Attention, Sources};
 use crate::route::Route;
 use crate::stream::Stream;
@@ -14,6 +15,8 @@ enum Transport {
     /// The engine has not asked for a connection.
     Idle,
     Dialling(Dialer),
+    /// The same over QUIC.
+    Greeting(Box<quic::Dialer>),
     Connected(Stream),
 }
 
@@ -41,6 +44,12 @@ impl Link {
     }
 
     pub(crate) fn connect(&mut self, now: Instant) {
+        if let Some((pin, options)) = self.route.quic {
+            let dialer = quic::Dialer::new(self.route.addresses.clone(), pin, options, now);
+            self.transport = Transport::Greeting(Box::new(dialer));
+            self.closing = false;
+            return;
+        }
         let dialer = Dialer::new(self.route.addresses.clone(), now);
         self.transport = Transport::Dialling(dialer.with(self.route.tcp.clone()));
         self.closing = false;
@@ -63,6 +72,7 @@ impl Link {
                 stream.turn(now, sources)?;
                 return Ok(None);
             }
+            Transport::Greeting(_) => return self.greet(now, sources),
             Transport::Dialling(dialer) => dialer,
         };
         Ok(match dialer.poll(now) {
@@ -77,6 +87,25 @@ impl Link {
             }
             Dialled::Connected(connection) => {
                 self.transport = Transport::Connected(Stream::Tcp(connection));
+                Some(Dial::Connected)
+            }
+        })
+    }
+
+    fn greet(&mut self, now: Instant, sources: &Sources) -> io::Result<Option<Dial>> {
+        let Transport::Greeting(dialer) = &mut self.transport else { return Ok(None) };
+        Ok(match dialer.poll(now) {
+            quic::Dialled::Waiting => None,
+            quic::Dialled::Began(descriptor) => {
+                sources.add(descriptor, Attention::EachTurn)?;
+                None
+            }
+            quic::Dialled::Failed(address, error) => {
+                self.transport = Transport::Idle;
+                Some(Dial::Failed(address, error))
+            }
+            quic::Dialled::Connected(stream) => {
+                self.transport = Transport::Connected(Stream::Quic(Box::new(stream)));
                 Some(Dial::Connected)
             }
         })
@@ -104,8 +133,10 @@ impl Link {
         let sent = stream.flush();
         let busy = sent.as_ref().is_ok_and(|sent| *sent > 0);
         if self.closing && (sent.is_err() || stream.unsent() == 0) {
+            if !stream.close() {
+                return busy;
+            }
             stream.unregister(sources);
-            stream.close();
             self.transport = Transport::Idle;
             self.closing = false;
             return true;
@@ -117,6 +148,7 @@ impl Link {
         match &self.transport {
             Transport::Idle => None,
             Transport::Dialling(dialer) => dialer.poll_timeout(),
+            Transport::Greeting(dialer) => dialer.poll_timeout(),
             Transport::Connected(stream) => stream.poll_timeout(),
         }
     }

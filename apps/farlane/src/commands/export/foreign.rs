@@ -16,7 +16,7 @@ use live::unix::PATH_MAX;
 use machine::far::Far;
 use machine::foreign::{self, Config, Foreign, Summary};
 
-use super::{report, session, warn};
+use super::{QuicPlace, report, session, warn};
 use crate::args::ExportArgs;
 use crate::commands::{control, print, print_json, status};
 use crate::error::Error;
@@ -55,6 +55,8 @@ pub(super) fn run(args: &ExportArgs, path: &Path) -> Result<(), Error> {
     let address = listener.address();
 
     let clock = Clock::start();
+    let quic = args.quic.listen(1, clock.now())?;
+    let quic_place = quic.as_ref().map(QuicPlace::of);
     let mut rng = random();
     let name = format!("farlane export {}", path.display());
     let session = session(args.hold.into(), &mut rng, name, "PCIe device of another process");
@@ -65,10 +67,13 @@ pub(super) fn run(args: &ExportArgs, path: &Path) -> Result<(), Error> {
     let known = Rc::new(RefCell::new(Known::default()));
     let learning = known.clone();
     let control = control::bind(args.control.control.as_ref())?;
-    let driver = FarDriver::foreign(far, listener, server, move |event| {
+    let mut driver = FarDriver::foreign(far, listener, server, move |event| {
         learning.borrow_mut().learn(&event);
         report(event);
     });
+    if let Some(listener) = quic {
+        driver = driver.with_quic(listener);
+    }
     let mut driver = Asked::new(driver, control, |driver: &FarDriver<_, _>, line: &str| {
         status::answer(line, || status::of_far_ends(vec![status::of_far(clock.now(), driver, None)]))
     });
@@ -86,24 +91,36 @@ pub(super) fn run(args: &ExportArgs, path: &Path) -> Result<(), Error> {
         Outcome::Done | Outcome::Abandoned => return Err(Error::Interrupted),
     }
     if let Some(summary) = known.borrow().summary {
-        announce(args, address, path, &summary)?;
+        announce(args, (address, quic_place), path, &summary)?;
     }
     reactor.run(&mut driver).map_err(child)?;
     eprintln!("farlane: the far end has shut down");
     Ok(())
 }
 
-fn announce(args: &ExportArgs, address: SocketAddr, path: &Path, summary: &Summary) -> Result<(), Error> {
+fn announce(
+    args: &ExportArgs,
+    (address, quic): (SocketAddr, Option<QuicPlace>),
+    path: &Path,
+    summary: &Summary,
+) -> Result<(), Error> {
     if args.output.json {
-        print_json(&serde_json::json!({
+        let mut said = serde_json::json!({
             "listening": address.to_string(),
             "device": format!("{:04x}:{:04x}", summary.vendor, summary.device),
             "class": format!("{:06x}", summary.class),
             "socket": path.to_string_lossy(),
-        }))?;
+        });
+        QuicPlace::add_to(quic, &mut said);
+        print_json(&said)?;
     } else {
-        print(&format!("exporting {summary} of {} at tcp://{address}\n", path.display()))?;
+        print(&format!(
+            "exporting {summary} of {} at tcp://{address}{}\n",
+            path.display(),
+            QuicPlace::and_url(quic)
+        ))?;
     }
     warn(address, "this device");
+    QuicPlace::warn(quic, "this device");
     Ok(())
 }

@@ -1,0 +1,186 @@
+//! QUIC between the two ends: used, refused, interrupted.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use std::net::UdpSocket;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use support::outage::Outage;
+use support::running::{Running, wait_until};
+use support::{Export, fail, json, succeed};
+
+/// A far end that speaks QUIC at `address`, with further arguments.
+fn export(address: &str, further: &[&str]) -> Export {
+    let mut arguments = vec!["--quic", address];
+    arguments.extend(further);
+    Export::start(&arguments)
+}
+
+fn said<'a>(far: &'a Export, key: &str) -> &'a str {
+    far.announcement[key].as_str().unwrap()
+}
+
+/// The far end's own URL.
+fn url(far: &Export) -> String {
+    format!("quic://{}?cert={}", said(far, "quic"), said(far, "certificate"))
+}
+
+/// A verified load of random writes on the far end at `url`.
+fn verified(url: &str, runtime: &str) -> Running {
+    let mut arguments =
+        vec!["bench", url, "--rw", "randwrite", "--iodepth", "8", "--size", "8MiB", "--verify"];
+    arguments.extend(["--runtime", runtime, "--json"]);
+    Running::start(&arguments)
+}
+
+/// That the load has gone well; what it said meanwhile.
+fn assert_verified(load: Running) -> String {
+    let (report, said) = load.json();
+    assert_eq!((&report["errors"], &report["verified"]), (&Value::from(0), &Value::from(true)), "{said}");
+    assert!(report["compared"].as_u64().unwrap() > 0, "{report}");
+    said
+}
+
+/// That the far end takes a new host.
+fn assert_serves(url: &str) {
+    assert_eq!(json(&["ping", url, "--count", "10", "--json"])["count"], 10);
+}
+
+#[test]
+fn a_far_end_is_used_over_quic_and_over_tcp() {
+    let far = export("127.0.0.1:0", &["--ram", "16MiB"]);
+    let url = url(&far);
+    for congestion in ["cubic", "bbr", "newreno"] {
+        assert_eq!(
+            json(&["ping", &url, "--count", "10", "--json", "--quic-congestion", congestion])["count"],
+            10
+        );
+    }
+    assert!(!assert_verified(verified(&url, "1s")).contains("interrupted"));
+    assert!(succeed(&["lspci", &url]).contains("Non-Volatile memory controller"));
+    assert_serves(&far.url());
+    assert_serves(&format!("quic://{}?cert=any", said(&far, "quic")));
+    // Where it is a namespace of another SSD.
+    let backing = format!("{url},readonly");
+    let front = Export::start(&["--namespace", &backing]);
+    assert_serves(&front.url());
+}
+
+#[test]
+fn somebody_else_is_not_taken_for_the_far_end() {
+    let far = export("127.0.0.1:0", &["--ram", "16MiB"]);
+    let (place, print) = (said(&far, "quic"), said(&far, "certificate"));
+    let other = "ab".repeat(32);
+    let started = Instant::now();
+    let errors = fail(&["ping", &format!("quic://{place}?cert={other}"), "--timeout", "60s"]);
+    assert!(errors.contains(&other) && errors.contains(print), "{errors}");
+    assert!(errors.contains("is not the far end"), "{errors}");
+    assert!(started.elapsed() < Duration::from_secs(30), "it waited for a miracle");
+    for (query, expected) in [
+        ("", "cert=any takes whoever answers"),
+        ("?key=1", "'key=1' is not one of"),
+        ("?cert=12", "64 hexadecimal digits"),
+    ] {
+        let errors = fail(&["ping", &format!("quic://{place}{query}")]);
+        assert!(errors.contains(expected), "{errors}");
+    }
+    // Nobody is there.
+    let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let errors = fail(&["ping", &format!("quic://{nobody}?cert=any"), "--timeout", "300ms"]);
+    assert!(errors.contains("nobody listens at this UDP port"), "{errors}");
+    // Somebody is, and says nothing.
+    let mute = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let url = format!("quic://{}?cert=any", mute.local_addr().unwrap());
+    let errors = fail(&["ping", &url, "--timeout", "300ms"]);
+    assert!(errors.contains("was not ready within"), "{errors}");
+}
+
+#[test]
+fn what_can_not_be_offered_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let garbage = directory.path().join("garbage.pem");
+    std::fs::write(&garbage, "no key").unwrap();
+    let path = |path: &Path| path.display().to_string();
+    let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let taken_at = taken.local_addr().unwrap().to_string();
+    let quic = ["export", "--listen", "127.0.0.1:0", "--ram", "1MiB", "--quic"];
+    let with = |further: &[&str]| fail(&[&quic, further].concat());
+    assert!(with(&["127.0.0.1:0", "--quic-key", &path(&garbage)]).contains("no certificate in it"));
+    assert!(with(&["127.0.0.1:0", "--quic-key", "/nowhere/far.pem"]).contains("/nowhere/far.pem"));
+    assert!(with(&[&taken_at]).contains(&format!("can't listen on UDP {taken_at}")));
+    assert!(with(&["127.0.0.1:0", "--listen", "127.0.0.1:0", "--ram", "1MiB"]).contains("2 far ends"));
+    let errors = fail(&["export", "--ram", "1MiB", "--quic-key", &path(&garbage)]);
+    assert!(errors.contains("--quic"), "{errors}");
+}
+
+#[test]
+fn a_far_end_that_is_killed_and_started_again_with_its_key_loses_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let (key, disk) = (directory.path().join("far.pem"), directory.path().join("disk.img"));
+    let (key, spec) = (key.display().to_string(), format!("{},size=16MiB", disk.display()));
+    let arguments = ["--namespace", &spec, "--hold", "1s", "--quic-key", &key];
+    let mut far = export("127.0.0.1:0", &arguments);
+    let url = url(&far);
+    let load = verified(&url, "2s");
+    wait_until("writes", || {
+        std::fs::metadata(&disk).is_ok_and(|file| std::os::unix::fs::MetadataExt::blocks(&file) > 64)
+    });
+    far.kill();
+    sleep(Duration::from_millis(200));
+    let far = export(said(&far, "quic"), &arguments);
+    let said = assert_verified(load);
+    assert!(said.contains("interrupted: the connection was lost"), "{said}");
+    assert_serves(&url);
+    // Without the key it is somebody else.
+    let place = far.announcement["quic"].as_str().unwrap().to_owned();
+    drop(far);
+    let _stranger = export(&place, &["--ram", "1MiB"]);
+    assert!(fail(&["ping", &url]).contains("is not the far end"));
+}
+
+#[test]
+fn a_host_that_is_killed_makes_room_for_the_next() {
+    let far = export("127.0.0.1:0", &["--ram", "16MiB", "--hold", "100ms"]);
+    let load = verified(&url(&far), "60s");
+    far.wait_for("link up");
+    drop(load);
+    assert_serves(&url(&far));
+    assert!(!far.said().contains("nothing was heard"), "before it would have been missed: {}", far.said());
+}
+
+#[test]
+fn losses_outages_new_addresses_and_strangers_harm_nobody() {
+    let far = export("127.0.0.1:0", &["--ram", "16MiB"]);
+    let between = Outage::losing(said(&far, "quic"), 50);
+    let load = verified(&format!("quic://{}?cert={}", between.address, said(&far, "certificate")), "3s");
+    far.wait_for("link up");
+    let more = |count| {
+        let before = between.passed();
+        wait_until("datagrams", || between.passed() > before + count);
+    };
+    more(200);
+    between.set_out(true);
+    sleep(Duration::from_millis(300));
+    between.set_out(false);
+    more(200);
+    between.rebind();
+    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut random = 1_u64;
+    for length in 0..1_000 {
+        let mut byte = || {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            random.to_be_bytes()[0]
+        };
+        let bytes: Vec<u8> = (0..length).map(|_| byte()).collect();
+        stranger.send_to(&bytes, said(&far, "quic")).unwrap();
+        stranger.send_to(&bytes, between.address).unwrap();
+    }
+    let said = assert_verified(load);
+    assert!(!said.contains("interrupted"), "{said}");
+    assert!(!far.said().contains("interrupted"), "{}", far.said());
+}

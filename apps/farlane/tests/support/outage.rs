@@ -1,0 +1,116 @@
+//! A stretch of network for datagrams that loses some, all for a while, or changes the address that they come from.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::spawn;
+use std::time::Duration;
+
+/// Longer than any datagram.
+const DATAGRAM_MAX: usize = 64 << 10;
+/// How often a receiver looks whether its socket has been replaced.
+const LOOK: Duration = Duration::from_millis(20);
+
+#[derive(Debug)]
+struct State {
+    far: SocketAddr,
+    inner: Mutex<Arc<UdpSocket>>,
+    near: Mutex<Option<SocketAddr>>,
+    /// One datagram in so many is lost.
+    one_in: u64,
+    out: AtomicBool,
+    passed: AtomicU64,
+}
+
+/// Passes datagrams of one near end on to a far end and back, as long as the test lives.
+#[derive(Debug)]
+pub(crate) struct Outage {
+    pub(crate) address: SocketAddr,
+    state: Arc<State>,
+}
+
+impl Outage {
+    /// Loses one datagram in `one_in`.
+    pub(crate) fn losing(far: &str, one_in: u64) -> Self {
+        let outer = Arc::new(UdpSocket::bind("127.0.0.1:0").unwrap());
+        let far: SocketAddr = far.parse().unwrap();
+        let state = Arc::new(State {
+            far,
+            inner: Mutex::new(connected(far)),
+            near: Mutex::new(None),
+            one_in,
+            out: AtomicBool::new(false),
+            passed: AtomicU64::new(0),
+        });
+        let address = outer.local_addr().unwrap();
+        let (there, back) = (Arc::clone(&state), Arc::clone(&state));
+        let (from_near, to_near) = (Arc::clone(&outer), outer);
+        spawn(move || there.carry_there(&from_near));
+        spawn(move || back.carry_back(&to_near));
+        Self { address, state }
+    }
+
+    /// Loses everything, or no longer.
+    pub(crate) fn set_out(&self, out: bool) {
+        self.state.out.store(out, Ordering::SeqCst);
+    }
+
+    /// Has what comes from the near end come from another port from now on, as an address translation does.
+    pub(crate) fn rebind(&self) {
+        *self.state.inner.lock().unwrap() = connected(self.state.far);
+    }
+
+    /// Datagrams that have passed.
+    pub(crate) fn passed(&self) -> u64 {
+        self.state.passed.load(Ordering::SeqCst)
+    }
+}
+
+fn connected(far: SocketAddr) -> Arc<UdpSocket> {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(far).unwrap();
+    socket.set_read_timeout(Some(LOOK)).unwrap();
+    Arc::new(socket)
+}
+
+impl State {
+    fn inner(&self) -> Arc<UdpSocket> {
+        Arc::clone(&self.inner.lock().unwrap())
+    }
+
+    fn passes(&self) -> bool {
+        let count = self.passed.fetch_add(1, Ordering::SeqCst);
+        !self.out.load(Ordering::SeqCst) && count % self.one_in != self.one_in - 1
+    }
+
+    fn carry_there(&self, outer: &UdpSocket) {
+        let mut bytes = vec![0; DATAGRAM_MAX];
+        loop {
+            let Ok((count, near)) = outer.recv_from(&mut bytes) else { continue };
+            // The first is the near end; whoever else comes is heard and not answered.
+            self.near.lock().unwrap().get_or_insert(near);
+            if self.passes() {
+                // What is refused is lost.
+                let _ = self.inner().send(&bytes[..count]);
+            }
+        }
+    }
+
+    fn carry_back(&self, outer: &UdpSocket) {
+        let mut bytes = vec![0; DATAGRAM_MAX];
+        loop {
+            match self.inner().recv(&mut bytes) {
+                Ok(count) => {
+                    let near = *self.near.lock().unwrap();
+                    if let Some(near) = near.filter(|_| self.passes()) {
+                        let _ = outer.send_to(&bytes[..count], near);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // Nobody is there now.
+                Err(_) => std::thread::sleep(LOOK),
+            }
+        }
+    }
+}
