@@ -5,7 +5,7 @@ SEEDS ?= 100000
 FUZZ_SECONDS ?= 300
 REMEDIES ?= on
 
-.PHONY: help setup demo guest guest-5g iommufd release test lint bench tail soak fuzz
+.PHONY: help setup demo guest guest-5g iommufd release test lint bench lookahead tail soak fuzz
 
 help: ## list the jobs
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -55,6 +55,10 @@ bench: release ## figures as ratios to floors of the same run
 tail: setup ## the far percentiles over bad links, remedy by remedy, between network namespaces (root; an hour and a half)
 	$(CARGO) build --release --package farlane
 	FARLANE=$(CURDIR)/target/release/farlane $(CARGO) bench --package farlane --bench tail
+
+lookahead: setup ## the tables of docs/lookahead.md, simulated, emulated and over loopback (15 minutes)
+	$(CARGO) build --release --package farlane
+	FARLANE=$(CURDIR)/target/release/farlane $(CARGO) bench --package farlane --bench lookahead
 
 soak: setup ## the fault campaign over SEEDS seeds
 	$(CARGO) build --release --package farlane-scenarios

@@ -2,6 +2,10 @@
 
 #![allow(dead_code, reason = "each benchmark uses a part of it")]
 
+pub(crate) mod ends;
+pub(crate) mod simulated;
+pub(crate) mod table;
+
 use std::process::{Child, Command};
 use std::time::Duration;
 
