@@ -104,6 +104,8 @@ struct Runner<'a> {
     session: &'a mut Session,
     job: Job,
     chunks: u64,
+    /// I/O queues, which take turns.
+    queues: u16,
     slots: Vec<Option<Under>>,
     free: Vec<usize>,
     base: u64,
@@ -155,6 +157,7 @@ impl<'a> Runner<'a> {
         let chunks = job.range / u64::from(job.bytes);
         let region = session.data_region();
         let depth = usize::try_from(job.depth).expect("32 bits fit");
+        let queues = session.identity()?.queue_pairs.max(1);
         let mut rng = Rng::from_seed(job.seed);
         // What is written without --verify: noise, so that nothing on the way can compress it.
         for slot in 0..depth {
@@ -166,6 +169,7 @@ impl<'a> Runner<'a> {
             session,
             job,
             chunks,
+            queues,
             slots: vec![None; depth],
             free: (0..depth).rev().collect(),
             base: region.base,
@@ -265,12 +269,18 @@ impl<'a> Runner<'a> {
             *busy = true;
         }
         self.slots[slot] = Some(Under { chunk, writes, intended });
-        let (queue, cookie) = (QueueId(1), slot as u64);
+        let (queue, cookie) = (self.queue(slot), slot as u64);
         let (command, submission) = match write {
             true => ("a write", Submission::write(queue, id, lba, blocks, data, cookie)),
             false => ("a read", Submission::read(queue, id, lba, blocks, data, cookie)),
         };
         self.session.submit(command, submission)
+    }
+
+    /// The queue of a slot's commands: they take turns.
+    fn queue(&self, slot: usize) -> QueueId {
+        let turn = slot % usize::from(self.queues);
+        QueueId(1 + u16::try_from(turn).expect("a turn is less than the queues"))
     }
 
     /// Waits for a command to end, until `deadline`, and takes all others that have ended with it.
