@@ -15,6 +15,8 @@ const NAMESPACES_MAX: usize = 256;
 /// How much of Identify Namespace tells the block size: up to and including the LBA formats.
 const IDENTIFY_BYTES: usize = 384;
 
+/// The smallest memory page.
+const PAGE_MIN: u64 = 4096;
 const SUBMISSION_BYTES: u64 = SubmissionQueueEntry::LENGTH as u64;
 const COMPLETION_BYTES: u64 = CompletionQueueEntry::LENGTH as u64;
 /// Create I/O Queue, CDW11: Physically Contiguous (PC).
@@ -110,7 +112,7 @@ impl Controller {
     }
 
     fn add_submission(&mut self, queue: SubmissionQueue) {
-        let fits = queue.base.checked_add(u64::from(queue.entries) * SUBMISSION_BYTES).is_some();
+        let fits = is_place(queue.base, u64::from(queue.entries) * SUBMISSION_BYTES);
         self.submission.retain(|other| other.id != queue.id);
         if fits && self.submission.len() < QUEUES_MAX {
             self.submission.push(queue);
@@ -118,7 +120,7 @@ impl Controller {
     }
 
     fn add_completion(&mut self, queue: CompletionQueue) {
-        let fits = queue.base.checked_add(u64::from(queue.entries) * COMPLETION_BYTES).is_some();
+        let fits = is_place(queue.base, u64::from(queue.entries) * COMPLETION_BYTES);
         self.completion.retain(|other| other.id != queue.id);
         if fits && self.completion.len() < QUEUES_MAX {
             self.completion.push(queue);
@@ -288,6 +290,12 @@ impl Controller {
             self.namespaces.push((namespace, u64::from(block)));
         }
     }
+}
+
+/// Whether a queue can be here: it begins with a page, and ends before addresses do. What a controller makes of any other
+/// place is its own affair.
+const fn is_place(base: u64, length: u64) -> bool {
+    base.is_multiple_of(PAGE_MIN) && base.checked_add(length).is_some()
 }
 
 const fn halves(dword: u32) -> [u16; 2] {

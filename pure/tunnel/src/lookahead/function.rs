@@ -10,7 +10,8 @@ pub(super) const CLASS: u16 = 0x08;
 const BAR0: u16 = 0x10;
 const BAR1: u16 = 0x14;
 const CAPABILITIES: u16 = 0x40;
-/// Bus Master Enable.
+/// Memory Space Enable, Bus Master Enable.
+const MEMORY_SPACE: u32 = 1 << 1;
 const BUS_MASTER: u32 = 1 << 2;
 /// Device Control: Initiate Function Level Reset. The same bit in what another capability has there means that lookahead
 /// begins anew, and nothing else.
@@ -44,6 +45,8 @@ const COMPLETION_SIZE: u32 = 4;
 /// AQA: sizes of the admin queues, 0's based.
 const ADMIN_SIZE: u32 = 0xfff;
 const ADMIN_COMPLETION_SHIFT: u32 = 16;
+/// ASQ and ACQ: what is no part of the address.
+const ADMIN_RESERVED: u64 = 0xfff;
 /// CAP, upper half: Doorbell Stride (DSTRD).
 pub(super) const CAPABILITIES_HIGH: u64 = 4;
 
@@ -63,6 +66,7 @@ pub(super) enum Seen {
 pub(super) struct Function {
     pub(super) id: Bdf,
     bar: u64,
+    memory_space: bool,
     bus_master: bool,
     /// Bytes from doorbell to doorbell, once CAP was read.
     stride: Option<u64>,
@@ -73,7 +77,15 @@ pub(super) struct Function {
 
 impl Function {
     pub(super) const fn new(id: Bdf) -> Self {
-        Self { id, bar: 0, bus_master: false, stride: None, properties: [0; PROPERTIES], controller: None }
+        Self {
+            id,
+            bar: 0,
+            memory_space: false,
+            bus_master: false,
+            stride: None,
+            properties: [0; PROPERTIES],
+            controller: None,
+        }
     }
 
     /// Whether a double word with the class code is that of an NVMe controller.
@@ -87,7 +99,7 @@ impl Function {
     /// Where in BAR 0 `address` is, if it is among the properties or doorbells.
     pub(super) fn offset_of(&self, address: u64) -> Option<u64> {
         let offset = address.checked_sub(self.bar)?;
-        (self.bar != 0 && offset < DOORBELLS_END).then_some(offset)
+        (self.memory_space && self.bar != 0 && offset < DOORBELLS_END).then_some(offset)
     }
     /// CAP's upper half was read.
     pub(super) const fn on_capabilities(&mut self, high: u32) {
@@ -105,6 +117,7 @@ impl Function {
         let whole = request.enables == 0xf;
         match request.offset {
             COMMAND if request.enables & 1 != 0 => {
+                self.memory_space = value & MEMORY_SPACE != 0;
                 let bus_master = value & BUS_MASTER != 0;
                 if bus_master == self.bus_master {
                     return Seen::Nothing;
@@ -159,9 +172,10 @@ impl Function {
         // Hosts may leave the sizes of I/O entries for later; other sizes than these are in no version so far.
         let usual = matches!(sizes, (0 | SUBMISSION_SIZE, 0 | COMPLETION_SIZE));
         let attributes = self.dword(ADMIN_ATTRIBUTES);
-        let submission = (self.quad(ADMIN_SUBMISSION), (attributes & ADMIN_SIZE) + 1);
-        let completion =
-            (self.quad(ADMIN_COMPLETION), (attributes >> ADMIN_COMPLETION_SHIFT & ADMIN_SIZE) + 1);
+        // The lowest bits of the addresses are reserved.
+        let base = |at| self.quad(at) & !ADMIN_RESERVED;
+        let submission = (base(ADMIN_SUBMISSION), (attributes & ADMIN_SIZE) + 1);
+        let completion = (base(ADMIN_COMPLETION), (attributes >> ADMIN_COMPLETION_SHIFT & ADMIN_SIZE) + 1);
         let page = 4096 << field(PAGE_SIZE_SHIFT);
         self.controller = usual.then(|| Controller::new(page, submission, completion));
     }

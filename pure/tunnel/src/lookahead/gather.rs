@@ -82,9 +82,8 @@ impl Lookahead {
     ) {
         // Double words, as a device would read them.
         let (mut at, end) = (address & !3, address.saturating_add(length).next_multiple_of(4));
-        let Some(function) = self.ports[port].gathering.as_ref().map(|gathering| gathering.function) else {
-            return;
-        };
+        let Some(gathering) = &self.ports[port].gathering else { return };
+        let (function, is_admin) = (gathering.function, gathering.queue == 0);
         let number = u8::try_from(port).expect("a switch has at most 32 ports");
         while at < end {
             let page = u64::from(READ_MAX);
@@ -106,7 +105,7 @@ impl Lookahead {
                         self.reads.end(cookie);
                     }
                 }
-            } else if purpose == Purpose::Entries {
+            } else if purpose == Purpose::Entries && is_admin {
                 self.ports[port].lose(function);
             }
             at = stop;
@@ -153,7 +152,10 @@ impl Lookahead {
             controller.block(entry.namespace).and_then(|block| Transfer::of(entry, block))
         };
         let Some(key) = port.begin_command(id, queue, entry.command_id, session) else { return };
-        self.send_piece(number, key, (address, bytes), true, switch, session);
+        // What its entry has no room for has none either.
+        if !self.send_piece(number, key, (address, bytes), true, switch, session) {
+            return;
+        }
         self.statistics.entries += 1;
         let Some(transfer) = transfer else { return };
         let port = &mut self.ports[number];
@@ -184,8 +186,11 @@ impl Lookahead {
         let key = of.key;
         let next = of.walk.on_list(bytes, &mut |address, length| found.push((address, length)));
         self.found = found;
-        self.send_piece(read.port, key, (read.address, bytes.clone()), false, switch, session);
-        self.follow(now, read.port, command, next, switch);
+        if self.send_piece(read.port, key, (read.address, bytes.clone()), false, switch, session) {
+            self.follow(now, read.port, command, next, switch);
+        } else {
+            self.found.clear();
+        }
     }
 
     /// Reads the data that was found, if it goes ahead, and the next list.
@@ -217,6 +222,7 @@ impl Lookahead {
         }
     }
 
+    /// Sends a piece ahead, if there is room at the other end and its command has not ended.
     fn send_piece(
         &mut self,
         port: usize,
@@ -225,9 +231,9 @@ impl Lookahead {
         once: bool,
         switch: &Switch,
         session: &mut Session,
-    ) {
+    ) -> bool {
         if !self.ports[port].charge(key, bytes.len()) {
-            return;
+            return false;
         }
         let number = u8::try_from(port).expect("a switch has at most 32 ports");
         let payload_size = switch.config(PortId::Downstream(number)).payload_size();
@@ -236,5 +242,6 @@ impl Lookahead {
         self.statistics.bytes += bytes.len() as u64;
         let ahead = Ahead { address, key, completer: self.completer, payload_size, once };
         session.send_ahead(ahead, bytes);
+        true
     }
 }

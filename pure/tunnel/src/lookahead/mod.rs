@@ -274,7 +274,8 @@ impl Lookahead {
                 self.on_piece(&read, command, bytes, switch, session);
             }
             (Purpose::Entries, None) => {
-                if let Some(function) = self.ports[port].gathering.as_ref().map(|at| at.function) {
+                let gathering = self.ports[port].gathering.as_ref();
+                if let Some(function) = gathering.filter(|at| at.queue == 0).map(|at| at.function) {
                     self.ports[port].lose(function);
                 }
             }

@@ -141,6 +141,49 @@ fn prps_and_sgls_are_followed() {
     assert_eq!(follow(&entry, &[(0x7000, segment)]), [(0x1004, 1000), (0x6000, 3096)]);
 }
 
+#[test]
+fn a_list_that_goes_over_the_end_of_a_page_is_left_to_the_device() {
+    // A segment of two descriptors, eight bytes before the end of a page.
+    let entry = SubmissionQueueEntry {
+        opcode: 1,
+        flags: 0x40,
+        cdw12: 7,
+        data_pointer: [0x7ff0, 32 | 0x30 << 56],
+        ..SubmissionQueueEntry::default()
+    };
+    assert_eq!(follow(&entry, &[]), []);
+    // A list of pages of 8 KiB.
+    let entry = SubmissionQueueEntry { flags: 0, cdw12: 1023, data_pointer: [0x2000, 0x4100], ..entry };
+    let (_, next) = Walk::start(&entry, 1 << 19, 8192, &mut |_, _| ());
+    assert_eq!(next, Next::List { address: 0x4100, length: 63 * 8 });
+    let entry = SubmissionQueueEntry { data_pointer: [0x2000, 0x4f80], ..entry };
+    assert_eq!(Walk::start(&entry, 1 << 19, 8192, &mut |_, _| ()).1, Next::Done);
+}
+
+#[test]
+fn without_memory_space_enable_no_write_is_a_doorbell() {
+    let mut function = Function::new(DEVICE);
+    let config = |offset| pcie::wire::ConfigRequest {
+        write: true,
+        target: DEVICE,
+        offset,
+        enables: 0xf,
+        ..config_request()
+    };
+    function.on_config(&config(0x10), 0x8000_0004);
+    assert_eq!(function.offset_of(0x8000_1000), None);
+    function.on_config(&config(0x04), 6);
+    assert_eq!((function.offset_of(0x8000_1000), function.may_read()), (Some(0x1000), true));
+    function.on_config(&config(0x04), 4);
+    assert_eq!(function.offset_of(0x8000_1000), None);
+}
+
+fn config_request() -> pcie::wire::ConfigRequest {
+    let write = Packet::config_write(ROOT, Tag::new(0), DEVICE, 0, bytes(4));
+    let Kind::Config(request) = write.header.kind else { panic!("{write}") };
+    request
+}
+
 /// The bytes of a completion of `command` on `queue`.
 fn completion(queue: u16, command: u16, status: u16) -> Vec<u8> {
     let mut entry = std::vec![0; 16];
@@ -178,7 +221,10 @@ fn queues_come_and_go_with_the_commands_that_succeed() {
     let queue = controller.ring(1, 5).unwrap();
     assert_eq!((queue.base, queue.entries, queue.tail), (0x6000, 16, 3));
     assert!(controller.ring(1, 16).is_none(), "beyond its end");
-    // One that failed, and one that is deleted.
+    // One that failed, one in a place where none can be, and one that is deleted.
+    controller.on_admin(&admin(1, 5, [3 | 15 << 16, 1 | 1 << 16], 0x7010));
+    complete(&mut controller, 5, 0);
+    assert!(controller.ring(3, 1).is_none());
     controller.on_admin(&admin(1, 3, [2 | 15 << 16, 1 | 1 << 16], 0x7000));
     complete(&mut controller, 3, 0x101);
     assert!(controller.ring(2, 1).is_none());

@@ -5,7 +5,7 @@
 
 use nvme::wire::{DataTransfer, IoOpcode, SubmissionQueueEntry};
 
-/// The longest list that is read at once, bytes.
+/// The longest list that is read at once, bytes; it does not go over a multiple of that.
 const LIST_MAX: u32 = 4096;
 /// How many lists a command may have.
 const LISTS_MAX: u32 = 64;
@@ -125,7 +125,9 @@ impl Walk {
 
     fn read_list(&mut self, address: u64, length: u32) -> Next {
         self.lists += 1;
-        let fits = self.lists <= LISTS_MAX && (1..=LIST_MAX).contains(&length);
+        // One that goes over the end of a page of 4 KiB would come in two parts, in any order.
+        let whole = address % u64::from(LIST_MAX) + u64::from(length) <= u64::from(LIST_MAX);
+        let fits = self.lists <= LISTS_MAX && length > 0 && whole;
         if fits { Next::List { address, length } } else { Next::Done }
     }
 

@@ -10,6 +10,8 @@ use crate::frame::{
 };
 
 const KEY_BYTES: usize = size_of::<AheadKey>();
+/// Keys that wait, at most: with more, all there is is forgotten.
+const KEYS_MAX: usize = 4096;
 
 #[derive(Debug)]
 enum Item {
@@ -56,12 +58,23 @@ impl AheadQueue {
         self.keys.clear();
         self.length = 0;
     }
+    /// Sends a piece, unless too much waits already: a host may ring faster than the link sends, and rings on while there
+    /// is no connection.
     pub(super) fn push(&mut self, ahead: Ahead, bytes: Buffer) {
         let item = Item::Memory(ahead, bytes);
+        let window = usize::try_from(self.window).unwrap_or(usize::MAX);
+        // What is out is the window; with what has been forgotten unsent, and the headers, twice that is room for all.
+        if self.length + item.length() > window.saturating_mul(2) {
+            return;
+        }
         self.length += item.length();
         self.items.push_back(item);
     }
     pub(super) fn forget(&mut self, key: AheadKey) {
+        if self.keys.len() >= KEYS_MAX {
+            self.clear();
+            return self.forget(AheadKey::ALL);
+        }
         self.keys.push_back(key);
         self.length += KEY_BYTES;
         match self.items.back_mut() {
@@ -139,5 +152,31 @@ impl Session {
             Some(Received::Output(Output::Ahead(ahead, bytes))) => Some((self.now, ahead, bytes)),
             _ => unreachable!("the first item was looked at"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pcie::wire::Bdf;
+
+    #[test]
+    fn who_cannot_send_gathers_no_more_than_twice_the_window() {
+        let mut queue = AheadQueue::new(4096);
+        for number in 1..100_000_u32 {
+            let key = AheadKey(number);
+            let ahead =
+                Ahead { address: 0x1000, key, completer: Bdf::new(0, 0, 0), payload_size: 128, once: true };
+            queue.push(ahead, Buffer::zeroed(64));
+            queue.forget(key);
+            let keys = KEYS_MAX * (KEY_BYTES + HEADER_LENGTH);
+            assert!(queue.length_max() <= 2 * 4096 + keys, "{} B wait", queue.length_max());
+        }
+        // What is dropped is forgotten by the key of all.
+        let mut bytes = [0; 1 << 16];
+        let sequence = (Sequence::FIRST, Sequence::FIRST);
+        let length = queue.emit(sequence, &mut bytes);
+        assert_eq!((bytes[0], &bytes[HEADER_LENGTH..HEADER_LENGTH + KEY_BYTES]), (0x14, &[0; 4][..]));
+        assert!(queue.is_empty() && queue.length_max() == 0 && length > 0);
     }
 }
