@@ -2,6 +2,9 @@
 
 CARGO ?= cargo
 SEEDS ?= 100000
+AHEAD_SEEDS ?= 10000
+FAULTS := --scenario disk,disk-ahead,sessions,fabrics
+AHEAD := --scenario disk-both
 FUZZ_SECONDS ?= 300
 REMEDIES ?= on
 
@@ -30,12 +33,13 @@ iommufd: setup ## build a kernel that has iommufd, which none of Debian's has (m
 release: setup ## the fastest binary, target/guided/farlane: built twice, guided by a profile of its own work
 	scripts/release
 
-test: setup ## every test, the fault campaign of 1,000 seeds included
+test: setup ## every test, the fault campaign of 1,000 seeds included, and 200 with lookahead on and off
 	@scripts/setup --tests
 	$(CARGO) build --release --package farlane --package farlane-scenarios
 	$(CARGO) test --workspace --no-fail-fast
 	scripts/deterministic
-	target/release/campaign --seeds 0..1000
+	target/release/campaign --seeds 0..1000 $(FAULTS)
+	target/release/campaign --seeds 0..200 $(AHEAD)
 
 lint: setup ## formatting and lints, warnings are errors
 	$(CARGO) fmt --all --check
@@ -60,9 +64,10 @@ lookahead: setup ## the tables of docs/lookahead.md, simulated, emulated and ove
 	$(CARGO) build --release --package farlane
 	FARLANE=$(CURDIR)/target/release/farlane $(CARGO) bench --package farlane --bench lookahead
 
-soak: setup ## the fault campaign over SEEDS seeds
+soak: setup ## the fault campaign over SEEDS seeds, with lookahead on and off over AHEAD_SEEDS
 	$(CARGO) build --release --package farlane-scenarios
-	target/release/campaign --seeds 0..$(SEEDS)
+	target/release/campaign --seeds 0..$(SEEDS) $(FAULTS)
+	target/release/campaign --seeds 0..$(AHEAD_SEEDS) $(AHEAD)
 
 fuzz: setup ## each fuzz target for FUZZ_SECONDS seconds (needs a nightly toolchain)
 	scripts/fuzz $(FUZZ_SECONDS)

@@ -45,6 +45,8 @@ pub struct Outcome {
     pub seed: u64,
     /// Fingerprint of the whole run.
     pub digest: u64,
+    /// Fingerprint of what hosts have read, and what the disks hold at the end, where that is a function of the seed alone.
+    pub contents: u64,
     /// Events of the run.
     pub events: u64,
     /// Virtual time of the run.
@@ -120,6 +122,34 @@ pub fn trial<N: Subject>(world: &mut World<N>, plan: &Plan, limits: Limits) -> O
     };
     nodes.into_iter().for_each(|node| world.node_mut(node).report(&mut outcome));
     outcome
+}
+
+/// Two runs of a seed that must give the same bytes, as one outcome; each has a name.
+pub fn compare((name, one): (&str, Outcome), (other_name, mut other): (&str, Outcome)) -> Outcome {
+    let said = |name: &str, failures: Vec<String>| {
+        failures.into_iter().map(move |failure| format!("{name}: {failure}")).collect::<Vec<_>>()
+    };
+    let mut failures = said(name, one.failures);
+    failures.extend(said(other_name, std::mem::take(&mut other.failures)));
+    if one.contents != other.contents {
+        let (one, other) = (one.contents, other.contents);
+        failures.push(format!("{name} gives bytes with digest {one:016x}, {other_name} {other:016x}"));
+    }
+    let mut digest = sim::Digest::default();
+    digest.word(one.digest);
+    digest.word(other.digest);
+    Outcome {
+        digest: digest.value(),
+        events: one.events + other.events,
+        elapsed: one.elapsed.max(other.elapsed),
+        counts: Counts {
+            done: one.counts.done + other.counts.done,
+            failed: one.counts.failed + other.counts.failed,
+            abandoned: one.counts.abandoned + other.counts.abandoned,
+        },
+        failures,
+        ..other
+    }
 }
 
 /// Runs `run`, which is called `scenario`, for every seed on `jobs` threads and hands each outcome to `report`, as they come.

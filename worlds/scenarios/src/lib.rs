@@ -15,6 +15,7 @@ mod lines;
 mod outbox;
 pub mod published;
 pub mod rig;
+pub mod script;
 pub mod sessions;
 pub mod stamp;
 pub mod workload;

@@ -1,5 +1,6 @@
 //! What a host does to a disk while things go wrong, and what it expects of it afterwards.
 
+use std::fmt;
 use std::ops::Range;
 
 use engine::{Instant, Nanos, Rng};
@@ -59,6 +60,28 @@ pub struct Counts {
     pub failed: u64,
     /// Operations whose end the host did not live to see.
     pub abandoned: u64,
+}
+
+/// What a host does to a disk, whatever it is.
+pub trait Work: fmt::Debug {
+    /// When to poll again though nothing has ended.
+    fn poll_timeout(&self, now: Instant) -> Option<Instant>;
+    /// The next operation to issue, if another may be outstanding now.
+    fn poll(&mut self, now: Instant) -> Option<Operation>;
+    /// Bytes that an operation carries.
+    fn length(&self, operation: &Operation) -> usize;
+    /// Fills `bytes` with what a write writes.
+    fn stamp(&self, operation: &Operation, bytes: &mut [u8]);
+    /// An operation has ended.
+    fn end(&mut self, id: OperationId, end: End<'_>);
+    /// The host is gone, and will never know how its outstanding operations ended.
+    fn abandon(&mut self);
+    /// Goes on to another phase.
+    fn enter(&mut self, phase: Phase);
+    /// Whether it is not yet done with `phase`, once the world was healed.
+    fn is_busy(&self, phase: Phase) -> bool;
+    /// Adds what was done and what was found wrong.
+    fn report(&mut self, outcome: &mut Outcome);
 }
 
 /// A seeded stream of operations, each checked when it ends.
@@ -223,5 +246,35 @@ impl Workload {
     /// The model it checks against.
     pub const fn checker(&self) -> &Checker {
         &self.checker
+    }
+}
+
+impl Work for Workload {
+    fn poll_timeout(&self, now: Instant) -> Option<Instant> {
+        Self::poll_timeout(self, now)
+    }
+    fn poll(&mut self, now: Instant) -> Option<Operation> {
+        Self::poll(self, now)
+    }
+    fn length(&self, operation: &Operation) -> usize {
+        Self::length(self, operation)
+    }
+    fn stamp(&self, operation: &Operation, bytes: &mut [u8]) {
+        Self::stamp(self, operation, bytes);
+    }
+    fn end(&mut self, id: OperationId, end: End<'_>) {
+        Self::end(self, id, end);
+    }
+    fn abandon(&mut self) {
+        Self::abandon(self);
+    }
+    fn enter(&mut self, phase: Phase) {
+        Self::enter(self, phase);
+    }
+    fn is_busy(&self, phase: Phase) -> bool {
+        Self::is_busy(self, phase)
+    }
+    fn report(&mut self, outcome: &mut Outcome) {
+        Self::report(self, outcome);
     }
 }

@@ -41,6 +41,13 @@ fn far_disks_keep_their_promises_with_lookahead() {
 }
 
 #[test]
+fn the_same_list_gives_the_same_bytes_with_lookahead_and_without() {
+    let outcomes = hold_up("disk-both", disk::run_both, 20);
+    assert!(outcomes.iter().any(|outcome| outcome.counts.failed > 0), "nothing ever failed");
+    assert!(outcomes.iter().any(|outcome| outcome.counts.abandoned > 0), "no host was ever killed");
+}
+
+#[test]
 fn a_hundred_cuts_of_a_verified_run_are_noticed_by_nobody() {
     for outcome in campaign("cuts", |seed| disk::run_cuts(seed, 100), 10) {
         assert!(outcome.failures.is_empty(), "{outcome}");

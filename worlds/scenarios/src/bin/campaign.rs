@@ -22,9 +22,9 @@ struct Arguments {
     /// Run the seeds from A up to but without B.
     #[arg(long, value_name = "A..B", value_parser = parse_seeds, default_value = "0..1000")]
     seeds: Range<u64>,
-    /// Run this scenario alone; otherwise each one.
-    #[arg(long, value_parser = SCENARIOS.map(|(name, _)| name))]
-    scenario: Option<String>,
+    /// Run these scenarios, with commas between them; otherwise each one.
+    #[arg(long, value_delimiter = ',', value_parser = SCENARIOS.map(|(name, _)| name))]
+    scenario: Vec<String>,
     /// Seeds at a time; 0 is one for each processor.
     #[arg(long, default_value_t = 0)]
     jobs: usize,
@@ -39,9 +39,10 @@ struct Arguments {
 /// A scenario's name and how it is run.
 type Scenario = (&'static str, fn(u64) -> Outcome);
 
-const SCENARIOS: [Scenario; 4] = [
+const SCENARIOS: [Scenario; 5] = [
     ("disk", disk::run),
     ("disk-ahead", disk::run_ahead),
+    ("disk-both", disk::run_both),
     ("sessions", sessions::run),
     ("fabrics", fabrics::run),
 ];
@@ -75,7 +76,9 @@ impl Total {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let chosen = |name: &str| arguments.scenario.as_deref().is_none_or(|scenario| scenario == name);
+    let chosen = |name: &str| {
+        arguments.scenario.is_empty() || arguments.scenario.iter().any(|scenario| scenario == name)
+    };
     let failed = SCENARIOS
         .iter()
         .filter(|(name, _)| chosen(name))
@@ -131,6 +134,7 @@ fn json(outcome: &Outcome) -> serde_json::Value {
         "seed": outcome.seed,
         "digest": format!("{:016x}", outcome.digest),
         "events": outcome.events,
+        "contents": format!("{:016x}", outcome.contents),
         "virtual_ns": outcome.elapsed.get(),
         "troubles": troubles,
         "done": outcome.counts.done,

@@ -16,7 +16,7 @@ use super::instance;
 use crate::campaign::Outcome;
 use crate::checker::{End, Kind, OperationId};
 use crate::outbox::Outbox;
-use crate::workload::{Operation, Phase, Workload};
+use crate::workload::{Operation, Phase, Work};
 
 /// What fills memory that a read is to fill, so that bytes which never came are seen.
 const UNFILLED: u8 = 0xee;
@@ -28,7 +28,7 @@ const EVENTS_MAX: usize = 12;
 pub(super) struct Disk {
     /// The serial number by which the controller is known.
     serial: String,
-    workload: Workload,
+    workload: Box<dyn Work>,
     /// What no queue had room for yet.
     pending: Option<Operation>,
     /// By cookie: the operation and the slot of memory that it has.
@@ -38,7 +38,7 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    pub(super) fn new(serial: String, workload: Workload, slots: u64, slot_bytes: u64) -> Self {
+    pub(super) fn new(serial: String, workload: Box<dyn Work>, slots: u64, slot_bytes: u64) -> Self {
         let (issued, free) = (BTreeMap::new(), (0..slots).collect());
         Self { serial, workload, pending: None, issued, free, slot_bytes }
     }

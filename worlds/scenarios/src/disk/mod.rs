@@ -17,9 +17,10 @@ use sim::{Context, Event, Node, NodeId, World};
 use tunnel::frame::{Identity, InstanceId};
 use tunnel::session::Config as SessionConfig;
 
-use crate::campaign::{Limits, Outcome, Subject, trial};
+use crate::campaign::{Limits, Outcome, Subject, compare, trial};
 use crate::chaos::{self, ChaosConfig, Trouble};
-use crate::workload::{Phase, Workload, WorkloadConfig};
+use crate::script::Script;
+use crate::workload::{Phase, Work, Workload, WorkloadConfig};
 use device::DeviceNode;
 use host::{Disk, HostNode};
 use stranger::StrangerNode;
@@ -35,6 +36,8 @@ const DEPTH: usize = 16;
 /// Blocks of an operation, at most.
 const BLOCKS_MAX: u64 = 8;
 
+/// Operations of a script.
+const SCRIPT: usize = 400;
 /// What a device's end keeps of memory that is sent ahead, bytes: all that can be, half of it, next to nothing.
 const AHEAD: [u32; 3] = [4 << 20, 32 << 10, 512];
 
@@ -119,6 +122,15 @@ fn instance(rng: &mut Rng) -> InstanceId {
     InstanceId(bytes)
 }
 
+/// What the hosts do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Whatever comes, and what fails has failed.
+    Random,
+    /// A list that is done to its end.
+    Script,
+}
+
 /// What a seed decides before anything happens.
 struct Scene {
     world: World<Member>,
@@ -196,11 +208,21 @@ impl Scene {
         node
     }
 
-    fn disk(&mut self, number: usize, pause_max: Nanos) -> Disk {
+    fn disk(&mut self, number: usize, work: Kind) -> Disk {
+        let pause_max = Nanos::from_millis(20);
         let block_size = usize::try_from(self.block.bytes()).expect("a block's bytes");
         let config =
             WorkloadConfig { blocks: BLOCKS, block_size, depth: DEPTH, blocks_max: BLOCKS_MAX, pause_max };
-        let workload = Workload::new(config, self.world.rng(&format!("workload {number}")));
+        let rng = self.world.rng(&format!("workload {number}"));
+        let workload: Box<dyn Work> = match work {
+            Kind::Random => Box::new(Workload::new(config, rng)),
+            // Long enough pauses for the list to last as long as the faults.
+            Kind::Script => Box::new(Script::new(
+                WorkloadConfig { pause_max: Nanos::from_millis(60), ..config },
+                SCRIPT,
+                rng,
+            )),
+        };
         Disk::new(serial(number), workload, DEPTH as u64, BLOCKS_MAX * u64::from(self.block.bytes()))
     }
 }
@@ -211,18 +233,25 @@ fn serial(number: usize) -> String {
 
 /// Runs the scenario for a seed.
 pub fn run(seed: u64) -> Outcome {
-    play(seed, false, chaos::plan)
+    play(seed, false, Kind::Random, chaos::plan)
 }
 
 /// As [`run`], with memory sent ahead of the device's asking.
 pub fn run_ahead(seed: u64) -> Outcome {
-    play(seed, true, chaos::plan)
+    play(seed, true, Kind::Random, chaos::plan)
+}
+
+/// Runs the same list of operations with lookahead off and on, with the same faults: what is read and what is on the
+/// disks at the end must be the same bytes.
+pub fn run_both(seed: u64) -> Outcome {
+    let [off, on] = [false, true].map(|lookahead| play(seed, lookahead, Kind::Script, chaos::plan));
+    compare(("lookahead off", off), ("lookahead on", on))
 }
 
 /// Runs the scenario for a seed with its connections cut `cuts` times and nothing else wrong: nobody above the
 /// tunnel may notice, so a single operation that fails is a failure.
 pub fn run_cuts(seed: u64, cuts: u64) -> Outcome {
-    let mut outcome = play(seed, seed % 2 == 1, |config, rng| chaos::cuts(config, cuts, rng));
+    let mut outcome = play(seed, seed % 2 == 1, Kind::Random, |config, rng| chaos::cuts(config, cuts, rng));
     if outcome.counts.failed > 0 {
         outcome.failures.push(format!("{} operations failed for {cuts} cuts", outcome.counts.failed));
     }
@@ -232,12 +261,13 @@ pub fn run_cuts(seed: u64, cuts: u64) -> Outcome {
 fn play(
     seed: u64,
     lookahead: bool,
+    kind: Kind,
     plan: impl FnOnce(&ChaosConfig, &mut Rng) -> (Plan, Vec<Trouble>),
 ) -> Outcome {
     let mut scene = Scene::new(seed, lookahead);
     let count = if scene.rng.one_in(4) { 2 } else { 1 };
     let far: Vec<NodeId> = (0..count).map(|number| scene.device(number)).collect();
-    let disks = (0..count).map(|number| scene.disk(number, Nanos::from_millis(20))).collect();
+    let disks = (0..count).map(|number| scene.disk(number, kind)).collect();
     let near = scene.host("near", &far, disks);
     if scene.rng.one_in(4) {
         scene.host("intruder", &far[..1], Vec::new());
