@@ -97,6 +97,14 @@ pub(crate) enum Error {
     #[diagnostic(help("give one of them; with several --listen, each --state goes behind its own"))]
     TwoStates { first: PathBuf, second: PathBuf },
 
+    #[error("{count} paths to one far end, of at most {most}")]
+    #[diagnostic(help("leave out the slowest --second-path"))]
+    TooManyPaths { count: usize, most: usize },
+
+    #[error("--second-path {path} could lead to any of {count} far ends")]
+    #[diagnostic(help("name one far end, or leave --second-path out"))]
+    WhosePath { path: String, count: usize },
+
     #[error(transparent)]
     #[diagnostic(help("{}", .0.remedy()))]
     Tcp(#[from] live::tcp::Unavailable),
@@ -243,6 +251,8 @@ impl Error {
             | Self::NothingToExport { .. }
             | Self::OneSerial { .. }
             | Self::Tcp(_)
+            | Self::TooManyPaths { .. }
+            | Self::WhosePath { .. }
             | Self::Listen { .. }
             | Self::ListenQuic { .. }
             | Self::OneQuic { .. }

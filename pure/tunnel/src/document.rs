@@ -104,9 +104,34 @@ fn conversation() -> Vec<Vec<u8>> {
     segments.into_iter().map(|segment| segment.to_vec()).collect()
 }
 
+/// The beginning of a path, each way.
+fn path() -> [Vec<u8>; 2] {
+    use crate::paths::{GroupId, Input, Output, PathIndex, Paths, Token};
+    let (group, path) = (GroupId([0x33; 16]), PathIndex(1));
+    let said = |paths: &mut Paths| {
+        let outputs = core::iter::from_fn(|| paths.poll_output());
+        let said = outputs.filter_map(|output| match output {
+            Output::Transmit(_, bytes) => Some(bytes),
+            _ => None,
+        });
+        Buffer::from(said.flat_map(|bytes| bytes.to_vec()).collect::<Vec<_>>())
+    };
+    let (mut host, mut device) =
+        (Paths::dialling(group), Paths::accepting(group, Token(0x4444_4444_4444_4444)));
+    host.handle_input(at(0), Input::Joined(path));
+    host.send(at(0), Buffer::copy_from_slice(b"hello"));
+    let first = said(&mut host);
+    device.handle_input(at(10), Input::Joined(path));
+    let records = first.slice(crate::paths::PREAMBLE_LENGTH..first.len());
+    device.handle_input(at(10), Input::Received(path, records));
+    device.send(at(10), Buffer::copy_from_slice(b"welcome"));
+    [first.to_vec(), said(&mut device).to_vec()]
+}
+
 #[test]
 fn the_worked_example_is_what_sessions_say() {
-    let (examples, conversation) = (examples(), conversation());
+    let (examples, mut conversation) = (examples(), conversation());
+    conversation.extend(path());
     assert_eq!(examples.len(), conversation.len(), "{conversation:02x?}");
     for (number, (example, said)) in examples.iter().zip(&conversation).enumerate() {
         assert_eq!(example, said, "example {}", number + 1);

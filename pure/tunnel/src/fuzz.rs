@@ -1,6 +1,7 @@
 //! What fuzzers feed: each of these takes any bytes and must not panic.
 
 pub use crate::lookahead::fuzz::{learn, store};
+pub use crate::paths::fuzz::paths;
 
 use engine::{Buffer, Engine, Instant, Nanos, Rng, settle};
 use pcie::wire::{Bdf, Packet, Tag};

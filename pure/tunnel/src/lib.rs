@@ -22,6 +22,7 @@ pub mod fuzz;
 pub mod lookahead;
 #[cfg(test)]
 mod pair;
+pub mod paths;
 pub mod session;
 mod stream;
 pub mod upstream;

@@ -12,6 +12,7 @@
 pub mod asked;
 pub mod attach;
 pub mod attached;
+mod bundle;
 pub mod clock;
 pub mod control;
 pub mod doorbells;

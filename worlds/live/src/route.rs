@@ -89,6 +89,8 @@ pub struct Transport {
     pub tcp: tcp::Options,
     /// How QUIC is spoken, where it is.
     pub quic: quic::Options,
+    /// Further ways to the far end, each `HOST:PORT`: everything goes over all of them, and the first copy wins.
+    pub second_paths: Vec<String>,
 }
 
 impl Transport {
@@ -98,8 +100,13 @@ impl Transport {
     /// When the name has no address, naming it.
     pub fn route(&self, name: &str) -> io::Result<Route> {
         let name: Name = name.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        if name.quic.is_some() && !self.second_paths.is_empty() {
+            let error = "several paths are joined over TCP: give tcp://, or leave --second-path out";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
+        }
         let quic = name.quic.map(|pin| (pin, self.quic));
-        Ok(Route { addresses: tcp::resolve(&name.authority)?, tcp: self.tcp.clone(), quic })
+        let others = self.second_paths.iter().map(|name| tcp::resolve(name)).collect::<io::Result<_>>()?;
+        Ok(Route { addresses: tcp::resolve(&name.authority)?, others, tcp: self.tcp.clone(), quic })
     }
 }
 
@@ -108,6 +115,8 @@ impl Transport {
 pub struct Route {
     /// Its addresses, tried in turn.
     pub addresses: Vec<SocketAddr>,
+    /// Those of further paths, used at the same time.
+    pub others: Vec<Vec<SocketAddr>>,
     /// What is asked of the kernel's TCP.
     pub tcp: tcp::Options,
     /// Over QUIC instead: whom to believe, and how it is spoken.

@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 
 use engine::{Buffer, Instant, Pool};
 
+use crate::bundle::Bundle;
 use crate::quic;
 use crate::reactor::{Attention, Sources};
 use crate::tcp::{Connection, Received};
@@ -17,14 +18,17 @@ pub(crate) enum Stream {
     Tcp(Connection),
     /// The stream of a QUIC connection.
     Quic(Box<quic::Stream>),
+    /// Several, of which the fastest counts.
+    Paths(Box<Bundle>),
 }
 
 impl Stream {
     /// The address of the other end.
-    pub(crate) const fn peer(&self) -> SocketAddr {
+    pub(crate) fn peer(&self) -> SocketAddr {
         match self {
             Self::Tcp(connection) => connection.peer(),
             Self::Quic(stream) => stream.peer(),
+            Self::Paths(bundle) => bundle.peer(),
         }
     }
 
@@ -34,6 +38,8 @@ impl Stream {
             Self::Tcp(connection) => sources.add(connection.as_raw_fd(), Attention::EachTurn),
             // A dialler's socket is there since it was dialled, the others have that of their listener.
             Self::Quic(_) => Ok(()),
+            // Each path is there since it was dialled or accepted.
+            Self::Paths(_) => Ok(()),
         }
     }
 
@@ -42,15 +48,22 @@ impl Stream {
         match self {
             Self::Tcp(connection) => sources.remove(connection.as_raw_fd()),
             Self::Quic(stream) => stream.descriptor().into_iter().for_each(|own| sources.remove(own)),
+            // They leave when they are closed.
+            Self::Paths(_) => {}
         }
     }
 
     /// Does what has become due, once a turn. Whether anything was.
     #[inline]
-    pub(crate) const fn turn(&mut self, _: Instant, _: &Sources) -> io::Result<bool> {
+    pub(crate) fn turn(&mut self, now: Instant, sources: &Sources) -> io::Result<bool> {
         match self {
             // What is due to QUIC is done with each receive.
-            Self::Tcp(_) | Self::Quic(_) => Ok(false),
+            Self::Quic(_) => Ok(false),
+            Self::Tcp(connection) => {
+                connection.turn(now);
+                Ok(false)
+            }
+            Self::Paths(bundle) => bundle.turn(now, sources),
         }
     }
 
@@ -58,8 +71,9 @@ impl Stream {
     #[inline]
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         match self {
-            Self::Tcp(_) => None,
             Self::Quic(stream) => stream.poll_timeout(),
+            Self::Tcp(connection) => connection.poll_timeout(),
+            Self::Paths(bundle) => bundle.poll_timeout(),
         }
     }
 
@@ -78,6 +92,7 @@ impl Stream {
                     stream.abort();
                 }
             }
+            Self::Paths(bundle) => bundle.send(bytes),
         }
     }
 
@@ -90,13 +105,14 @@ impl Stream {
         match self {
             Self::Tcp(connection) => connection.receive(pool),
             Self::Quic(stream) => stream.receive(pool),
+            Self::Paths(bundle) => Ok(bundle.receive(pool)),
         }
     }
 
     /// Does what cannot wait until the next piece is taken: its carrier's own business.
     pub(crate) fn keep_up(&mut self) {
         match self {
-            Self::Tcp(_) => {}
+            Self::Tcp(_) | Self::Paths(_) => {}
             Self::Quic(stream) => stream.keep_up(),
         }
     }
@@ -110,14 +126,16 @@ impl Stream {
         match self {
             Self::Tcp(connection) => connection.flush(),
             Self::Quic(stream) => stream.flush(),
+            Self::Paths(bundle) => Ok(bundle.flush()),
         }
     }
 
     /// Bytes that wait to be sent.
-    pub(crate) const fn unsent(&self) -> usize {
+    pub(crate) fn unsent(&self) -> usize {
         match self {
             Self::Tcp(connection) => connection.unsent(),
             Self::Quic(stream) => stream.unsent(),
+            Self::Paths(bundle) => bundle.unsent(),
         }
     }
 
@@ -132,6 +150,10 @@ impl Stream {
             Self::Quic(stream) => {
                 stream.close();
                 stream.is_closed()
+            }
+            Self::Paths(bundle) => {
+                bundle.close();
+                true
             }
         }
     }

@@ -18,4 +18,5 @@ pub mod rig;
 pub mod script;
 pub mod sessions;
 pub mod stamp;
+mod ways;
 pub mod workload;

@@ -19,6 +19,10 @@ impl Outbox {
         self.waiting.push_back(bytes);
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// Closes the connection behind what waits.
     pub(crate) const fn close(&mut self) {
         self.closing = true;

@@ -4,7 +4,7 @@ use engine::{Buffer, Engine, Instant, Nanos, Rng};
 use pcie::wire::{Bdf, Packet};
 use sim::faults::Plan;
 use sim::media::MediaProfile;
-use sim::stream::{ConnectionId, LinkProfile, StreamEvent};
+use sim::stream::{ConnectionId, Lane, LinkProfile, StreamEvent};
 use sim::{Context, Event, Node, NodeId, World};
 use tunnel::Session;
 use tunnel::frame::{Identity, InstanceId};
@@ -13,6 +13,7 @@ use tunnel::session::{Config, Input, Output};
 use crate::campaign::{Limits, Outcome, Subject, trial};
 use crate::chaos::{self, ChaosConfig, Trouble};
 use crate::outbox::Outbox;
+use crate::ways::{LANES, Ways};
 use crate::workload::Phase;
 
 /// For how long the sessions are held.
@@ -66,6 +67,8 @@ pub struct End {
     connection: Option<ConnectionId>,
     dialled: Option<ConnectionId>,
     outbox: Outbox,
+    /// In place of all that: several links at once.
+    ways: Option<Ways>,
     rng: Rng,
     phase: Phase,
     incarnation: u64,
@@ -88,7 +91,7 @@ pub struct End {
 }
 
 impl End {
-    fn new(config: Config, peer: Option<NodeId>, rng: Rng) -> Self {
+    fn new(config: Config, peer: Option<NodeId>, lanes: u8, rng: Rng) -> Self {
         Self {
             session: session(&config, peer, &rng),
             config,
@@ -96,6 +99,7 @@ impl End {
             connection: None,
             dialled: None,
             outbox: Outbox::default(),
+            ways: (lanes > 1).then(|| Ways::new(peer, rng.fork("ways"))),
             rng,
             phase: Phase::Chaos,
             incarnation: 0,
@@ -169,6 +173,15 @@ impl End {
     }
 
     fn on_output(&mut self, context: &mut Context<'_, ()>, output: Output) {
+        match (output, &mut self.ways) {
+            (Output::Transmit(bytes), Some(ways)) => ways.send(context.now(), bytes),
+            (Output::Connect, Some(ways)) => ways.connect(context),
+            (Output::CloseConnection, Some(ways)) => ways.close(context),
+            (output, _) => self.on_plain(context, output),
+        }
+    }
+
+    fn on_plain(&mut self, context: &mut Context<'_, ()>, output: Output) {
         match output {
             Output::Transmit(bytes) => self.outbox.push(bytes),
             Output::Tlp { packet, .. } => self.on_packet(&packet),
@@ -187,6 +200,21 @@ impl End {
             | Output::Ahead(..)
             | Output::Forget(_)
             | Output::WantsTally => {}
+        }
+    }
+
+    /// Lets several links go on, and the session with what comes by them, until both are quiet.
+    fn settle_ways(&mut self, context: &mut Context<'_, ()>) -> Option<Instant> {
+        loop {
+            let ways = self.ways.as_mut()?;
+            let wake = ways.settle(context);
+            let Some(input) = ways.poll_input() else { return wake };
+            self.session.handle_input(context.now(), input);
+            self.speak(context.now());
+            while let Some(output) = self.session.poll_output() {
+                self.on_output(context, output);
+                self.speak(context.now());
+            }
         }
     }
 
@@ -220,6 +248,13 @@ impl Node for End {
     fn handle(&mut self, context: &mut Context<'_, ()>, event: Event<()>) {
         let Event::Stream { connection, event } = event else { return };
         let now = context.now();
+        if let Some(ways) = &mut self.ways {
+            ways.handle(context, connection, event);
+            while let Some(input) = ways.poll_input() {
+                self.session.handle_input(now, input);
+            }
+            return;
+        }
         match event {
             StreamEvent::Accepted { .. } => {
                 if self.connection.is_some() {
@@ -257,14 +292,16 @@ impl Node for End {
         if let Some(connection) = self.connection {
             self.outbox.flush(context, connection);
         }
+        let ways_at = self.settle_ways(context);
         let speak_at = (self.link_up && self.phase == Phase::Chaos).then_some(self.next_at);
-        self.session.poll_timeout().into_iter().chain(speak_at).min()
+        self.session.poll_timeout().into_iter().chain(speak_at).chain(ways_at).min()
     }
 
     fn restart(&mut self, now: Instant, rng: Rng) {
         let mut config = self.config.clone();
         config.identity.instance = instance(&mut rng.fork("instance"));
-        let old = std::mem::replace(self, Self::new(config, self.peer, rng));
+        let lanes = if self.ways.is_some() { LANES } else { 1 };
+        let old = std::mem::replace(self, Self::new(config, self.peer, lanes, rng));
         self.phase = old.phase;
         self.incarnation = old.incarnation + 1;
         (self.received, self.downs, self.wrong) = (old.received, old.downs, old.wrong);
@@ -312,6 +349,15 @@ fn instance(rng: &mut Rng) -> InstanceId {
 
 /// Runs the scenario for a seed.
 pub fn run(seed: u64) -> Outcome {
+    run_over(seed, 1)
+}
+
+/// The same over two links at once, of which the first copy wins, and either may fail alone.
+pub fn run_paths(seed: u64) -> Outcome {
+    run_over(seed, LANES)
+}
+
+fn run_over(seed: u64, lanes: u8) -> Outcome {
     let mut world = World::new(seed);
     let config = |world: &World<End>, name: &str| Config {
         identity: Identity {
@@ -327,13 +373,15 @@ pub fn run(seed: u64) -> Outcome {
         stamps: world.rng("stamps").one_in(2),
         ..Config::default()
     };
-    let far = world.add(End::new(config(&world, "far"), None, world.rng("far")));
-    let near = world.add(End::new(config(&world, "near"), Some(far), world.rng("near")));
+    let far = world.add(End::new(config(&world, "far"), None, lanes, world.rng("far")));
+    let near = world.add(End::new(config(&world, "near"), Some(far), lanes, world.rng("near")));
     let (link, media) = (LinkProfile::default(), MediaProfile::default());
-    world.link(near, far, link);
+    for lane in 0..lanes {
+        world.link_lane(near, far, Lane(lane), link);
+    }
     let duration = HOLD * 8;
     let chaos =
-        ChaosConfig { near, far: vec![far], lanes: 1, duration, faults_max: 8, hold_time: HOLD, link, media };
+        ChaosConfig { near, far: vec![far], lanes, duration, faults_max: 8, hold_time: HOLD, link, media };
     let (plan, troubles) = chaos::plan(&chaos, &mut world.rng("chaos"));
     let settle = Nanos::from_secs(60);
     let limits = Limits { chaos: duration + HOLD * 4, drain: settle, verify: settle };

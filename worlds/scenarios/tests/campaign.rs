@@ -69,6 +69,11 @@ fn sessions_keep_their_promises() {
 }
 
 #[test]
+fn sessions_over_two_paths_keep_their_promises() {
+    hold_up("sessions-paths", sessions::run_paths, 50);
+}
+
+#[test]
 fn a_panic_is_an_outcome_with_its_replay() {
     let outcomes = campaign("broken", |seed| panic!("seed {seed} is broken"), 2);
     assert_eq!(outcomes.len(), 2);

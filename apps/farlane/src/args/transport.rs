@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use live::route;
 use live::tcp::Options;
+use tunnel::paths::PATHS_MAX;
 
 use super::{QuicOptions, parse_time};
 use crate::error::Error;
@@ -23,6 +24,10 @@ pub(crate) struct Tcp {
     /// Congestion control of TCP, by the kernel's name: bbr, cubic, reno. To be given at both ends
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
+    /// Let bytes wait so long for more before they are sent, where they fill no segment: fewer segments, and each command
+    /// later. To be given at both ends
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = parse_coalesce)]
+    coalesce: Duration,
 }
 
 impl Tcp {
@@ -31,8 +36,9 @@ impl Tcp {
     /// # Errors
     /// When the kernel has no such thing.
     pub(crate) fn options(&self) -> Result<Options, Error> {
-        let Self { rto_min, thin, congestion } = self.clone();
-        let options = Options { rto_min: rto_min.map(Into::into), thin, congestion };
+        let Self { rto_min, thin, congestion, coalesce } = self.clone();
+        let options =
+            Options { rto_min: rto_min.map(Into::into), thin, congestion, coalesce: coalesce.into() };
         options.check()?;
         Ok(options)
     }
@@ -40,11 +46,16 @@ impl Tcp {
 
 /// How far ends at `tcp://` and `quic://` are reached.
 #[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Transport")]
 pub(crate) struct Transport {
     #[command(flatten)]
     tcp: Tcp,
     #[command(flatten)]
     quic: QuicOptions,
+    /// Another way to the same far end, through another network; may be given again, three times in all. Everything goes
+    /// over all of them, and the first copy wins: a way that loses, holds up or breaks costs nothing while another one works
+    #[arg(long, value_name = "HOST:PORT")]
+    second_path: Vec<String>,
 }
 
 impl Transport {
@@ -53,8 +64,29 @@ impl Transport {
     /// # Errors
     /// When the kernel lacks something of it.
     pub(crate) fn checked(&self) -> Result<route::Transport, Error> {
-        Ok(route::Transport { tcp: self.tcp.options()?, quic: self.quic.options() })
+        let second_paths = self.second_path.clone();
+        if second_paths.len() >= PATHS_MAX {
+            return Err(Error::TooManyPaths { count: second_paths.len() + 1, most: PATHS_MAX });
+        }
+        Ok(route::Transport { tcp: self.tcp.options()?, quic: self.quic.options(), second_paths })
     }
+
+    /// The same for the links of `count` far ends.
+    ///
+    /// # Errors
+    /// Also when there is another way to one of several.
+    pub(crate) fn checked_for(&self, count: usize) -> Result<route::Transport, Error> {
+        match self.second_path.first() {
+            Some(path) if count > 1 => Err(Error::WhosePath { path: path.clone(), count }),
+            _ => self.checked(),
+        }
+    }
+}
+
+/// Less than anybody takes for a silence.
+fn parse_coalesce(text: &str) -> Result<Duration, String> {
+    let time = parse_time(text)?;
+    if time <= Duration::from_millis(100) { Ok(time) } else { Err("expected at most 100ms".to_owned()) }
 }
 
 /// What the kernel takes: no less than a microsecond, no more than its initial timeout.

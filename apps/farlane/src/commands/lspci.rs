@@ -15,8 +15,8 @@ pub(crate) fn run(args: &LspciArgs) -> Result<(), Error> {
     // Nothing here is worth a processor that spins.
     let needs = Needs { data_bytes: 0, ..Needs::default() };
     let mut options = session::options(needs, Nanos::ZERO, args.timeout.into());
-    options.transport = args.transport.checked()?;
     let names: Vec<_> = args.urls.iter().map(|url| url.name()).collect();
+    options.transport = args.transport.checked_for(args.urls.len())?;
     let mut attachment = Attachment::over_tcp(&names, &options)?;
     attachment.stop().on_signals().map_err(AttachError::Io)?;
     attachment.wait_enumerated(options.timeout)?;

@@ -1,6 +1,7 @@
 //! The far box, live: a listener, its connections, the engines and what is behind them, in one loop.
 
 mod backing;
+mod opening;
 mod server;
 mod ssd;
 
@@ -54,6 +55,8 @@ pub enum Event {
 struct Peer {
     id: ConnectionId,
     stream: Stream,
+    /// What came first, until that tells what the connection is; none later.
+    opening: Option<Vec<u8>>,
     /// To be dropped when everything is sent: the engine has closed it.
     closing: bool,
 }
@@ -179,7 +182,9 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         stream.register(sources)?;
         let id = ConnectionId(self.next_id);
         self.next_id = self.next_id.wrapping_add(1);
-        self.peers.push(Peer { id, stream, closing: false });
+        // Only what TCP carries may be one of several paths.
+        let opening = matches!(stream, Stream::Tcp(_)).then(Vec::new);
+        self.peers.push(Peer { id, stream, opening, closing: false });
         self.far.handle_input(now, Input::Network(downstream::Input::Accepted(id)));
         self.exchange(now);
         Ok(())
@@ -200,7 +205,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         let mut busy = false;
         for index in 0..self.peers.len() {
             for _ in 0..PIECES_PER_TURN {
-                let peer = &mut self.peers[index];
+                let Some(peer) = self.peers.get_mut(index) else { return busy };
                 if !self.backing.has_room() {
                     peer.stream.keep_up();
                     break;
@@ -212,6 +217,12 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
                     Ok(Received::Data(_)) if peer.closing => continue,
                     Ok(Received::Data(bytes)) => {
                         short = bytes.len() < SHORT;
+                        let bytes = match &peer.opening {
+                            None => Some(bytes),
+                            Some(_) => self.open(now, index, bytes),
+                        };
+                        busy = true;
+                        let Some(bytes) = bytes else { continue };
                         downstream::Input::Received(id, bytes)
                     }
                     Ok(Received::Closed) | Err(_) => {

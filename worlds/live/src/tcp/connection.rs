@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
 
-use engine::{Buffer, BufferMut, Nanos, Pool};
+use engine::{Buffer, BufferMut, Instant, Nanos, Pool};
 
 use super::outbox::{Outbox, OutboxFull};
 use super::stamp;
@@ -47,6 +47,17 @@ pub struct Connection {
     roomy: u32,
     /// How long ago the bytes that were received last had come; none where nobody wants to know.
     age: Option<Nanos>,
+    coalescing: Option<Coalescing>,
+}
+
+/// What waits for company.
+#[derive(Debug)]
+struct Coalescing {
+    length: Nanos,
+    /// The time of the turn.
+    now: Instant,
+    /// When what waits is sent in any case.
+    due: Option<Instant>,
 }
 
 impl Connection {
@@ -55,12 +66,32 @@ impl Connection {
         socket.set_nonblocking(true)?;
         socket.set_nodelay(true)?;
         let (outbox, block_length) = (Outbox::default(), BLOCK_MIN);
-        Ok(Self { socket, peer, outbox, block: None, block_length, roomy: 0, age: None })
+        Ok(Self { socket, peer, outbox, block: None, block_length, roomy: 0, age: None, coalescing: None })
     }
 
     /// Has the kernel stamp what comes from now on; see [`Connection::age`]. Where it has no stamps, all ages are zero.
     pub fn stamp(&mut self) {
         self.age = stamp::enable(&self.socket).is_ok().then_some(Nanos::ZERO);
+    }
+
+    /// Has bytes wait so long for more, where they fill no segment.
+    pub(crate) fn coalesce(&mut self, length: Nanos) {
+        let coalescing = Coalescing { length, now: Instant::ZERO, due: None };
+        self.coalescing = (length > Nanos::ZERO).then_some(coalescing);
+    }
+
+    /// A turn begins.
+    #[inline]
+    pub(crate) const fn turn(&mut self, now: Instant) {
+        if let Some(coalescing) = &mut self.coalescing {
+            coalescing.now = now;
+        }
+    }
+
+    /// When what waits for company is sent without it.
+    #[inline]
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        self.coalescing.as_ref().and_then(|coalescing| coalescing.due)
     }
 
     /// How long the last of the bytes that were received last had waited for that.
@@ -89,6 +120,9 @@ impl Connection {
     /// When too much waits; the connection must then be given up.
     pub fn send(&mut self, data: Buffer) -> Result<(), OutboxFull> {
         self.outbox.push(data)?;
+        if let Some(coalescing) = &mut self.coalescing {
+            coalescing.due.get_or_insert(coalescing.now + coalescing.length);
+        }
         if self.outbox.bytes() >= FLUSH_BYTES {
             // The peer works on this while we prepare more. A failure is seen with the next receive.
             let _ = self.flush();
@@ -101,7 +135,14 @@ impl Connection {
     /// # Errors
     /// When the connection has failed.
     pub fn flush(&mut self) -> io::Result<usize> {
-        match self.outbox.bytes() {
+        let waiting = self.outbox.bytes();
+        if let Some(Coalescing { now, due, .. }) = &mut self.coalescing {
+            if waiting < FLUSH_BYTES && due.is_some_and(|due| due > *now) {
+                return Ok(0);
+            }
+            *due = None;
+        }
+        match waiting {
             0 => Ok(0),
             _ => self.outbox.write_to(&mut Direct(&self.socket)),
         }

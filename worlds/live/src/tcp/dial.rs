@@ -105,7 +105,10 @@ impl Dialer {
             State::Connecting { socket, address, until, .. } => match outcome(&socket) {
                 Err(error) => self.on_failure(now, address, error),
                 Ok(true) => match Connection::new(TcpStream::from(socket), address) {
-                    Ok(connection) => Dialled::Connected(connection),
+                    Ok(mut connection) => {
+                        connection.coalesce(self.options.coalesce);
+                        Dialled::Connected(connection)
+                    }
                     Err(error) => self.on_failure(now, address, error),
                 },
                 Ok(false) if until <= now => self.on_failure(now, address, io::ErrorKind::TimedOut.into()),

@@ -6,10 +6,14 @@ use std::net::SocketAddr;
 use engine::{Buffer, Instant, Pool};
 
 use super::{Dialer, Dialled, Received};
+use crate::bundle::Bundle;
 use crate::quic;
 use crate::reactor::{Attention, Sources};
 use crate::route::Route;
 use crate::stream::Stream;
+
+/// Pieces that are passed over at once when the link is to be closed.
+const LAST_PIECES: usize = 64;
 
 enum Transport {
     /// The engine has not asked for a connection.
@@ -17,6 +21,7 @@ enum Transport {
     Dialling(Dialer),
     /// The same over QUIC.
     Greeting(Box<quic::Dialer>),
+    Joining(Box<Bundle>),
     Connected(Stream),
 }
 
@@ -44,15 +49,18 @@ impl Link {
     }
 
     pub(crate) fn connect(&mut self, now: Instant) {
+        self.closing = false;
         if let Some((pin, options)) = self.route.quic {
             let dialer = quic::Dialer::new(self.route.addresses.clone(), pin, options, now);
             self.transport = Transport::Greeting(Box::new(dialer));
-            self.closing = false;
+            return;
+        }
+        if !self.route.others.is_empty() {
+            self.transport = Transport::Joining(Box::new(Bundle::dialling(&self.route, now)));
             return;
         }
         let dialer = Dialer::new(self.route.addresses.clone(), now);
         self.transport = Transport::Dialling(dialer.with(self.route.tcp.clone()));
-        self.closing = false;
     }
 
     pub(crate) const fn close(&mut self) {
@@ -73,6 +81,10 @@ impl Link {
                 return Ok(None);
             }
             Transport::Greeting(_) => return self.greet(now, sources),
+            Transport::Joining(bundle) => {
+                bundle.turn(now, sources)?;
+                return Ok(self.joined());
+            }
             Transport::Dialling(dialer) => dialer,
         };
         Ok(match dialer.poll(now) {
@@ -111,12 +123,34 @@ impl Link {
         })
     }
 
+    /// Whether a path of several is there by now.
+    fn joined(&mut self) -> Option<Dial> {
+        let Transport::Joining(bundle) = &mut self.transport else { return None };
+        let dialled = bundle.dialled()?;
+        let joining = core::mem::replace(&mut self.transport, Transport::Idle);
+        if let Err((address, error)) = dialled {
+            return Some(Dial::Failed(address, error));
+        }
+        if let Transport::Joining(bundle) = joining {
+            self.transport = Transport::Connected(Stream::Paths(bundle));
+        }
+        Some(Dial::Connected)
+    }
+
     /// What has come: bytes, or nothing but the end.
     pub(crate) fn receive(&mut self, pool: &mut Pool, sources: &Sources) -> Option<Result<Buffer, ()>> {
         let Transport::Connected(stream) = &mut self.transport else { return None };
-        match stream.receive(pool) {
+        let mut received = stream.receive(pool);
+        if self.closing {
+            // What the peer says is not wanted any more; that it has heard what we said may be among it. A peer that goes on
+            // sending does not keep us from closing.
+            for _ in 0..LAST_PIECES {
+                let Ok(Received::Data(_)) = received else { break };
+                received = stream.receive(pool);
+            }
+        }
+        match received {
             Ok(Received::Nothing) => None,
-            // A peer that goes on sending does not keep us from closing.
             Ok(Received::Data(_)) if self.closing => None,
             Ok(Received::Data(bytes)) => Some(Ok(bytes)),
             Ok(Received::Closed) | Err(_) => {
@@ -149,6 +183,7 @@ impl Link {
             Transport::Idle => None,
             Transport::Dialling(dialer) => dialer.poll_timeout(),
             Transport::Greeting(dialer) => dialer.poll_timeout(),
+            Transport::Joining(bundle) => bundle.poll_timeout(),
             Transport::Connected(stream) => stream.poll_timeout(),
         }
     }

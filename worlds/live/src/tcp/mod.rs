@@ -20,6 +20,7 @@ use std::os::fd::{AsRawFd, RawFd};
 pub use connection::{Connection, Received};
 pub use dial::{Dialer, Dialled};
 pub(crate) use link::{Dial, Link};
+pub(crate) use options::keep_short;
 pub use options::{Options, Unavailable};
 pub(crate) use outbox::Outbox;
 pub use outbox::{OUTBOX_BYTES_MAX, OutboxFull};
@@ -97,7 +98,9 @@ impl Listener {
 
     fn prepare(&self, socket: TcpStream, peer: SocketAddr) -> io::Result<Connection> {
         self.options.apply(&socket)?;
-        Connection::new(socket, peer)
+        let mut connection = Connection::new(socket, peer)?;
+        connection.coalesce(self.options.coalesce);
+        Ok(connection)
     }
 }
 

@@ -23,6 +23,8 @@ pub struct Options {
     pub thin: bool,
     /// The congestion control, by the kernel's name for it.
     pub congestion: Option<String>,
+    /// How long bytes wait for more before they are sent, where they fill no segment; zero sends at once.
+    pub coalesce: Nanos,
 }
 
 /// An option that this kernel doesn't have, or doesn't give us.
@@ -102,16 +104,25 @@ impl Options {
     }
 }
 
+/// Has the kernel take no more from us than it sends soon: what waits with us may turn out to be of no use.
+pub(crate) fn keep_short(socket: &impl AsRawFd, bytes: u32) -> io::Result<()> {
+    set(socket, libc::TCP_NOTSENT_LOWAT, libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX))
+}
+
 fn set_rto_min(socket: &impl AsRawFd, rto_min: Nanos) -> io::Result<()> {
     let microseconds = libc::c_int::try_from(rto_min.get() / 1_000).unwrap_or(libc::c_int::MAX);
+    set(socket, TCP_RTO_MIN_US, microseconds)
+}
+
+fn set(socket: &impl AsRawFd, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
     // SAFETY: the option's value is the integer that outlives the call.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
             libc::IPPROTO_TCP,
-            TCP_RTO_MIN_US,
-            (&raw const microseconds).cast(),
-            u32::try_from(size_of_val(&microseconds)).expect("four bytes"),
+            option,
+            (&raw const value).cast(),
+            u32::try_from(size_of_val(&value)).expect("four bytes"),
         )
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

@@ -44,6 +44,7 @@ const SCENARIOS: [Scenario; 5] = [
     ("disk-ahead", disk::run_ahead),
     ("disk-both", disk::run_both),
     ("sessions", sessions::run),
+    ("sessions-paths", sessions::run_paths),
     ("fabrics", fabrics::run),
 ];
 

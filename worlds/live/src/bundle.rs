@@ -1,0 +1,305 @@
+//! One stream over several TCP connections, of which the fastest counts: `tunnel::paths`, live.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+
+use engine::{Buffer, Engine, Instant, Nanos, Pool, drain, fire};
+use tunnel::paths::{GroupId, Input, Output, PATHS_MAX, PathIndex, Paths, Preamble, Token};
+
+use crate::attach::random;
+use crate::reactor::{Attention, Sources};
+use crate::route::Route;
+use crate::tcp::{Connection, Dialer, Dialled, Received, keep_short};
+
+/// Bytes that the kernel may hold of a path and not have sent: what is with us can still be left out.
+const UNSENT_MAX: u32 = 64 << 10;
+/// Pieces of a connection that bring nothing new, one after the other, before others have a turn.
+const PIECES_MAX: usize = 64;
+/// How often dialling is looked at, before the first path is there and later.
+const LOOK_FIRST: Nanos = Nanos::from_millis(1);
+const LOOK_LATER: Nanos = Nanos::from_millis(20);
+/// The first pause before a lost path is dialled again, and the longest.
+const PAUSE: Nanos = Nanos::from_millis(50);
+const PAUSE_MAX: Nanos = Nanos::from_secs(2);
+/// A path that lived so long is worth to be dialled again soon.
+const LIVED: Nanos = Nanos::from_secs(5);
+
+/// One path.
+#[derive(Debug, Default)]
+struct Slot {
+    connection: Option<Connection>,
+    /// How it is dialled, at the end that does.
+    dialling: Option<Dialling>,
+}
+
+#[derive(Debug)]
+struct Dialling {
+    dialer: Dialer,
+    /// When the dialler is looked at next.
+    look: Instant,
+    /// How long to wait when the path is lost.
+    pause: Nanos,
+    joined: Instant,
+    has_failed: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Bundle {
+    paths: Paths,
+    slots: [Slot; PATHS_MAX],
+    /// What came and was not taken.
+    ready: VecDeque<Buffer>,
+    /// The time of the turn.
+    now: Instant,
+    /// Which path is looked at first.
+    first: usize,
+    peer: SocketAddr,
+    /// A path is there, or was.
+    begun: bool,
+    over: bool,
+    /// Why the latest path could not be dialled.
+    failure: Option<(SocketAddr, io::Error)>,
+}
+
+impl Bundle {
+    /// Dials all paths of `route`.
+    ///
+    /// # Panics
+    /// When a path has no address.
+    pub(crate) fn dialling(route: &Route, now: Instant) -> Self {
+        let mut group = GroupId([0; 16]);
+        random().fill(&mut group.0);
+        let mut bundle = Self::new(Paths::dialling(group), route.addresses[0], now);
+        let ways = core::iter::once(&route.addresses).chain(&route.others);
+        for (slot, addresses) in bundle.slots.iter_mut().zip(ways) {
+            let dialer = Dialer::new(addresses.clone(), now).with(route.tcp.clone());
+            slot.dialling =
+                Some(Dialling { dialer, look: now, pause: PAUSE, joined: now, has_failed: false });
+        }
+        bundle
+    }
+
+    /// The end that was dialled: its first path began with `preamble`.
+    pub(crate) fn accepting(preamble: &Preamble, peer: SocketAddr, now: Instant) -> Self {
+        let token = Token(random().next_u64().max(1));
+        Self::new(Paths::accepting(preamble.group, token), peer, now)
+    }
+
+    fn new(paths: Paths, peer: SocketAddr, now: Instant) -> Self {
+        Self {
+            paths,
+            slots: Default::default(),
+            ready: VecDeque::new(),
+            now,
+            first: 0,
+            peer,
+            begun: false,
+            over: false,
+            failure: None,
+        }
+    }
+
+    pub(crate) const fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Whether a path that begins with `preamble` belongs here.
+    pub(crate) fn is_ours(&self, preamble: &Preamble) -> bool {
+        !self.over && self.paths.is_ours(preamble)
+    }
+
+    /// A path that was accepted, with what came on it behind the preamble.
+    pub(crate) fn accept(&mut self, path: PathIndex, connection: Connection, rest: Buffer) {
+        let index = usize::from(path.0);
+        self.join(index, connection);
+        if !rest.is_empty() {
+            self.input(Input::Received(path, rest));
+        }
+    }
+
+    fn join(&mut self, index: usize, connection: Connection) {
+        // Without this more is sent in vain, and nothing else.
+        let _ = keep_short(&connection, UNSENT_MAX);
+        self.peer = connection.peer();
+        // One that was there before is closed by this.
+        self.slots[index].connection = Some(connection);
+        self.begun = true;
+        self.input(Input::Joined(path_index(index)));
+    }
+
+    /// What became of dialling: a path is there, or all have failed.
+    pub(crate) fn dialled(&mut self) -> Option<Result<(), (SocketAddr, io::Error)>> {
+        if self.begun {
+            return Some(Ok(()));
+        }
+        let mut dialling = self.slots.iter().filter_map(|slot| slot.dialling.as_ref());
+        if dialling.all(|it| it.has_failed) { self.failure.take().map(Err) } else { None }
+    }
+
+    /// Does what is due: acknowledges, gives up paths, dials.
+    pub(crate) fn turn(&mut self, now: Instant, sources: &Sources) -> io::Result<bool> {
+        self.now = self.now.max(now);
+        for connection in self.slots.iter_mut().filter_map(|slot| slot.connection.as_mut()) {
+            connection.turn(now);
+        }
+        let mut busy = false;
+        if fire(&mut self.paths, self.now) {
+            self.exchange();
+            busy = true;
+        }
+        for index in 0..PATHS_MAX {
+            busy |= self.dial(index, sources)?;
+        }
+        Ok(busy)
+    }
+
+    fn dial(&mut self, index: usize, sources: &Sources) -> io::Result<bool> {
+        let (now, begun) = (self.now, self.begun);
+        let slot = &mut self.slots[index];
+        let Some(dialling) = &mut slot.dialling else { return Ok(false) };
+        if self.over || slot.connection.is_some() || dialling.look > now {
+            return Ok(false);
+        }
+        dialling.look = now + if begun { LOOK_LATER } else { LOOK_FIRST };
+        match dialling.dialer.poll(now) {
+            Dialled::Waiting => Ok(false),
+            Dialled::Began(descriptor) => {
+                sources.add(descriptor, Attention::EachTurn)?;
+                Ok(true)
+            }
+            Dialled::Failed(address, error) => {
+                dialling.has_failed = true;
+                self.failure = Some((address, error));
+                Ok(true)
+            }
+            Dialled::Connected(connection) => {
+                dialling.joined = now;
+                self.join(index, connection);
+                Ok(true)
+            }
+        }
+    }
+
+    /// When [`Bundle::turn`] wants to be called, if ever.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        let of_slot = |slot: &Slot| match (&slot.connection, &slot.dialling) {
+            (Some(connection), _) => connection.poll_timeout(),
+            (None, Some(dialling)) if !self.over => {
+                dialling.dialer.poll_timeout().map(|at| at.max(dialling.look))
+            }
+            _ => None,
+        };
+        self.slots.iter().filter_map(of_slot).chain(self.paths.poll_timeout()).min()
+    }
+
+    fn input(&mut self, input: Input) {
+        self.paths.handle_input(self.now, input);
+        self.exchange();
+    }
+
+    fn exchange(&mut self) {
+        let Self { paths, slots, ready, now, over, .. } = self;
+        drain(paths, |output| match output {
+            Output::Transmit(path, bytes) => {
+                let connection = &mut slots[usize::from(path.0)].connection;
+                if let Some(connection) = connection
+                    && connection.send(bytes).is_err()
+                {
+                    // Its end is seen with the next receive.
+                    connection.abort();
+                }
+            }
+            Output::Deliver(bytes) => ready.push_back(bytes),
+            Output::Drop(path, _) => slots[usize::from(path.0)].lose(*now),
+            Output::End(_) => {
+                *over = true;
+                slots.iter_mut().for_each(|slot| slot.lose(*now));
+            }
+        });
+    }
+
+    pub(crate) fn send(&mut self, bytes: Buffer) {
+        self.paths.send(self.now, bytes);
+        self.exchange();
+    }
+
+    /// The next bytes of the stream.
+    pub(crate) fn receive(&mut self, pool: &mut Pool) -> Received {
+        for step in 0..PATHS_MAX {
+            let index = (self.first + step) % PATHS_MAX;
+            for _ in 0..PIECES_MAX {
+                if let Some(bytes) = self.ready.pop_front() {
+                    return Received::Data(bytes);
+                }
+                let Some(connection) = &mut self.slots[index].connection else { break };
+                let path = path_index(index);
+                match connection.receive(pool) {
+                    Ok(Received::Nothing) => break,
+                    Ok(Received::Data(bytes)) => self.input(Input::Received(path, bytes)),
+                    Ok(Received::Closed) | Err(_) => {
+                        self.slots[index].lose(self.now);
+                        self.input(Input::Lost(path));
+                    }
+                }
+            }
+            if let Some(bytes) = self.ready.pop_front() {
+                self.first = (index + 1) % PATHS_MAX;
+                return Received::Data(bytes);
+            }
+        }
+        if self.over { Received::Closed } else { Received::Nothing }
+    }
+
+    /// Sends as much as the system takes; the bytes that it took.
+    pub(crate) fn flush(&mut self) -> usize {
+        let mut sent = 0;
+        for index in 0..PATHS_MAX {
+            while let Some(connection) = &mut self.slots[index].connection {
+                // A failure is seen with the next receive.
+                sent += connection.flush().unwrap_or(0);
+                let path = path_index(index);
+                if connection.unsent() > 0 || !self.paths.is_filled(path) {
+                    break;
+                }
+                self.input(Input::Drained(path));
+            }
+        }
+        sent
+    }
+
+    /// Bytes of the stream that the other end has not acknowledged.
+    pub(crate) fn unsent(&self) -> usize {
+        usize::try_from(self.paths.unacknowledged()).unwrap_or(usize::MAX)
+    }
+
+    /// Tells the peer what has come, and that nothing more will be sent.
+    pub(crate) fn close(&mut self) {
+        self.paths.conclude(self.now);
+        self.exchange();
+        self.flush();
+        for connection in self.slots.iter_mut().filter_map(|slot| slot.connection.as_mut()) {
+            connection.close();
+        }
+    }
+}
+
+impl Slot {
+    /// The path is gone, and dialled again if it is ours to do that.
+    fn lose(&mut self, now: Instant) {
+        if self.connection.take().is_none() {
+            return;
+        }
+        if let Some(dialling) = &mut self.dialling {
+            let lived = now - dialling.joined >= LIVED;
+            dialling.pause = if lived { PAUSE } else { (dialling.pause * 2).min(PAUSE_MAX) };
+            dialling.look = now + dialling.pause;
+            dialling.dialer.restart(dialling.look);
+        }
+    }
+}
+
+fn path_index(index: usize) -> PathIndex {
+    PathIndex(u8::try_from(index).expect("there are four paths at most"))
+}
