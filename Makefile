@@ -3,7 +3,7 @@
 CARGO ?= cargo
 SEEDS ?= 100000
 AHEAD_SEEDS ?= 10000
-FAULTS := --scenario disk,disk-ahead,sessions,fabrics
+FAULTS := --scenario disk,disk-ahead,sessions,sessions-paths,fabrics
 AHEAD := --scenario disk-both
 FUZZ_SECONDS ?= 300
 REMEDIES ?= on

@@ -10,6 +10,7 @@ mod floor_server;
 mod lookahead;
 mod memory_buffer;
 mod quic;
+mod shadow;
 mod sim;
 mod status;
 mod target;
@@ -39,6 +40,7 @@ pub(crate) use floor_server::FloorServerArgs;
 pub(crate) use lookahead::{Ahead, FarReads, Lookahead};
 pub(crate) use memory_buffer::MemoryBuffer;
 pub(crate) use quic::{QuicListen, QuicOptions};
+pub(crate) use shadow::{Shadow, Shadowed};
 pub(crate) use sim::{PlayArgs, PublishedArgs, SimAction, SimArgs, SweepArgs};
 pub(crate) use status::{Control, StatusArgs};
 pub(crate) use target::{AccessState, OfferArgs, TargetAction};
@@ -319,6 +321,8 @@ pub(crate) struct AttachArgs {
     #[command(flatten)]
     pub(crate) lookahead: Lookahead,
     #[command(flatten)]
+    pub(crate) shadow: Shadow,
+    #[command(flatten)]
     pub(crate) transport: Transport,
     /// How long our root complex waits for an answer of the far end before it gives the guest all ones, and takes a function
     /// that does not answer for none: the longest time of a range that PCIe has, 100us, 10ms, 50ms, 55ms, 210ms, 900ms, 3.5s, 13s
@@ -348,6 +352,8 @@ pub(crate) struct Target {
     #[command(flatten)]
     pub(crate) lookahead: Lookahead,
     #[command(flatten)]
+    pub(crate) shadow: Shadow,
+    #[command(flatten)]
     pub(crate) transport: Transport,
     #[command(flatten)]
     pub(crate) spin: Spin,
@@ -375,6 +381,8 @@ pub(crate) struct LspciArgs {
     /// Give up when the far end is not there, or not back, within this time
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_time)]
     pub(crate) timeout: Duration,
+    #[command(flatten)]
+    pub(crate) shadow: Shadow,
     #[command(flatten)]
     pub(crate) transport: Transport,
     #[command(flatten)]

@@ -17,7 +17,7 @@ use pcie::wire::Bdf;
 use tunnel::frame::Tally;
 use tunnel::upstream::PortIndex;
 
-use crate::args::{Ahead, Target};
+use crate::args::{Ahead, Shadowed, Target};
 use crate::commands::stay_on;
 use crate::device_url::DeviceUrl;
 use crate::error::Error;
@@ -42,11 +42,13 @@ pub(crate) struct Needs {
     pub(crate) depth: u32,
     /// Time stamps on the tunnel's frames.
     pub(crate) stamps: bool,
+    /// Reads of registers that are read at the far end each time, to see how long that takes.
+    pub(crate) round_trips: bool,
 }
 
 impl Default for Needs {
     fn default() -> Self {
-        Self { data_bytes: 1 << 20, depth: 32, stamps: false }
+        Self { data_bytes: 1 << 20, depth: 32, stamps: false, round_trips: false }
     }
 }
 
@@ -111,6 +113,7 @@ impl Session {
         let mut options = options(needs, target.spin.spin.into(), target.timeout.into());
         // Who wants time stamps wants to see each hop.
         options.session.lookahead = target.lookahead.is_on() && !needs.stamps;
+        options.session.shadow = target.shadow.is_on() && !needs.stamps && !needs.round_trips;
         options.transport = target.transport.checked()?;
         match &target.url {
             DeviceUrl::Tcp(url) => Self::wait(Attachment::over_tcp(&[url.name()], &options)?, &options),
@@ -183,6 +186,10 @@ impl Session {
                 _ => self.idle_until(self.now() + Nanos::from_millis(1))?,
             }
         }
+    }
+    /// What a tunnel has answered near, if it does.
+    pub(crate) fn shadow(&self) -> Option<Shadowed> {
+        self.near()?.upstream()?.shadow().map(Shadowed::from)
     }
     /// The host on PCI Express, for what only that can do.
     ///

@@ -120,7 +120,7 @@ fn a_guest_boots_and_uses_its_disk_over_5g() {
 fn a_root_complex_that_waits_for_10_ms_has_no_disk_over_5g() {
     let Some(kit) = skip::kit_or_skip("a root complex that gives up") else { return };
     let script = "lspci -nn; ls /sys/class/nvme/* /dev/nvme* 2>/dev/null || echo \"there is no SSD\"";
-    let remedies_off = ["--no-lookahead", "--completion-timeout", "10ms"];
+    let remedies_off = ["--no-lookahead", "--no-shadow", "--completion-timeout", "10ms"];
     let Booted { outcome, said, told, .. } = boot(kit, "5g.toml", &remedies_off, script);
     assert!(outcome.output.contains("there is no SSD"), "{}", outcome.output);
     assert!(!outcome.output.contains("[0108]"), "{}", outcome.output);

@@ -2,6 +2,7 @@
 
 mod bad_devices;
 mod lookahead;
+mod shadow;
 
 use alloc::vec::Vec;
 

@@ -103,6 +103,8 @@ pub enum Reach {
 pub struct Function {
     endpoint: Endpoint,
     controller: Controller,
+    /// It was reset since somebody last asked.
+    was_reset: bool,
     now: Instant,
 }
 
@@ -113,7 +115,7 @@ impl Function {
     /// When `config` exceeds a limit that its fields name.
     pub fn new(now: Instant, config: Config) -> Self {
         let (endpoint, controller) = Self::parts(now, config);
-        Self { endpoint, controller, now }
+        Self { endpoint, controller, was_reset: false, now }
     }
 
     /// The parts of a function, for a world that has something to do between them: a model of a device that takes its time.
@@ -153,6 +155,11 @@ impl Function {
     /// The PCIe side.
     pub const fn endpoint(&self) -> &Endpoint {
         &self.endpoint
+    }
+
+    /// Whether it was reset since this was last called, so that its registers are what they are after a reset.
+    pub const fn take_reset(&mut self) -> bool {
+        core::mem::replace(&mut self.was_reset, false)
     }
 
     /// While `throttled`, the controller fetches no commands: what the link can't take is not asked for.
@@ -229,7 +236,10 @@ impl Function {
             endpoint::Output::Dma(result) => {
                 self.controller.handle_input(self.now, controller::Input::Dma(result));
             }
-            endpoint::Output::Reset(_) => self.controller.reset(),
+            endpoint::Output::Reset(_) => {
+                self.controller.reset();
+                self.was_reset = true;
+            }
         }
         None
     }

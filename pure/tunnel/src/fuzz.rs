@@ -2,6 +2,7 @@
 
 pub use crate::lookahead::fuzz::{learn, store};
 pub use crate::paths::fuzz::paths;
+pub use crate::shadow::fuzz::shadow;
 
 use engine::{Buffer, Engine, Instant, Nanos, Rng, settle};
 use pcie::wire::{Bdf, Packet, Tag};
@@ -123,15 +124,15 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2_000))]
         #[test]
-        fn nothing_panics(bytes in prop::collection::vec(any::<u8>(), 0..300), kind in 0_usize..12) {
+        fn nothing_panics(bytes in prop::collection::vec(any::<u8>(), 0..300), kind in 0_usize..13) {
             let mut bytes = bytes;
             for target in [frame, session, gate] {
                 target(&bytes);
             }
             // With the look of a frame, random bytes come further.
             if bytes.len() > 16 {
-                let kinds = [1, 2, 3, 4, 0x10, 0x10, 0x11, 0x12, 0x13, 0x14, 0x20, 0x21];
-                let length = [4, 24, 8, 24, 12, 16, 4, 24, 24, 8, 8, 24][kind];
+                let kinds = [1, 2, 3, 4, 0x10, 0x10, 0x11, 0x12, 0x13, 0x14, 0x18, 0x20, 0x21];
+                let length = [4, 24, 8, 24, 12, 16, 4, 24, 24, 8, 20, 8, 24][kind];
                 for offset in [0, 2] {
                     let head = [kinds[kind], bytes[1] & 1, 0, length, 0, 0, 0, 0, 0, 0, 0, 0];
                     bytes[offset..][..12].copy_from_slice(&head);

@@ -24,6 +24,7 @@ pub mod lookahead;
 mod pair;
 pub mod paths;
 pub mod session;
+pub mod shadow;
 mod stream;
 pub mod upstream;
 

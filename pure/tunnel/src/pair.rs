@@ -215,6 +215,7 @@ impl Pair {
             Output::Ahead(..) => end.events.push("ahead".into()),
             Output::Forget(_) => end.events.push("forget".into()),
             Output::WantsTally => end.session.tell_tally(Tally::default()),
+            Output::Registers(_) => end.events.push("registers".into()),
         }
     }
 

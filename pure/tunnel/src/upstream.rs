@@ -14,6 +14,7 @@ use pcie::wire::{Kind, Packet};
 use crate::event::Event;
 use crate::lookahead::{self, Lookahead};
 use crate::session::{self, Arrival, Config, Session};
+use crate::shadow::{self, Shadow};
 
 /// A downstream port, and the session below it: 0 is the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -76,6 +77,8 @@ pub struct Upstream {
     lookahead: Option<Box<Lookahead>>,
     /// Those that are to.
     looks_ahead: Vec<bool>,
+    /// If any of the ports is to answer for its device.
+    shadow: Option<Box<Shadow>>,
     /// The port that is asked first for what it has to say.
     turn: usize,
     /// What the packet was that the switch is at.
@@ -97,6 +100,7 @@ impl Upstream {
             switch.ports
         );
         let looks_ahead: Vec<bool> = ports.iter().map(|config| config.lookahead).collect();
+        let answers: Vec<bool> = ports.iter().map(|config| config.shadow).collect();
         let mut rng = rng.fork("ports");
         let session = |config| Session::upstream(config, Rng::from_seed(rng.next_u64()));
         Self {
@@ -104,6 +108,7 @@ impl Upstream {
             ports: ports.into_iter().map(session).collect(),
             lookahead: looks_ahead.contains(&true).then(|| Box::new(Lookahead::new(looks_ahead.len()))),
             looks_ahead,
+            shadow: answers.contains(&true).then(|| Box::new(Shadow::new(&answers))),
             turn: 0,
             from: None,
             outputs: VecDeque::new(),
@@ -118,6 +123,10 @@ impl Upstream {
     /// What was sent ahead of the devices' asking, if that is wanted.
     pub fn lookahead(&self) -> Option<&lookahead::Statistics> {
         self.lookahead.as_ref().map(|lookahead| lookahead.statistics())
+    }
+    /// What was answered in the devices' place, if that is wanted.
+    pub fn shadow(&self) -> Option<&shadow::Statistics> {
+        self.shadow.as_ref().map(|shadow| shadow.statistics())
     }
     /// The session below `port`, if there is such a port.
     pub fn session(&self, port: PortIndex) -> Option<&Session> {
@@ -163,6 +172,9 @@ impl Upstream {
                 if let Some(lookahead) = &mut self.lookahead {
                     lookahead.on_up(self.turn, packet, &mut self.ports[self.turn]);
                 }
+                if let Some(shadow) = &mut self.shadow {
+                    shadow.on_up(self.turn, packet);
+                }
                 let ingress = PortId::Downstream(port.0);
                 let passed = self.switch.pass(ingress, &mut packet.header);
                 if passed == Some(PortId::Upstream) {
@@ -204,11 +216,33 @@ impl Upstream {
     /// A packet goes down to a port.
     #[inline]
     fn down(&mut self, port: u8, packet: Packet) {
+        if self.shadow.is_some() && packet.is_non_posted() && self.answer(usize::from(port), &packet) {
+            return;
+        }
         let Some(lookahead) = &mut self.lookahead else {
             return self.ports[usize::from(port)].send(self.now, packet);
         };
         lookahead.send(self.now, usize::from(port), packet, &self.switch, &mut self.ports);
         self.ask_ahead();
+    }
+    /// Answers a request for what is below a port, if it is known what the device would answer.
+    fn answer(&mut self, port: usize, packet: &Packet) -> bool {
+        let Some(shadow) = &mut self.shadow else { return false };
+        let (session, lookahead) = (&mut self.ports[port], &mut self.lookahead);
+        // Only the root complex asks for configuration; of memory, devices may ask each other.
+        let below = self.switch.is_below(packet.requester());
+        // A read finds what was written before it, and who reads knows that it has arrived.
+        let flushed = || {
+            !below
+                && session.is_flushed()
+                && !lookahead.as_ref().is_some_and(|lookahead| lookahead.is_holding(port))
+        };
+        let Some(answer) = shadow.on_down(port, packet, flushed) else { return false };
+        if let Some(lookahead) = lookahead {
+            lookahead.on_answered(port, packet, &answer, session);
+        }
+        self.outputs.push_back(Output::Tlp { packet: answer, from: None });
+        true
     }
     /// Hands the root complex the reads of lookahead.
     fn ask_ahead(&mut self) {
@@ -252,6 +286,9 @@ impl Upstream {
                     if let Some(lookahead) = &mut self.lookahead {
                         lookahead.on_reset(usize::from(port));
                     }
+                    if let Some(shadow) = &mut self.shadow {
+                        shadow.forget(usize::from(port));
+                    }
                     self.ports[usize::from(port)].reset(self.now);
                 }
                 // A switch doesn't reset the link above it.
@@ -276,6 +313,9 @@ impl Upstream {
             From::Tlp { mut packet, arrival } => {
                 if let Some(lookahead) = &mut self.lookahead {
                     lookahead.on_up(usize::from(port.0), &packet, &mut self.ports[usize::from(port.0)]);
+                }
+                if let Some(shadow) = &mut self.shadow {
+                    shadow.on_up(usize::from(port.0), &packet);
                 }
                 let from = Some((port, arrival));
                 let ingress = PortId::Downstream(port.0);
@@ -308,6 +348,12 @@ impl Upstream {
             From::Interrupted { reason } => event(Event::Interrupted { reason }),
             From::Resumed => event(Event::Resumed),
             From::HandshakeFailed(error) => event(Event::HandshakeFailed(error)),
+            From::Registers(registers) => {
+                if let Some(shadow) = &mut self.shadow {
+                    shadow.on_registers(usize::from(port.0), registers);
+                }
+                None
+            }
             // Resets and what is sent ahead go down only; the session has seen to that.
             From::Reset | From::Ahead(..) | From::Forget(_) | From::WantsTally => None,
         }
@@ -319,6 +365,9 @@ impl Upstream {
         if let Some(lookahead) = &mut self.lookahead {
             let window = if self.looks_ahead[index] { self.ports[index].ahead_window() } else { 0 };
             lookahead.on_link(index, window);
+        }
+        if let Some(shadow) = &mut self.shadow {
+            shadow.forget(index);
         }
     }
 
@@ -376,6 +425,10 @@ impl Engine for Upstream {
         loop {
             // The switch first: all that it has for a port shares a segment.
             if let Some(output) = self.poll_switch() {
+                return Some(output);
+            }
+            // What went down on the way may have been answered.
+            if let Some(output) = self.outputs.pop_front() {
                 return Some(output);
             }
             let (port, output) = self.poll_ports()?;

@@ -199,7 +199,8 @@ impl End {
             | Output::Reset
             | Output::Ahead(..)
             | Output::Forget(_)
-            | Output::WantsTally => {}
+            | Output::WantsTally
+            | Output::Registers(_) => {}
         }
     }
 

@@ -26,6 +26,7 @@ pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
         hold: args.hold.into(),
         lookahead: args.lookahead.is_on(),
         tally: true,
+        shadow: args.shadow.is_on(),
         identity: tunnel::frame::Identity {
             name: format!("farlane attach {}", std::process::id()),
             vendor: "Farlane".to_owned(),

@@ -6,7 +6,7 @@ use engine::Nanos;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use crate::args::{Ahead, BenchArgs, FarReads, Workload};
+use crate::args::{Ahead, BenchArgs, FarReads, Shadowed, Workload};
 use crate::commands::{print, print_json};
 use crate::distribution::Distribution;
 use crate::error::Error;
@@ -35,6 +35,7 @@ struct Json<'a> {
     compared: u64,
     /// What a tunnel has sent ahead, if it does.
     lookahead: Option<Ahead>,
+    shadow: Option<Shadowed>,
     /// What has become of the far device's reads of memory during the run; none without a tunnel.
     far_reads: Option<FarReads>,
     /// A command's round trips over the tunnel, counted; several commands share theirs where they are under way at once.
@@ -50,7 +51,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Error> {
     let needs = Needs {
         data_bytes: u64::from(args.iodepth) * u64::from(bytes).next_multiple_of(4096),
         depth: args.iodepth,
-        stamps: false,
+        ..Needs::default()
     };
     let mut session = Session::attach(&args.target, needs)?;
     let namespace = session.namespace(args.namespace)?;
@@ -71,9 +72,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Error> {
     bar.finish_and_clear();
     let after = session.far_reads()?;
     let far_reads = before.zip(after).map(|(before, after)| FarReads::from(&after.since(&before)));
-    let lookahead = session.lookahead();
+    let (lookahead, shadow) = (session.lookahead(), session.shadow());
     session.close()?;
-    tell(args, &job, &report, (lookahead, far_reads))?;
+    tell(args, &job, &report, (lookahead, far_reads, shadow))?;
     if let Some(error) = report.unverified {
         return Err(error);
     }
@@ -98,7 +99,7 @@ fn tell(
     args: &BenchArgs,
     job: &Job,
     report: &Report,
-    (lookahead, far_reads): (Option<Ahead>, Option<FarReads>),
+    (lookahead, far_reads, shadow): (Option<Ahead>, Option<FarReads>, Option<Shadowed>),
 ) -> Result<(), Error> {
     let round_trips = far_reads.and_then(|reads| reads.round_trips(report.commands));
     let verified = job.verify.then_some(report.corrupt.is_empty() && report.unverified.is_none());
@@ -121,6 +122,7 @@ fn tell(
             verified,
             compared: report.compared,
             lookahead,
+            shadow,
             far_reads,
             round_trips,
         });
@@ -136,6 +138,9 @@ fn tell(
     );
     if let Some(lookahead) = lookahead {
         text.push_str(&format!("  lookahead: {lookahead}\n"));
+    }
+    if let Some(shadow) = shadow {
+        text.push_str(&format!("  {shadow}\n"));
     }
     if let Some((reads, round_trips)) = far_reads.zip(round_trips) {
         text.push_str(&format!("  far end: {reads}; {round_trips:.2} round trips a command\n"));

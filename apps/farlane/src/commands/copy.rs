@@ -101,7 +101,7 @@ pub(crate) fn write(args: &WriteArgs) -> Result<(), Error> {
 
 fn attach(target: &Target, extent: &Extent) -> Result<(Session, Namespace), Error> {
     let data_bytes = u64::from(extent.iodepth) * extent.bs.next_multiple_of(4096).min(1 << 20);
-    let session = Session::attach(target, Needs { data_bytes, depth: extent.iodepth, stamps: false })?;
+    let session = Session::attach(target, Needs { data_bytes, depth: extent.iodepth, ..Needs::default() })?;
     let namespace = session.namespace(extent.namespace)?;
     Ok((session, namespace))
 }

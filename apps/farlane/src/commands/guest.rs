@@ -8,7 +8,7 @@ use live::unix::Listener;
 use machine::guest::{self, Guest};
 use nvme_pcie::controller::Statistics;
 
-use crate::args::{Ahead, Socket, Spin};
+use crate::args::{Ahead, Shadowed, Socket, Spin};
 use crate::commands::{print, print_json};
 use crate::error::Error;
 
@@ -73,10 +73,7 @@ pub(crate) fn conclude<D: 'static>(
     if let Some(controller) = controller {
         tell_commands(controller);
     }
-    let lookahead = guest.upstream().and_then(|upstream| upstream.lookahead()).map(Ahead::from);
-    if let Some(lookahead) = &lookahead {
-        eprintln!("farlane: lookahead: {lookahead}");
-    }
+    let (lookahead, shadow) = tell_tunnel(guest.upstream());
     if timeouts > 0 {
         eprintln!(
             "farlane: {timeouts} completion timeouts: requests of our root complex that were not answered in time"
@@ -108,12 +105,26 @@ pub(crate) fn conclude<D: 'static>(
         "given_up": ours.given_up,
         "completion_timeouts": timeouts,
         "lookahead": lookahead,
+        "shadow": shadow,
         "round_trips": {
             "accesses": ours.waited,
             "resets": ours.reset_trips,
             "memory_reads": ours.read_trips,
         },
     }))
+}
+
+/// Tells what a tunnel has sent ahead and answered near, as far as it does.
+fn tell_tunnel(upstream: Option<&tunnel::Upstream>) -> (Option<Ahead>, Option<Shadowed>) {
+    let lookahead = upstream.and_then(tunnel::Upstream::lookahead).map(Ahead::from);
+    if let Some(lookahead) = &lookahead {
+        eprintln!("farlane: lookahead: {lookahead}");
+    }
+    let shadow = upstream.and_then(tunnel::Upstream::shadow).map(Shadowed::from);
+    if let Some(shadow) = &shadow {
+        eprintln!("farlane: {shadow}");
+    }
+    (lookahead, shadow)
 }
 
 /// Tells a person what happens, on standard error.

@@ -15,6 +15,7 @@ pub(crate) fn run(args: &LspciArgs) -> Result<(), Error> {
     // Nothing here is worth a processor that spins.
     let needs = Needs { data_bytes: 0, ..Needs::default() };
     let mut options = session::options(needs, Nanos::ZERO, args.timeout.into());
+    options.session.shadow = args.shadow.is_on();
     let names: Vec<_> = args.urls.iter().map(|url| url.name()).collect();
     options.transport = args.transport.checked_for(args.urls.len())?;
     let mut attachment = Attachment::over_tcp(&names, &options)?;

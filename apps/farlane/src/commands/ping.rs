@@ -33,7 +33,7 @@ struct ClockJson {
 }
 
 pub(crate) fn run(args: &PingArgs) -> Result<(), Error> {
-    let mut session = Session::attach(&args.target, Needs::default())?;
+    let mut session = Session::attach(&args.target, Needs { round_trips: true, ..Needs::default() })?;
     let interval = args.rate.map(|rate| Nanos::from_secs(1) / rate);
     let bar = ProgressBar::new(args.count);
     let mut latency = Distribution::new();

@@ -1,10 +1,17 @@
 //! What can be behind the far end's link.
 
+use alloc::vec::Vec;
+
 use engine::{Engine, Instant};
 use nvme::media;
 use nvme::subsystem::Notification;
 use nvme_pcie::function::{self, Function};
+use pcie::config::ConfigSpace;
 use pcie::wire::Packet;
+use tunnel::frame::{REGISTERS_MAX, Register, RegisterSpace, Registers};
+
+/// Capabilities (CAP) and Version (VS) of an NVMe controller.
+const PROPERTIES_BYTES: usize = 12;
 
 /// A PCIe function behind the tunnel, together with what it wants of the world.
 pub trait Device {
@@ -31,6 +38,10 @@ pub trait Device {
             }
         }
     }
+    /// Gives `show` the registers that the host's end may answer for it, if the function was reset since this was last called:
+    /// its configuration space first.
+    #[inline]
+    fn show(&mut self, _show: &mut impl FnMut(Registers)) {}
     /// While `throttled`, the link does not take what comes of new work.
     fn set_throttled(&mut self, throttled: bool);
     /// Whether there is a device. One that comes and goes says so with [`Said::Present`].
@@ -41,6 +52,16 @@ pub trait Device {
     fn on_timeout(&mut self, now: Instant);
     /// When [`Device::on_timeout`] wants to be called, if ever.
     fn deadline(&self) -> Option<Instant>;
+}
+
+/// Shows all of function 0's configuration space.
+pub(crate) fn show_configuration(space: &ConfigSpace, show: &mut impl FnMut(Registers)) {
+    let register = |(value, writable)| Register { value, writable };
+    let all: Vec<Register> = space.registers().map(register).collect();
+    for (offset, registers) in (0..).step_by(REGISTERS_MAX * 4).zip(all.chunks(REGISTERS_MAX)) {
+        let (space, registers) = (RegisterSpace::Configuration, registers.into());
+        show(Registers { function: 0, space, offset, registers });
+    }
 }
 
 /// What a device says.
@@ -96,6 +117,17 @@ impl Device for Function {
     #[inline]
     fn poll_into(&mut self, send: &mut impl FnMut(Packet)) -> Option<Said<Storage>> {
         self.poll_output_into(send).map(Said::from)
+    }
+    #[inline]
+    fn show(&mut self, show: &mut impl FnMut(Registers)) {
+        if self.take_reset() {
+            show_configuration(self.endpoint().config(), show);
+            let mut properties = [0; PROPERTIES_BYTES];
+            self.controller().read_register(0, &mut properties);
+            let constant = |bytes: &[u8; 4]| Register { value: u32::from_le_bytes(*bytes), writable: 0 };
+            let registers = properties.as_chunks().0.iter().map(constant).collect();
+            show(Registers { function: 0, space: RegisterSpace::Bar(0), offset: 0, registers });
+        }
     }
     fn set_throttled(&mut self, throttled: bool) {
         Self::set_throttled(self, throttled);

@@ -2,6 +2,7 @@
 
 mod device;
 
+pub(crate) use device::show_configuration;
 pub use device::{Device, Said, Storage};
 
 use alloc::collections::VecDeque;
@@ -128,6 +129,7 @@ impl<F: Device> Far<F> {
                     Said::Absent(text) => self.downstream.suspend(self.now, text),
                 }
             }
+            self.function.show(&mut |registers| self.downstream.show(registers));
             self.throttle();
         }
     }

@@ -26,13 +26,14 @@ use pcie::config::{header, msix, offset};
 use pcie::device::{Dma, DmaResult};
 use pcie::endpoint::{self, Endpoint};
 use pcie::wire::Packet;
+use tunnel::frame::Registers;
 use vfio_user::client::{self, Client};
 use vfio_user::{Errno, InterruptAction, InterruptData, RegionIndex, Token};
 
-use crate::far::{Device, Said};
+use crate::far::{Device, Said, show_configuration};
 use dma::Reads;
 use plan::Plan;
-use requests::{Purpose, Requests};
+use requests::{Purpose, Requests, padded};
 use setup::{Asked, KIND, Question, Steps};
 
 /// What hosts are told when the device has gone.
@@ -81,6 +82,8 @@ struct Present<D> {
     enabled: bool,
     /// Resets that the server has not answered.
     resets: u32,
+    /// Its registers are to be shown, once no reset is under way.
+    shows: bool,
 }
 
 #[derive(Debug)]
@@ -232,6 +235,7 @@ impl<D: 'static> Foreign<D> {
             owed: false,
             enabled: false,
             resets: 0,
+            shows: false,
         }));
         self.outputs.push_back(Said::Present);
     }
@@ -363,6 +367,7 @@ impl<D: 'static> Foreign<D> {
         self.update_interrupts();
         self.post_command();
         let State::Ready(present) = &mut self.state else { return };
+        present.shows = true;
         if present.plan.resettable {
             present.resets += 1;
             present.endpoint.hold_configuration(true);
@@ -492,18 +497,6 @@ impl<D: 'static> Foreign<D> {
     }
 }
 
-/// `data` and, behind it, ones up to `length` bytes: what nobody decodes.
-fn padded(pool: &mut Pool, data: Buffer, length: u32) -> Buffer {
-    let length = usize::try_from(length).expect("a TLP's length");
-    if data.len() == length {
-        return data;
-    }
-    let mut bytes = pool.take(length);
-    bytes.fill(u8::MAX);
-    bytes[..data.len()].copy_from_slice(&data);
-    pool.seal(bytes)
-}
-
 impl<D: 'static> Device for Foreign<D> {
     type Input = Input<D>;
     type Output = Output<D>;
@@ -564,6 +557,15 @@ impl<D: 'static> Device for Foreign<D> {
             }
             let output = self.client.poll_output()?;
             self.on_client(output);
+        }
+    }
+
+    fn show(&mut self, show: &mut impl FnMut(Registers)) {
+        if let State::Ready(present) = &mut self.state
+            && present.resets == 0
+            && core::mem::replace(&mut present.shows, false)
+        {
+            show_configuration(present.endpoint.config(), show);
         }
     }
 

@@ -4,6 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use engine::{Buffer, Pool};
 use pcie::endpoint::BarToken;
 use pcie::wire::{ConfigType, Header, Kind, Packet};
 use vfio_user::client::RequestId;
@@ -100,4 +101,16 @@ pub(super) fn runs(enables: u8) -> Vec<Range<usize>> {
         }
     }
     runs
+}
+
+/// `data` and, behind it, ones up to `length` bytes: what nobody decodes.
+pub(super) fn padded(pool: &mut Pool, data: Buffer, length: u32) -> Buffer {
+    let length = usize::try_from(length).expect("a TLP's length");
+    if data.len() == length {
+        return data;
+    }
+    let mut bytes = pool.take(length);
+    bytes.fill(u8::MAX);
+    bytes[..data.len()].copy_from_slice(&data);
+    pool.seal(bytes)
 }

@@ -124,6 +124,12 @@ impl ConfigSpace {
         self.register(offset).value
     }
 
+    /// All double words up to the last that is not zero for good: how each reads, and which of its bits software can set and
+    /// clear.
+    pub fn registers(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.registers.iter().map(|register| (register.value, register.writable))
+    }
+
     /// Software writes the bytes of `value` that `enables` has to the double word at byte `offset`.
     pub fn write(&mut self, offset: u16, value: u32, enables: u8) {
         let power_before = self.get(power::STATE.at(offset::POWER));

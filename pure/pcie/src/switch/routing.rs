@@ -189,6 +189,11 @@ impl Switch {
         self.routes.by_address(ingress, requester, address) == Route::Forward(PortId::Upstream)
     }
 
+    /// Whether `requester` is below a downstream port, by its bus.
+    pub const fn is_below(&self, requester: Bdf) -> bool {
+        self.routes.below(requester.bus()).is_some()
+    }
+
     /// A request by I/O address: rare, so looked up in the registers.
     pub(super) fn route_io(&self, ingress: PortId, requester: Bdf, address: u32) -> Route {
         let inside = self.upstream.takes_io(address);

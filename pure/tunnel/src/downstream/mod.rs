@@ -18,7 +18,7 @@ use engine::{Buffer, Engine, Instant, Nanos, Rng};
 use pcie::wire::Packet;
 
 use crate::event::Event;
-use crate::frame::{InstanceId, Keys, RefuseCode, Tally};
+use crate::frame::{InstanceId, Keys, RefuseCode, Registers, Tally};
 use crate::lookahead::Store;
 use crate::session::{self, Arrival, Config, HandshakeError, Session, Ungreeted};
 use gate::{Gate, Verdict, refusal};
@@ -130,6 +130,10 @@ impl Downstream {
         if self.away.take().is_some() {
             self.session.restart(now);
         }
+    }
+    /// Shows the host's end registers of the function, as they are after what was sent so far; see [`Session::show`].
+    pub fn show(&mut self, registers: Registers) {
+        self.session.show(registers);
     }
     /// Payload bytes that wait for credits or a connection: a device with much to send may pause.
     pub fn queued_bytes(&self) -> usize {
@@ -299,8 +303,8 @@ impl Downstream {
             From::Resumed => Some(self.event(Event::Resumed)),
             From::HandshakeFailed(error) => Some(self.event(Event::HandshakeFailed(error))),
             From::Reset => Some(Output::DeviceReset),
-            // Only an upstream end dials.
-            From::Connect => None,
+            // Only an upstream end dials, or is shown registers.
+            From::Connect | From::Registers(_) => None,
         }
     }
 }

@@ -28,8 +28,9 @@ const OPTION_STAMPS: u16 = 6;
 const OPTION_PEER: u16 = MANDATORY | 7;
 const OPTION_AHEAD: u16 = 8;
 const OPTION_TALLY: u16 = 9;
+const OPTION_REGISTERS: u16 = 10;
 /// Options that are known, as bits of a set.
-const OPTIONS_KNOWN: u16 = 9;
+const OPTIONS_KNOWN: u16 = 10;
 
 /// Which end of the tunnel somebody is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,6 +150,8 @@ pub struct Hello<'a> {
     pub ahead: u32,
     /// Whether the sender wants to know what becomes of what it sends ahead.
     pub wants_tally: bool,
+    /// Whether the sender wants to be shown registers of the function.
+    pub wants_registers: bool,
 }
 
 impl<'a> Hello<'a> {
@@ -209,6 +212,7 @@ impl<'a> Hello<'a> {
             peer: options.peer,
             ahead: options.ahead,
             wants_tally: options.wants_tally,
+            wants_registers: options.wants_registers,
         })
     }
 
@@ -242,6 +246,9 @@ impl<'a> Hello<'a> {
         }
         if self.wants_tally {
             put_option(writer, OPTION_TALLY, &[]);
+        }
+        if self.wants_registers {
+            put_option(writer, OPTION_REGISTERS, &[]);
         }
     }
 
@@ -278,6 +285,7 @@ struct Options<'a> {
     peer: Option<InstanceId>,
     ahead: u32,
     wants_tally: bool,
+    wants_registers: bool,
 }
 
 impl<'a> Options<'a> {
@@ -330,7 +338,9 @@ impl<'a> Options<'a> {
             OPTION_PEER if length == 16 => self.peer = Some(InstanceId(reader.array()?)),
             OPTION_AHEAD if length == 4 => self.ahead = reader.u32()?,
             OPTION_TALLY if length == 0 => self.wants_tally = true,
-            OPTION_LIMITS | OPTION_CREDITS | OPTION_STAMPS | OPTION_PEER | OPTION_AHEAD | OPTION_TALLY => {
+            OPTION_REGISTERS if length == 0 => self.wants_registers = true,
+            OPTION_LIMITS | OPTION_CREDITS | OPTION_STAMPS | OPTION_PEER | OPTION_AHEAD | OPTION_TALLY
+            | OPTION_REGISTERS => {
                 return Err(wrong_length);
             }
             _ if option & MANDATORY != 0 => return Err(FrameError::UnknownMandatoryOption(option)),

@@ -7,6 +7,7 @@ mod ahead;
 mod codes;
 mod error;
 mod hello;
+mod registers;
 mod sequence;
 mod tally;
 
@@ -14,11 +15,13 @@ pub use ahead::{AHEAD_HEAD, AHEAD_MAX, Ahead, AheadKey, FORGET_KEYS_MAX, Keys};
 pub use codes::{CloseCode, RefuseCode};
 pub use error::FrameError;
 pub use hello::{HELLO_BODY_MAX, Hello, Identity, InstanceId, Limits, NAME_MAX, Outcome, Role, SessionId};
+pub use registers::{REGISTERS_MAX, Register, RegisterSpace, Registers};
 pub use sequence::Sequence;
 pub use tally::{TALLY_BODY, Tally};
 
 use crate::credits::CreditLimits;
 use engine::Instant;
+use registers::{REGISTER_BYTES, REGISTERS_BODY_MAX, REGISTERS_HEAD};
 
 /// Bytes of every frame's header.
 pub const HEADER_LENGTH: usize = 12;
@@ -40,6 +43,7 @@ const PONG_BODY: usize = 24;
 const RESET_BODY: usize = 4;
 const TEXT_HEAD: usize = 4;
 const FLAG_STAMPED: u8 = 1;
+const _: () = assert!(REGISTERS_BODY_MAX <= BODY_MAX);
 
 /// What a frame is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +69,8 @@ pub enum FrameKind {
     Forget = 0x14,
     /// What became of such memory so far.
     Tally = 0x15,
+    /// Registers of the function, so that the upstream end can answer for it; numbered.
+    Registers = 0x18,
     /// Asks for a Pong.
     Ping = 0x20,
     /// Answers a Ping.
@@ -88,6 +94,7 @@ impl FrameKind {
             0x13 => Self::Ahead,
             0x14 => Self::Forget,
             0x15 => Self::Tally,
+            0x18 => Self::Registers,
             0x20 => Self::Ping,
             0x21 => Self::Pong,
             _ => return Err(FrameError::UnknownKind(octet)),
@@ -95,7 +102,7 @@ impl FrameKind {
     }
     /// Whether frames of this kind are numbered, kept until acknowledged, and sent again after a reconnect.
     pub const fn is_numbered(self) -> bool {
-        matches!(self, Self::Tlp | Self::Reset)
+        matches!(self, Self::Tlp | Self::Reset | Self::Registers)
     }
     const fn has_length(self, length: usize, stamped: bool) -> bool {
         let (least, most) = match self {
@@ -108,6 +115,7 @@ impl FrameKind {
             Self::Ahead => (AHEAD_HEAD + 4, AHEAD_HEAD + AHEAD_MAX),
             Self::Forget => (4, 4 * FORGET_KEYS_MAX),
             Self::Tally => (TALLY_BODY, TALLY_BODY),
+            Self::Registers => (REGISTERS_HEAD + REGISTER_BYTES, REGISTERS_BODY_MAX),
             Self::Ping => (PING_BODY, PING_BODY),
             Self::Pong => (PONG_BODY, PONG_BODY),
         };
@@ -208,6 +216,8 @@ pub enum Frame<'a> {
     Forget(Keys<'a>),
     /// See [`FrameKind::Tally`].
     Tally(Tally),
+    /// See [`FrameKind::Registers`].
+    Registers(Registers),
     /// See [`FrameKind::Ping`]: when it was sent, by the clock of its sender.
     Ping(Instant),
     /// See [`FrameKind::Pong`].
@@ -266,6 +276,7 @@ impl<'a> Frame<'a> {
             }
             FrameKind::Forget => Self::Forget(Keys(body)),
             FrameKind::Tally => Self::Tally(Tally::parse(&mut Reader::new(body))?),
+            FrameKind::Registers => Self::Registers(Registers::parse(header, body)?),
             FrameKind::Ping => Self::Ping(Reader::new(body).instant()?),
             FrameKind::Pong => {
                 let mut reader = Reader::new(body);
@@ -400,6 +411,7 @@ pub fn emit_body(frame: &Frame<'_>, bytes: &mut [u8]) -> usize {
         Frame::Ahead(ahead, bytes) => ahead::emit(&mut writer, ahead, bytes),
         Frame::Forget(keys) => writer.put(keys.0),
         Frame::Tally(tally) => writer.put(&tally.emit()),
+        Frame::Registers(registers) => registers.emit(&mut writer),
         Frame::Ping(sent_at) => writer.put(&sent_at.as_nanos().to_be_bytes()),
         Frame::Pong(pong) => {
             for instant in [pong.ping_sent_at, pong.ping_received_at, pong.sent_at] {
@@ -439,6 +451,7 @@ impl Frame<'_> {
             Self::Ahead(..) => FrameKind::Ahead,
             Self::Forget(_) => FrameKind::Forget,
             Self::Tally(_) => FrameKind::Tally,
+            Self::Registers(_) => FrameKind::Registers,
             Self::Ping(_) => FrameKind::Ping,
             Self::Pong(_) => FrameKind::Pong,
         }

@@ -50,12 +50,19 @@ fn hello() -> Hello<'static> {
         peer: Some(InstanceId([8; 16])),
         ahead: 0x1234_5678,
         wants_tally: true,
+        wants_registers: true,
     }
 }
 
 fn ahead() -> Ahead {
     let (key, completer) = (AheadKey(9), pcie::wire::Bdf::new(1, 2, 3));
     Ahead { address: 0x1_0000_0040, key, completer, payload_size: 256, once: true }
+}
+
+fn registers() -> Registers {
+    let registers =
+        std::vec![Register { value: 0x0010_fa1a, writable: 0 }, Register { value: 6, writable: 7 }];
+    Registers { function: 3, space: RegisterSpace::Bar(2), offset: 0x10, registers }
 }
 
 fn samples() -> Vec<Frame<'static>> {
@@ -81,6 +88,7 @@ fn samples() -> Vec<Frame<'static>> {
             bytes_in_vain: 5,
             evicted: 6
         }),
+        Frame::Registers(registers()),
         Frame::Ping(Instant::from_nanos(1)),
         Frame::Pong(Pong {
             ping_sent_at: Instant::from_nanos(1),

@@ -134,6 +134,26 @@ impl Lookahead {
         }
     }
 
+    /// Whether something waits to go down to a port.
+    pub(crate) fn is_holding(&self, port: usize) -> bool {
+        self.ports[port].is_holding()
+    }
+
+    /// A request for a port was answered before it was sent.
+    pub(crate) fn on_answered(
+        &mut self,
+        port: usize,
+        request: &Packet,
+        answer: &Packet,
+        session: &mut Session,
+    ) {
+        if self.ports[port].window > 0 {
+            // A read changes nothing but what is asked for.
+            let _ = self.ports[port].on_down(request);
+            self.ports[port].on_up(answer, session);
+        }
+    }
+
     /// Looks at a packet for a port and sends it; gives it back if something is to go ahead of it.
     fn pass(
         &mut self,

@@ -40,6 +40,9 @@ pub struct Config {
     pub lookahead: bool,
     /// At the host's end: whether to be told, with each Pong, what became of that ([`Session::tally`](super::Session::tally)).
     pub tally: bool,
+    /// At the host's end: whether to answer reads of registers that can't change by themselves in the place of the device,
+    /// where the device's end shows them.
+    pub shadow: bool,
 }
 
 impl Default for Config {
@@ -61,6 +64,7 @@ impl Default for Config {
             ahead: AHEAD_DEFAULT,
             lookahead: false,
             tally: false,
+            shadow: false,
         }
     }
 }

@@ -121,6 +121,7 @@ impl Session {
             peer: self.link.as_ref().map(|link| link.peer.instance),
             ahead: if self.role == Role::Downstream { config.ahead } else { 0 },
             wants_tally: self.role == Role::Upstream && config.tally,
+            wants_registers: self.role == Role::Upstream && config.shadow,
         };
         match outcome {
             Outcome::Asked => self.transmit(&Frame::Hello(hello)),
@@ -210,6 +211,7 @@ impl Session {
             window: self.config.window,
             ahead: hello.ahead,
             tallied: hello.wants_tally,
+            wants_registers: hello.wants_registers && self.role == Role::Downstream,
         };
         let mut link = Link::new(self.now, new);
         let allowed = link.allow(hello.credits);

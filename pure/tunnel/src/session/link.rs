@@ -10,8 +10,8 @@ use super::ProtocolError;
 use super::ahead::AheadQueue;
 use crate::credits::{CreditLimits, Granting, Spending};
 use crate::frame::{
-    Frame, FrameHeader, FrameKind, HEADER_LENGTH, Identity, ResetPhase, STAMPS_LENGTH, Sequence, SessionId,
-    Stamps, TLP_LENGTH_MAX, Tally, emit_stamps,
+    Frame, FrameHeader, FrameKind, HEADER_LENGTH, Identity, Registers, ResetPhase, STAMPS_LENGTH, Sequence,
+    SessionId, Stamps, TLP_LENGTH_MAX, Tally, emit_stamps,
 };
 
 /// How many frames are kept for being sent again; a sender waits for an acknowledgement before it sends more.
@@ -28,6 +28,7 @@ const OVERHEAD_MAX: usize = HEADER_LENGTH + STAMPS_LENGTH + (TLP_LENGTH_MAX - 40
 enum Numbered {
     Tlp(Packet),
     Reset(ResetPhase),
+    Registers(Registers),
 }
 
 impl Numbered {
@@ -36,6 +37,13 @@ impl Numbered {
         match self {
             Self::Tlp(packet) => packet.payload.len(),
             Self::Reset(_) => 0,
+            Self::Registers(registers) => registers.length(),
+        }
+    }
+    const fn is_posted(&self) -> bool {
+        match self {
+            Self::Tlp(packet) => packet.is_posted(),
+            Self::Reset(_) | Self::Registers(_) => false,
         }
     }
     /// An upper bound of the bytes of its frame.
@@ -71,6 +79,8 @@ pub(super) struct Link {
     /// Frames from `oldest` on that have been numbered and not acknowledged.
     replay: VecDeque<Numbered>,
     replay_bytes: usize,
+    /// How many of them are posted requests.
+    replay_posted: usize,
     oldest: Sequence,
     /// How many of the replay frames, the last ones, are still to be put on the connection, and an upper bound of
     /// their bytes.
@@ -78,6 +88,8 @@ pub(super) struct Link {
     unsent_bytes: usize,
     /// What goes before all numbered frames that are unsent, and is not sent again.
     pub(super) ahead: AheadQueue,
+    /// The peer wants to be shown registers.
+    pub(super) wants_registers: bool,
 
     granting: Granting,
     expected: Sequence,
@@ -101,6 +113,7 @@ pub(super) struct NewLink {
     pub(super) window: CreditLimits,
     pub(super) ahead: u32,
     pub(super) tallied: bool,
+    pub(super) wants_registers: bool,
 }
 
 impl Link {
@@ -121,10 +134,12 @@ impl Link {
             blocked: false,
             replay: VecDeque::new(),
             replay_bytes: 0,
+            replay_posted: 0,
             oldest: Sequence::FIRST,
             unsent: 0,
             unsent_bytes: 0,
             ahead: AheadQueue::new(new.ahead),
+            wants_registers: new.wants_registers,
             granting: Granting::new(new.window),
             expected: Sequence::FIRST,
             received_at: Instant::ZERO,
@@ -179,6 +194,7 @@ impl Link {
         self.unsent += 1;
         self.unsent_bytes += frame.length_max();
         self.replay_bytes += frame.payload();
+        self.replay_posted += usize::from(frame.is_posted());
         self.replay.push_back(frame);
     }
 
@@ -194,6 +210,18 @@ impl Link {
         self.ahead.clear();
         self.number(Numbered::Reset(phase));
         dropped
+    }
+
+    /// Numbers `registers`; not if they can't be kept.
+    pub(super) fn push_registers(&mut self, registers: Registers) {
+        if self.has_room() {
+            self.number(Numbered::Registers(registers));
+        }
+    }
+
+    /// Whether the peer has all posted requests that were sent.
+    pub(super) fn is_flushed(&self) -> bool {
+        self.replay_posted == 0 && self.queue.is_empty()
     }
 
     /// The peer may send up to these limits, which it hereby learns.
@@ -239,6 +267,7 @@ impl Link {
         for _ in 0..acknowledge.since(self.oldest) {
             if let Some(frame) = self.replay.pop_front() {
                 self.replay_bytes -= frame.payload();
+                self.replay_posted -= usize::from(frame.is_posted());
             }
         }
         self.oldest = acknowledge;
@@ -340,6 +369,9 @@ fn emit_numbered(
 ) -> usize {
     let packet = match frame {
         Numbered::Reset(phase) => return Frame::Reset(*phase).emit(sequence, acknowledge, bytes),
+        Numbered::Registers(registers) => {
+            return Frame::Registers(registers.clone()).emit(sequence, acknowledge, bytes);
+        }
         Numbered::Tlp(packet) => packet,
     };
     let (head, body) = bytes.split_at_mut(HEADER_LENGTH);

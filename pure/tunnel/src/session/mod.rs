@@ -32,7 +32,7 @@ use pcie::wire::Packet;
 
 use crate::credits::Cost;
 use crate::frame::{
-    Ahead, CloseCode, Frame, Identity, InstanceId, ResetPhase, Role, SessionId, Stamps, Tally,
+    Ahead, CloseCode, Frame, Identity, InstanceId, Registers, ResetPhase, Role, SessionId, Stamps, Tally,
 };
 use crate::stream::FrameReader;
 use clock::Clock;
@@ -107,6 +107,8 @@ pub enum Output {
     Forget(Buffer),
     /// The host wants to know what became of what was sent ahead: [`Session::tell_tally`] before the next output.
     WantsTally,
+    /// Registers of the peer's function, as they are between what came before and what comes behind this.
+    Registers(Registers),
 }
 
 // Outputs are moved for every packet.
@@ -284,6 +286,21 @@ impl Session {
     pub fn ping(&mut self, now: Instant) {
         self.now = now;
         self.ping_due = self.connection == Connection::Open;
+    }
+
+    /// Whether the peer wants to be shown registers of the function; false while the link is down.
+    pub fn wants_registers(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.wants_registers)
+    }
+    /// Shows the peer registers of the function, behind the packets that were sent before; nothing if it does not want that.
+    pub fn show(&mut self, registers: Registers) {
+        if let Some(link) = self.link.as_mut().filter(|link| link.wants_registers) {
+            link.push_registers(registers);
+        }
+    }
+    /// Whether the peer is known to have all posted requests that were sent; false while the link is down.
+    pub fn is_flushed(&self) -> bool {
+        self.link.as_ref().is_some_and(Link::is_flushed)
     }
 
     /// Ends the session for good, telling the peer `text`, after sending what credits allow. The upstream end doesn't

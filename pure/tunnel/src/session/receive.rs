@@ -8,8 +8,8 @@ use pcie::wire::Packet;
 use super::{Arrival, Connection, DownReason, Item, LossReason, Output, ProtocolError, Session, Timer};
 use crate::credits::{Cost, cost};
 use crate::frame::{
-    AHEAD_HEAD, CloseCode, Frame, FrameHeader, FrameKind, HEADER_LENGTH, Pong, RefuseCode, ResetPhase, Role,
-    Tally, parse_tlp,
+    AHEAD_HEAD, CloseCode, Frame, FrameHeader, FrameKind, HEADER_LENGTH, Pong, RefuseCode, Registers,
+    ResetPhase, Role, Tally, parse_tlp,
 };
 
 /// After so many numbered frames an acknowledgement no longer waits for company.
@@ -154,13 +154,27 @@ impl Session {
                 self.on_tally(tally);
                 Ok(())
             }
+            Frame::Registers(registers) if self.role == Role::Upstream && self.config.shadow => {
+                self.on_registers(registers, body.len());
+                Ok(())
+            }
             Frame::Hello(_)
             | Frame::Welcome(_)
             | Frame::Refuse(..)
             | Frame::Tlp(..)
             | Frame::Ahead(..)
             | Frame::Forget(_)
-            | Frame::Tally(_) => Err(ProtocolError::Unexpected(header.kind)),
+            | Frame::Tally(_)
+            | Frame::Registers(_) => Err(ProtocolError::Unexpected(header.kind)),
+        }
+    }
+
+    fn on_registers(&mut self, registers: Registers, length: usize) {
+        let Some(link) = &mut self.link else { return };
+        link.on_numbered(self.last_heard, HEADER_LENGTH + length);
+        // Those from before a reset that is under way are of no use.
+        if link.resets_pending == 0 {
+            self.emit(Output::Registers(registers));
         }
     }
 

@@ -170,6 +170,7 @@ impl Scene {
             redial: (HOLD / 64, HOLD / 4),
             stamps: self.rng.one_in(2),
             lookahead: self.lookahead,
+            shadow: self.lookahead,
             ahead: AHEAD[usize::try_from(self.world.rng(name).below(3)).expect("one of three")],
             ..SessionConfig::default()
         }

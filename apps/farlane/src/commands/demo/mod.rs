@@ -17,7 +17,7 @@ use nvme::subsystem::Config;
 use nvme_pcie::host::Namespace;
 use nvme_pcie::{controller, function};
 
-use crate::args::{DemoArgs, Extent, Spin, Target, Transport};
+use crate::args::{DemoArgs, Extent, Shadow, Spin, Target, Transport};
 use crate::commands::copy::Copy;
 use crate::error::Error;
 use crate::session::{Needs, Session};
@@ -81,10 +81,11 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
         url: format!("tcp://{address}").parse().expect("the address was printed by ourselves"),
         timeout: PATIENCE,
         lookahead: args.lookahead,
+        shadow: Shadow::default(),
         transport: Transport::default(),
         spin: Spin { spin, cpu: None },
     };
-    let needs = Needs { data_bytes: DATA_BYTES, depth: 32, stamps: false };
+    let needs = Needs { data_bytes: DATA_BYTES, depth: 32, stamps: false, round_trips: true };
     let mut tunnel = Session::attach(&target, needs)?;
     let tree = tunnel
         .near()
@@ -150,7 +151,7 @@ fn direct() -> Result<Session, Error> {
     let medium = media.add(RamDisk::new(MEASURED_BYTES));
     let core = Config::new("DIRECT").with_namespace(medium, MEASURED_BYTES);
     let function = function::Config::new(controller::Config::new(core));
-    let needs = Needs { data_bytes: DATA_BYTES, depth: 32, stamps: false };
+    let needs = Needs { data_bytes: DATA_BYTES, depth: 32, ..Needs::default() };
     Session::direct(function, media, needs, SPIN.into(), PATIENCE.into())
 }
 

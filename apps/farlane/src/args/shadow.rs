@@ -1,0 +1,47 @@
+//! Whether the near end of a tunnel answers reads of registers that cannot change by themselves.
+
+use clap::Args;
+use serde::Serialize;
+use tunnel::shadow::Statistics;
+
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct Shadow {
+    /// Read every register at the far end: without this, those that can't change by themselves are answered near the host, as the far
+    /// end has shown them (farlane lspci --no-shadow tcp://HOST:PORT)
+    #[arg(long)]
+    no_shadow: bool,
+}
+
+impl Shadow {
+    pub(crate) const fn is_on(self) -> bool {
+        !self.no_shadow
+    }
+}
+
+/// Accesses to the far function's registers, for people and machines.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Shadowed {
+    reads_near: u64,
+    reads_far: u64,
+    writes: u64,
+    properties_near: u64,
+    shown: u64,
+}
+
+impl From<&Statistics> for Shadowed {
+    fn from(from: &Statistics) -> Self {
+        let Statistics { reads_near, reads_far, writes, properties_near, shown } = *from;
+        Self { reads_near, reads_far, writes, properties_near, shown }
+    }
+}
+
+impl std::fmt::Display for Shadowed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { reads_near, reads_far, writes, properties_near, .. } = self;
+        let near = reads_near + properties_near;
+        write!(
+            f,
+            "{near} reads of registers were answered near; {reads_far} and {writes} writes went to the far end"
+        )
+    }
+}

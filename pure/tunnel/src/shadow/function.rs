@@ -1,0 +1,184 @@
+//! What is known of one function: the registers that its end has shown, as software has written them since.
+
+use alloc::vec::Vec;
+
+use pcie::config::{Field, express, header, power};
+use pcie::wire::Bdf;
+
+use super::steady::Steady;
+use crate::frame::{Register, RegisterSpace, Registers};
+
+/// Mass storage, non-volatile memory, NVM Express I/O controller.
+const NVME_CLASS: u32 = 0x01_0802;
+/// CAP and VS: the properties of an NVMe controller that do not change, double words.
+const PROPERTIES: usize = 3;
+const DWORD: u64 = 4;
+/// Type bits of a BAR: I/O, and memory anywhere.
+const BAR_IO: u32 = 0b1;
+const BAR_TYPE: u32 = 0b110;
+const BAR_WIDE: u32 = 0b100;
+const BAR_FLAGS: u32 = 0b1111;
+
+/// What a configuration write may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// The register that is written.
+    Register,
+    /// Anything, as far as is known here; when the write has completed, it is known again.
+    Anything,
+    /// The function is reset, or goes to sleep: nothing is known until its end shows it.
+    Reset,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Function {
+    pub(super) number: u8,
+    /// The place that the function has learned from the last configuration write: it is the completer of what it answers.
+    pub(super) id: Bdf,
+    configuration: Vec<Option<Register>>,
+    steady: Steady,
+    properties: [Option<u32>; PROPERTIES],
+}
+
+impl Function {
+    pub(super) fn new(number: u8) -> Self {
+        Self {
+            number,
+            id: Bdf::default(),
+            configuration: Vec::new(),
+            steady: Steady::default(),
+            properties: [None; PROPERTIES],
+        }
+    }
+
+    /// Nothing is known any more, but where it is.
+    pub(super) fn forget(&mut self) {
+        *self = Self { id: self.id, ..Self::new(self.number) };
+    }
+
+    /// Its end has shown registers.
+    pub(super) fn show(&mut self, shown: Registers) {
+        let first = usize::from(shown.offset / 4);
+        match shown.space {
+            RegisterSpace::Configuration => {
+                if first == 0 {
+                    self.forget();
+                }
+                let end = first + shown.registers.len();
+                if self.configuration.len() < end {
+                    self.configuration.resize(end, None);
+                }
+                for (place, register) in self.configuration[first..end].iter_mut().zip(shown.registers) {
+                    *place = Some(register);
+                }
+                self.steady = Steady::of(&self.configuration);
+            }
+            RegisterSpace::Bar(0) => {
+                for (place, register) in self.properties.iter_mut().skip(first).zip(shown.registers) {
+                    *place = Some(register.value);
+                }
+            }
+            RegisterSpace::Bar(_) => {}
+        }
+    }
+
+    fn dword(&self, offset: u16) -> Option<u32> {
+        (*self.configuration.get(usize::from(offset / 4))?).map(|register| register.value)
+    }
+    fn get(&self, field: Field) -> Option<u32> {
+        self.dword(field.offset()).map(|dword| field.of(dword))
+    }
+    fn steady_bytes(&self, offset: u16) -> u8 {
+        self.steady.bytes.get(usize::from(offset / 4)).copied().unwrap_or(0)
+    }
+
+    /// The double word at `offset`, if those of its bytes that `enables` names are known.
+    pub(super) fn read(&self, offset: u16, enables: u8) -> Option<u32> {
+        if enables & !self.steady_bytes(offset) != 0 {
+            return None;
+        }
+        self.dword(offset)
+    }
+
+    /// What a write of `value` to the double word at `offset` may change.
+    pub(super) fn effect(&self, offset: u16, enables: u8, value: u32) -> Effect {
+        let written = |field: Field, at: u16| {
+            let field = field.at(at);
+            field.offset() == offset && field.enables() & enables != 0 && field.is_set(value)
+        };
+        let reset = self.steady.express.is_some_and(|at| written(express::INITIATE_RESET, at));
+        let sleep = self.steady.power.is_some_and(|at| written(power::STATE, at));
+        let plain = self.steady.plain.get(usize::from(offset / 4)).copied().unwrap_or(0);
+        if reset || sleep {
+            Effect::Reset
+        } else if enables & !plain == 0 {
+            Effect::Register
+        } else {
+            Effect::Anything
+        }
+    }
+
+    /// A write has succeeded.
+    pub(super) fn on_written(&mut self, offset: u16, enables: u8, value: u32) {
+        if let Some(Some(register)) = self.configuration.get_mut(usize::from(offset / 4)) {
+            let lanes: [u8; 4] = core::array::from_fn(|byte| if enables >> byte & 1 == 1 { 0xff } else { 0 });
+            let written = register.writable & u32::from_le_bytes(lanes);
+            register.value = register.value & !written | value & written;
+        }
+    }
+
+    /// Nobody can tell what became of a write.
+    pub(super) fn doubt(&mut self, offset: u16) {
+        if let Some(bytes) = self.steady.bytes.get_mut(usize::from(offset / 4)) {
+            *bytes = 0;
+        }
+    }
+
+    /// Whether it decodes memory.
+    fn decodes(&self) -> bool {
+        let known = self.read(header::MEMORY_SPACE.offset(), header::MEMORY_SPACE.enables());
+        known.is_some_and(|dword| header::MEMORY_SPACE.is_set(dword))
+    }
+
+    /// How many BARs of it have `address`, and the offset in BAR 0 if that is one of them. Nothing where that is not known.
+    pub(super) fn find(&self, address: u64) -> Option<(usize, Option<u64>)> {
+        if !self.decodes() {
+            return Some((0, None));
+        }
+        let (mut found, mut offset, mut index) = (0, None, 0);
+        while index < header::TYPE0_BARS {
+            let at = header::BAR0 + u16::try_from(index * 4).unwrap_or(0);
+            let register = |at: u16| {
+                let known = self.steady_bytes(at) == 0b1111;
+                (*self.configuration.get(usize::from(at / 4))?).filter(|_| known)
+            };
+            let low = register(at)?;
+            let wide = low.value & (BAR_TYPE | BAR_IO) == BAR_WIDE && index + 1 < header::TYPE0_BARS;
+            let high = if wide { register(at + 4)? } else { Register::default() };
+            let whole = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
+            let base = whole(low.value & !BAR_FLAGS, high.value);
+            // Without a single bit that can be written, there is no such BAR.
+            let mask = whole(low.writable & !BAR_FLAGS, if wide { high.writable } else { u32::MAX });
+            let memory = low.value & BAR_IO == 0 && low.writable | high.writable != 0;
+            if memory && address & mask == base {
+                found += 1;
+                offset = offset.or((index == 0).then(|| address - base));
+            }
+            index += if wide { 2 } else { 1 };
+        }
+        Some((found, offset))
+    }
+
+    /// The properties that the double words at `offset` of BAR 0 are, if all of them are known.
+    pub(super) fn properties(&self, offset: u64, dwords: u16) -> Option<[u32; PROPERTIES]> {
+        let nvme = self.get(header::CLASS) == Some(NVME_CLASS);
+        let first = usize::try_from(offset / DWORD).ok().filter(|_| nvme && offset.is_multiple_of(DWORD))?;
+        let found = self.properties.get(first..first.checked_add(usize::from(dwords))?)?;
+        let mut values = [0; PROPERTIES];
+        for (value, found) in values.iter_mut().zip(found) {
+            *value = (*found)?;
+        }
+        Some(values)
+    }
+}

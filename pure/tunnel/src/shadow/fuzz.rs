@@ -1,0 +1,52 @@
+//! What fuzzers feed to the shadow.
+
+use pcie::wire::{Bdf, ConfigRequest, ConfigType, Header, Kind, Packet, Tag};
+
+use super::Shadow;
+use crate::frame::{FrameHeader, FrameKind, HEADER_LENGTH, Registers};
+
+/// Steps of a first byte, a length, and so many bytes: registers that are shown, or requests and answers that pass.
+pub fn shadow(bytes: &[u8]) {
+    let mut shadow = Shadow::new(&[true]);
+    let mut rest = bytes;
+    while let [kind, length, stream @ ..] = rest {
+        let (piece, after) = stream.split_at(usize::from(*length).min(stream.len()));
+        rest = after;
+        match kind & 3 {
+            0 => show(&mut shadow, piece),
+            1 => {
+                if let Ok(packet) = Packet::parse(&engine::Buffer::copy_from_slice(piece)) {
+                    let _ = shadow.on_down(0, &packet, || true);
+                    shadow.on_up(0, &packet);
+                }
+            }
+            2 => {
+                let [enables, high, low, ..] = piece else { continue };
+                let kind = Kind::Config(ConfigRequest {
+                    write: false,
+                    routing: ConfigType::Type0,
+                    requester: Bdf::default(),
+                    tag: Tag::new(0),
+                    enables: enables & 0xf,
+                    target: Bdf::new(1, 0, enables >> 5),
+                    offset: u16::from_be_bytes([high & 0xf, low & 0xfc]),
+                });
+                let packet = Packet::new(Header::new(kind, 1), engine::Buffer::EMPTY);
+                let _ = shadow.on_down(0, &packet, || true);
+            }
+            _ => shadow.forget(0),
+        }
+    }
+}
+
+fn show(shadow: &mut Shadow, body: &[u8]) {
+    let Ok(length) = u16::try_from(body.len()) else { return };
+    let [high, low] = length.to_be_bytes();
+    let mut head = [0; HEADER_LENGTH];
+    (head[0], head[2], head[3]) = (FrameKind::Registers as u8, high, low);
+    if let Ok(header) = FrameHeader::parse(&head)
+        && let Ok(registers) = Registers::parse(&header, body)
+    {
+        shadow.on_registers(0, registers);
+    }
+}

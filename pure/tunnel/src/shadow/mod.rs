@@ -1,0 +1,137 @@
+//! The config shadow: reads of registers that cannot change by themselves are answered near the host.
+//!
+//! The device's end shows the registers of its functions when the link comes up and after each reset. What of them is
+//! steady is decided here; what the host writes goes to the device, and is known once that has answered.
+//! `docs/shadow.md` says what becomes of what is known when.
+
+mod function;
+pub(crate) mod fuzz;
+mod port;
+mod steady;
+#[cfg(test)]
+mod tests;
+
+use alloc::vec::Vec;
+
+use engine::Pool;
+use pcie::completer::{self, Completer};
+use pcie::wire::{Kind, Packet};
+
+use crate::frame::Registers;
+use port::{Answer, Port};
+
+/// What has been answered since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Reads of configuration space that were answered near.
+    pub reads_near: u64,
+    /// Reads of configuration space that went to the far end.
+    pub reads_far: u64,
+    /// Writes of configuration space: all go to the far end.
+    pub writes: u64,
+    /// Reads of an NVMe controller's properties that were answered near.
+    pub properties_near: u64,
+    /// Times that the far end has shown registers.
+    pub shown: u64,
+}
+
+/// For all ports of a switch.
+#[derive(Debug)]
+pub(crate) struct Shadow {
+    ports: Vec<Port>,
+    completer: Completer,
+    pool: Pool,
+    statistics: Statistics,
+}
+
+impl Shadow {
+    /// For as many ports as there are, those that are to answer.
+    pub(crate) fn new(answers: &[bool]) -> Self {
+        Self {
+            ports: answers.iter().map(|answers| Port::new(*answers)).collect(),
+            completer: Completer::default(),
+            pool: Pool::default(),
+            statistics: Statistics::default(),
+        }
+    }
+
+    pub(crate) const fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
+    /// The session of a port begins or ends, or what is below it is reset: nothing is known of it.
+    pub(crate) fn forget(&mut self, port: usize) {
+        self.ports[port].forget();
+    }
+
+    /// The far end of a port has shown registers.
+    pub(crate) fn on_registers(&mut self, port: usize, registers: Registers) {
+        self.statistics.shown += 1;
+        self.ports[port].on_registers(registers);
+    }
+
+    /// A packet goes down to a port; `flushed` says whether the device has all that was sent before. Returns its answer,
+    /// if it need not go.
+    #[inline]
+    pub(crate) fn on_down(
+        &mut self,
+        port: usize,
+        packet: &Packet,
+        flushed: impl FnOnce() -> bool,
+    ) -> Option<Packet> {
+        match &packet.header.kind {
+            Kind::Config(_) => self.on_config(port, packet, flushed),
+            Kind::Memory(_) if packet.header.is_non_posted() => self.on_memory(port, packet, flushed),
+            _ => None,
+        }
+    }
+
+    fn on_config(&mut self, port: usize, packet: &Packet, flushed: impl FnOnce() -> bool) -> Option<Packet> {
+        let Kind::Config(request) = &packet.header.kind else { return None };
+        if request.write {
+            self.statistics.writes += 1;
+            self.ports[port].on_write(packet, request);
+            return None;
+        }
+        self.ports[port].on_request(packet);
+        let answer = self.ports[port].read(packet, request).filter(|_| flushed());
+        match answer {
+            Some(_) => self.statistics.reads_near += 1,
+            None => self.statistics.reads_far += 1,
+        }
+        answer.map(|answer| self.answer(packet, answer))
+    }
+
+    fn on_memory(&mut self, port: usize, packet: &Packet, flushed: impl FnOnce() -> bool) -> Option<Packet> {
+        self.ports[port].on_request(packet);
+        let answer = self.ports[port].read_properties(packet).filter(|_| flushed())?;
+        self.statistics.properties_near += 1;
+        Some(self.answer(packet, answer))
+    }
+
+    fn answer(&mut self, packet: &Packet, answer: Answer) -> Packet {
+        self.completer.set(completer::Settings { id: answer.id, ..completer::Settings::default() });
+        let bytes: [[u8; 4]; 3] = answer.values.map(u32::to_le_bytes);
+        let bytes = bytes.as_flattened();
+        let data = match packet.header.kind {
+            Kind::Memory(_) => {
+                let lead = usize::from(packet.header.lead());
+                let length = usize::try_from(packet.header.byte_length()).unwrap_or(0);
+                self.pool.copy(&bytes[lead..lead + length])
+            }
+            _ => self.pool.copy(&bytes[..4]),
+        };
+        let mut answered = Packet::blank();
+        // A few bytes below the Read Completion Boundary are one completion.
+        self.completer.data(&packet.header, &data, |packet| answered = packet);
+        answered
+    }
+
+    /// A packet comes up from a port.
+    #[inline]
+    pub(crate) fn on_up(&mut self, port: usize, packet: &Packet) {
+        if let Kind::Completion(completion) = &packet.header.kind {
+            self.ports[port].on_completion(completion);
+        }
+    }
+}

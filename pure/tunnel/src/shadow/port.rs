@@ -1,0 +1,199 @@
+//! What is below one port: its functions, and the writes to them that have not been answered.
+
+use alloc::vec::Vec;
+
+use pcie::wire::{
+    AddressType, Bdf, Completion, CompletionStatus, ConfigRequest, ConfigType, Kind, MemoryOperation, Packet,
+    Tag,
+};
+
+use super::function::{Effect, Function};
+use crate::frame::Registers;
+
+/// Writes that may be waiting for their answers; with more, nothing is known of the function any more.
+const WRITES_MAX: usize = 64;
+/// The most double words that are answered at once: CAP and VS.
+const DWORDS_MAX: u16 = 3;
+
+/// What is answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answer {
+    /// By whom.
+    pub(super) id: Bdf,
+    /// As many as are asked for.
+    pub(super) values: [u32; 3],
+}
+
+/// A configuration write that has not been answered.
+#[derive(Debug)]
+struct Write {
+    requester: Bdf,
+    tag: Tag,
+    target: Bdf,
+    offset: u16,
+    enables: u8,
+    value: u32,
+    effect: Effect,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Port {
+    answers: bool,
+    functions: Vec<Function>,
+    writes: Vec<Write>,
+}
+
+impl Port {
+    pub(super) const fn new(answers: bool) -> Self {
+        Self { answers, functions: Vec::new(), writes: Vec::new() }
+    }
+
+    pub(super) fn forget(&mut self) {
+        self.functions.clear();
+        self.writes.clear();
+    }
+
+    fn function(&self, number: u8) -> Option<&Function> {
+        self.functions.iter().find(|function| function.number == number)
+    }
+    fn function_mut(&mut self, number: u8) -> &mut Function {
+        match self.functions.iter().position(|function| function.number == number) {
+            Some(index) => &mut self.functions[index],
+            None => {
+                // A device has eight functions.
+                self.functions.push(Function::new(number));
+                self.functions.last_mut().expect("one was pushed")
+            }
+        }
+    }
+
+    pub(super) fn on_registers(&mut self, registers: Registers) {
+        if self.answers {
+            self.function_mut(registers.function).show(registers);
+        }
+    }
+
+    /// A request goes down. If there is a write of the same name, its answer does not come any more.
+    pub(super) fn on_request(&mut self, packet: &Packet) {
+        let name = (packet.requester(), packet.tag());
+        if let Some(index) = self.writes.iter().position(|write| (write.requester, write.tag) == name) {
+            let write = self.writes.remove(index);
+            self.doubt(&write);
+        }
+    }
+
+    fn doubt(&mut self, write: &Write) {
+        let function = self.function_mut(write.target.function());
+        match write.effect {
+            Effect::Register => function.doubt(write.offset),
+            Effect::Anything | Effect::Reset => function.forget(),
+        }
+    }
+
+    /// A configuration write goes down.
+    pub(super) fn on_write(&mut self, packet: &Packet, request: &ConfigRequest) {
+        if !self.answers || request.routing != ConfigType::Type0 {
+            return;
+        }
+        self.on_request(packet);
+        let value = packet.payload.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        let full = self.writes.len() == WRITES_MAX;
+        let ConfigRequest { requester, tag, target, offset, enables, .. } = *request;
+        let function = self.function_mut(target.function());
+        let effect = function.effect(offset, enables, value);
+        if effect == Effect::Reset || full {
+            function.forget();
+            // What was written before is undone.
+            let same = |write: &&mut Write| write.target.function() == target.function();
+            self.writes.iter_mut().filter(same).for_each(|write| write.effect = Effect::Reset);
+        }
+        if !full {
+            self.writes.push(Write { requester, tag, target, offset, enables, value, effect });
+        }
+    }
+
+    /// An answer comes up.
+    #[inline]
+    pub(super) fn on_completion(&mut self, completion: &Completion) {
+        if self.writes.is_empty() {
+            return;
+        }
+        let name = (completion.requester, completion.tag);
+        let Some(index) = self.writes.iter().position(|write| (write.requester, write.tag) == name) else {
+            return;
+        };
+        let write = self.writes.remove(index);
+        match completion.status {
+            CompletionStatus::Success => {
+                let function = self.function_mut(write.target.function());
+                function.id = write.target;
+                if write.effect != Effect::Reset {
+                    function.on_written(write.offset, write.enables, write.value);
+                }
+            }
+            // It was not done.
+            CompletionStatus::ConfigRequestRetry => {}
+            _ => self.doubt(&write),
+        }
+    }
+
+    /// Whether a write to `function` is under way that may change the double word at `offset`, any if that is not given; or
+    /// the name by which it answers.
+    fn is_changing(&self, function: &Function, offset: Option<u16>) -> bool {
+        self.writes.iter().any(|write| {
+            let here = write.effect != Effect::Register
+                || write.target != function.id
+                || offset.is_none_or(|offset| offset == write.offset);
+            write.target.function() == function.number && here
+        })
+    }
+
+    /// The answer to a read of configuration space, if it is known.
+    pub(super) fn read(&self, packet: &Packet, request: &ConfigRequest) -> Option<Answer> {
+        let function = self.function(request.target.function())?;
+        let direct = request.routing == ConfigType::Type0 && is_simple(packet);
+        if !direct || self.is_changing(function, Some(request.offset)) {
+            return None;
+        }
+        let value = function.read(request.offset, request.enables)?;
+        Some(Answer { id: function.id, values: [value, 0, 0] })
+    }
+
+    /// The answer to a read of memory, if it is one of properties that are known.
+    pub(super) fn read_properties(&self, packet: &Packet) -> Option<Answer> {
+        let Kind::Memory(request) = &packet.header.kind else { return None };
+        let (address, length) = (request.address, packet.header.length);
+        let whole = request.operation == MemoryOperation::Read
+            && length <= DWORDS_MAX
+            && is_simple(packet)
+            && packet.header.byte_length() > 0;
+        if !whole {
+            return None;
+        }
+        let mut claims = self.functions.iter().map(|function| Some((function, function.find(address)?)));
+        // One BAR must have the address, and no other.
+        let (mut found, mut total) = (None, 0);
+        for claim in &mut claims {
+            let (function, (count, offset)) = claim?;
+            total += count;
+            found = found.or(offset.map(|offset| (function, offset)));
+        }
+        let (function, offset) = found.filter(|_| total == 1)?;
+        if self.is_changing(function, None) {
+            return None;
+        }
+        let values = function.properties(offset, length)?;
+        Some(Answer { id: function.id, values })
+    }
+}
+
+/// Whether there is nothing about a request that only the device knows how to take.
+fn is_simple(packet: &Packet) -> bool {
+    let traits = packet.header.traits;
+    !traits.is_poisoned()
+        && !traits.is_hinted()
+        && traits.address_type() == AddressType::Untranslated
+        && packet.digest.is_none()
+        && packet.prefixes == pcie::wire::Prefixes::default()
+}
