@@ -42,7 +42,7 @@ fn far_disks_keep_their_promises_with_lookahead() {
 
 #[test]
 fn the_same_list_gives_the_same_bytes_with_lookahead_and_without() {
-    let outcomes = hold_up("disk-both", disk::run_both, 20);
+    let outcomes = hold_up("disk-both", disk::run_both, 40);
     assert!(outcomes.iter().any(|outcome| outcome.counts.failed > 0), "nothing ever failed");
     assert!(outcomes.iter().any(|outcome| outcome.counts.abandoned > 0), "no host was ever killed");
 }
