@@ -2,6 +2,7 @@
 
 mod bad_devices;
 mod lookahead;
+mod segments;
 mod shadow;
 
 use alloc::vec::Vec;
@@ -28,6 +29,8 @@ struct Pair {
     disk: RamDisk,
     now: Instant,
     events: Vec<Event>,
+    /// What was sent, down and up.
+    pieces: [Vec<engine::Buffer>; 2],
 }
 
 fn function_config() -> function::Config {
@@ -46,6 +49,7 @@ impl Pair {
             disk: RamDisk::new(DISK_BYTES),
             now,
             events: Vec::new(),
+            pieces: Default::default(),
         }
     }
 
@@ -72,7 +76,10 @@ impl Pair {
                     self.near.handle_input(now, near::Input::Connected(PORT));
                     downstream::Input::Accepted(CONNECTION)
                 }
-                near::Output::Transmit(_, bytes) => downstream::Input::Received(CONNECTION, bytes),
+                near::Output::Transmit(_, bytes) => {
+                    self.pieces[0].push(bytes.clone());
+                    downstream::Input::Received(CONNECTION, bytes)
+                }
                 near::Output::Close(_) => downstream::Input::Disconnected(CONNECTION),
                 near::Output::Packet(packet) => panic!("there is no direct link for {packet:?}"),
                 near::Output::Event(event) => {
@@ -93,6 +100,7 @@ impl Pair {
             let Some(output) = self.far.poll_output() else { break };
             match output {
                 far::Output::Transmit(_, bytes) => {
+                    self.pieces[1].push(bytes.clone());
                     self.near.handle_input(now, near::Input::Received(PORT, bytes));
                 }
                 far::Output::Device(far::Storage::Media(request)) => {

@@ -12,6 +12,7 @@ fn pair(lookahead: bool) -> Pair {
         disk: RamDisk::new(DISK_BYTES),
         now,
         events: Vec::new(),
+        pieces: Default::default(),
     }
 }
 
