@@ -212,9 +212,9 @@ impl Link {
         dropped
     }
 
-    /// Numbers `registers`; not if they can't be kept.
+    /// Numbers `registers`; not if they can't be kept, or would overtake what waits for credits and may be of before.
     pub(super) fn push_registers(&mut self, registers: Registers) {
-        if self.has_room() {
+        if self.queue.is_empty() && self.has_room() {
             self.number(Numbered::Registers(registers));
         }
     }
