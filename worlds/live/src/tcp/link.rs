@@ -93,10 +93,7 @@ impl Link {
                 sources.add(descriptor, Attention::EachTurn)?;
                 None
             }
-            Dialled::Failed(address, error) => {
-                self.transport = Transport::Idle;
-                Some(Dial::Failed(address, error))
-            }
+            Dialled::Failed(address, error) => Some(self.fail(address, error)),
             Dialled::Connected(connection) => {
                 self.transport = Transport::Connected(Stream::Tcp(connection));
                 Some(Dial::Connected)
@@ -112,15 +109,19 @@ impl Link {
                 sources.add(descriptor, Attention::EachTurn)?;
                 None
             }
-            quic::Dialled::Failed(address, error) => {
-                self.transport = Transport::Idle;
-                Some(Dial::Failed(address, error))
-            }
+            quic::Dialled::Failed(address, error) => Some(self.fail(address, error)),
             quic::Dialled::Connected(stream) => {
                 self.transport = Transport::Connected(Stream::Quic(Box::new(stream)));
                 Some(Dial::Connected)
             }
         })
+    }
+
+    /// An attempt came to nothing: the next one begins with the next address.
+    fn fail(&mut self, address: SocketAddr, error: io::Error) -> Dial {
+        self.transport = Transport::Idle;
+        self.route.addresses.rotate_left(1);
+        Dial::Failed(address, error)
     }
 
     /// Whether a path of several is there by now.
@@ -129,7 +130,7 @@ impl Link {
         let dialled = bundle.dialled()?;
         let joining = core::mem::replace(&mut self.transport, Transport::Idle);
         if let Err((address, error)) = dialled {
-            return Some(Dial::Failed(address, error));
+            return Some(self.fail(address, error));
         }
         if let Transport::Joining(bundle) = joining {
             self.transport = Transport::Connected(Stream::Paths(bundle));

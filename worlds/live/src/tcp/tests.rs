@@ -4,6 +4,8 @@ use engine::{Buffer, Instant, Nanos, Pool, Rng};
 
 use super::*;
 use crate::clock::Clock;
+use crate::reactor::{Context, Driver, Outcome, Reactor, Turn};
+use crate::route::Route;
 
 fn pair() -> (Connection, Connection) {
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -154,4 +156,44 @@ fn a_name_without_a_port_is_refused_by_name() {
 fn a_taken_port_is_an_error() {
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     assert_eq!(Listener::bind(listener.address()).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+}
+
+/// Dials again and again, as the engine of a tunnel has it.
+struct Dials {
+    link: Link,
+    failed: Vec<SocketAddr>,
+}
+
+impl Driver for Dials {
+    fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
+        Ok(match self.link.dial(context.now, context.sources())? {
+            Some(Dial::Connected) => Turn::Done,
+            Some(Dial::Failed(address, _)) => {
+                self.failed.push(address);
+                self.link.connect(context.now);
+                Turn::Busy
+            }
+            None => Turn::Idle,
+        })
+    }
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.link.poll_timeout()
+    }
+    fn on_stop(&mut self, _: Instant) {}
+}
+
+#[test]
+fn a_far_end_behind_any_of_its_addresses_is_found() {
+    let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let nobody = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let absent = [nobody(), nobody()];
+    let addresses = [&absent[..], &[listener.address()]].concat();
+    let clock = Clock::start();
+    let route = Route { addresses, others: Vec::new(), tcp: Options::default(), quic: None };
+    let mut dials = Dials { link: Link::new(route), failed: Vec::new() };
+    dials.link.connect(clock.now());
+    let mut reactor = Reactor::new(clock, Nanos::ZERO).unwrap();
+    let deadline = clock.now() + Nanos::from_secs(20);
+    let outcome = reactor.run_until(&mut dials, Some(deadline), |_| false).unwrap();
+    assert_eq!((outcome, &dials.failed[..]), (Outcome::Done, &absent[..]));
 }
