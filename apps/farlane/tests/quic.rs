@@ -149,6 +149,8 @@ fn a_host_that_is_killed_makes_room_for_the_next() {
     let load = verified(&url(&far), "60s");
     far.wait_for("link up");
     drop(load);
+    // Its machine says so in the answer to the next datagram; until then the host is there, and another one is refused.
+    far.wait_for("link down");
     assert_serves(&url(&far));
     assert!(!far.said().contains("nothing was heard"), "before it would have been missed: {}", far.said());
 }

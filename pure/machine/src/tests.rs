@@ -2,7 +2,7 @@
 
 mod bad_devices;
 mod lookahead;
-mod segments;
+pub(crate) mod segments;
 mod shadow;
 
 use alloc::vec::Vec;

@@ -3,6 +3,7 @@
 mod far_end;
 mod hostile;
 mod registers;
+mod segments;
 mod timeouts;
 
 use alloc::collections::BTreeMap;

@@ -8,7 +8,7 @@ use tunnel::session::{Config, SEGMENT_MAX};
 use super::*;
 
 /// Payload bytes of the TLPs in a piece, one after the other.
-fn tlps(mut bytes: &[u8]) -> Vec<usize> {
+pub(crate) fn tlps(mut bytes: &[u8]) -> Vec<usize> {
     let mut found = Vec::new();
     while let Some((head, rest)) = bytes.split_first_chunk::<HEADER_LENGTH>() {
         let header = FrameHeader::parse(head).unwrap();
@@ -64,7 +64,7 @@ fn command(pair: &mut Pair, length: u32, write: bool, cookie: u64) -> [Vec<Vec<u
     [down, up, later_down, later_up].map(|pieces| pieces.iter().map(|bytes| tlps(bytes)).collect())
 }
 
-/// Of a completion queue entry. This host polls, and has no interrupts.
+/// Of a completion queue entry. This host polls; one that is interrupted is among the guests (`guest::tests::segments`).
 const ENTRY: usize = 16;
 /// More than a completion queue has entries.
 const COMMANDS: u64 = 300;

@@ -21,6 +21,9 @@ pub(super) struct Pair {
     back: VecDeque<(Instant, Buffer)>,
     /// The slot has asked for a connection that it did not get.
     dials: bool,
+    /// What the far end has sent.
+    pub(super) pieces: Vec<Buffer>,
+    session: session::Config,
     seed: u64,
 }
 
@@ -33,12 +36,17 @@ impl Pair {
 
     /// A slot whose function, if there is one, is `delay` away.
     pub(super) fn over(config: Config, delay: Nanos) -> Self {
+        Self::with(config, delay, session::Config::default())
+    }
+
+    pub(super) fn with(config: Config, delay: Nanos, session: session::Config) -> Self {
         let now = Instant::from_nanos(1_000);
         let rng = Rng::from_seed(1);
-        let session = session::Config { hold: Nanos::from_millis(50), ..session::Config::default() };
-        let guest = Guest::over_tunnel(config, session, &rng);
+        let session = session::Config { hold: Nanos::from_millis(50), ..session };
+        let guest = Guest::over_tunnel(config, session.clone(), &rng);
         let (rig, there, back) = (Rig::around(guest, None, now), VecDeque::new(), VecDeque::new());
-        let mut pair = Self { rig, far: None, delay, there, back, dials: false, seed: 2 };
+        let pieces = Vec::new();
+        let mut pair = Self { rig, far: None, delay, there, back, dials: false, pieces, session, seed: 2 };
         pair.start_far(function_config());
         pair.until(|rig| rig.guest.takes_client());
         pair
@@ -53,7 +61,7 @@ impl Pair {
     fn start_far(&mut self, function: function::Config) {
         self.seed += 1;
         let mut rng = Rng::from_seed(self.seed);
-        let mut session = session::Config { hold: Nanos::from_millis(50), ..session::Config::default() };
+        let mut session = self.session.clone();
         rng.fill(&mut session.identity.instance.0);
         self.far = Some(Far::new(self.rig.now, session, function, rng));
     }
@@ -117,10 +125,13 @@ impl Pair {
             }
             let Some(output) = far.poll_output() else { break };
             match output {
-                far::Output::Transmit(_, bytes) if self.delay == Nanos::ZERO => {
-                    self.rig.guest.handle_input(now, Input::Received(bytes));
+                far::Output::Transmit(_, bytes) => {
+                    self.pieces.push(bytes.clone());
+                    match self.delay {
+                        Nanos::ZERO => self.rig.guest.handle_input(now, Input::Received(bytes)),
+                        delay => self.back.push_back((now + delay, bytes)),
+                    }
                 }
-                far::Output::Transmit(_, bytes) => self.back.push_back((now + self.delay, bytes)),
                 far::Output::Device(far::Storage::Media(request)) => {
                     self.rig.disk.submit(request, &mut |completion| done.push(completion));
                 }
@@ -142,6 +153,25 @@ impl Pair {
     fn write(&mut self, region: RegionIndex, at: u64, value: u32) {
         let request = self.rig.client.write(self.rig.now, region, at, &value.to_le_bytes());
         self.until(|rig| rig.answers.contains_key(&request));
+    }
+
+    /// A client whose memory is at `base` enables the controller, with an interrupt for its admin queue.
+    pub(super) fn bring_up(&mut self, base: u64) {
+        self.rig.base = base;
+        self.rig.memory = Ram::new(base, usize::try_from(BYTES).unwrap());
+        let map = DmaMap { readable: true, writable: true, offset: 0, address: base, length: BYTES };
+        let mapped = self.rig.client.map(self.rig.now, map, Some(MEMORY_FILE));
+        let data = InterruptData::Descriptors([EVENTS].into());
+        let (now, kind) = (self.rig.now, InterruptIndex::Msix);
+        self.rig.client.set_interrupts(now, kind, InterruptAction::Trigger, (0, 1), data);
+        self.until(|rig| rig.answers.contains_key(&mapped));
+        self.write(RegionIndex::CONFIG, 0x04, 0b110);
+        // As drivers do, which want to know where the doorbells are.
+        self.read(RegionIndex::BAR0, u64::from(offset::CAPABILITIES) + 4);
+        for (register, value) in self.rig.queue_registers() {
+            self.write(RegionIndex::BAR0, register.into(), value);
+        }
+        while self.read(RegionIndex::BAR0, offset::STATUS.into()) & 1 == 0 {}
     }
 
     pub(super) fn has_event(&self, is_it: impl Fn(&Event) -> bool) -> bool {
@@ -297,19 +327,7 @@ fn a_guest_may_have_memory_where_our_root_complex_has_the_function() {
     // At the function's own registers, at interrupts of PCs, and where there is nothing of anybody's.
     for base in [0xc000_0000, 0xfee0_0000, 0x8000_0000] {
         let mut pair = Pair::new();
-        pair.rig.base = base;
-        pair.rig.memory = Ram::new(base, usize::try_from(BYTES).unwrap());
-        let map = DmaMap { readable: true, writable: true, offset: 0, address: base, length: BYTES };
-        let mapped = pair.rig.client.map(pair.rig.now, map, Some(MEMORY_FILE));
-        let data = InterruptData::Descriptors([EVENTS].into());
-        let (now, kind) = (pair.rig.now, InterruptIndex::Msix);
-        pair.rig.client.set_interrupts(now, kind, InterruptAction::Trigger, (0, 1), data);
-        pair.until(|rig| rig.answers.contains_key(&mapped));
-        pair.write(RegionIndex::CONFIG, 0x04, 0b110);
-        for (register, value) in pair.rig.queue_registers() {
-            pair.write(RegionIndex::BAR0, register.into(), value);
-        }
-        while pair.read(RegionIndex::BAR0, offset::STATUS.into()) & 1 == 0 {}
+        pair.bring_up(base);
         pair.rig.send_identify(0);
         pair.until(|rig| rig.completion(0).is_some());
         assert_eq!(pair.rig.memory.slice(base + DATA + 4, 4).unwrap(), b"TEST");
