@@ -12,6 +12,7 @@ mod memory_buffer;
 mod quic;
 mod shadow;
 mod sim;
+mod spread;
 mod status;
 mod target;
 mod transport;
@@ -42,6 +43,7 @@ pub(crate) use memory_buffer::MemoryBuffer;
 pub(crate) use quic::{QuicListen, QuicOptions};
 pub(crate) use shadow::{Shadow, Shadowed};
 pub(crate) use sim::{PlayArgs, PublishedArgs, SimAction, SimArgs, SweepArgs};
+pub(crate) use spread::Spread;
 pub(crate) use status::{Control, StatusArgs};
 pub(crate) use target::{AccessState, OfferArgs, TargetAction};
 pub(crate) use transport::{Tcp, Transport};
@@ -355,6 +357,8 @@ pub(crate) struct Target {
     pub(crate) shadow: Shadow,
     #[command(flatten)]
     pub(crate) transport: Transport,
+    #[command(flatten)]
+    pub(crate) spread: Spread,
     #[command(flatten)]
     pub(crate) spin: Spin,
 }

@@ -105,6 +105,10 @@ pub(crate) enum Error {
     #[diagnostic(help("name one far end, or leave --second-path out"))]
     WhosePath { path: String, count: usize },
 
+    #[error("--spread is for one way over tcp://, not for {with}")]
+    #[diagnostic(help("leave --spread out"))]
+    NoSpread { with: &'static str },
+
     #[error(transparent)]
     #[diagnostic(help("{}", .0.remedy()))]
     Tcp(#[from] live::tcp::Unavailable),
@@ -253,6 +257,7 @@ impl Error {
             | Self::Tcp(_)
             | Self::TooManyPaths { .. }
             | Self::WhosePath { .. }
+            | Self::NoSpread { .. }
             | Self::Listen { .. }
             | Self::ListenQuic { .. }
             | Self::OneQuic { .. }

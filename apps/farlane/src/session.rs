@@ -111,9 +111,17 @@ impl Session {
     pub(crate) fn attach(target: &Target, needs: Needs) -> Result<Self, Error> {
         stay_on(target.spin.cpu)?;
         let mut options = options(needs, target.spin.spin.into(), target.timeout.into());
+        target.spread.check(&target.url, &target.transport)?;
         // Who wants time stamps wants to see each hop.
-        options.session.lookahead = target.lookahead.is_on() && !needs.stamps;
+        let spread = target.spread.is_on() && !needs.stamps;
+        options.session.lookahead = (spread || target.lookahead.is_on()) && !needs.stamps;
         options.session.shadow = target.shadow.is_on() && !needs.stamps && !needs.round_trips;
+        if spread {
+            let queues = target.spread.queues();
+            options.session.strands = target.spread.connections();
+            options.near.driver.queue_pairs = queues;
+            options.near.arena_bytes += (u64::from(queues) - 1) * QUEUE_BYTES;
+        }
         options.transport = target.transport.checked()?;
         match &target.url {
             DeviceUrl::Tcp(url) => Self::wait(Attachment::over_tcp(&[url.name()], &options)?, &options),

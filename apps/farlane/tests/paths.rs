@@ -148,4 +148,12 @@ fn options_of_tcp_do_no_harm_and_what_the_kernel_lacks_is_refused() {
     let four = ["--second-path", "127.0.0.1:1"].repeat(4);
     let said = fail(&[&["ping", &url][..], &four].concat());
     assert!(said.contains("at most 4"), "{said}");
+    for (url, second, named) in [
+        (&*url, &["--second-path", "127.0.0.1:1"][..], "--second-path"),
+        ("quic://127.0.0.1:1?cert=any", &[], "quic://"),
+        ("vfio-user:/nowhere", &[], "vfio-user:"),
+    ] {
+        let said = fail(&[&["identify", url, "--spread", "3"], second].concat());
+        assert!(said.contains("--spread") && said.contains(named), "{said}");
+    }
 }

@@ -4,6 +4,7 @@ mod bad_devices;
 mod lookahead;
 pub(crate) mod segments;
 mod shadow;
+mod strands;
 
 use alloc::vec::Vec;
 
@@ -19,7 +20,7 @@ use tunnel::upstream::PortIndex;
 use crate::far::{self, Far};
 use crate::near::{self, ControllerIndex, Event, Near};
 
-const CONNECTION: ConnectionId = ConnectionId(1);
+const CONNECTION: ConnectionId = ConnectionId(0);
 const PORT: PortIndex = PortIndex(0);
 const DISK_BYTES: u64 = 1 << 20;
 
@@ -72,15 +73,15 @@ impl Pair {
         }
         while let Some(output) = self.near.poll_output() {
             let input = match output {
-                near::Output::Connect(_) => {
-                    self.near.handle_input(now, near::Input::Connected(PORT));
-                    downstream::Input::Accepted(CONNECTION)
+                near::Output::Connect(port) => {
+                    self.near.handle_input(now, near::Input::Connected(port));
+                    downstream::Input::Accepted(connection(port))
                 }
-                near::Output::Transmit(_, bytes) => {
+                near::Output::Transmit(port, bytes) => {
                     self.pieces[0].push(bytes.clone());
-                    downstream::Input::Received(CONNECTION, bytes)
+                    downstream::Input::Received(connection(port), bytes)
                 }
-                near::Output::Close(_) => downstream::Input::Disconnected(CONNECTION),
+                near::Output::Close(port) => downstream::Input::Disconnected(connection(port)),
                 near::Output::Packet(packet) => panic!("there is no direct link for {packet:?}"),
                 near::Output::Event(event) => {
                     self.events.push(event);
@@ -99,18 +100,28 @@ impl Pair {
             }
             let Some(output) = self.far.poll_output() else { break };
             match output {
-                far::Output::Transmit(_, bytes) => {
+                far::Output::Transmit(connection, bytes) => {
                     self.pieces[1].push(bytes.clone());
-                    self.near.handle_input(now, near::Input::Received(PORT, bytes));
+                    self.near.handle_input(now, near::Input::Received(port(connection), bytes));
                 }
                 far::Output::Device(far::Storage::Media(request)) => {
                     self.disk.submit(request, &mut |completion| done.push(completion))
                 }
-                far::Output::Close(_) => self.near.handle_input(now, near::Input::Disconnected(PORT)),
+                far::Output::Close(connection) => {
+                    self.near.handle_input(now, near::Input::Disconnected(port(connection)));
+                }
                 far::Output::Event(..) | far::Output::Device(far::Storage::Notify(_)) => {}
             }
         }
     }
+}
+
+/// Each connection has the number that it has at the near end.
+fn connection(port: PortIndex) -> ConnectionId {
+    ConnectionId(port.0.into())
+}
+fn port(connection: ConnectionId) -> PortIndex {
+    PortIndex(u8::try_from(connection.0).unwrap())
 }
 
 fn ready(events: &[Event]) -> bool {

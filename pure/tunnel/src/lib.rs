@@ -25,10 +25,12 @@ mod pair;
 pub mod paths;
 pub mod session;
 pub mod shadow;
+mod strands;
 mod stream;
 pub mod upstream;
 
 pub use downstream::Downstream;
 pub use event::Event;
 pub use session::Session;
+pub use strands::STRANDS_MAX;
 pub use upstream::Upstream;

@@ -15,8 +15,10 @@ use crate::event::Event;
 use crate::lookahead::{self, Lookahead};
 use crate::session::{self, Arrival, Config, Session};
 use crate::shadow::{self, Shadow};
+use crate::strands::{Bundle, Strand};
 
-/// A downstream port, and the session below it: 0 is the first.
+/// A downstream port, and the session below it: 0 is the first. Where the world is told of connections, the further ones of links that
+/// are spread have the numbers behind those of the ports; [`Upstream::port_of`] says whose they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortIndex(pub u8);
 
@@ -72,7 +74,9 @@ pub enum Output {
 /// See the module.
 pub struct Upstream {
     switch: Switch,
-    ports: Vec<Session>,
+    ports: Vec<Bundle>,
+    /// The connections besides the ports' main ones.
+    further: Vec<(PortIndex, Strand)>,
     /// If any of the ports is to look ahead.
     lookahead: Option<Box<Lookahead>>,
     /// Those that are to.
@@ -102,10 +106,15 @@ impl Upstream {
         let looks_ahead: Vec<bool> = ports.iter().map(|config| config.lookahead).collect();
         let answers: Vec<bool> = ports.iter().map(|config| config.shadow).collect();
         let mut rng = rng.fork("ports");
-        let session = |config| Session::upstream(config, Rng::from_seed(rng.next_u64()));
+        let session = |config| Bundle::upstream(config, Rng::from_seed(rng.next_u64()));
+        let ports: Vec<Bundle> = ports.into_iter().map(session).collect();
+        let further = (0..)
+            .zip(&ports)
+            .flat_map(|(port, bundle)| (1..bundle.count()).map(move |strand| (PortIndex(port), strand)));
         Self {
             switch: Switch::new(switch),
-            ports: ports.into_iter().map(session).collect(),
+            further: further.collect(),
+            ports,
             lookahead: looks_ahead.contains(&true).then(|| Box::new(Lookahead::new(looks_ahead.len()))),
             looks_ahead,
             shadow: answers.contains(&true).then(|| Box::new(Shadow::new(&answers))),
@@ -130,13 +139,39 @@ impl Upstream {
     }
     /// The session below `port`, if there is such a port.
     pub fn session(&self, port: PortIndex) -> Option<&Session> {
-        self.ports.get(usize::from(port.0))
+        self.ports.get(usize::from(port.0)).map(Bundle::main)
+    }
+    /// How many connections there may be: one for each port, and further ones.
+    pub const fn connections(&self) -> usize {
+        self.ports.len() + self.further.len()
+    }
+    /// The port of a connection.
+    pub fn port_of(&self, connection: PortIndex) -> PortIndex {
+        self.strand_of(connection).0
+    }
+    /// The port of a connection, and which one of that port's it is.
+    fn strand_of(&self, connection: PortIndex) -> (PortIndex, Strand) {
+        let further = usize::from(connection.0).checked_sub(self.ports.len());
+        further.map_or((connection, 0), |index| self.further[index])
+    }
+    /// The name of a connection to the world.
+    fn connection(&self, port: PortIndex, strand: Strand) -> PortIndex {
+        if strand == 0 {
+            return port;
+        }
+        let index = self.further.iter().position(|further| *further == (port, strand));
+        let number = self.ports.len() + index.expect("all strands are in the list");
+        PortIndex(u8::try_from(number).expect("32 ports have at most 256 connections"))
+    }
+    /// The sessions of all connections of `port`, the main one first: one unless the link is spread.
+    pub fn strands(&self, port: PortIndex) -> impl Iterator<Item = &Session> {
+        self.ports.get(usize::from(port.0)).into_iter().flat_map(Bundle::sessions)
     }
     /// Asks the far end of `port` how it is; see [`Session::ping`].
     pub fn ping(&mut self, now: Instant, port: PortIndex) {
         self.now = now;
         if let Some(session) = self.ports.get_mut(usize::from(port.0)) {
-            session.ping(now);
+            session.main_mut().ping(now);
         }
     }
     /// From now on, the devices' requests by address all go up; see [`Switch::redirect`].
@@ -152,11 +187,11 @@ impl Upstream {
     }
     /// Whether the frames of a port carry time stamps, so that [`Upstream::advance`] matters.
     pub fn is_stamped(&self) -> bool {
-        self.ports.iter().any(Session::is_stamped)
+        self.ports.iter().any(|port| port.main().is_stamped())
     }
     /// Whether a next output may be something received, not something to send.
     pub fn has_received(&self) -> bool {
-        !self.outputs.is_empty() || self.ports.iter().any(Session::has_received)
+        !self.outputs.is_empty() || self.ports.iter().any(Bundle::has_received)
     }
     /// The next packet for the root complex, if it is one that came by a port and that the switch only passes on, read
     /// into `packet` in place of what that was; and by which port it came, and when. What does not come out here
@@ -268,7 +303,7 @@ impl Upstream {
     pub fn restart(&mut self, now: Instant, port: PortIndex) {
         self.now = now;
         if let Some(session) = self.ports.get_mut(usize::from(port.0)) {
-            session.restart(now);
+            session.main_mut().restart(now);
         }
     }
 
@@ -306,7 +341,7 @@ impl Upstream {
     }
 
     /// An output of the session below `port`, as far as it is for the world.
-    fn on_session(&mut self, port: PortIndex, output: session::Output) -> Option<Output> {
+    fn on_session(&mut self, port: PortIndex, strand: Strand, output: session::Output) -> Option<Output> {
         use session::Output as From;
         let event = |event| Some(Output::Event { port, event });
         match output {
@@ -332,9 +367,12 @@ impl Upstream {
                     }
                 }
             }
-            From::Transmit(bytes) => Some(Output::Transmit { port, bytes }),
-            From::Connect => Some(Output::Connect { port }),
-            From::CloseConnection => Some(Output::CloseConnection { port }),
+            From::Transmit(bytes) => Some(Output::Transmit { port: self.connection(port, strand), bytes }),
+            From::Connect => Some(Output::Connect { port: self.connection(port, strand) }),
+            From::CloseConnection => Some(Output::CloseConnection { port: self.connection(port, strand) }),
+            From::LinkUp { .. } | From::Resumed if self.lays_again(port, strand) => None,
+            // What becomes of a strand concerns nobody as long as the link is there.
+            _ if strand > 0 => None,
             From::LinkUp { peer } => {
                 self.on_link(port);
                 self.switch.link_up(PortId::Downstream(port.0));
@@ -359,11 +397,23 @@ impl Upstream {
         }
     }
 
+    /// A strand has come up, or has come back: the device's end has forgotten what belongs where. Whether that is all there is
+    /// to it.
+    fn lays_again(&mut self, port: PortIndex, strand: Strand) -> bool {
+        let index = usize::from(port.0);
+        if let Some(lookahead) = &mut self.lookahead
+            && self.ports[index].is_spread()
+        {
+            lookahead.lay_again(self.now, index, strand, &mut self.ports[index]);
+        }
+        strand > 0
+    }
+
     /// The link below a port came up or went down.
     fn on_link(&mut self, port: PortIndex) {
         let index = usize::from(port.0);
         if let Some(lookahead) = &mut self.lookahead {
-            let window = if self.looks_ahead[index] { self.ports[index].ahead_window() } else { 0 };
+            let window = if self.looks_ahead[index] { self.ports[index].main().ahead_window() } else { 0 };
             lookahead.on_link(index, window);
         }
         if let Some(shadow) = &mut self.shadow {
@@ -371,11 +421,11 @@ impl Upstream {
         }
     }
 
-    fn poll_ports(&mut self) -> Option<(PortIndex, session::Output)> {
+    fn poll_ports(&mut self) -> Option<(PortIndex, Strand, session::Output)> {
         for _ in 0..self.ports.len() {
-            if let Some(output) = self.ports[self.turn].poll_output() {
+            if let Some((strand, output)) = self.ports[self.turn].poll_output() {
                 let port = PortIndex(u8::try_from(self.turn).expect("a switch has at most 32 ports"));
-                return Some((port, output));
+                return Some((port, strand, output));
             }
             self.next_turn();
         }
@@ -383,8 +433,9 @@ impl Upstream {
     }
 
     fn port_input(&mut self, port: PortIndex, input: session::Input) {
+        let (port, strand) = self.strand_of(port);
         let session = self.ports.get_mut(usize::from(port.0)).expect("the world names ports that exist");
-        session.handle_input(self.now, input);
+        session.handle_input(self.now, strand, input);
     }
 }
 
@@ -431,15 +482,15 @@ impl Engine for Upstream {
             if let Some(output) = self.outputs.pop_front() {
                 return Some(output);
             }
-            let (port, output) = self.poll_ports()?;
-            if let Some(output) = self.on_session(port, output) {
+            let (port, strand, output) = self.poll_ports()?;
+            if let Some(output) = self.on_session(port, strand, output) {
                 return Some(output);
             }
         }
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let ports = self.ports.iter().filter_map(Session::poll_timeout);
+        let ports = self.ports.iter().filter_map(Bundle::poll_timeout);
         let lookahead = self.lookahead.as_ref().and_then(|lookahead| lookahead.poll_timeout());
         ports.chain(self.switch.poll_timeout()).chain(lookahead).min()
     }

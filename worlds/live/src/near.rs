@@ -53,7 +53,14 @@ pub struct NearDriver {
 
 impl NearDriver {
     /// A host whose far ends are reached by `routes`, one for each port.
-    pub fn over_tcp(near: Near, routes: Vec<Route>) -> Self {
+    pub fn over_tcp(near: Near, mut routes: Vec<Route>) -> Self {
+        let ports = routes.len();
+        if let Some(upstream) = near.upstream() {
+            for index in ports..upstream.connections() {
+                let index = u8::try_from(index).expect("32 ports have at most 256 connections");
+                routes.push(routes[usize::from(upstream.port_of(PortIndex(index)).0)].clone());
+            }
+        }
         let port = |route| Port { link: Link::new(route), failure: None };
         Self::new(near, routes.into_iter().map(port).collect(), None)
     }
@@ -122,7 +129,7 @@ impl NearDriver {
         let mut now = context.now;
         let mut busy = false;
         for index in 0..self.ports.len() {
-            let id = PortIndex(u8::try_from(index).expect("a switch has at most 32 ports"));
+            let id = PortIndex(u8::try_from(index).expect("32 ports have at most 256 connections"));
             for _ in 0..PIECES_PER_TURN {
                 let (input, short) = match self.ports[index].link.receive(&mut self.pool, sources) {
                     None => break,

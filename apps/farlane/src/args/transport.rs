@@ -59,6 +59,11 @@ pub(crate) struct Transport {
 }
 
 impl Transport {
+    /// Whether there are several ways to one far end.
+    pub(crate) const fn has_second_path(&self) -> bool {
+        !self.second_path.is_empty()
+    }
+
     /// The same for links.
     ///
     /// # Errors

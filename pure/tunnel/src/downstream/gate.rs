@@ -6,8 +6,8 @@ use engine::{Buffer, Instant};
 
 use super::ConnectionId;
 use crate::frame::{
-    Frame, FrameError, FrameHeader, FrameKind, HEADER_LENGTH, HELLO_BODY_MAX, InstanceId, RefuseCode, Role,
-    Sequence,
+    Frame, FrameError, FrameHeader, FrameKind, HEADER_LENGTH, HELLO_BODY_MAX, InstanceId, Member, RefuseCode,
+    Role, Sequence,
 };
 use crate::session::{Ungreeted, greeting};
 
@@ -18,8 +18,9 @@ pub const WAITING_MAX: usize = 16;
 pub(super) enum Verdict {
     /// Its Hello is not complete.
     Waits,
-    /// A host with this instance has said Hello, in these bytes; the rest of the piece follows them.
-    Host(InstanceId, Buffer, Buffer),
+    /// A host with this instance has said Hello, for this strand of a link or a link, in these bytes; the rest of the piece
+    /// follows them.
+    Host(InstanceId, Option<Member>, [Buffer; 2]),
     /// Not one that we talk to.
     No(Ungreeted),
 }
@@ -90,7 +91,7 @@ impl Waiting {
         match greeting(&frame, FrameKind::Hello, Role::Upstream) {
             Ok((_, hello)) => {
                 let rest = piece.slice(piece.len() - rest.len()..piece.len());
-                Verdict::Host(hello.instance, Buffer::copy_from_slice(&self.bytes), rest)
+                Verdict::Host(hello.instance, hello.member, [Buffer::copy_from_slice(&self.bytes), rest])
             }
             Err(no) => Verdict::No(no),
         }

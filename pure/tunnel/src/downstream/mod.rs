@@ -18,9 +18,10 @@ use engine::{Buffer, Engine, Instant, Nanos, Rng};
 use pcie::wire::Packet;
 
 use crate::event::Event;
-use crate::frame::{InstanceId, Keys, RefuseCode, Registers, Tally};
+use crate::frame::{InstanceId, Keys, Member, RefuseCode, Registers, Tally};
 use crate::lookahead::Store;
 use crate::session::{self, Arrival, Config, HandshakeError, Session, Ungreeted};
+use crate::strands::{Bundle, STRANDS_MAX, Strand};
 use gate::{Gate, Verdict, refusal};
 
 /// Names an accepted connection; chosen by the world, and not used again while anything of it may still come.
@@ -73,15 +74,15 @@ pub enum Output {
 
 /// See the module.
 pub struct Downstream {
-    session: Session,
+    session: Bundle,
     /// What the host's end has sent ahead of the device's asking.
     store: Store,
     /// What the store had counted when the session began.
     counted: Tally,
     gate: Gate,
     handshake: Nanos,
-    /// The connection that carries the session.
-    attached: Option<ConnectionId>,
+    /// The connections that carry the session: one for each strand.
+    attached: [Option<ConnectionId>; STRANDS_MAX],
     /// Why no host is taken now, if none is.
     away: Option<String>,
     outputs: VecDeque<Output>,
@@ -95,9 +96,9 @@ impl Downstream {
             handshake: config.handshake,
             store: Store::new(config.ahead),
             counted: Tally::default(),
-            session: Session::downstream(config, rng),
+            session: Bundle::downstream(config, rng),
             gate: Gate::default(),
-            attached: None,
+            attached: [None; STRANDS_MAX],
             away: None,
             outputs: VecDeque::new(),
         }
@@ -111,7 +112,8 @@ impl Downstream {
         let outputs = &mut self.outputs;
         let answer = |packet| outputs.push_back(Output::Tlp { packet, arrival });
         if !self.store.take(now, &packet, answer) {
-            self.session.send(now, packet);
+            let strand = self.session.strand_of(&packet);
+            self.session.send_on(now, strand, packet);
         }
     }
     /// Ends the session and takes no further one, telling the host `text`.
@@ -128,7 +130,7 @@ impl Downstream {
     /// The device is there (again): takes a host.
     pub fn resume(&mut self, now: Instant) {
         if self.away.take().is_some() {
-            self.session.restart(now);
+            self.session.main_mut().restart(now);
         }
     }
     /// Shows the host's end registers of the function, as they are after what was sent so far; see [`Session::show`].
@@ -140,7 +142,7 @@ impl Downstream {
         self.session.queued_bytes()
     }
     /// Tells the time; see [`Session::advance`].
-    pub const fn advance(&mut self, now: Instant) {
+    pub fn advance(&mut self, now: Instant) {
         self.session.advance(now);
     }
     /// Whether the next output is something received, not something to send.
@@ -165,7 +167,7 @@ impl Downstream {
     }
     /// The session, for its clock, statistics and peer.
     pub const fn session(&self) -> &Session {
-        &self.session
+        self.session.main()
     }
 
     fn on_accepted(&mut self, now: Instant, connection: ConnectionId) {
@@ -176,13 +178,13 @@ impl Downstream {
     }
 
     fn on_received(&mut self, now: Instant, connection: ConnectionId, piece: Buffer) {
-        if self.attached == Some(connection) {
-            self.session.handle_input(now, session::Input::Received(piece));
+        if let Some(strand) = self.strand_of(connection) {
+            self.session.handle_input(now, strand, session::Input::Received(piece));
             return;
         }
         match self.gate.receive(connection, &piece) {
             None | Some(Verdict::Waits) => (),
-            Some(Verdict::Host(host, hello, rest)) => self.on_host(now, connection, host, [hello, rest]),
+            Some(Verdict::Host(host, member, bytes)) => self.on_host(now, connection, (host, member), bytes),
             Some(Verdict::No(Ungreeted::Refuse(code, text))) => self.refuse(connection, code, text),
             Some(Verdict::No(Ungreeted::ByPeer(code, text))) => {
                 self.outputs.push_back(Output::Close { connection });
@@ -191,51 +193,71 @@ impl Downstream {
         }
     }
 
-    fn on_host(&mut self, now: Instant, connection: ConnectionId, host: InstanceId, bytes: [Buffer; 2]) {
+    /// The strand that a connection carries.
+    #[inline]
+    fn strand_of(&self, connection: ConnectionId) -> Option<Strand> {
+        self.attached.iter().position(|attached| *attached == Some(connection))
+    }
+
+    fn on_host(
+        &mut self,
+        now: Instant,
+        connection: ConnectionId,
+        (host, member): (InstanceId, Option<Member>),
+        bytes: [Buffer; 2],
+    ) {
         if let Some(text) = self.away.clone() {
             return self.refuse(connection, RefuseCode::Busy, text);
         }
-        if let Some(peer) = self.session.peer()
-            && peer.instance != host
-        {
-            let (code, text) = match self.attached {
-                Some(_) => {
-                    let since = self.session.up_since().map_or(Nanos::ZERO, |since| now - since);
-                    let since = since.get() / 1_000_000_000;
-                    (RefuseCode::InUse, format!("in use by {peer} ({}) since {since} s", peer.instance))
-                }
-                // Its session is held for it; soon it is back, or the device is free.
-                None => (
-                    RefuseCode::Busy,
-                    format!("held for {peer} ({}), whose connection was lost", peer.instance),
-                ),
-            };
-            self.refuse(connection, code, text);
-            return;
+        let refusal = match member {
+            None => self.taken_by_another(host),
+            Some(member) if self.session.admits(host, member) => None,
+            Some(_) => Some((RefuseCode::Busy, "there is no such link to be a strand of".to_owned())),
+        };
+        if let Some((code, text)) = refusal {
+            return self.refuse(connection, code, text);
         }
-        if let Some(former) = self.attached {
+        let strand = member.map_or(0, |member| usize::from(member.strand));
+        if let Some(former) = self.attached[strand] {
             // The host has a new connection before we have seen the end of the former one.
-            self.session.handle_input(now, session::Input::Disconnected);
+            self.session.handle_input(now, strand, session::Input::Disconnected);
             self.drain();
-            self.attached = None;
+            self.attached[strand] = None;
             self.outputs.push_back(Output::Close { connection: former });
         }
         self.drain();
-        self.attached = Some(connection);
-        self.session.handle_input(now, session::Input::Connected);
+        self.attached[strand] = Some(connection);
+        self.session.connect(now, strand);
         for bytes in bytes {
             if !bytes.is_empty() {
-                self.session.handle_input(now, session::Input::Received(bytes));
+                self.session.handle_input(now, strand, session::Input::Received(bytes));
             }
         }
     }
 
+    /// What a host is told that wants the device while another has it.
+    fn taken_by_another(&self, host: InstanceId) -> Option<(RefuseCode, String)> {
+        let session = self.session.main();
+        let peer = session.peer().filter(|peer| peer.instance != host)?;
+        Some(match self.attached[0] {
+            Some(_) => {
+                let since = session.up_since().map_or(Nanos::ZERO, |since| session.now() - since);
+                let since = since.get() / 1_000_000_000;
+                (RefuseCode::InUse, format!("in use by {peer} ({}) since {since} s", peer.instance))
+            }
+            // Its session is held for it; soon it is back, or the device is free.
+            None => {
+                (RefuseCode::Busy, format!("held for {peer} ({}), whose connection was lost", peer.instance))
+            }
+        })
+    }
+
     fn on_disconnected(&mut self, now: Instant, connection: ConnectionId) {
         self.gate.forget(connection);
-        if self.attached == Some(connection) {
-            self.session.handle_input(now, session::Input::Disconnected);
+        if let Some(strand) = self.strand_of(connection) {
+            self.session.handle_input(now, strand, session::Input::Disconnected);
             self.drain();
-            self.attached = None;
+            self.attached[strand] = None;
         }
     }
 
@@ -252,19 +274,19 @@ impl Downstream {
 
     /// Takes what the session still has to say about its present connection.
     fn drain(&mut self) {
-        while let Some(output) = self.session.poll_output() {
-            if let Some(output) = self.translate(output) {
+        while let Some((strand, output)) = self.session.poll_output() {
+            if let Some(output) = self.translate(strand, output) {
                 self.outputs.push_back(output);
             }
         }
     }
 
     fn event(&self, event: Event) -> Output {
-        Output::Event { connection: self.attached, event }
+        Output::Event { connection: self.attached[0], event }
     }
 
     /// What an output of the session is to the world. Where that is two outputs, the first has been queued.
-    fn translate(&mut self, output: session::Output) -> Option<Output> {
+    fn translate(&mut self, strand: Strand, output: session::Output) -> Option<Output> {
         use session::Output as From;
         let of_session = !matches!(
             output,
@@ -276,7 +298,7 @@ impl Downstream {
         }
         match output {
             From::Ahead(ahead, bytes) => {
-                self.store.insert(self.session.now(), ahead, bytes);
+                self.store.insert(self.session.main().now(), ahead, bytes);
                 None
             }
             From::Forget(keys) => {
@@ -284,10 +306,17 @@ impl Downstream {
                 None
             }
             From::Tlp { packet, arrival } => Some(Output::Tlp { packet, arrival }),
-            From::Transmit(bytes) => self.attached.map(|connection| Output::Transmit { connection, bytes }),
-            From::CloseConnection => self.attached.take().map(|connection| Output::Close { connection }),
+            From::Transmit(bytes) => {
+                self.attached[strand].map(|connection| Output::Transmit { connection, bytes })
+            }
+            From::CloseConnection => {
+                self.attached[strand].take().map(|connection| Output::Close { connection })
+            }
+            // What becomes of a strand concerns nobody as long as the link is there.
+            _ if strand > 0 => None,
             From::WantsTally => {
-                self.session.tell_tally(self.store.tally().since(&self.counted));
+                let tally = self.store.tally().since(&self.counted);
+                self.session.main_mut().tell_tally(tally);
                 None
             }
             From::LinkUp { peer } => {
@@ -334,8 +363,8 @@ impl Engine for Downstream {
             if let Some(output) = self.outputs.pop_front() {
                 return Some(output);
             }
-            let output = self.session.poll_output()?;
-            if let Some(output) = self.translate(output) {
+            let (strand, output) = self.session.poll_output()?;
+            if let Some(output) = self.translate(strand, output) {
                 if self.outputs.is_empty() {
                     return Some(output);
                 }

@@ -29,8 +29,10 @@ const OPTION_PEER: u16 = MANDATORY | 7;
 const OPTION_AHEAD: u16 = 8;
 const OPTION_TALLY: u16 = 9;
 const OPTION_REGISTERS: u16 = 10;
+const OPTION_STRANDS: u16 = 11;
+const OPTION_MEMBER: u16 = MANDATORY | 12;
 /// Options that are known, as bits of a set.
-const OPTIONS_KNOWN: u16 = 10;
+const OPTIONS_KNOWN: u16 = 12;
 
 /// Which end of the tunnel somebody is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,6 +154,19 @@ pub struct Hello<'a> {
     pub wants_tally: bool,
     /// Whether the sender wants to be shown registers of the function.
     pub wants_registers: bool,
+    /// Over how many connections the sender would spread the link; 0 if it doesn't.
+    pub strands: u16,
+    /// The link that this is a further strand of.
+    pub member: Option<Member>,
+}
+
+/// Which strand of which link a session is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// The session of the main strand.
+    pub session: SessionId,
+    /// Which one, not 0.
+    pub strand: u16,
 }
 
 impl<'a> Hello<'a> {
@@ -213,6 +228,8 @@ impl<'a> Hello<'a> {
             ahead: options.ahead,
             wants_tally: options.wants_tally,
             wants_registers: options.wants_registers,
+            strands: options.strands,
+            member: options.member,
         })
     }
 
@@ -250,6 +267,15 @@ impl<'a> Hello<'a> {
         if self.wants_registers {
             put_option(writer, OPTION_REGISTERS, &[]);
         }
+        if self.strands > 0 {
+            put_option(writer, OPTION_STRANDS, &self.strands.to_be_bytes());
+        }
+        if let Some(Member { session, strand }) = self.member {
+            let mut value = [0; 10];
+            value[..8].copy_from_slice(&session.0.to_be_bytes());
+            value[8..].copy_from_slice(&strand.to_be_bytes());
+            put_option(writer, OPTION_MEMBER, &value);
+        }
     }
 
     /// The sender, with texts of its own.
@@ -286,6 +312,8 @@ struct Options<'a> {
     ahead: u32,
     wants_tally: bool,
     wants_registers: bool,
+    strands: u16,
+    member: Option<Member>,
 }
 
 impl<'a> Options<'a> {
@@ -339,8 +367,16 @@ impl<'a> Options<'a> {
             OPTION_AHEAD if length == 4 => self.ahead = reader.u32()?,
             OPTION_TALLY if length == 0 => self.wants_tally = true,
             OPTION_REGISTERS if length == 0 => self.wants_registers = true,
+            OPTION_STRANDS if length == 2 => self.strands = reader.u16()?,
+            OPTION_MEMBER if length == 10 => {
+                let member = Member { session: SessionId(reader.u64()?), strand: reader.u16()? };
+                if member.strand == 0 {
+                    return Err(FrameError::OptionValue(option));
+                }
+                self.member = Some(member);
+            }
             OPTION_LIMITS | OPTION_CREDITS | OPTION_STAMPS | OPTION_PEER | OPTION_AHEAD | OPTION_TALLY
-            | OPTION_REGISTERS => {
+            | OPTION_REGISTERS | OPTION_STRANDS | OPTION_MEMBER => {
                 return Err(wrong_length);
             }
             _ if option & MANDATORY != 0 => return Err(FrameError::UnknownMandatoryOption(option)),

@@ -14,7 +14,9 @@ mod tally;
 pub use ahead::{AHEAD_HEAD, AHEAD_MAX, Ahead, AheadKey, FORGET_KEYS_MAX, Keys};
 pub use codes::{CloseCode, RefuseCode};
 pub use error::FrameError;
-pub use hello::{HELLO_BODY_MAX, Hello, Identity, InstanceId, Limits, NAME_MAX, Outcome, Role, SessionId};
+pub use hello::{
+    HELLO_BODY_MAX, Hello, Identity, InstanceId, Limits, Member, NAME_MAX, Outcome, Role, SessionId,
+};
 pub use registers::{REGISTERS_MAX, Register, RegisterSpace, Registers};
 pub use sequence::Sequence;
 pub use tally::{TALLY_BODY, Tally};

@@ -51,6 +51,8 @@ fn hello() -> Hello<'static> {
         ahead: 0x1234_5678,
         wants_tally: true,
         wants_registers: true,
+        strands: 4,
+        member: Some(Member { session: SessionId(9), strand: 3 }),
     }
 }
 

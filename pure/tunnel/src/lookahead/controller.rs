@@ -6,6 +6,8 @@ use alloc::vec::Vec;
 use nvme::wire::identify::{IDENTIFY_LENGTH, IdentifyNamespace};
 use nvme::wire::{AdminOpcode, CommandId, CompletionQueueEntry, NamespaceId, SubmissionQueueEntry};
 
+use crate::frame::AheadKey;
+
 /// Queues of either kind that are kept in mind, the admin queue among them; others are served as if nobody looked ahead.
 const QUEUES_MAX: usize = 256;
 /// Admin commands under way whose end changes what is known. With more, nothing is sure any more.
@@ -38,14 +40,16 @@ pub(super) struct SubmissionQueue {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct CompletionQueue {
-    id: u16,
-    base: u64,
-    entries: u32,
+pub(super) struct CompletionQueue {
+    pub(super) id: u16,
+    pub(super) base: u64,
+    pub(super) entries: u32,
+    /// By what the device's end knows where it is, if it was told.
+    pub(super) key: Option<AheadKey>,
 }
 
 impl CompletionQueue {
-    const fn end(&self) -> u64 {
+    pub(super) const fn end(&self) -> u64 {
         self.base + self.entries as u64 * COMPLETION_BYTES
     }
 }
@@ -72,6 +76,10 @@ pub(super) enum Ended {
     Command { queue: u16, command: CommandId },
     /// A submission queue is no more.
     Queue(u16),
+    /// A completion queue is there.
+    Created,
+    /// What the device's end was told of a completion queue is of no use any more.
+    Deleted(AheadKey),
     /// Something was written that is no whole entry: whatever it was may have ended.
     Unclear,
 }
@@ -82,7 +90,7 @@ pub(super) struct Controller {
     /// Memory page size (CC.MPS), bytes.
     pub(super) page: u64,
     submission: Vec<SubmissionQueue>,
-    completion: Vec<CompletionQueue>,
+    pub(super) completion: Vec<CompletionQueue>,
     /// From the lowest to the highest address of completion queues.
     completions_at: (u64, u64),
     changes: Vec<(CommandId, Change)>,
@@ -105,7 +113,7 @@ impl Controller {
             lost: false,
         };
         let (base, entries) = completion;
-        controller.add_completion(CompletionQueue { id: 0, base, entries });
+        controller.add_completion(CompletionQueue { id: 0, base, entries, key: None });
         let (base, entries) = submission;
         controller.add_submission(SubmissionQueue { id: 0, base, entries, tail: 0, completion: 0 });
         controller
@@ -146,6 +154,12 @@ impl Controller {
         (answered && !self.lost).then_some(before)
     }
 
+    /// The completion queue of a submission queue, if both are there.
+    pub(super) fn completion_of(&self, id: u16) -> Option<u16> {
+        let queue = self.submission.iter().find(|queue| queue.id == id)?;
+        self.completion.iter().any(|other| other.id == queue.completion).then_some(queue.completion)
+    }
+
     /// The submission queue with the highest number.
     pub(super) fn last_queue(&self) -> u16 {
         self.submission.iter().map(|queue| queue.id).max().unwrap_or(0)
@@ -168,7 +182,7 @@ impl Controller {
                 Change::CreateSubmission(SubmissionQueue { id, base, entries, tail: 0, completion })
             }
             AdminOpcode::CreateIoCompletionQueue if contiguous => {
-                Change::CreateCompletion(CompletionQueue { id, base, entries })
+                Change::CreateCompletion(CompletionQueue { id, base, entries, key: None })
             }
             AdminOpcode::DeleteIoSubmissionQueue => {
                 // Whether it succeeds or not: from now on the host has no business with it.
@@ -265,9 +279,16 @@ impl Controller {
         }
         match change {
             Change::CreateSubmission(queue) => self.add_submission(queue),
-            Change::CreateCompletion(queue) => self.add_completion(queue),
+            Change::CreateCompletion(queue) => {
+                self.add_completion(queue);
+                ended(Ended::Created);
+            }
             Change::DeleteSubmission(_) => {}
             Change::DeleteCompletion(id) => {
+                let key = self.completion.iter().find(|queue| queue.id == id).and_then(|queue| queue.key);
+                if let Some(key) = key {
+                    ended(Ended::Deleted(key));
+                }
                 self.completion.retain(|queue| queue.id != id);
                 self.measure();
             }

@@ -159,6 +159,18 @@ impl Function {
         Seen::Nothing
     }
 
+    /// The completion queue that a write to BAR 0 is about: that of a submission doorbell, or its own.
+    pub(super) fn completion_queue(&self, offset: u64) -> Option<u16> {
+        let (stride, controller) = (self.stride?, self.controller.as_ref().filter(|known| !known.lost)?);
+        let offset = offset.checked_sub(DOORBELLS).filter(|offset| offset.is_multiple_of(stride))?;
+        let queue = u16::try_from(offset / stride / 2).ok()?;
+        if (offset / stride).is_multiple_of(2) {
+            controller.completion_of(queue)
+        } else {
+            controller.completion.iter().any(|known| known.id == queue).then_some(queue)
+        }
+    }
+
     fn dword(&self, at: usize) -> u32 {
         self.properties[at..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
     }

@@ -1,5 +1,7 @@
 //! Reading what goes ahead of a doorbell: entries, then lists, then data.
 
+use alloc::vec::Vec;
+
 use engine::{Buffer, Instant, Nanos};
 use nvme::wire::SubmissionQueueEntry;
 use pcie::switch::{PortId, Switch};
@@ -10,7 +12,7 @@ use super::reads::{Purpose, Read};
 use super::walk::{Next, Transfer, Walk};
 use super::{Lookahead, READ_MAX};
 use crate::frame::{Ahead, AheadKey};
-use crate::session::Session;
+use crate::strands::{Bundle, Strand};
 
 /// For how long a doorbell waits for what goes ahead of it, from its own coming or from the last of that.
 pub(super) const HOLD: Nanos = Nanos::from_millis(1);
@@ -31,7 +33,7 @@ impl Lookahead {
         now: Instant,
         port: usize,
         id: Bdf,
-        (queue, tail): (u16, u32),
+        (queue, tail, strand): (u16, u32, Strand),
         switch: &Switch,
     ) -> bool {
         self.requester
@@ -51,8 +53,9 @@ impl Lookahead {
         }
         let (hold, most) = if queue == 0 { (HOLD_ADMIN, HOLD_ADMIN) } else { (HOLD, HOLD_MAX) };
         let (deadline, last) = (now + hold, now + most);
+        self.ports[port].held_strand = strand;
         self.ports[port].gathering =
-            Some(Gathering { function: id, queue, deadline, last, reads: 0, entries: 0 });
+            Some(Gathering { function: id, queue, deadline, last, reads: 0, entries: 0, strand });
         let first = taken.min(before.entries - before.tail);
         for (slot, entries) in [(before.tail, first), (0, taken - first)] {
             if entries > 0 {
@@ -119,7 +122,7 @@ impl Lookahead {
         read: &Read,
         bytes: &Buffer,
         switch: &Switch,
-        session: &mut Session,
+        session: &mut Bundle,
     ) {
         for (index, entry) in bytes.as_chunks::<{ SubmissionQueueEntry::LENGTH }>().0.iter().enumerate() {
             let entry = SubmissionQueueEntry::parse(entry);
@@ -137,10 +140,10 @@ impl Lookahead {
         (address, bytes): (u64, Buffer),
         entry: &SubmissionQueueEntry,
         switch: &Switch,
-        session: &mut Session,
+        session: &mut Bundle,
     ) {
         let port = &mut self.ports[number];
-        let Some(Gathering { function: id, queue, .. }) = port.gathering else { return };
+        let Some(Gathering { function: id, queue, strand, .. }) = port.gathering else { return };
         let Some(controller) = port.function(id).and_then(|function| function.controller.as_mut()) else {
             return;
         };
@@ -167,8 +170,9 @@ impl Lookahead {
             Walk::start(entry, transfer.length, page, &mut |address, length| found.push((address, length)));
         self.found = found;
         let command = self.ports[number].commands.len();
-        self.ports[number].commands.push(Command { key, walk, data });
-        self.follow(now, number, command, next, switch);
+        let back = !transfer.to_controller && strand != 0;
+        self.ports[number].commands.push(Command { key, walk, data, back });
+        self.follow(now, number, command, next, switch, session);
     }
 
     /// A list has come.
@@ -179,7 +183,7 @@ impl Lookahead {
         command: usize,
         bytes: &Buffer,
         switch: &Switch,
-        session: &mut Session,
+        session: &mut Bundle,
     ) {
         let mut found = core::mem::take(&mut self.found);
         let Some(of) = self.ports[read.port].commands.get_mut(command) else { return };
@@ -187,16 +191,31 @@ impl Lookahead {
         let next = of.walk.on_list(bytes, &mut |address, length| found.push((address, length)));
         self.found = found;
         if self.send_piece(read.port, key, (read.address, bytes.clone()), false, switch, session) {
-            self.follow(now, read.port, command, next, switch);
+            self.follow(now, read.port, command, next, switch, session);
         } else {
             self.found.clear();
         }
     }
 
     /// Reads the data that was found, if it goes ahead, and the next list.
-    fn follow(&mut self, now: Instant, port: usize, command: usize, next: Next, switch: &Switch) {
+    fn follow(
+        &mut self,
+        now: Instant,
+        port: usize,
+        command: usize,
+        next: Next,
+        switch: &Switch,
+        bundle: &mut Bundle,
+    ) {
         let mut found = core::mem::take(&mut self.found);
-        let data = self.ports[port].commands.get(command).is_some_and(|command| command.data);
+        let of = self.ports[port].commands.get(command);
+        let data = of.is_some_and(|command| command.data);
+        if let Some(Command { key, back: true, .. }) = of
+            && let Some(Gathering { strand, .. }) = self.ports[port].gathering
+        {
+            let ranges: Vec<_> = joined(&found).collect();
+            bundle.lay(now, (strand, strand), *key, &ranges);
+        }
         for piece in found.drain(..) {
             if data {
                 self.read(now, port, Purpose::Data(command), piece, switch);
@@ -215,7 +234,7 @@ impl Lookahead {
         command: usize,
         bytes: Buffer,
         switch: &Switch,
-        session: &mut Session,
+        session: &mut Bundle,
     ) {
         if let Some(key) = self.ports[read.port].commands.get(command).map(|command| command.key) {
             self.send_piece(read.port, key, (read.address, bytes), false, switch, session);
@@ -230,7 +249,7 @@ impl Lookahead {
         (address, bytes): (u64, Buffer),
         once: bool,
         switch: &Switch,
-        session: &mut Session,
+        session: &mut Bundle,
     ) -> bool {
         if !self.ports[port].charge(key, bytes.len()) {
             return false;
@@ -241,7 +260,17 @@ impl Lookahead {
         self.statistics.pieces += 1;
         self.statistics.bytes += bytes.len() as u64;
         let ahead = Ahead { address, key, completer: self.completer, payload_size, once };
-        session.send_ahead(ahead, bytes);
+        let strand = self.ports[port].gathering.as_ref().map_or(0, |gathering| gathering.strand);
+        session.send_ahead_on(strand, ahead, bytes);
         true
     }
+}
+
+/// The pieces of a command's data, those that follow each other as one.
+fn joined(found: &[(u64, u64)]) -> impl Iterator<Item = (u64, u32)> {
+    let follows = |one: &(u64, u64), next: &(u64, u64)| one.0 + one.1 == next.0;
+    found.chunk_by(follows).map(|pieces| {
+        let length: u64 = pieces.iter().map(|(_, length)| length).sum();
+        (pieces[0].0, u32::try_from(length).unwrap_or(u32::MAX))
+    })
 }

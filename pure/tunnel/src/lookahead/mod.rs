@@ -27,7 +27,7 @@ use pcie::switch::Switch;
 use pcie::wire::{Bdf, Kind, MemoryOperation, Packet};
 
 use crate::frame::AheadKey;
-use crate::session::Session;
+use crate::strands::{Bundle, Strand};
 use port::{Down, Port};
 use reads::{Purpose, Reads};
 
@@ -116,7 +116,7 @@ impl Lookahead {
         port: usize,
         packet: Packet,
         switch: &Switch,
-        sessions: &mut [Session],
+        sessions: &mut [Bundle],
     ) {
         if self.ports[port].window == 0 {
             return sessions[port].send(now, packet);
@@ -145,7 +145,7 @@ impl Lookahead {
         port: usize,
         request: &Packet,
         answer: &Packet,
-        session: &mut Session,
+        session: &mut Bundle,
     ) {
         if self.ports[port].window > 0 {
             // A read changes nothing but what is asked for.
@@ -161,27 +161,31 @@ impl Lookahead {
         port: usize,
         packet: Packet,
         switch: &Switch,
-        session: &mut Session,
+        session: &mut Bundle,
     ) -> Option<Packet> {
         match self.ports[port].on_down(&packet) {
             Down::Nothing => {}
             Down::Forget(function) => {
-                if self.ports[port].forget_function(function) {
+                if self.ports[port].forget_function(function) || session.is_spread() {
                     session.forget_ahead(AheadKey::ALL);
+                    // The other functions' queues are where they were.
+                    self.ports[port].lay_queues(now, Some(0), session);
                 }
             }
             Down::Doorbell { function, queue, tail } => {
-                if self.begin(now, port, function, (queue, tail), switch) {
+                let strand = self.ports[port].strand_of(&packet, session);
+                if self.begin(now, port, function, (queue, tail, strand), switch) {
                     return Some(packet);
                 }
             }
         }
-        session.send(now, packet);
+        let strand = self.ports[port].strand_of(&packet, session);
+        session.send_on(now, strand, packet);
         None
     }
 
     /// Sends what a port holds, without waiting for more to go ahead of it.
-    fn release(&mut self, now: Instant, port: usize, switch: &Switch, sessions: &mut [Session]) {
+    fn release(&mut self, now: Instant, port: usize, switch: &Switch, sessions: &mut [Bundle]) {
         while self.ports[port].is_holding() {
             self.statistics.given_up += 1;
             self.reads.drop_port(port);
@@ -191,10 +195,10 @@ impl Lookahead {
     }
 
     /// All that was to go ahead of what a port holds has been sent: sends it, up to the next doorbell with entries.
-    fn go_on(&mut self, now: Instant, port: usize, switch: &Switch, session: &mut Session) {
+    fn go_on(&mut self, now: Instant, port: usize, switch: &Switch, session: &mut Bundle) {
         // The doorbell itself has been looked at.
         if let Some(doorbell) = self.ports[port].take_held() {
-            session.send(now, doorbell);
+            session.send_on(now, self.ports[port].held_strand, doorbell);
         }
         while let Some(packet) = self.ports[port].take_held() {
             if let Some(packet) = self.pass(now, port, packet, switch, session) {
@@ -205,7 +209,7 @@ impl Lookahead {
 
     /// A packet comes up from a port.
     #[inline]
-    pub(crate) fn on_up(&mut self, port: usize, packet: &Packet, session: &mut Session) {
+    pub(crate) fn on_up(&mut self, port: usize, packet: &Packet, session: &mut Bundle) {
         if self.ports[port].window == 0 {
             return;
         }
@@ -216,6 +220,20 @@ impl Lookahead {
             self.statistics.bytes_read += u64::from(packet.header.length) * 4;
         }
         self.statistics.commands += self.ports[port].on_up(packet, session);
+        self.lay_queues(session.main().now(), port, session);
+    }
+
+    /// Where completion queues have come to be, their strands are made known.
+    #[inline]
+    fn lay_queues(&mut self, now: Instant, port: usize, bundle: &mut Bundle) {
+        if core::mem::take(&mut self.ports[port].queues_changed) && bundle.is_spread() {
+            self.ports[port].lay_queues(now, None, bundle);
+        }
+    }
+
+    /// A strand has come up, or has come back: the device's end knows of no queues.
+    pub(crate) fn lay_again(&mut self, now: Instant, port: usize, strand: Strand, bundle: &mut Bundle) {
+        self.ports[port].lay_queues(now, Some(strand), bundle);
     }
 
     /// An answer to a read of ours.
@@ -224,7 +242,7 @@ impl Lookahead {
         now: Instant,
         packet: &Packet,
         switch: &Switch,
-        sessions: &mut [Session],
+        sessions: &mut [Bundle],
     ) {
         if let Kind::Completion(completion) = &packet.header.kind {
             self.completer = completion.completer;
@@ -233,7 +251,7 @@ impl Lookahead {
         self.collect(now, switch, sessions);
     }
 
-    pub(crate) fn handle_timeout(&mut self, now: Instant, switch: &Switch, sessions: &mut [Session]) {
+    pub(crate) fn handle_timeout(&mut self, now: Instant, switch: &Switch, sessions: &mut [Bundle]) {
         if self.requester.poll_timeout().is_some_and(|at| at <= now) {
             self.requester.handle_timeout(now);
         }
@@ -256,7 +274,7 @@ impl Lookahead {
     }
 
     /// Deals with what the requester has to say.
-    fn collect(&mut self, now: Instant, switch: &Switch, sessions: &mut [Session]) {
+    fn collect(&mut self, now: Instant, switch: &Switch, sessions: &mut [Bundle]) {
         while let Some(output) = self.requester.poll_output() {
             match output {
                 requester::Output::ReadData { cookie, offset, data, last } => {
@@ -281,7 +299,7 @@ impl Lookahead {
         cookie: u64,
         bytes: Option<Buffer>,
         switch: &Switch,
-        sessions: &mut [Session],
+        sessions: &mut [Bundle],
     ) {
         let Some(read) = self.reads.end(cookie) else { return };
         let (port, session) = (read.port, &mut sessions[read.port]);

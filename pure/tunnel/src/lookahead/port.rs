@@ -12,7 +12,7 @@ use super::function::{CAPABILITIES_HIGH, CLASS, Function, Seen};
 use super::gather::HOLD;
 use super::walk::Walk;
 use crate::frame::AheadKey;
-use crate::session::Session;
+use crate::strands::{Bundle, Strand};
 
 /// Functions that are kept in mind.
 const FUNCTIONS_MAX: usize = 16;
@@ -70,6 +70,8 @@ pub(super) struct Command {
     pub(super) walk: Walk,
     /// Its data goes ahead, and not only its lists.
     pub(super) data: bool,
+    /// Its data comes from the device.
+    pub(super) back: bool,
 }
 
 /// What goes ahead of the doorbell that is held.
@@ -83,6 +85,8 @@ pub(super) struct Gathering {
     /// Reads under way, and how many of them are of entries.
     pub(super) reads: usize,
     pub(super) entries: usize,
+    /// What the doorbell and all that goes ahead of it travel on.
+    pub(super) strand: Strand,
 }
 
 /// See the module.
@@ -98,6 +102,10 @@ pub(super) struct Port {
     sent: Vec<Sent>,
     sent_bytes: u32,
     key: u32,
+    /// The strand of the doorbell that is held.
+    pub(super) held_strand: Strand,
+    /// Completion queues have come to be that the device's end was not told of.
+    pub(super) queues_changed: bool,
 }
 
 impl Port {
@@ -212,6 +220,46 @@ impl Port {
         }
     }
 
+    /// The strand on which a packet for the device travels.
+    #[inline]
+    pub(super) fn strand_of(&self, packet: &Packet, bundle: &Bundle) -> Strand {
+        if !bundle.is_spread() {
+            return 0;
+        }
+        let Kind::Memory(request) = &packet.header.kind else { return 0 };
+        if request.operation != MemoryOperation::Write {
+            return 0;
+        }
+        let below = self
+            .functions
+            .iter()
+            .filter_map(|function| function.offset_of(request.address).map(|offset| (offset, function)));
+        let nearest = below.min_by_key(|(offset, _)| *offset);
+        let queue = nearest.and_then(|(offset, function)| {
+            function.completion_queue(offset + u64::from(packet.header.lead()))
+        });
+        queue.map_or(0, |queue| bundle.strand_of_queue(queue))
+    }
+
+    /// Tells the device's end on which strands completions come: of the queues of which it does not know, or of all, on the strand
+    /// `again`.
+    pub(super) fn lay_queues(&mut self, now: Instant, again: Option<Strand>, bundle: &mut Bundle) {
+        let Self { functions, key, .. } = self;
+        let controllers = functions.iter_mut().filter_map(|function| function.controller.as_mut());
+        for queue in controllers.flat_map(|controller| &mut controller.completion) {
+            let strand = bundle.strand_of_queue(queue.id);
+            if queue.id == 0 || strand == 0 || (again.is_none() && queue.key.is_some()) {
+                continue;
+            }
+            let name = *queue.key.get_or_insert_with(|| {
+                *key = key.wrapping_add(1).max(1);
+                AheadKey(*key)
+            });
+            let length = u32::try_from(queue.end() - queue.base).unwrap_or(u32::MAX);
+            bundle.lay(now, (again.unwrap_or(0), strand), name, &[(queue.base, length)]);
+        }
+    }
+
     fn ask(&mut self, requester: Bdf, tag: Tag, function: Bdf, question: Question) {
         self.asked.retain(|asked| (asked.requester, asked.tag) != (requester, tag));
         if self.asked.len() == QUESTIONS_MAX {
@@ -222,7 +270,7 @@ impl Port {
 
     /// A packet comes up.
     #[inline]
-    pub(super) fn on_up(&mut self, packet: &Packet, session: &mut Session) -> u64 {
+    pub(super) fn on_up(&mut self, packet: &Packet, session: &mut Bundle) -> u64 {
         let mut commands = 0;
         match &packet.header.kind {
             Kind::Completion(completion) if !self.asked.is_empty() => {
@@ -235,7 +283,7 @@ impl Port {
             }
             Kind::Memory(request) if request.operation == MemoryOperation::Write => {
                 let id = request.requester;
-                let Self { functions, sent, sent_bytes, .. } = self;
+                let Self { functions, sent, sent_bytes, queues_changed, .. } = self;
                 let function = functions.iter_mut().find(|function| function.id == id);
                 let Some(controller) = function.and_then(|function| function.controller.as_mut()) else {
                     return 0;
@@ -243,10 +291,16 @@ impl Port {
                 let address = request.address + u64::from(packet.header.lead());
                 controller.on_write(address, packet.data_bytes(), &mut |ended| {
                     commands += u64::from(matches!(ended, Ended::Command { queue: 1.., .. }));
+                    match ended {
+                        Ended::Created => *queues_changed = true,
+                        Ended::Deleted(key) => session.forget_ahead(key),
+                        _ => {}
+                    }
                     let over = |one: &Sent| match ended {
                         Ended::Command { queue, command } => (one.queue, one.command) == (queue, command),
                         Ended::Queue(queue) => one.queue == queue,
                         Ended::Unclear => true,
+                        Ended::Created | Ended::Deleted(_) => false,
                     };
                     forget(sent, sent_bytes, session, |one| one.function == id && over(one));
                 });
@@ -301,7 +355,7 @@ impl Port {
         function: Bdf,
         queue: u16,
         command: CommandId,
-        session: &mut Session,
+        session: &mut Bundle,
     ) -> Option<AheadKey> {
         // Its name is used again, so it has ended, however that escaped us.
         forget(&mut self.sent, &mut self.sent_bytes, session, |one| {
@@ -330,7 +384,7 @@ impl Port {
 }
 
 /// Forgets what was sent ahead for the commands that `over` names.
-fn forget(sent: &mut Vec<Sent>, bytes: &mut u32, session: &mut Session, over: impl Fn(&Sent) -> bool) {
+fn forget(sent: &mut Vec<Sent>, bytes: &mut u32, session: &mut Bundle, over: impl Fn(&Sent) -> bool) {
     let mut index = 0;
     while let Some(one) = sent.get(index) {
         if over(one) {

@@ -43,6 +43,11 @@ pub struct Config {
     /// At the host's end: whether to answer reads of registers that can't change by themselves in the place of the device,
     /// where the device's end shows them.
     pub shadow: bool,
+    /// At the host's end: over how many connections to spread a link, where the device's end takes several; 1 to 8.
+    /// Only what looking ahead tells apart is spread.
+    pub strands: u8,
+    /// At the device's end: over how many connections a link may be spread, 1 to 8.
+    pub strands_max: u8,
 }
 
 impl Default for Config {
@@ -65,6 +70,8 @@ impl Default for Config {
             lookahead: false,
             tally: false,
             shadow: false,
+            strands: 1,
+            strands_max: 8,
         }
     }
 }
@@ -85,6 +92,9 @@ impl Config {
             at_least(self.window.of(Lane::NonPosted), longest),
             at_least(self.window.of(Lane::Completion), longest),
         );
+        let most = u8::try_from(crate::STRANDS_MAX).unwrap_or(u8::MAX);
+        self.strands = self.strands.clamp(1, most);
+        self.strands_max = self.strands_max.clamp(1, most);
         // Nothing may repeat without any delay.
         let least = Nanos::from_millis(1);
         self.silence = self.silence.max(least * 3);

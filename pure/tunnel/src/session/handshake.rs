@@ -122,11 +122,27 @@ impl Session {
             ahead: if self.role == Role::Downstream { config.ahead } else { 0 },
             wants_tally: self.role == Role::Upstream && config.tally,
             wants_registers: self.role == Role::Upstream && config.shadow,
+            strands: self.strands_told(),
+            member: self.member,
         };
         match outcome {
             Outcome::Asked => self.transmit(&Frame::Hello(hello)),
             Outcome::New | Outcome::Resumed => self.transmit(&Frame::Welcome(hello)),
         }
+    }
+
+    /// Over how many connections we would spread a link.
+    fn strands_ours(&self) -> u16 {
+        match (self.role, self.member) {
+            (_, Some(_)) => 1,
+            (Role::Upstream, None) => u16::from(self.config.strands),
+            (Role::Downstream, None) => u16::from(self.config.strands_max),
+        }
+    }
+    /// What a Hello or Welcome says of that: nothing where nobody asks.
+    fn strands_told(&self) -> u16 {
+        let asked = matches!(self.role, Role::Upstream) || self.peer_strands > 1;
+        if asked && self.strands_ours() > 1 { self.strands_ours() } else { 0 }
     }
 
     /// What the reader has while a Hello or Welcome is awaited.
@@ -145,6 +161,7 @@ impl Session {
     }
 
     fn on_hello(&mut self, header: &FrameHeader, hello: &Hello<'_>) {
+        self.peer_strands = hello.strands;
         let ours = self.config.identity.instance;
         let resumable = self.link.as_ref().is_some_and(|link| {
             link.id == hello.session
@@ -212,6 +229,7 @@ impl Session {
             ahead: hello.ahead,
             tallied: hello.wants_tally,
             wants_registers: hello.wants_registers && self.role == Role::Downstream,
+            strands: usize::from(hello.strands.min(self.strands_ours()).max(1)),
         };
         let mut link = Link::new(self.now, new);
         let allowed = link.allow(hello.credits);

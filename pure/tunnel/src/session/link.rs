@@ -86,10 +86,14 @@ pub(super) struct Link {
     /// their bytes.
     unsent: usize,
     unsent_bytes: usize,
+    /// How many of them, the first ones, were sent on an earlier connection.
+    again: usize,
     /// What goes before all numbered frames that are unsent, and is not sent again.
     pub(super) ahead: AheadQueue,
     /// The peer wants to be shown registers.
     pub(super) wants_registers: bool,
+    /// Over how many connections the link may be spread.
+    pub(super) strands: usize,
 
     granting: Granting,
     expected: Sequence,
@@ -114,6 +118,7 @@ pub(super) struct NewLink {
     pub(super) ahead: u32,
     pub(super) tallied: bool,
     pub(super) wants_registers: bool,
+    pub(super) strands: usize,
 }
 
 impl Link {
@@ -138,8 +143,10 @@ impl Link {
             oldest: Sequence::FIRST,
             unsent: 0,
             unsent_bytes: 0,
+            again: 0,
             ahead: AheadQueue::new(new.ahead),
             wants_registers: new.wants_registers,
+            strands: new.strands,
             granting: Granting::new(new.window),
             expected: Sequence::FIRST,
             received_at: Instant::ZERO,
@@ -297,7 +304,9 @@ impl Link {
 
     /// Goes on over a new connection, from the frame that the peer expects.
     pub(super) fn resume(&mut self, peer_expects: Sequence) {
+        let never = self.unsent - self.again;
         self.forget_before(peer_expects);
+        self.again = self.replay.len().saturating_sub(never);
         self.unsent = self.replay.len();
         self.unsent_bytes = self.replay.iter().map(Numbered::length_max).sum();
         self.blocked = false;
@@ -345,6 +354,13 @@ impl Link {
             frames += 1;
         }
         (frames, at)
+    }
+
+    /// How many of the `frames` that were put out last had been sent before.
+    pub(super) fn count_again(&mut self, frames: usize) -> usize {
+        let again = frames.min(self.again);
+        self.again -= again;
+        again
     }
 
     /// Numbers the next packet of the queue that may go, if there is one.

@@ -9,6 +9,7 @@ mod clock;
 mod config;
 mod handshake;
 mod link;
+mod member;
 mod reason;
 mod receive;
 #[cfg(test)]
@@ -20,6 +21,7 @@ pub use clock::ClockAlignment;
 pub use config::Config;
 pub(crate) use handshake::{Ungreeted, greeting};
 pub use link::{REPLAY_BYTES_MAX, REPLAY_FRAMES_MAX};
+pub(crate) use member::Kept;
 pub use reason::{DownReason, HandshakeError, LossReason, ProtocolError};
 pub use transmit::SEGMENT_MAX;
 
@@ -32,7 +34,8 @@ use pcie::wire::Packet;
 
 use crate::credits::Cost;
 use crate::frame::{
-    Ahead, CloseCode, Frame, Identity, InstanceId, Registers, ResetPhase, Role, SessionId, Stamps, Tally,
+    Ahead, CloseCode, Frame, Identity, InstanceId, Member, Registers, ResetPhase, Role, SessionId, Stamps,
+    Tally,
 };
 use crate::stream::FrameReader;
 use clock::Clock;
@@ -197,6 +200,10 @@ pub struct Session {
     /// What goes with that.
     tally_due: Option<Tally>,
     acknowledge_due: bool,
+    /// Over how many connections the peer would spread a link.
+    peer_strands: u16,
+    /// The link that this is a further strand of.
+    member: Option<Member>,
     statistics: Statistics,
 }
 
@@ -242,6 +249,8 @@ impl Session {
             pong_due: None,
             tally_due: None,
             acknowledge_due: false,
+            peer_strands: 0,
+            member: None,
             statistics: Statistics::default(),
         }
     }
@@ -273,6 +282,8 @@ impl Session {
         self.catch_up();
         let (Role::Upstream, Some(link)) = (self.role, &mut self.link) else { return };
         link.resets_pending += 1;
+        // What was shown before it is true no longer.
+        self.items.retain(|item| !matches!(item, Item::Output(Output::Registers(_))));
         if link.resets_pending > link::RESETS_MAX {
             let (packets, bytes) = (link.queued_packets(), link.queued_bytes());
             self.end_link(CloseCode::Overrun, DownReason::Overrun { packets, bytes });

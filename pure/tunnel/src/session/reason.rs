@@ -49,6 +49,8 @@ pub enum ProtocolError {
     Reset,
     /// A Welcome that doesn't fit the Hello.
     Welcome,
+    /// A message about strands that makes no sense.
+    Strands,
 }
 
 impl fmt::Display for ProtocolError {
@@ -65,6 +67,7 @@ impl fmt::Display for ProtocolError {
             Self::CreditLimit => f.write_str("a credit limit went backwards or too far"),
             Self::Payload { most, found } => write!(f, "a payload of {found} B where {most} B is the most"),
             Self::Reset => f.write_str("a reset came from the wrong side or unasked"),
+            Self::Strands => f.write_str("a message about strands makes no sense"),
             Self::Welcome => f.write_str("the Welcome doesn't fit the Hello"),
         }
     }
@@ -153,6 +156,8 @@ pub enum DownReason {
         /// Why, in the peer's words.
         text: String,
     },
+    /// One of several strands could not go on.
+    StrandLost,
     /// More was queued than may be, because the peer takes nothing.
     Overrun {
         /// Packets that waited.
@@ -172,6 +177,7 @@ impl fmt::Display for DownReason {
             Self::PeerChanged { was, is } => write!(f, "the peer was {was} and is now {is}"),
             Self::NotResumed => f.write_str("the peer no longer has the session"),
             Self::Refused { text, .. } => write!(f, "refused by the peer: {text}"),
+            Self::StrandLost => f.write_str("one of its strands is lost"),
             Self::Overrun { packets, bytes } => {
                 write!(f, "{packets} packets with {bytes} B wait for a peer that takes nothing")
             }

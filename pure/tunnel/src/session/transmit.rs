@@ -26,15 +26,14 @@ impl Session {
         }
         let room = link.sendable_bytes(SEGMENT_MAX - CONTROL_MAX);
         let mut block = self.pool.take(room + CONTROL_MAX);
-        let again = link.next().since(link.cursor());
         let bytes = &mut block[..];
         let (frames, mut length) = link.emit(self.now, &mut bytes[..room]);
         if !alone && length == 0 {
             return None;
         }
+        let again = u64::try_from(link.count_again(frames)).unwrap_or(u64::MAX);
         length += self.emit_control(frames, &mut bytes[length..]);
         let frames = u64::try_from(frames).unwrap_or(u64::MAX);
-        let again = frames.min(u64::from(again));
         self.statistics.tlps_sent += frames - again;
         self.statistics.frames_replayed += again;
         Some(self.seal(block, length))

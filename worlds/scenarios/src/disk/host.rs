@@ -44,7 +44,7 @@ impl Disk {
     }
 }
 
-/// The connection of a port.
+/// A connection of a port: the first ones are one of each port, behind them are those over which links are spread.
 #[derive(Debug)]
 struct Line {
     connection: ConnectionId,
@@ -75,11 +75,13 @@ impl HostNode {
         disks: Vec<Disk>,
         rng: &Rng,
     ) -> Self {
+        let near = build(settings, &session, peers.len(), rng);
+        let lines = near.upstream().map_or(peers.len(), |upstream| upstream.connections());
         Self {
-            near: build(settings, &session, peers.len(), rng),
+            near,
             settings,
             session,
-            lines: peers.iter().map(|_| None).collect(),
+            lines: (0..lines).map(|_| None).collect(),
             peers,
             intruder: disks.is_empty(),
             disks,
@@ -129,9 +131,10 @@ impl HostNode {
     fn on_output<P>(&mut self, context: &mut Context<'_, P>, output: near::Output) {
         match output {
             near::Output::Connect(port) => {
+                let peer = self.near.upstream().map_or(port, |upstream| upstream.port_of(port));
                 let port = usize::from(port.0);
                 self.hang_up(context, port);
-                let connection = context.dial(self.peers[port]);
+                let connection = context.dial(self.peers[usize::from(peer.0)]);
                 self.lines[port] = Some(Line { connection, open: false, outbox: Outbox::default() });
             }
             near::Output::Transmit(port, bytes) => {
@@ -192,7 +195,10 @@ impl HostNode {
                 disk.workload.stamp(&operation, &mut bytes);
             }
             self.near.memory_mut().write(address, &bytes).expect("a slot lies within the data region");
-            let submission = submission(&operation, address, bytes.len());
+            let queue = QueueId(
+                1 + u16::try_from(slot % u64::from(self.settings.driver.queue_pairs)).expect("few queues"),
+            );
+            let submission = submission(&operation, queue, address, bytes.len());
             match self.near.submit(now, controller, submission) {
                 Ok(_) => {
                     disk.free.pop();
@@ -281,16 +287,15 @@ fn port_index(port: usize) -> PortIndex {
     PortIndex(u8::try_from(port).expect("few ports"))
 }
 
-fn submission(operation: &Operation, address: u64, length: usize) -> Submission {
-    const QUEUE: QueueId = QueueId(1);
+fn submission(operation: &Operation, queue: QueueId, address: u64, length: usize) -> Submission {
     const NAMESPACE: NamespaceId = NamespaceId(1);
     let (first, cookie) = (operation.blocks.start, operation.id.0);
     let blocks = u32::try_from(operation.blocks.end - first).expect("few blocks");
     let data = Data { address, length: u32::try_from(length).expect("a short transfer") };
     match operation.kind {
-        Kind::Read => Submission::read(QUEUE, NAMESPACE, first, blocks, data, cookie),
-        Kind::Write => Submission::write(QUEUE, NAMESPACE, first, blocks, data, cookie),
-        Kind::Flush => Submission::flush(QUEUE, NAMESPACE, cookie),
+        Kind::Read => Submission::read(queue, NAMESPACE, first, blocks, data, cookie),
+        Kind::Write => Submission::write(queue, NAMESPACE, first, blocks, data, cookie),
+        Kind::Flush => Submission::flush(queue, NAMESPACE, cookie),
         Kind::WriteZeroes => {
             let entry = SubmissionQueueEntry {
                 opcode: IoOpcode::WriteZeroes.into(),
@@ -299,7 +304,7 @@ fn submission(operation: &Operation, address: u64, length: usize) -> Submission 
                 cdw12: blocks - 1,
                 ..SubmissionQueueEntry::default()
             };
-            Submission { queue: QUEUE, entry: entry.with_starting_lba(first), data: None, cookie }
+            Submission { queue, entry: entry.with_starting_lba(first), data: None, cookie }
         }
     }
 }

@@ -139,6 +139,8 @@ struct Scene {
     media: MediaProfile,
     block: BlockSize,
     lookahead: bool,
+    /// Connections of a link.
+    strands: u8,
 }
 
 impl Scene {
@@ -152,7 +154,9 @@ impl Scene {
         };
         let block = if rng.one_in(2) { BlockSize::Bytes512 } else { BlockSize::Bytes4096 };
         let media = MediaProfile { atomic_unit: block.bytes(), ..MediaProfile::default() };
-        Self { world, rng, link, media, block, lookahead }
+        let mut strands = world.rng("strands");
+        let strands = if lookahead && strands.one_in(2) { 2 + strands.below(3).to_le_bytes()[0] } else { 1 };
+        Self { world, rng, link, media, block, lookahead, strands }
     }
 
     fn session(&mut self, name: &str) -> SessionConfig {
@@ -171,6 +175,7 @@ impl Scene {
             stamps: self.rng.one_in(2),
             lookahead: self.lookahead,
             shadow: self.lookahead,
+            strands: self.strands,
             ahead: AHEAD[usize::try_from(self.world.rng(name).below(3)).expect("one of three")],
             ..SessionConfig::default()
         }
@@ -196,6 +201,7 @@ impl Scene {
         settings.driver.register_timeout = TIMEOUT.longest();
         settings.driver.command_timeout = Nanos::from_millis(500 + self.rng.below(3_000));
         settings.driver.interrupts = self.rng.one_in(2);
+        settings.driver.queue_pairs = u16::from(self.strands - 1).max(1);
         settings.driver.resets_max = u32::MAX;
         // A host that waits for its device, one that waits for a while, and one that fails commands at once.
         settings.driver.hold = [Nanos::from_secs(30), HOLD * 2, Nanos::ZERO]

@@ -17,7 +17,7 @@ use nvme::subsystem::Config;
 use nvme_pcie::host::Namespace;
 use nvme_pcie::{controller, function};
 
-use crate::args::{DemoArgs, Extent, Shadow, Spin, Target, Transport};
+use crate::args::{DemoArgs, Extent, Shadow, Spin, Spread, Target, Transport};
 use crate::commands::copy::Copy;
 use crate::error::Error;
 use crate::session::{Needs, Session};
@@ -83,6 +83,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
         lookahead: args.lookahead,
         shadow: Shadow::default(),
         transport: Transport::default(),
+        spread: Spread::default(),
         spin: Spin { spin, cpu: None },
     };
     let needs = Needs { data_bytes: DATA_BYTES, depth: 32, stamps: false, round_trips: true };

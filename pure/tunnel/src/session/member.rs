@@ -1,0 +1,78 @@
+//! What a session does as one strand of a link that has several.
+
+use engine::{Engine, Instant, Rng};
+use pcie::wire::Packet;
+
+use super::{CloseCode, Config, Connection, DownReason, Item, Output, Session};
+use crate::credits::Cost;
+use crate::frame::{Member, SessionId};
+
+/// What a packet holds of the credits until it is passed on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kept {
+    cost: Cost,
+    link: u32,
+}
+
+impl Session {
+    pub(crate) const fn config(&self) -> &Config {
+        &self.config
+    }
+    /// Randomness of its own for what comes with this session.
+    pub(crate) fn fork(&self, name: &str) -> Rng {
+        self.rng.fork(name)
+    }
+    /// The session's name, while the link is up.
+    pub(crate) fn id(&self) -> Option<SessionId> {
+        self.link.as_ref().map(|link| link.id)
+    }
+    /// Over how many connections the link may be spread: 1 while it is down.
+    pub(crate) fn strands(&self) -> usize {
+        self.link.as_ref().map_or(1, |link| link.strands)
+    }
+    /// Resets that have not been answered.
+    pub(crate) fn resets_pending(&self) -> u32 {
+        self.link.as_ref().map_or(0, |link| link.resets_pending)
+    }
+    /// Whether it waits for [`Session::restart`].
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.connection == Connection::Stopped
+    }
+    /// Whether [`Session::send`] would send `packet`.
+    pub(crate) fn takes(&self, packet: &Packet) -> bool {
+        self.link.as_ref().is_some_and(|link| packet.payload.len() <= usize::from(link.max_payload))
+    }
+    /// Counts a packet that was dropped before it came here.
+    pub(crate) const fn count_dropped(&mut self) {
+        self.statistics.dropped += 1;
+    }
+    /// From the next Hello on it is this strand of this link.
+    pub(crate) const fn set_member(&mut self, member: Member) {
+        self.member = Some(member);
+    }
+    /// Takes the link down, telling the peer why.
+    pub(crate) fn end(&mut self, now: Instant, code: CloseCode, reason: DownReason) {
+        self.now = now;
+        self.catch_up();
+        self.end_link(code, reason);
+    }
+
+    /// As `poll_output`, except that a packet keeps its credits until [`Session::pass_on`].
+    pub(crate) fn poll_kept(&mut self) -> Option<(Output, Option<Kept>)> {
+        self.catch_up();
+        if let Some(Item::Tlp(..)) = self.items.front()
+            && let Some(Item::Tlp(packet, arrival, cost, link)) = self.items.pop_front()
+        {
+            return Some((Output::Tlp { packet, arrival }, Some(Kept { cost, link })));
+        }
+        Some((self.poll_output()?, None))
+    }
+    /// A packet has been passed on: its credits are free again.
+    pub(crate) fn pass_on(&mut self, kept: Kept) {
+        if kept.link == self.link_number
+            && let Some(link) = &mut self.link
+        {
+            link.granting().pass_on(kept.cost);
+        }
+    }
+}

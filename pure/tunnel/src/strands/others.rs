@@ -1,0 +1,372 @@
+//! The strands besides the main one, and what keeps packets of different strands in order.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use engine::{Buffer, Instant, Pool, Rng};
+use pcie::wire::Packet;
+
+use super::courses::Courses;
+use super::message::{self, After, Message};
+use super::order::Order;
+use super::{STRANDS_MAX, Strand};
+use crate::frame::{Ahead, AheadKey, CloseCode, Keys, Member, Registers, Role, SessionId};
+use crate::session::{Arrival, Config, DownReason, Kept, Output, ProtocolError, Session};
+
+/// What may wait on one strand for others, besides packets, which credits bound.
+const HELD_MAX: usize = 8192;
+
+/// What waits for other strands.
+#[derive(Debug)]
+enum Held {
+    Order(Vec<After>, Kept),
+    Tlp(Packet, Arrival, Kept),
+    Ahead(Ahead, Buffer),
+    Forget(Buffer),
+    Message(Message, Kept),
+    Registers(Registers),
+}
+
+/// A strand besides the main one.
+#[derive(Debug)]
+pub(super) struct Other {
+    pub(super) session: Session,
+    pub(super) open: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Others {
+    role: Role,
+    config: Config,
+    rng: Rng,
+    pub(super) others: Vec<Other>,
+    /// The link is up and may have several strands.
+    pub(super) active: bool,
+    /// That link.
+    pub(super) link: Option<SessionId>,
+    /// Upstream: the others are dialled again when the reset is done.
+    pub(super) resetting: bool,
+    order: Order,
+    held: Vec<VecDeque<Held>>,
+    /// Bytes of memory in them that was sent ahead.
+    held_bytes: usize,
+    pub(super) courses: Courses,
+    pub(super) ready: VecDeque<(Strand, Output)>,
+    pool: Pool,
+}
+
+impl Others {
+    pub(super) fn new(role: Role, config: Config, others: Vec<Other>, rng: Rng) -> Self {
+        Self {
+            role,
+            config,
+            rng,
+            others,
+            active: false,
+            link: None,
+            resetting: false,
+            order: Order::default(),
+            held: (0..STRANDS_MAX).map(|_| VecDeque::new()).collect(),
+            held_bytes: 0,
+            courses: Courses::default(),
+            ready: VecDeque::new(),
+            pool: Pool::default(),
+        }
+    }
+
+    /// At the device's end: one more strand.
+    pub(super) fn make(&mut self) -> Other {
+        let seed = self.rng.next_u64();
+        Other { session: Session::downstream(self.config.clone(), Rng::from_seed(seed)), open: false }
+    }
+    pub(super) fn add(&mut self) {
+        let other = self.make();
+        self.others.push(other);
+    }
+
+    pub(super) fn is_open(&self, strand: Strand) -> bool {
+        self.active && strand > 0 && self.others.get(strand - 1).is_some_and(|other| other.open)
+    }
+
+    pub(super) fn send_on(&mut self, main: &mut Session, now: Instant, strand: Strand, packet: Packet) {
+        let strand = if self.is_open(strand) { strand } else { 0 };
+        if message::is_message(&packet) || !main.takes(&packet) || main.id() != self.link {
+            // It must not pass for ours; or would be dropped further on, uncounted; or is of a link that is no more.
+            return main.count_dropped();
+        }
+        self.keep_order(main, now, strand);
+        if packet.is_posted() {
+            self.order.send(strand);
+        }
+        self.of(main, strand).send(now, packet);
+    }
+
+    #[cfg(test)]
+    pub(super) const fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    fn of<'a>(&'a mut self, main: &'a mut Session, strand: Strand) -> &'a mut Session {
+        if strand == 0 { main } else { &mut self.others[strand - 1].session }
+    }
+
+    /// Says what comes before a packet that is about to go out on `strand`.
+    fn keep_order(&mut self, main: &mut Session, now: Instant, strand: Strand) {
+        if let Some(after) = self.order.before(strand) {
+            let packet = Message::Order(after).packet(&mut self.pool);
+            self.of(main, strand).send(now, packet);
+        }
+    }
+
+    pub(super) fn tell(&mut self, main: &mut Session, now: Instant, strand: Strand, message: &Message) {
+        if main.id() != self.link {
+            return;
+        }
+        self.keep_order(main, now, strand);
+        self.order.send(strand);
+        let packet = message.packet(&mut self.pool);
+        self.of(main, strand).send(now, packet);
+    }
+
+    pub(super) fn forget(&mut self, main: &mut Session, now: Instant, strand: Strand, key: AheadKey) {
+        self.of(main, strand).forget_ahead(key);
+        if key == AheadKey::ALL {
+            // That takes effect with the next packet; let there be one, before anything is known anew.
+            self.tell(main, now, strand, &Message::Clear);
+        }
+    }
+
+    /// Takes one thing in of what a session has. Whether there was any.
+    pub(super) fn take_in(&mut self, main: &mut Session, now: Instant) -> bool {
+        if self.resetting && main.resets_pending() == 0 {
+            self.resetting = false;
+            self.dial(main, now);
+        }
+        for strand in 0..=self.others.len() {
+            if let Some((output, kept)) = self.of(main, strand).poll_kept() {
+                self.take(main, now, strand, output, kept);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn take(&mut self, main: &mut Session, now: Instant, strand: Strand, output: Output, kept: Option<Kept>) {
+        let held = match (output, kept) {
+            (Output::Tlp { packet, arrival }, Some(kept)) if self.active => {
+                if !message::is_message(&packet) {
+                    Held::Tlp(packet, arrival, kept)
+                } else {
+                    match Message::parse(&packet.payload) {
+                        Some(Message::Order(after)) => Held::Order(after, kept),
+                        Some(message) if self.role == Role::Downstream => Held::Message(message, kept),
+                        _ => {
+                            let reason = DownReason::Protocol(ProtocolError::Strands);
+                            return main.end(now, CloseCode::Protocol, reason);
+                        }
+                    }
+                }
+            }
+            (Output::Ahead(ahead, bytes), _) if self.active => Held::Ahead(ahead, bytes),
+            (Output::Forget(keys), _) if self.active => Held::Forget(keys),
+            // They are in order with the completions before and behind them.
+            (Output::Registers(registers), _) if self.active => Held::Registers(registers),
+            (output, kept) => {
+                if let Some(kept) = kept {
+                    self.of(main, strand).pass_on(kept);
+                }
+                return self.on_event(main, now, strand, output);
+            }
+        };
+        if self.held[strand].is_empty() {
+            if let Some(held) = self.pass(main, strand, held) {
+                self.held[strand].push_back(held);
+            }
+            self.release(main);
+        } else {
+            self.hold(main, now, strand, held);
+        }
+    }
+
+    /// Keeps what waits behind something else.
+    fn hold(&mut self, main: &mut Session, now: Instant, strand: Strand, held: Held) {
+        let full = self.held[strand].len() >= HELD_MAX;
+        match &held {
+            Held::Ahead(_, bytes) => {
+                let most = usize::try_from(self.config.ahead).unwrap_or(usize::MAX);
+                if full || self.held_bytes + bytes.len() > most {
+                    return;
+                }
+                self.held_bytes += bytes.len();
+            }
+            Held::Forget(_) | Held::Registers(_) if full => {
+                return main.end(now, CloseCode::Protocol, DownReason::Protocol(ProtocolError::Strands));
+            }
+            _ => {}
+        }
+        self.held[strand].push_back(held);
+    }
+
+    /// Passes on what has come in turn; gives it back if it has to wait for other strands.
+    fn pass(&mut self, main: &mut Session, strand: Strand, held: Held) -> Option<Held> {
+        let kept = match held {
+            Held::Order(after, kept) if self.order.is_met(&after) => kept,
+            Held::Order(..) => return Some(held),
+            Held::Tlp(packet, arrival, kept) => {
+                if packet.is_posted() {
+                    self.order.pass_on(strand);
+                }
+                self.ready.push_back((strand, Output::Tlp { packet, arrival }));
+                kept
+            }
+            Held::Message(message, kept) => {
+                match message {
+                    Message::Courses { key, strand: course, ranges } => {
+                        for range in ranges {
+                            self.courses.insert(key, course, range);
+                        }
+                    }
+                    Message::Clear => self.courses.clear(),
+                    Message::Order(_) => {}
+                }
+                self.order.pass_on(strand);
+                kept
+            }
+            Held::Ahead(ahead, bytes) => {
+                self.ready.push_back((strand, Output::Ahead(ahead, bytes)));
+                return None;
+            }
+            Held::Forget(keys) => {
+                Keys(&keys).iter().for_each(|key| self.courses.forget(key));
+                self.ready.push_back((strand, Output::Forget(keys)));
+                return None;
+            }
+            Held::Registers(registers) => {
+                self.ready.push_back((strand, Output::Registers(registers)));
+                return None;
+            }
+        };
+        self.of(main, strand).pass_on(kept);
+        None
+    }
+
+    /// Passes on what no longer waits.
+    fn release(&mut self, main: &mut Session) {
+        loop {
+            let mut moved = false;
+            for strand in 0..=self.others.len() {
+                while let Some(held) = self.held[strand].pop_front() {
+                    if let Held::Ahead(_, bytes) = &held {
+                        self.held_bytes -= bytes.len();
+                    }
+                    if let Some(held) = self.pass(main, strand, held) {
+                        self.held[strand].push_front(held);
+                        break;
+                    }
+                    moved = true;
+                }
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    /// What a session says of its connection and of the link.
+    fn on_event(&mut self, main: &mut Session, now: Instant, strand: Strand, output: Output) {
+        match (strand, &output) {
+            (_, Output::Interrupted { .. }) => self.lose_ahead(),
+            (_, Output::Resumed) => {
+                self.lose_ahead();
+                if self.role == Role::Upstream && self.active {
+                    // What was to be forgotten there may not have been said.
+                    self.forget(main, now, strand, AheadKey::ALL);
+                }
+            }
+            (0, Output::LinkUp { .. }) => {
+                self.end_all(now, "the link is another one");
+                self.begin(main);
+                self.resetting = false;
+                self.active = main.strands() > 1;
+                self.link = main.id();
+                if self.active && self.role == Role::Upstream {
+                    self.dial(main, now);
+                }
+            }
+            (0, Output::LinkDown { .. }) => {
+                self.end_all(now, "the link is down");
+                self.begin(main);
+                self.active = false;
+            }
+            (0, Output::Reset) => {
+                self.end_all(now, "reset");
+                self.begin(main);
+            }
+            (1.., Output::LinkUp { .. }) => {
+                self.others[strand - 1].open = true;
+                if self.role == Role::Upstream {
+                    self.forget(main, now, strand, AheadKey::ALL);
+                }
+            }
+            (1.., Output::LinkDown { reason }) => {
+                let was = core::mem::take(&mut self.others[strand - 1].open);
+                let quiet = matches!(
+                    reason,
+                    DownReason::Closed | DownReason::ClosedByPeer { code: CloseCode::Normal, .. }
+                );
+                if was && !quiet && self.active {
+                    main.end(now, CloseCode::Superseded, DownReason::StrandLost);
+                }
+                return;
+            }
+            _ => {}
+        }
+        self.ready.push_back((strand, output));
+    }
+
+    /// What was sent ahead on a connection that is no more counts no longer, and neither does what was to be forgotten.
+    fn lose_ahead(&mut self) {
+        self.courses.clear();
+        for held in &mut self.held {
+            held.retain(|held| !matches!(held, Held::Ahead(..)));
+        }
+        self.held_bytes = 0;
+    }
+
+    /// Counts begin anew, and what waits is dropped: the link is another one, or was reset.
+    pub(super) fn begin(&mut self, main: &mut Session) {
+        self.order = Order::default();
+        self.courses.clear();
+        self.held_bytes = 0;
+        for strand in 0..self.held.len() {
+            while let Some(held) = self.held[strand].pop_front() {
+                if let Held::Order(_, kept) | Held::Tlp(_, _, kept) | Held::Message(_, kept) = held
+                    && strand == 0
+                {
+                    main.pass_on(kept);
+                }
+            }
+        }
+    }
+
+    /// Upstream: the other strands are wanted.
+    fn dial(&mut self, main: &Session, now: Instant) {
+        let Some(id) = main.id() else { return };
+        let strands = main.strands();
+        for (other, strand) in self.others.iter_mut().zip(1_u16..) {
+            if usize::from(strand) < strands {
+                other.session.set_member(Member { session: id, strand });
+                other.session.restart(now);
+            }
+        }
+    }
+
+    /// The other strands end.
+    pub(super) fn end_all(&mut self, now: Instant, text: &str) {
+        for other in &mut self.others {
+            other.session.close(now, text);
+            other.open = false;
+        }
+    }
+}
