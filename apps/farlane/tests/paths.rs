@@ -10,6 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
+use support::proxy::Proxy;
 use support::running::Running;
 use support::{Export, FARLANE, fail, json};
 use tempfile::TempDir;
@@ -156,4 +157,35 @@ fn options_of_tcp_do_no_harm_and_what_the_kernel_lacks_is_refused() {
         let said = fail(&[&["identify", url, "--spread", "3"], second].concat());
         assert!(said.contains("--spread") && said.contains(named), "{said}");
     }
+}
+
+/// `farlane bench` of verified reads and writes over `count` connections.
+fn spread(url: &str, count: &str, length: &str) -> Running {
+    let what = ["--rw", "randrw", "--iodepth", "16", "--size", "4MiB", "--verify", "--json"];
+    Running::start(&[&["bench", url, "--spread", count, "--runtime", length], &what[..]].concat())
+}
+
+#[test]
+fn queues_are_spread_over_connections() {
+    let far = Export::start(&["--ram", "16MiB"]);
+    for count in ["2", "5", "8"] {
+        verified(&spread(&far.url(), count, "300ms").json().0);
+    }
+}
+
+#[test]
+fn a_connection_of_several_that_is_cut_is_noticed_by_nobody() {
+    let far = Export::start(&["--ram", "16MiB"]);
+    // The third one, and what comes in its place once.
+    let network = Proxy::to(&far.address, |number, _| [2, 4].contains(&number).then_some(200_000));
+    let (told, said) = spread(&network.url(), "4", "2s").json();
+    verified(&told);
+    assert_eq!(network.cuts(), 2, "{told}");
+    assert!(!said.contains("interrupted") && !said.contains("down"), "{said}");
+    assert!(!far.said().contains("interrupted"), "{}", far.said());
+    // Any of them, the main one among them.
+    let network = Proxy::cutting(&far.address, 12, 1 << 20, 6);
+    let (told, said) = spread(&network.url(), "4", "4s").json();
+    verified(&told);
+    assert!(network.cuts() >= 12 && !said.contains("down"), "{} {said}", network.cuts());
 }

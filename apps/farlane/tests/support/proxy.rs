@@ -16,23 +16,29 @@ pub(crate) struct Proxy {
 impl Proxy {
     /// Cuts the connection `cuts` times, each time after at most `most` bytes, by the choice of `seed`.
     pub(crate) fn cutting(far: &str, cuts: u64, most: u64, seed: u64) -> Self {
+        let mut random = seed;
+        Self::to(far, move |_, cut| {
+            // Knuth's MMIX generator: its upper bits will do.
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (cut < cuts).then_some((random >> 33) % most + 1)
+        })
+    }
+
+    /// Cuts each connection after so many bytes as `cut_after` says, if any. It is told how many there were before, and how many
+    /// of those were cut.
+    pub(crate) fn to(far: &str, mut cut_after: impl FnMut(u64, u64) -> Option<u64> + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let done = Arc::new(AtomicU64::new(0));
         let (far, count) = (far.to_owned(), done.clone());
         spawn(move || {
-            let mut random = seed;
-            for near in listener.incoming() {
+            for (number, near) in (0..).zip(listener.incoming()) {
                 let (Ok(near), Ok(far)) = (near, TcpStream::connect(&far)) else { return };
                 for stream in [&near, &far] {
                     // What comes goes on at once.
                     let _ = stream.set_nodelay(true);
                 }
-                // Knuth's MMIX generator: its upper bits will do.
-                random =
-                    random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                let cut_after =
-                    if count.load(Ordering::SeqCst) < cuts { (random >> 33) % most + 1 } else { u64::MAX };
+                let cut_after = cut_after(number, count.load(Ordering::SeqCst)).unwrap_or(u64::MAX);
                 carry(near, far, cut_after, &count);
             }
         });

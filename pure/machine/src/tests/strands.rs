@@ -22,6 +22,7 @@ fn pair() -> Pair {
         disk: RamDisk::new(DISK_BYTES),
         now,
         events: Vec::new(),
+        pieces: Default::default(),
     }
 }
 
