@@ -12,12 +12,6 @@ use super::shadow::{DWORDS, halves};
 
 /// How long after a function-level reset the function must be left alone.
 const RESET_TIME: Nanos = Nanos::from_millis(100);
-/// First pause after Configuration Request Retry Status; it doubles up to [`RETRY_PAUSE_MAX`].
-const RETRY_PAUSE: Nanos = Nanos::from_millis(1);
-/// Longest pause between two tries.
-const RETRY_PAUSE_MAX: Nanos = Nanos::from_millis(64);
-/// How long a function may take to be ready after a reset, all pauses together.
-const READY_MAX: Nanos = Nanos::from_secs(1);
 
 /// Where the function writes its interrupts: where no guest has memory that it might write to.
 pub(super) const INTERRUPT_WINDOW: core::ops::Range<u64> = 0xffff_ffff_fee0_0000..0xffff_ffff_fef0_0000;
@@ -100,21 +94,10 @@ async fn write(asker: &Asker<Question, Answer>, writes: Vec<RegisterWrite>) -> R
     asker.ask(Question::Write(writes)).await.into_iter().find_map(Result::err).map_or(Ok(()), Err)
 }
 
-/// Waits until the function answers configuration requests.
+/// Waits until the function answers configuration requests: the root complex asks again while it wants patience.
 async fn ready(asker: &Asker<Question, Answer>) -> Result<(), RequestError> {
-    let (mut pause, mut waited) = (RETRY_PAUSE, Nanos::ZERO);
-    loop {
-        let answer = asker.ask(Question::Read([0].into())).await;
-        match answer.first() {
-            Some(Err(RequestError::ConfigRequestRetry)) if waited < READY_MAX => {
-                asker.ask(Question::Wait(pause)).await;
-                waited += pause;
-                pause = (pause * 2).min(RETRY_PAUSE_MAX);
-            }
-            Some(Err(error)) => return Err(*error),
-            _ => return Ok(()),
-        }
-    }
+    let answer: Answer = asker.ask(Question::Read([0].into())).await;
+    answer.first().copied().and_then(Result::err).map_or(Ok(()), Err)
 }
 
 /// Gives every vector an address of ours, and lets all of them speak: what the guest does not want to hear yet is

@@ -8,15 +8,15 @@ use core::fmt;
 use engine::{Asker, Instant, Nanos, Script, Step};
 
 use super::topology::{Bridge, Express, Fault, Function, Slot, Topology, Window};
-use super::{Config, allocate};
+use super::{Config, RETRY_DEADLINE, allocate};
 use crate::config::{Field, bridge, express, header};
 use crate::requester::{CompletionTimeout, RequestError};
 use crate::wire::Bdf;
 
 /// First pause after Configuration Request Retry Status; it doubles up to [`RETRY_PAUSE_MAX`].
-const RETRY_PAUSE: Nanos = Nanos::from_millis(1);
+pub(super) const RETRY_PAUSE: Nanos = Nanos::from_millis(1);
 /// Longest pause between two tries.
-const RETRY_PAUSE_MAX: Nanos = Nanos::from_millis(64);
+pub(super) const RETRY_PAUSE_MAX: Nanos = Nanos::from_millis(64);
 /// The root port, as enumeration presents it.
 pub(super) const ROOT_PORT: Bdf = Bdf::new(0, 0, 0);
 
@@ -48,7 +48,7 @@ impl Default for Plan {
             hot_plug_window: 16 << 20,
             read_request_size: 4096,
             timeout: CompletionTimeout::C2,
-            retry_deadline: Nanos::from_secs(2),
+            retry_deadline: RETRY_DEADLINE,
         }
     }
 }

@@ -4,6 +4,7 @@ mod allocate;
 mod capabilities;
 mod enumerate;
 mod receive;
+mod retry;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -26,12 +27,16 @@ use crate::completer::{self, Completer};
 use crate::requester::{self, Busy, CompletionTimeout, RequestError, Requester, TagWidth, TimedOut};
 use crate::wire::{Bdf, CompletionStatus, ConfigType, Header, Message, Packet};
 use enumerate::{Answer, Question, Running};
+use retry::{Access, Accesses};
 
 /// Writes in this window are interrupts, as on a PC (MSI and MSI-X addresses), unless
 /// [`RootComplex::set_interrupt_window`] says otherwise.
 pub const INTERRUPT_WINDOW: Range<u64> = 0xfee0_0000..0xfef0_0000;
 /// Device reads that may wait for host memory at a time; more are answered with Completer Abort.
 pub const MEMORY_READS_MAX: usize = 16_384;
+/// For how long a function may ask for patience (CRS): as long as common hosts wait after a reset. A far end that is away is
+/// back by then, or its link is down.
+pub const RETRY_DEADLINE: Nanos = Nanos::from_secs(60);
 /// Names from here on belong to enumeration's own register accesses.
 const ENUMERATION: u64 = 1 << 63;
 /// Tokens are an index below this, and above it how often the link had gone down by then.
@@ -52,6 +57,11 @@ pub struct Config {
     /// Bytes of a completion that answers a device's read, at most: a power of two from 64 on. Many hosts cut theirs at
     /// 64 or 128, whatever payloads they take.
     pub completion_size: u32,
+    /// CRS Software Visibility Enable: a read of the host that begins at the Vendor ID is answered with 0001h there where the
+    /// function asks for patience. All other requests, and without this that one, are issued again unnoticed.
+    pub retry_visible: bool,
+    /// For how long they are; then they fail with [`RequestError::ConfigRequestRetry`].
+    pub retry_deadline: Nanos,
 }
 
 impl Default for Config {
@@ -62,6 +72,8 @@ impl Default for Config {
             tags: TagWidth::Bits10,
             timeout: CompletionTimeout::default(),
             completion_size: 4096,
+            retry_visible: false,
+            retry_deadline: RETRY_DEADLINE,
         }
     }
 }
@@ -162,6 +174,9 @@ pub struct Statistics {
     pub other_messages: u64,
     /// Requests answered with Unsupported Request or Completer Abort.
     pub refused: u64,
+    /// Configuration requests of the host that were answered with Configuration Request Retry Status; enumeration's own are
+    /// not counted.
+    pub retries: u64,
     /// Packets dropped as malformed.
     pub malformed: u64,
 }
@@ -182,6 +197,7 @@ pub struct RootComplex {
     enumeration: Option<Running>,
     /// The question that enumeration has asked last; answers to earlier ones are stale.
     question: u64,
+    accesses: Accesses,
     statistics: Statistics,
 }
 
@@ -212,6 +228,7 @@ impl RootComplex {
             epoch: 0,
             enumeration: None,
             question: 0,
+            accesses: Accesses::default(),
             statistics: Statistics::default(),
         }
     }
@@ -266,9 +283,7 @@ impl RootComplex {
     /// When `cookie` is 2^63 or more: enumeration uses those.
     pub fn config_read(&mut self, now: Instant, cookie: u64, target: Bdf, offset: u16) -> Result<(), Busy> {
         assert!(cookie < ENUMERATION, "a cookie that enumeration uses");
-        self.requester.config_read(now, cookie, self.routing(target), target, offset)?;
-        self.collect(now);
-        Ok(())
+        self.config_request(now, Access { cookie, target, offset, write: None })
     }
 
     /// Writes those bytes of a double word of `target`'s configuration space that `enables` names.
@@ -288,8 +303,13 @@ impl RootComplex {
         value: u32,
     ) -> Result<(), Busy> {
         assert!(cookie < ENUMERATION, "a cookie that enumeration uses");
-        let routing = self.routing(target);
-        self.requester.config_write(now, cookie, routing, target, offset, enables, value)?;
+        self.config_request(now, Access { cookie, target, offset, write: Some((enables, value)) })
+    }
+
+    fn config_request(&mut self, now: Instant, access: Access) -> Result<(), Busy> {
+        self.accesses.room()?;
+        self.issue(now, &access)?;
+        self.accesses.start(access);
         self.collect(now);
         Ok(())
     }
@@ -379,7 +399,7 @@ impl RootComplex {
         if sent == Err(Busy) {
             self.sleep(now + BUSY_PAUSE, Some(question));
         }
-        self.collect_packets();
+        self.collect(now);
     }
 
     fn sleep(&mut self, until: Instant, again: Option<Question>) {
@@ -404,12 +424,13 @@ impl RootComplex {
                         self.answer(now, result);
                     }
                 }
+                requester::Output::Register { cookie, result } => self.on_register(now, cookie, result),
                 output => self.pass_on(output),
             }
         }
     }
 
-    /// As [`RootComplex::collect`], where answers to enumeration can't be due.
+    /// As [`RootComplex::collect`], where answers to configuration requests can't be due.
     fn collect_packets(&mut self) {
         while let Some(output) = self.requester.poll_output() {
             self.pass_on(output);
@@ -441,6 +462,7 @@ impl RootComplex {
             }
         }
         self.epoch = (self.epoch + 1) % (u32::MAX / TOKEN_EPOCH);
+        self.give_up_retries();
         self.requester.fail_all();
         self.collect(now);
     }
@@ -459,6 +481,9 @@ impl Engine for RootComplex {
     fn handle_timeout(&mut self, now: Instant) {
         self.requester.handle_timeout(now);
         self.collect(now);
+        if self.accesses.deadline().is_some_and(|at| at <= now) {
+            self.retry(now);
+        }
         let due = self.enumeration.as_mut().and_then(|running| running.sleep.take_if(|(at, _)| *at <= now));
         match due {
             Some((_, Some(question))) => self.ask(now, question),
@@ -471,6 +496,6 @@ impl Engine for RootComplex {
     }
     fn poll_timeout(&self) -> Option<Instant> {
         let wake = self.enumeration.as_ref().and_then(|running| running.sleep).map(|(at, _)| at);
-        self.requester.poll_timeout().into_iter().chain(wake).min()
+        self.requester.poll_timeout().into_iter().chain(wake).chain(self.accesses.deadline()).min()
     }
 }

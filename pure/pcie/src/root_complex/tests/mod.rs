@@ -1,5 +1,6 @@
 mod fake;
 mod hierarchy;
+mod retry;
 
 use std::vec;
 use std::vec::Vec;
@@ -123,7 +124,7 @@ fn patience_has_a_deadline() {
     let mut world = World::new(Some(never));
     let topology = world.enumerate();
     assert_eq!(topology.faults, [(DEVICE, Fault::NotReady)]);
-    assert!(world.now - NOW < Nanos::from_secs(3));
+    assert!(world.now - NOW < RETRY_DEADLINE + Nanos::from_secs(1));
 }
 
 #[test]

@@ -1,0 +1,139 @@
+//! Configuration requests of the host that are answered with Configuration Request Retry Status (CRS): issued again, as the
+//! specification asks it of a root complex (2.3.2), or told to software that wants to see them.
+
+use alloc::vec::Vec;
+
+use engine::{Instant, Nanos};
+
+use super::enumerate::{RETRY_PAUSE, RETRY_PAUSE_MAX};
+use super::{Config, Output, RootComplex};
+use crate::requester::{Busy, REQUESTS_MAX, RequestError};
+use crate::wire::Bdf;
+
+/// What software that sees retries reads where Vendor ID and Device ID are: a vendor that nobody is, and all ones.
+pub(super) const NOT_READY: u32 = 0xffff_0001;
+/// Where the Vendor ID is.
+const VENDOR: u16 = 0;
+
+/// A configuration request of the host.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Access {
+    pub(super) cookie: u64,
+    pub(super) target: Bdf,
+    pub(super) offset: u16,
+    /// Byte enables and value of a write.
+    pub(super) write: Option<(u8, u32)>,
+}
+
+/// One that was asked for patience.
+#[derive(Clone, Copy, Debug)]
+struct Retry {
+    access: Access,
+    /// How long it is issued again.
+    deadline: Instant,
+    /// How long it waits the next time.
+    pause: Nanos,
+}
+
+/// Those that have not been answered for good.
+#[derive(Debug, Default)]
+pub(super) struct Accesses {
+    /// Those that are under way for the first time.
+    first: Vec<Access>,
+    /// Those that are under way again.
+    again: Vec<Retry>,
+    /// Those that wait, and until when.
+    waiting: Vec<(Instant, Retry)>,
+}
+
+impl Accesses {
+    /// Whether another one can be kept.
+    pub(super) const fn room(&self) -> Result<(), Busy> {
+        if self.waiting.len() < REQUESTS_MAX { Ok(()) } else { Err(Busy) }
+    }
+    pub(super) fn start(&mut self, access: Access) {
+        self.first.push(access);
+    }
+
+    /// The answered one, with what is left to it if it is asked for patience.
+    fn take(&mut self, now: Instant, config: &Config, cookie: u64) -> Option<Retry> {
+        if let Some(index) = self.first.iter().position(|access| access.cookie == cookie) {
+            let access = self.first.swap_remove(index);
+            return Some(Retry { access, deadline: now + config.retry_deadline, pause: RETRY_PAUSE });
+        }
+        let index = self.again.iter().position(|retry| retry.access.cookie == cookie)?;
+        Some(self.again.swap_remove(index))
+    }
+
+    /// An answer has come. Returns what the host is told, unless the request is issued again.
+    fn on_answer(
+        &mut self,
+        now: Instant,
+        config: &Config,
+        cookie: u64,
+        result: Result<u32, RequestError>,
+    ) -> Option<Result<u32, RequestError>> {
+        let Some(mut retry) = self.take(now, config, cookie) else { return Some(result) };
+        if result != Err(RequestError::ConfigRequestRetry) {
+            return Some(result);
+        }
+        if config.retry_visible && retry.access.offset == VENDOR && retry.access.write.is_none() {
+            return Some(Ok(NOT_READY));
+        }
+        if now >= retry.deadline {
+            return Some(result);
+        }
+        let at = now + retry.pause;
+        retry.pause = (retry.pause * 2).min(RETRY_PAUSE_MAX);
+        self.waiting.push((at, retry));
+        None
+    }
+
+    fn take_due(&mut self, now: Instant) -> Option<Retry> {
+        let index = self.waiting.iter().position(|(at, _)| *at <= now)?;
+        Some(self.waiting.swap_remove(index).1)
+    }
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.waiting.iter().map(|(at, _)| *at).min()
+    }
+}
+
+impl RootComplex {
+    /// A configuration request of the host was answered.
+    pub(super) fn on_register(&mut self, now: Instant, cookie: u64, result: Result<u32, RequestError>) {
+        self.statistics.retries += u64::from(result == Err(RequestError::ConfigRequestRetry));
+        if let Some(result) = self.accesses.on_answer(now, &self.config, cookie, result) {
+            self.outputs.push_back(Output::Register { cookie, result });
+        }
+    }
+
+    /// Issues again what has waited long enough.
+    pub(super) fn retry(&mut self, now: Instant) {
+        while let Some(retry) = self.accesses.take_due(now) {
+            match self.issue(now, &retry.access) {
+                Ok(()) => self.accesses.again.push(retry),
+                Err(Busy) => self.accesses.waiting.push((now + RETRY_PAUSE, retry)),
+            }
+        }
+        self.collect(now);
+    }
+
+    pub(super) fn issue(&mut self, now: Instant, access: &Access) -> Result<(), Busy> {
+        let Access { cookie, target, offset, write } = *access;
+        let routing = self.routing(target);
+        match write {
+            None => self.requester.config_read(now, cookie, routing, target, offset),
+            Some((enables, value)) => {
+                self.requester.config_write(now, cookie, routing, target, offset, enables, value)
+            }
+        }
+    }
+
+    /// The link is down: nobody gets ready any more.
+    pub(super) fn give_up_retries(&mut self) {
+        for (_, retry) in self.accesses.waiting.drain(..) {
+            let result = Err(RequestError::LinkDown);
+            self.outputs.push_back(Output::Register { cookie: retry.access.cookie, result });
+        }
+    }
+}
