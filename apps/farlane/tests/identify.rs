@@ -68,6 +68,10 @@ fn lspci_tells_machines_what_it_found() {
     let names: Vec<_> = ssd["capabilities"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
     assert!(names.contains(&&Value::from("MSI-X")) && names.contains(&&Value::from("Express")), "{names:?}");
     assert_eq!((&ssd["enabled"], &ssd["faults"], &ssd["children"]), (&true.into(), &empty(), &empty()));
+    let shadow = &root["shadow"];
+    assert!(shadow["reads_near"].as_u64().unwrap() > 20 && shadow["shown"].as_u64().unwrap() > 0, "{shadow}");
+    assert_eq!(shadow["retries"], 0);
+    assert_eq!(json(&["lspci", "--json", "--no-shadow", &far.url()])[0]["shadow"], Value::Null);
 }
 
 fn empty() -> Value {

@@ -1,5 +1,6 @@
 //! A near host and a far box joined in memory, without a world.
 
+mod away;
 mod bad_devices;
 mod lookahead;
 pub(crate) mod segments;
@@ -28,6 +29,8 @@ struct Pair {
     near: Near,
     far: Far,
     disk: RamDisk,
+    /// Whom dialling does not reach.
+    unreachable: Vec<PortIndex>,
     now: Instant,
     events: Vec<Event>,
     /// What was sent, down and up.
@@ -41,13 +44,19 @@ fn function_config() -> function::Config {
 
 impl Pair {
     fn new() -> Self {
+        let session = tunnel::session::Config { stamps: true, ..tunnel::session::Config::default() };
+        Self::with(near::Config::default(), &session, 1)
+    }
+
+    /// A host with so many ports.
+    fn with(config: near::Config, session: &tunnel::session::Config, ports: usize) -> Self {
         let now = Instant::from_nanos(1_000);
         let rng = Rng::from_seed(1);
-        let session = tunnel::session::Config { stamps: true, ..tunnel::session::Config::default() };
         Self {
-            near: Near::over_tunnels(near::Config::default(), [session.clone()].into(), &rng),
-            far: Far::new(now, session, function_config(), rng.fork("far")),
+            near: Near::over_tunnels(config, alloc::vec![session.clone(); ports], &rng),
+            far: Far::new(now, session.clone(), function_config(), rng.fork("far")),
             disk: RamDisk::new(DISK_BYTES),
+            unreachable: Vec::new(),
             now,
             events: Vec::new(),
             pieces: Default::default(),
@@ -66,6 +75,26 @@ impl Pair {
         panic!("nothing came of it: {:?}", self.events);
     }
 
+    /// Runs both ends for so long, from one timer to the next.
+    fn run_for(&mut self, length: Nanos) {
+        let end = self.now + length;
+        loop {
+            self.step();
+            let wakes = [self.near.poll_timeout(), self.far.poll_timeout()];
+            match wakes.into_iter().flatten().min().filter(|at| *at <= end) {
+                Some(at) => self.now = self.now.max(at),
+                None => break,
+            }
+        }
+        self.now = end;
+    }
+
+    /// The connection is lost at both ends.
+    fn cut(&mut self) {
+        self.near.handle_input(self.now, near::Input::Disconnected(PORT));
+        self.far.handle_input(self.now, far::Input::Network(downstream::Input::Disconnected(CONNECTION)));
+    }
+
     fn step(&mut self) {
         let now = self.now;
         if self.near.poll_timeout().is_some_and(|at| at <= now) {
@@ -73,6 +102,10 @@ impl Pair {
         }
         while let Some(output) = self.near.poll_output() {
             let input = match output {
+                near::Output::Connect(port) if self.unreachable.contains(&port) => {
+                    self.near.handle_input(now, near::Input::Disconnected(port));
+                    continue;
+                }
                 near::Output::Connect(port) => {
                     self.near.handle_input(now, near::Input::Connected(port));
                     downstream::Input::Accepted(connection(port))
@@ -187,8 +220,7 @@ fn a_connection_cut_in_the_middle_of_commands_is_noticed_by_nobody() {
             pair.now = pair.now + Nanos::from_micros(1);
             pair.step();
         }
-        pair.near.handle_input(pair.now, near::Input::Disconnected(PORT));
-        pair.far.handle_input(pair.now, far::Input::Network(downstream::Input::Disconnected(CONNECTION)));
+        pair.cut();
         pair.run(|events| completed(events, round));
     }
     assert!(!pair.events.iter().any(|event| {

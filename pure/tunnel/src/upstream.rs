@@ -250,9 +250,19 @@ impl Upstream {
     }
     /// A packet goes down to a port.
     #[inline]
-    fn down(&mut self, port: u8, packet: Packet) {
-        if self.shadow.is_some() && packet.is_non_posted() && self.answer(usize::from(port), &packet) {
-            return;
+    fn down(&mut self, port: u8, mut packet: Packet) {
+        if let Some(shadow) = &mut self.shadow
+            && packet.is_non_posted()
+        {
+            let index = usize::from(port);
+            if !self.ports[index].main().is_open() {
+                // A function that nobody has heard of asks for patience.
+                let Some(back) = shadow.wait(self.now, index, packet) else { return };
+                packet = back;
+            }
+            if self.answer(index, &packet) {
+                return;
+            }
         }
         let Some(lookahead) = &mut self.lookahead else {
             return self.ports[usize::from(port)].send(self.now, packet);
@@ -376,6 +386,7 @@ impl Upstream {
             From::LinkUp { peer } => {
                 self.on_link(port);
                 self.switch.link_up(PortId::Downstream(port.0));
+                self.send_waiting(port);
                 event(Event::LinkUp { peer })
             }
             From::LinkDown { reason } => {
@@ -384,7 +395,10 @@ impl Upstream {
                 event(Event::LinkDown { reason })
             }
             From::Interrupted { reason } => event(Event::Interrupted { reason }),
-            From::Resumed => event(Event::Resumed),
+            From::Resumed => {
+                self.send_waiting(port);
+                event(Event::Resumed)
+            }
             From::HandshakeFailed(error) => event(Event::HandshakeFailed(error)),
             From::Registers(registers) => {
                 if let Some(shadow) = &mut self.shadow {
@@ -418,6 +432,16 @@ impl Upstream {
         }
         if let Some(shadow) = &mut self.shadow {
             shadow.forget(index);
+        }
+    }
+
+    /// The connection of a port is there: what has waited for it goes down.
+    fn send_waiting(&mut self, port: PortIndex) {
+        let index = usize::from(port.0);
+        while self.ports[index].main().is_open()
+            && let Some(packet) = self.shadow.as_mut().and_then(|shadow| shadow.take_waiting(index))
+        {
+            self.down(port.0, packet);
         }
     }
 
@@ -467,6 +491,9 @@ impl Engine for Upstream {
             lookahead.handle_timeout(now, &self.switch, &mut self.ports);
             self.ask_ahead();
         }
+        while let Some(packet) = self.shadow.as_mut().and_then(|shadow| shadow.give_up(now)) {
+            self.outputs.push_back(Output::Tlp { packet, from: None });
+        }
     }
 
     fn poll_output(&mut self) -> Option<Output> {
@@ -492,7 +519,8 @@ impl Engine for Upstream {
     fn poll_timeout(&self) -> Option<Instant> {
         let ports = self.ports.iter().filter_map(Bundle::poll_timeout);
         let lookahead = self.lookahead.as_ref().and_then(|lookahead| lookahead.poll_timeout());
-        ports.chain(self.switch.poll_timeout()).chain(lookahead).min()
+        let shadow = self.shadow.as_ref().and_then(|shadow| shadow.poll_timeout());
+        ports.chain(self.switch.poll_timeout()).chain(lookahead).chain(shadow).min()
     }
 }
 

@@ -25,23 +25,28 @@ pub(crate) struct Shadowed {
     reads_far: u64,
     writes: u64,
     properties_near: u64,
+    retries: u64,
     shown: u64,
 }
 
 impl From<&Statistics> for Shadowed {
     fn from(from: &Statistics) -> Self {
-        let Statistics { reads_near, reads_far, writes, properties_near, shown } = *from;
-        Self { reads_near, reads_far, writes, properties_near, shown }
+        let Statistics { reads_near, reads_far, writes, properties_near, retries, shown } = *from;
+        Self { reads_near, reads_far, writes, properties_near, retries, shown }
     }
 }
 
 impl std::fmt::Display for Shadowed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { reads_near, reads_far, writes, properties_near, .. } = self;
+        let Self { reads_near, reads_far, writes, properties_near, retries, .. } = self;
         let near = reads_near + properties_near;
         write!(
             f,
             "{near} reads of registers were answered near; {reads_far} and {writes} writes went to the far end"
-        )
+        )?;
+        if *retries > 0 {
+            write!(f, "; {retries} requests were asked for patience while it was away")?;
+        }
+        Ok(())
     }
 }

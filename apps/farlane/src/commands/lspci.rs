@@ -6,7 +6,7 @@ use pcie::lspci;
 use pcie::root_complex::{BarRegister, Bridge, CapabilityId, Express, Function, Space, Topology, Window};
 use serde_json::{Value, json};
 
-use crate::args::LspciArgs;
+use crate::args::{LspciArgs, Shadowed};
 use crate::commands::{print, print_json};
 use crate::error::Error;
 use crate::session::{self, Needs};
@@ -22,10 +22,14 @@ pub(crate) fn run(args: &LspciArgs) -> Result<(), Error> {
     attachment.stop().on_signals().map_err(AttachError::Io)?;
     attachment.wait_enumerated(options.timeout)?;
     let topology = attachment.near().topology().cloned().unwrap_or_default();
+    let shadow = attachment.near().upstream().and_then(tunnel::Upstream::shadow).map(Shadowed::from);
     attachment.close().map_err(AttachError::Io)?;
     tell_missing(args, &topology);
     if args.output.json {
-        return print_json(&[function_json(&topology.root, &topology)]);
+        let mut root = function_json(&topology.root, &topology);
+        // Of all far ends below it.
+        root["shadow"] = json!(shadow);
+        return print_json(&[root]);
     }
     print(&match (args.tree, args.verbose) {
         (true, names) => lspci::tree(&topology, names),

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tunnel::session::Session;
 use tunnel::upstream::PortIndex;
 
-use crate::args::{Ahead, FarReads, StatusArgs};
+use crate::args::{Ahead, FarReads, Shadowed, StatusArgs};
 use crate::commands::{control, print, print_json};
 use crate::error::Error;
 
@@ -48,6 +48,7 @@ pub(crate) fn of_guest<F: FnMut(guest::Event)>(now: Instant, driver: &GuestDrive
         "round_trips": commands.zip(far_reads).and_then(|(commands, reads)| reads.round_trips(commands)),
         "lookahead": lookahead.map(Ahead::from),
         "far_reads": far_reads,
+        "shadow": upstream.and_then(|upstream| upstream.shadow()).map(Shadowed::from),
         "guest": {
             "config_accesses": ours.config_accesses,
             "register_accesses": ours.bar_accesses,
@@ -102,7 +103,7 @@ fn text(status: &Value) -> String {
         Some("attach") => {
             let mut text = link_text("the far end", &status["link"]);
             text += &reads_text(status);
-            let (guest, lookahead) = (&status["guest"], &status["lookahead"]);
+            let (guest, lookahead, shadow) = (&status["guest"], &status["lookahead"], &status["shadow"]);
             if lookahead.is_object() {
                 text += &format!(
                     "  lookahead: {} commands went ahead in {} pieces of {} B, {} given up, {} without room\n",
@@ -111,6 +112,16 @@ fn text(status: &Value) -> String {
                     lookahead["bytes"],
                     lookahead["given_up"],
                     lookahead["over_budget"]
+                );
+            }
+            if shadow.is_object() {
+                text += &format!(
+                    "  registers: {} and {} reads answered near, {} and {} writes by the far end, {} asked for patience\n",
+                    shadow["reads_near"],
+                    shadow["properties_near"],
+                    shadow["reads_far"],
+                    shadow["writes"],
+                    shadow["retries"]
                 );
             }
             text += &format!(

@@ -3,17 +3,8 @@
 use super::*;
 
 fn pair(lookahead: bool) -> Pair {
-    let now = Instant::from_nanos(1_000);
-    let rng = Rng::from_seed(1);
     let session = tunnel::session::Config { lookahead, tally: true, ..tunnel::session::Config::default() };
-    Pair {
-        near: Near::over_tunnels(near::Config::default(), [session.clone()].into(), &rng),
-        far: Far::new(now, session, function_config(), rng.fork("far")),
-        disk: RamDisk::new(DISK_BYTES),
-        now,
-        events: Vec::new(),
-        pieces: Default::default(),
-    }
+    Pair::with(near::Config::default(), &session, 1)
 }
 
 /// Reads of host memory that the device has sent to the host, and those that were answered where it is.

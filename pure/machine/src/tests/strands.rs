@@ -6,8 +6,6 @@ const STRANDS: u8 = 4;
 const QUEUES: u16 = 3;
 
 fn pair() -> Pair {
-    let now = Instant::from_nanos(1_000);
-    let rng = Rng::from_seed(1);
     let session = tunnel::session::Config {
         lookahead: true,
         shadow: true,
@@ -16,14 +14,7 @@ fn pair() -> Pair {
     };
     let mut near = near::Config::default();
     near.driver.queue_pairs = QUEUES;
-    Pair {
-        near: Near::over_tunnels(near, [session.clone()].into(), &rng),
-        far: Far::new(now, session, function_config(), rng.fork("far")),
-        disk: RamDisk::new(DISK_BYTES),
-        now,
-        events: Vec::new(),
-        pieces: Default::default(),
-    }
+    Pair::with(near, &session, 1)
 }
 
 /// Packets that each strand has carried down, and up.

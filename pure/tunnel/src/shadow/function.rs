@@ -103,20 +103,20 @@ impl Function {
 
     /// What a write of `value` to the double word at `offset` may change.
     pub(super) fn effect(&self, offset: u16, enables: u8, value: u32) -> Effect {
-        let written = |field: Field, at: u16| {
-            let field = field.at(at);
-            field.offset() == offset && field.enables() & enables != 0 && field.is_set(value)
-        };
-        let reset = self.steady.express.is_some_and(|at| written(express::INITIATE_RESET, at));
-        let sleep = self.steady.power.is_some_and(|at| written(power::STATE, at));
+        let sleep = self.steady.power.is_some_and(|at| sets(power::STATE.at(at), offset, enables, value));
         let plain = self.steady.plain.get(usize::from(offset / 4)).copied().unwrap_or(0);
-        if reset || sleep {
+        if sleep || self.resets(offset, enables, value) {
             Effect::Reset
         } else if enables & !plain == 0 {
             Effect::Register
         } else {
             Effect::Anything
         }
+    }
+
+    /// Whether a write of `value` to the double word at `offset` is a Function Level Reset.
+    pub(super) fn resets(&self, offset: u16, enables: u8, value: u32) -> bool {
+        self.steady.express.is_some_and(|at| sets(express::INITIATE_RESET.at(at), offset, enables, value))
     }
 
     /// A write has succeeded.
@@ -181,4 +181,9 @@ impl Function {
         }
         Some(values)
     }
+}
+
+/// Whether a write sets any bit of `field`.
+const fn sets(field: Field, offset: u16, enables: u8, value: u32) -> bool {
+    field.offset() == offset && field.enables() & enables != 0 && field.is_set(value)
 }

@@ -2,27 +2,32 @@
 
 use pcie::wire::{Bdf, ConfigRequest, ConfigType, Header, Kind, Packet, Tag};
 
+use engine::{Instant, Nanos};
+
 use super::Shadow;
 use crate::frame::{FrameHeader, FrameKind, HEADER_LENGTH, Registers};
 
 /// Steps of a first byte, a length, and so many bytes: registers that are shown, or requests and answers that pass.
 pub fn shadow(bytes: &[u8]) {
     let mut shadow = Shadow::new(&[true]);
+    let mut now = Instant::ZERO;
     let mut rest = bytes;
     while let [kind, length, stream @ ..] = rest {
         let (piece, after) = stream.split_at(usize::from(*length).min(stream.len()));
         rest = after;
+        now = now + Nanos::from_millis(1);
+        while shadow.give_up(now).is_some() {}
         match kind & 3 {
             0 => show(&mut shadow, piece),
             1 => {
                 if let Ok(packet) = Packet::parse(&engine::Buffer::copy_from_slice(piece)) {
-                    let _ = shadow.on_down(0, &packet, || true);
                     shadow.on_up(0, &packet);
+                    down(&mut shadow, now, kind & LOST != 0, packet);
                 }
             }
             2 => {
                 let [enables, high, low, ..] = piece else { continue };
-                let kind = Kind::Config(ConfigRequest {
+                let request = Kind::Config(ConfigRequest {
                     write: false,
                     routing: ConfigType::Type0,
                     requester: Bdf::default(),
@@ -31,11 +36,22 @@ pub fn shadow(bytes: &[u8]) {
                     target: Bdf::new(1, 0, enables >> 5),
                     offset: u16::from_be_bytes([high & 0xf, low & 0xfc]),
                 });
-                let packet = Packet::new(Header::new(kind, 1), engine::Buffer::EMPTY);
-                let _ = shadow.on_down(0, &packet, || true);
+                let packet = Packet::new(Header::new(request, 1), engine::Buffer::EMPTY);
+                down(&mut shadow, now, kind & LOST != 0, packet);
             }
+            _ if kind & LOST != 0 => while shadow.take_waiting(0).is_some() {},
             _ => shadow.forget(0),
         }
+    }
+}
+
+/// A bit of the first byte: the connection is lost.
+const LOST: u8 = 4;
+
+fn down(shadow: &mut Shadow, now: Instant, lost: bool, packet: Packet) {
+    let packet = if lost { shadow.wait(now, 0, packet) } else { Some(packet) };
+    if let Some(packet) = packet {
+        let _ = shadow.on_down(0, &packet, || true);
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod function;
 pub(crate) mod fuzz;
+mod patience;
 mod port;
 mod steady;
 #[cfg(test)]
@@ -13,9 +14,9 @@ mod tests;
 
 use alloc::vec::Vec;
 
-use engine::Pool;
+use engine::{Instant, Pool};
 use pcie::completer::{self, Completer};
-use pcie::wire::{Kind, Packet};
+use pcie::wire::{CompletionStatus, Kind, Packet};
 
 use crate::frame::Registers;
 use port::{Answer, Port};
@@ -31,6 +32,8 @@ pub struct Statistics {
     pub writes: u64,
     /// Reads of an NVMe controller's properties that were answered near.
     pub properties_near: u64,
+    /// Configuration requests that were answered with Configuration Request Retry Status: the connection was lost.
+    pub retries: u64,
     /// Times that the far end has shown registers.
     pub shown: u64,
 }
@@ -96,8 +99,14 @@ impl Shadow {
         self.ports[port].on_request(packet);
         let answer = self.ports[port].read(packet, request).filter(|_| flushed());
         match answer {
-            Some(_) => self.statistics.reads_near += 1,
-            None => self.statistics.reads_far += 1,
+            Some(_) => {
+                self.statistics.reads_near += 1;
+                self.ports[port].patience.on_answered(request.target.function());
+            }
+            None => {
+                self.statistics.reads_far += 1;
+                self.ports[port].on_far_read(request);
+            }
         }
         answer.map(|answer| self.answer(packet, answer))
     }
@@ -125,6 +134,30 @@ impl Shadow {
         // A few bytes below the Read Completion Boundary are one completion.
         self.completer.data(&packet.header, &data, |packet| answered = packet);
         answered
+    }
+
+    /// A packet is to go down to a port whose connection is lost; `None` says that it waits for that here.
+    pub(crate) fn wait(&mut self, now: Instant, port: usize, packet: Packet) -> Option<Packet> {
+        let port = &mut self.ports[port];
+        if port.answers() { port.patience.wait(now, packet) } else { Some(packet) }
+    }
+    /// The next packet that waits for the connection of a port, that being back.
+    pub(crate) fn take_waiting(&mut self, port: usize) -> Option<Packet> {
+        self.ports[port].patience.take()
+    }
+    /// The next answer to a packet that has waited long enough: its function asks for patience.
+    pub(crate) fn give_up(&mut self, now: Instant) -> Option<Packet> {
+        let (id, packet) = self.ports.iter_mut().find_map(|port| {
+            let packet = port.patience.give_up(now)?;
+            let Kind::Config(request) = &packet.header.kind else { return None };
+            Some((port.id(request.target.function()), packet))
+        })?;
+        self.statistics.retries += 1;
+        self.completer.set(completer::Settings { id, ..completer::Settings::default() });
+        Some(self.completer.status(&packet.header, CompletionStatus::ConfigRequestRetry))
+    }
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        self.ports.iter().filter_map(|port| port.patience.deadline()).min()
     }
 
     /// A packet comes up from a port.

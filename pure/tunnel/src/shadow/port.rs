@@ -8,6 +8,7 @@ use pcie::wire::{
 };
 
 use super::function::{Effect, Function};
+use super::patience::Patience;
 use crate::frame::Registers;
 
 /// Writes that may be waiting for their answers; with more, nothing is known of the function any more.
@@ -42,16 +43,26 @@ pub(super) struct Port {
     answers: bool,
     functions: Vec<Function>,
     writes: Vec<Write>,
+    pub(super) patience: Patience,
 }
 
 impl Port {
-    pub(super) const fn new(answers: bool) -> Self {
-        Self { answers, functions: Vec::new(), writes: Vec::new() }
+    pub(super) fn new(answers: bool) -> Self {
+        Self { answers, functions: Vec::new(), writes: Vec::new(), patience: Patience::default() }
+    }
+
+    pub(super) const fn answers(&self) -> bool {
+        self.answers
+    }
+    /// The name by which a function answers.
+    pub(super) fn id(&self, function: u8) -> Bdf {
+        self.function(function).map_or(Bdf::default(), |function| function.id)
     }
 
     pub(super) fn forget(&mut self) {
         self.functions.clear();
         self.writes.clear();
+        self.patience.reset();
     }
 
     fn function(&self, number: u8) -> Option<&Function> {
@@ -77,6 +88,7 @@ impl Port {
     /// A request goes down. If there is a write of the same name, its answer does not come any more.
     pub(super) fn on_request(&mut self, packet: &Packet) {
         let name = (packet.requester(), packet.tag());
+        self.patience.forget(name.0, name.1);
         if let Some(index) = self.writes.iter().position(|write| (write.requester, write.tag) == name) {
             let write = self.writes.remove(index);
             self.doubt(&write);
@@ -102,20 +114,30 @@ impl Port {
         let ConfigRequest { requester, tag, target, offset, enables, .. } = *request;
         let function = self.function_mut(target.function());
         let effect = function.effect(offset, enables, value);
+        let resets = function.resets(offset, enables, value);
         if effect == Effect::Reset || full {
             function.forget();
             // What was written before is undone.
             let same = |write: &&mut Write| write.target.function() == target.function();
             self.writes.iter_mut().filter(same).for_each(|write| write.effect = Effect::Reset);
         }
+        self.patience.on_request(request, resets);
         if !full {
             self.writes.push(Write { requester, tag, target, offset, enables, value, effect });
+        }
+    }
+
+    /// A read of configuration space goes to the far end.
+    pub(super) fn on_far_read(&mut self, request: &ConfigRequest) {
+        if self.answers {
+            self.patience.on_request(request, false);
         }
     }
 
     /// An answer comes up.
     #[inline]
     pub(super) fn on_completion(&mut self, completion: &Completion) {
+        self.patience.on_completion(completion);
         if self.writes.is_empty() {
             return;
         }

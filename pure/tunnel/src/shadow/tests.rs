@@ -1,3 +1,5 @@
+mod patience;
+
 use std::vec::Vec;
 
 use engine::{Buffer, Nanos};

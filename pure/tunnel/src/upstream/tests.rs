@@ -1,3 +1,5 @@
+mod patience;
+
 use std::vec::Vec;
 
 use engine::{Nanos, settle};
@@ -27,6 +29,10 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        Self::with(&config("host", 1))
+    }
+
+    fn with(host: &Config) -> Self {
         let function = Function {
             vendor: 0x1234,
             device: 1,
@@ -47,7 +53,7 @@ impl World {
         let far = |index: u8| Downstream::new(config("box", 10 + index), Rng::from_seed(u64::from(index)));
         let mut world = Self {
             now: Instant::from_nanos(1),
-            upstream: Upstream::new(&switch, std::vec![config("host", 1), config("host", 1)], &rng),
+            upstream: Upstream::new(&switch, std::vec![host.clone(), host.clone()], &rng),
             far: std::vec![far(0), far(1)],
             connections: [None; 2],
             reachable: true,

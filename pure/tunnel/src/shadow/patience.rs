@@ -1,0 +1,137 @@
+//! Configuration requests while the connection is lost: a function that has not answered any since it was reset may ask for
+//! patience (Configuration Request Retry Status), and must not any more once it has.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use engine::{Instant, Nanos};
+use pcie::wire::{Bdf, Completion, CompletionStatus, ConfigRequest, ConfigType, Kind, Packet, Tag};
+
+/// How long a configuration request waits for the connection before the host is asked for patience: half of the shortest
+/// completion timeout that the specification recommends (10 ms).
+pub(super) const PATIENCE: Nanos = Nanos::from_millis(5);
+/// Requests that wait so; more go to the far end's connection, as those of functions that have answered do.
+pub(super) const WAITING_MAX: usize = 64;
+/// Requests under way to functions that have not answered; with more, all these functions count as having answered.
+const ASKED_MAX: usize = 64;
+
+/// A request under way to a function that has not answered any.
+#[derive(Debug)]
+struct Asked {
+    requester: Bdf,
+    tag: Tag,
+    function: u8,
+    /// It resets the function, which has not answered anything once that is done.
+    resets: bool,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Patience {
+    /// Functions that have answered a configuration request since they were reset, bit by bit.
+    answered: u8,
+    asked: Vec<Asked>,
+    /// Requests that wait for the connection, and until when.
+    waiting: VecDeque<(Instant, Packet)>,
+}
+
+/// The function that is asked, if it is on the link itself.
+const fn asked(request: &ConfigRequest) -> Option<u8> {
+    match request.routing {
+        ConfigType::Type0 => Some(request.target.function()),
+        ConfigType::Type1 => None,
+    }
+}
+
+impl Patience {
+    /// All functions are reset. What waits is answered in its time.
+    pub(super) fn reset(&mut self) {
+        self.answered = 0;
+        self.asked.clear();
+    }
+
+    const fn has_answered(&self, function: u8) -> bool {
+        self.answered >> function & 1 == 1
+    }
+    pub(super) fn on_answered(&mut self, function: u8) {
+        self.answered |= 1 << function;
+        self.asked.retain(|asked| asked.function != function);
+    }
+
+    /// A request goes down: it is a new one, whatever there was by its name.
+    pub(super) fn forget(&mut self, requester: Bdf, tag: Tag) {
+        self.asked.retain(|asked| (asked.requester, asked.tag) != (requester, tag));
+        self.waiting.retain(|(_, packet)| (packet.requester(), packet.tag()) != (requester, tag));
+    }
+
+    /// A configuration request goes down; `resets`: it resets its function.
+    pub(super) fn on_request(&mut self, request: &ConfigRequest, resets: bool) {
+        let Some(function) = asked(request) else { return };
+        if resets {
+            // What was asked before is answered by the function as it was, or not at all.
+            self.answered &= !(1 << function);
+            self.asked.retain(|asked| asked.function != function);
+        }
+        if self.has_answered(function) {
+            return;
+        }
+        if self.asked.len() == ASKED_MAX {
+            // It may well have answered when the answers have passed unnoticed.
+            let forgotten = core::mem::take(&mut self.asked);
+            forgotten
+                .iter()
+                .map(|asked| asked.function)
+                .chain([function])
+                .for_each(|f| self.answered |= 1 << f);
+            return;
+        }
+        self.asked.push(Asked { requester: request.requester, tag: request.tag, function, resets });
+    }
+
+    /// An answer comes up.
+    #[inline]
+    pub(super) fn on_completion(&mut self, completion: &Completion) {
+        if self.asked.is_empty() {
+            return;
+        }
+        let name = (completion.requester, completion.tag);
+        let found = self.asked.iter().position(|asked| (asked.requester, asked.tag) == name);
+        let Some(index) = found else { return };
+        let asked = self.asked.swap_remove(index);
+        let answered = match completion.status {
+            CompletionStatus::Success => !asked.resets,
+            CompletionStatus::ConfigRequestRetry => false,
+            // What was to reset it has not.
+            _ => asked.resets,
+        };
+        if answered {
+            self.on_answered(asked.function);
+        }
+    }
+
+    /// The connection is lost. Keeps `packet` if its function may ask for patience; hands it back if not.
+    pub(super) fn wait(&mut self, now: Instant, packet: Packet) -> Option<Packet> {
+        let Kind::Config(request) = &packet.header.kind else { return Some(packet) };
+        let may = asked(request).is_some_and(|function| !self.has_answered(function));
+        if !may || self.waiting.len() == WAITING_MAX {
+            return Some(packet);
+        }
+        self.forget(request.requester, request.tag);
+        self.waiting.push_back((now + PATIENCE, packet));
+        None
+    }
+
+    /// The next request that waits, the connection being back.
+    pub(super) fn take(&mut self) -> Option<Packet> {
+        self.waiting.pop_front().map(|(_, packet)| packet)
+    }
+
+    /// The next request that has waited long enough.
+    pub(super) fn give_up(&mut self, now: Instant) -> Option<Packet> {
+        self.deadline().filter(|until| *until <= now)?;
+        self.take()
+    }
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.waiting.front().map(|(until, _)| *until)
+    }
+}
