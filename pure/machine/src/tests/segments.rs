@@ -1,24 +1,33 @@
 //! How many pieces of the stream a command takes in either direction.
 
 use engine::Buffer;
-use pcie::wire::Packet;
+use pcie::wire::{Kind, Packet};
 use tunnel::frame::{FrameHeader, FrameKind, HEADER_LENGTH};
 use tunnel::session::{Config, SEGMENT_MAX};
 
 use super::*;
 
-/// Payload bytes of the TLPs in a piece, one after the other.
-pub(crate) fn tlps(mut bytes: &[u8]) -> Vec<usize> {
+/// The frames in a piece, one after the other.
+fn frames(mut bytes: &[u8]) -> Vec<(FrameKind, &[u8])> {
     let mut found = Vec::new();
     while let Some((head, rest)) = bytes.split_first_chunk::<HEADER_LENGTH>() {
         let header = FrameHeader::parse(head).unwrap();
         let (body, after) = rest.split_at(usize::from(header.length));
-        if header.kind == FrameKind::Tlp {
-            found.push(Packet::parse(&Buffer::copy_from_slice(body)).unwrap().payload.len());
-        }
+        found.push((header.kind, body));
         bytes = after;
     }
     found
+}
+
+/// The TLPs in a piece, one after the other.
+fn packets(bytes: &[u8]) -> Vec<Packet> {
+    let tlps = frames(bytes).into_iter().filter(|(kind, _)| *kind == FrameKind::Tlp);
+    tlps.map(|(_, body)| Packet::parse(&Buffer::copy_from_slice(body)).unwrap()).collect()
+}
+
+/// Payload bytes of the TLPs in a piece, one after the other.
+pub(crate) fn tlps(bytes: &[u8]) -> Vec<usize> {
+    packets(bytes).iter().map(|packet| packet.payload.len()).collect()
 }
 
 fn pair() -> Pair {
@@ -93,6 +102,69 @@ fn a_write_is_one_piece_down_and_one_up() {
         let [down, up, ..] = command(&mut pair, length, true, cookie);
         assert_eq!((down.len(), &up[..]), (1, &[[ENTRY].into()][..]), "{length} B: {down:?}");
     }
+}
+
+/// Has `count` commands of 4 KiB carried out that are given together; the pieces down and up.
+fn together(pair: &mut Pair, count: u64, write: bool, first: u64) -> [Vec<Buffer>; 2] {
+    let (controller, _) = pair.near.controllers().next().unwrap();
+    let region = pair.near.driver(controller).unwrap().data_region();
+    pair.pieces = Default::default();
+    for cookie in first..first + count {
+        let data = Data { address: region.base + (cookie - first) * 4096, length: 4096 };
+        let (queue, namespace) = (QueueId(1), NamespaceId(1));
+        let submission = match write {
+            true => Submission::write(queue, namespace, 8, 8, data, cookie),
+            false => Submission::read(queue, namespace, 8, 8, data, cookie),
+        };
+        pair.near.submit(pair.now, controller, submission).unwrap();
+    }
+    pair.run(|events| (first..first + count).all(|cookie| completed(events, cookie)));
+    core::mem::take(&mut pair.pieces)
+}
+
+#[test]
+fn of_many_writes_the_first_do_not_wait_for_the_data_of_the_last() {
+    let mut pair = pair();
+    let mut before = 0;
+    for round in 0..40 {
+        let [pieces, _] = together(&mut pair, 32, true, round * 32);
+        let ahead_of_each =
+            pieces.iter().flat_map(|bytes| frames(bytes)).fold([0].to_vec(), |mut sums, frame| {
+                match frame.0 {
+                    FrameKind::Ahead => *sums.last_mut().unwrap() += frame.1.len(),
+                    FrameKind::Tlp => sums.push(0),
+                    _ => {}
+                }
+                sums
+            });
+        // All entries go before the first.
+        assert!(ahead_of_each.iter().all(|bytes| *bytes < 24 << 10), "{ahead_of_each:?}");
+        let down: Vec<_> = pieces.iter().flat_map(|bytes| packets(bytes)).collect();
+        let at = |packet: &Packet| match &packet.header.kind {
+            Kind::Memory(request) => request.address,
+            kind => panic!("{kind:?}"),
+        };
+        let doorbell = at(&down[0]);
+        let tails = down.iter().filter(|packet| at(packet) == doorbell);
+        let tail = |packet: &Packet| u32::from_le_bytes(packet.payload[..].try_into().unwrap());
+        let tails: Vec<u64> = tails.map(|packet| tail(packet).into()).collect();
+        // 4 writes of 4 KiB and their entries are more than 16 KiB, and the last ones wait for nothing.
+        let entries: u64 = near::Config::default().driver.queue_entries.into();
+        let wanted: Vec<u64> = (1..=8).map(|number| (before + number * 4) % entries).collect();
+        assert_eq!(tails, wanted, "round {round}");
+        before = (before + 32) % entries;
+    }
+    let store = *pair.far.downstream().store().tally();
+    assert_eq!((store.misses, store.bytes_in_vain), (0, 0), "{store:?}");
+}
+
+#[test]
+fn of_many_reads_the_first_complete_before_the_data_of_the_last() {
+    let mut pair = pair();
+    let [_, up] = together(&mut pair, 32, false, 0);
+    let lengths: Vec<usize> = up.iter().flat_map(|bytes| tlps(bytes)).collect();
+    let four = [4096, 4096, 4096, 4096, 4 * ENTRY];
+    assert_eq!(lengths, four.repeat(8));
 }
 
 #[test]

@@ -180,6 +180,8 @@ pub struct Controller {
     ready: u128,
     /// Completion queues that have entries to post and may have room, a bit each.
     dirty: u128,
+    /// Data that has gone to the host since completions were posted.
+    unposted_bytes: usize,
     /// The submission queue whose turn it is.
     turn: u32,
     /// Arbitration Burst: entries fetched from a queue before the next one's turn.
@@ -244,6 +246,7 @@ impl Controller {
             completion_queues: (0..queues).map(|_| None).collect(),
             ready: 0,
             dirty: 0,
+            unposted_bytes: 0,
             turn: 0,
             burst: FETCH_ENTRIES_MAX,
             weights: [1; 3],
@@ -508,7 +511,11 @@ impl Engine for Controller {
             Input::MemoryBufferWrite { offset, bytes } => self.write_memory_buffer(offset, bytes),
             Input::Dma(result) => self.on_dma(result),
             Input::Media(completion) => {
+                let ends = matches!(completion, media::Completion::Done { .. });
                 self.tell_core(CoreInput::Media(completion));
+                if ends {
+                    self.post_behind_data();
+                }
                 if self.enabling {
                     self.enable();
                 }
@@ -528,7 +535,7 @@ impl Engine for Controller {
     }
 
     /// Entries are fetched and completions posted when nothing else is left to do, so that those that
-    /// came together go together and none waits for company.
+    /// came together go together and none waits for company, nor for the data of many others.
     fn poll_output(&mut self) -> Option<Output> {
         if let Some(output) = self.outputs.pop_front() {
             return Some(output);

@@ -8,6 +8,9 @@ use super::{Controller, Output};
 
 /// Entries that one write posts at most: a page of them.
 const POST_ENTRIES_MAX: usize = 256;
+/// Data that goes to the host before the completions of its commands, bytes: over a slow link each batch takes its time,
+/// and the host can give the next commands only when it knows of these.
+const POST_BYTES: usize = 16 << 10;
 
 impl Controller {
     /// The command in slot `index` has ended and its data has moved: to its completion queue.
@@ -28,8 +31,16 @@ impl Controller {
         self.dirty |= 1 << completes_to.0;
     }
 
+    /// Posts what is pending if much data has gone to the host since anything was.
+    pub(super) fn post_behind_data(&mut self) {
+        if self.unposted_bytes >= POST_BYTES && self.dirty != 0 {
+            self.post_completions();
+        }
+    }
+
     /// Posts what is pending in each completion queue, as far as there is room.
     pub(super) fn post_completions(&mut self) {
+        self.unposted_bytes = 0;
         // Commands that end because of this (a deletion that waited) make a queue dirty again.
         while self.dirty != 0 {
             let number = self.dirty.trailing_zeros();

@@ -67,6 +67,7 @@ impl Controller {
     }
 
     fn write_out(&mut self, index: u16, mut offset: u32, data: Buffer) {
+        self.unposted_bytes += data.len();
         let slot = self.slots.slot(index);
         let mut start = 0;
         while start < data.len() {

@@ -54,8 +54,19 @@ impl Lookahead {
         let (hold, most) = if queue == 0 { (HOLD_ADMIN, HOLD_ADMIN) } else { (HOLD, HOLD_MAX) };
         let (deadline, last) = (now + hold, now + most);
         self.ports[port].held_strand = strand;
-        self.ports[port].gathering =
-            Some(Gathering { function: id, queue, deadline, last, reads: 0, entries: 0, strand });
+        self.ports[port].gathering = Some(Gathering {
+            function: id,
+            queue,
+            deadline,
+            last,
+            reads: 0,
+            entries: 0,
+            strand,
+            before,
+            rung: 0,
+            bytes: 0,
+            whole: 0,
+        });
         let first = taken.min(before.entries - before.tail);
         for (slot, entries) in [(before.tail, first), (0, taken - first)] {
             if entries > 0 {
@@ -98,12 +109,7 @@ impl Lookahead {
             if reaches && let Some(cookie) = self.reads.begin(read) {
                 let length = u32::try_from(length).unwrap_or(READ_MAX);
                 match self.requester.read(now, cookie, at, length) {
-                    Ok(()) => {
-                        if let Some(gathering) = &mut self.ports[port].gathering {
-                            gathering.reads += 1;
-                            gathering.entries += usize::from(purpose == Purpose::Entries);
-                        }
-                    }
+                    Ok(()) => self.ports[port].read_begun(purpose),
                     Err(_busy) => {
                         self.reads.end(cookie);
                     }
@@ -143,7 +149,7 @@ impl Lookahead {
         session: &mut Bundle,
     ) {
         let port = &mut self.ports[number];
-        let Some(Gathering { function: id, queue, strand, .. }) = port.gathering else { return };
+        let Some(Gathering { function: id, queue, strand, before, .. }) = port.gathering else { return };
         let Some(controller) = port.function(id).and_then(|function| function.controller.as_mut()) else {
             return;
         };
@@ -171,7 +177,9 @@ impl Lookahead {
         self.found = found;
         let command = self.ports[number].commands.len();
         let back = !transfer.to_controller && strand != 0;
-        self.ports[number].commands.push(Command { key, walk, data, back });
+        let slot = u32::try_from((address - before.base) / ENTRY).unwrap_or(0);
+        let distance = (slot + before.entries - before.tail) % before.entries + 1;
+        self.ports[number].commands.push(Command { key, walk, data, back, distance, reads: 0 });
         self.follow(now, number, command, next, switch, session);
     }
 
@@ -260,7 +268,10 @@ impl Lookahead {
         self.statistics.pieces += 1;
         self.statistics.bytes += bytes.len() as u64;
         let ahead = Ahead { address, key, completer: self.completer, payload_size, once };
-        let strand = self.ports[port].gathering.as_ref().map_or(0, |gathering| gathering.strand);
+        let strand = self.ports[port].gathering.as_mut().map_or(0, |gathering| {
+            gathering.bytes += bytes.len();
+            gathering.strand
+        });
         session.send_ahead_on(strand, ahead, bytes);
         true
     }

@@ -319,8 +319,10 @@ impl Lookahead {
             }
             (_, None) => {}
         }
-        if self.ports[port].read_ended(now, read.purpose == Purpose::Entries) {
+        if self.ports[port].read_ended(now, read.purpose) {
             self.go_on(now, port, switch, session);
+        } else if let Some(doorbell) = self.ports[port].ring_early(&mut self.pool) {
+            session.send_on(now, self.ports[port].held_strand, doorbell);
         }
     }
 }

@@ -3,13 +3,14 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use engine::Instant;
+use engine::{Instant, Pool};
 use nvme::wire::CommandId;
 use pcie::wire::{Bdf, Kind, MemoryOperation, Packet, Tag};
 
-use super::controller::Ended;
+use super::controller::{Ended, SubmissionQueue};
 use super::function::{CAPABILITIES_HIGH, CLASS, Function, Seen};
 use super::gather::HOLD;
+use super::reads::Purpose;
 use super::walk::Walk;
 use crate::frame::AheadKey;
 use crate::strands::{Bundle, Strand};
@@ -22,6 +23,9 @@ const QUESTIONS_MAX: usize = 16;
 const HELD_MAX: usize = 256;
 /// Commands whose memory may be at the other end.
 const COMMANDS_MAX: usize = 1024;
+/// With so much ahead of it, bytes, a doorbell rings for what has gone already: half a segment, the time of which a
+/// device over a slow link would otherwise do nothing in.
+const RING_BYTES: usize = 16 << 10;
 
 /// What a packet that goes down means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +76,10 @@ pub(super) struct Command {
     pub(super) data: bool,
     /// Its data comes from the device.
     pub(super) back: bool,
+    /// Entries from where the doorbell stood before, this one included.
+    pub(super) distance: u32,
+    /// Reads of its lists and data under way.
+    pub(super) reads: usize,
 }
 
 /// What goes ahead of the doorbell that is held.
@@ -87,6 +95,13 @@ pub(super) struct Gathering {
     pub(super) entries: usize,
     /// What the doorbell and all that goes ahead of it travel on.
     pub(super) strand: Strand,
+    /// The queue as it was before.
+    pub(super) before: SubmissionQueue,
+    /// Entries that the device has been told of meanwhile, and bytes that have gone ahead since.
+    pub(super) rung: u32,
+    pub(super) bytes: usize,
+    /// Commands, the first ones, all of which has gone ahead.
+    pub(super) whole: usize,
 }
 
 /// See the module.
@@ -158,18 +173,47 @@ impl Port {
             controller.lost = true;
         }
     }
+    /// A read for the gathering has begun.
+    pub(super) fn read_begun(&mut self, purpose: Purpose) {
+        let Some(gathering) = &mut self.gathering else { return };
+        gathering.reads += 1;
+        match purpose {
+            Purpose::Entries => gathering.entries += 1,
+            Purpose::List(command) | Purpose::Data(command) => self.commands[command].reads += 1,
+        }
+    }
     /// A read of the gathering has ended. Whether it was the last one.
-    pub(super) fn read_ended(&mut self, now: Instant, of_entries: bool) -> bool {
+    pub(super) fn read_ended(&mut self, now: Instant, purpose: Purpose) -> bool {
         let Some(gathering) = &mut self.gathering else { return false };
         gathering.deadline = gathering.deadline.max(now + HOLD).min(gathering.last);
         gathering.reads -= 1;
-        gathering.entries -= usize::from(of_entries);
+        match purpose {
+            Purpose::Entries => gathering.entries -= 1,
+            Purpose::List(command) | Purpose::Data(command) => self.commands[command].reads -= 1,
+        }
         let last = gathering.reads == 0;
         if last {
             self.gathering = None;
             self.commands.clear();
         }
         last
+    }
+    /// A doorbell for the first of the commands whose doorbell is held, if so much has gone ahead for them that they should
+    /// not wait for the others: as if the host had rung more often. Each rings for more than the one before.
+    pub(super) fn ring_early(&mut self, pool: &mut Pool) -> Option<Packet> {
+        let gathering = self.gathering.as_mut().filter(|gathering| gathering.bytes >= RING_BYTES)?;
+        let whole =
+            self.commands.iter().skip(gathering.whole).take_while(|command| command.reads == 0).count();
+        gathering.whole += whole;
+        let distance = self.commands[..gathering.whole].last()?.distance;
+        if gathering.entries > 0 || distance <= gathering.rung {
+            return None;
+        }
+        (gathering.rung, gathering.bytes) = (distance, 0);
+        let tail = (gathering.before.tail + distance) % gathering.before.entries;
+        let mut doorbell = self.held.front()?.clone();
+        doorbell.payload = pool.copy(&tail.to_le_bytes());
+        Some(if doorbell.digest.is_some() { doorbell.with_ecrc() } else { doorbell })
     }
 
     /// A packet goes down.

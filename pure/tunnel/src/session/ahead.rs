@@ -34,7 +34,8 @@ impl Item {
 pub(super) struct AheadQueue {
     /// Bytes that the peer keeps; 0 if it takes none.
     window: u32,
-    items: VecDeque<Item>,
+    /// Each with the first number that it goes ahead of.
+    items: VecDeque<(Sequence, Item)>,
     keys: VecDeque<AheadKey>,
     length: usize,
 }
@@ -60,7 +61,7 @@ impl AheadQueue {
     }
     /// Sends a piece, unless too much waits already: a host may ring faster than the link sends, and rings on while there
     /// is no connection.
-    pub(super) fn push(&mut self, ahead: Ahead, bytes: Buffer) {
+    pub(super) fn push(&mut self, next: Sequence, ahead: Ahead, bytes: Buffer) {
         let item = Item::Memory(ahead, bytes);
         let window = usize::try_from(self.window).unwrap_or(usize::MAX);
         // What is out is the window; with what has been forgotten unsent, and the headers, twice that is room for all.
@@ -68,49 +69,53 @@ impl AheadQueue {
             return;
         }
         self.length += item.length();
-        self.items.push_back(item);
+        self.items.push_back((next, item));
     }
-    pub(super) fn forget(&mut self, key: AheadKey) {
+    pub(super) fn forget(&mut self, next: Sequence, key: AheadKey) {
         if self.keys.len() >= KEYS_MAX {
             self.clear();
-            return self.forget(AheadKey::ALL);
+            return self.forget(next, AheadKey::ALL);
         }
         self.keys.push_back(key);
         self.length += KEY_BYTES;
         match self.items.back_mut() {
-            Some(Item::Forget(keys)) if *keys < FORGET_KEYS_MAX => *keys += 1,
+            Some((_, Item::Forget(keys))) if *keys < FORGET_KEYS_MAX => *keys += 1,
             _ => {
-                self.items.push_back(Item::Forget(1));
+                self.items.push_back((next, Item::Forget(1)));
                 self.length += HEADER_LENGTH;
             }
         }
     }
-    /// Puts as many frames into `bytes` as there is room for, and returns their length.
-    pub(super) fn emit(&mut self, (sequence, acknowledge): (Sequence, Sequence), bytes: &mut [u8]) -> usize {
-        let mut at = 0;
-        while let Some(item) = self.items.front() {
-            let length = item.length();
-            if length > bytes.len() - at {
-                break;
-            }
-            let place = &mut bytes[at..];
-            at += match item {
-                Item::Memory(ahead, memory) => {
-                    Frame::Ahead(*ahead, memory).emit(sequence, acknowledge, place)
-                }
-                &Item::Forget(count) => {
-                    let mut keys = [0; FORGET_KEYS_MAX * KEY_BYTES];
-                    let places = keys.as_chunks_mut::<KEY_BYTES>().0;
-                    for (place, key) in places.iter_mut().zip(self.keys.drain(..count)) {
-                        *place = key.0.to_be_bytes();
-                    }
-                    Frame::Forget(Keys(&keys[..count * KEY_BYTES])).emit(sequence, acknowledge, place)
-                }
-            };
-            self.length -= length;
-            self.items.pop_front();
+    /// Whether the first of them goes before the frames `from`, …, of which `next` is not there yet.
+    #[inline]
+    pub(super) fn is_due(&self, from: Sequence, next: Sequence) -> bool {
+        self.items.front().is_some_and(|(before, _)| !before.is_within(from.plus(1), next) || from == next)
+    }
+    /// Puts the first of them into `bytes` if there is room for it, and returns its length.
+    pub(super) fn emit(
+        &mut self,
+        (sequence, acknowledge): (Sequence, Sequence),
+        bytes: &mut [u8],
+    ) -> Option<usize> {
+        let (_, item) = self.items.front()?;
+        let length = item.length();
+        if length > bytes.len() {
+            return None;
         }
-        at
+        let emitted = match item {
+            Item::Memory(ahead, memory) => Frame::Ahead(*ahead, memory).emit(sequence, acknowledge, bytes),
+            &Item::Forget(count) => {
+                let mut keys = [0; FORGET_KEYS_MAX * KEY_BYTES];
+                let places = keys.as_chunks_mut::<KEY_BYTES>().0;
+                for (place, key) in places.iter_mut().zip(self.keys.drain(..count)) {
+                    *place = key.0.to_be_bytes();
+                }
+                Frame::Forget(Keys(&keys[..count * KEY_BYTES])).emit(sequence, acknowledge, bytes)
+            }
+        };
+        self.length -= length;
+        self.items.pop_front();
+        Some(emitted)
     }
 }
 
@@ -123,13 +128,13 @@ impl Session {
     /// [`Session::ahead_window`], and it is for the caller that it is not more than that.
     pub fn send_ahead(&mut self, ahead: Ahead, bytes: Buffer) {
         if let Some(link) = self.link.as_mut().filter(|link| link.ahead.window() > 0) {
-            link.ahead.push(ahead, bytes);
+            link.ahead.push(link.next(), ahead, bytes);
         }
     }
     /// The peer forgets what was sent ahead with `key` before it sees any packet that is sent from now on.
     pub fn forget_ahead(&mut self, key: AheadKey) {
         if let Some(link) = self.link.as_mut().filter(|link| link.ahead.window() > 0) {
-            link.ahead.forget(key);
+            link.ahead.forget(link.next(), key);
         }
     }
 
@@ -167,15 +172,18 @@ mod tests {
             let key = AheadKey(number);
             let ahead =
                 Ahead { address: 0x1000, key, completer: Bdf::new(0, 0, 0), payload_size: 128, once: true };
-            queue.push(ahead, Buffer::zeroed(64));
-            queue.forget(key);
+            queue.push(Sequence::FIRST, ahead, Buffer::zeroed(64));
+            queue.forget(Sequence::FIRST, key);
             let keys = KEYS_MAX * (KEY_BYTES + HEADER_LENGTH);
             assert!(queue.length_max() <= 2 * 4096 + keys, "{} B wait", queue.length_max());
         }
         // What is dropped is forgotten by the key of all.
         let mut bytes = [0; 1 << 16];
         let sequence = (Sequence::FIRST, Sequence::FIRST);
-        let length = queue.emit(sequence, &mut bytes);
+        let mut length = 0;
+        while let Some(more) = queue.emit(sequence, &mut bytes[length..]) {
+            length += more;
+        }
         assert_eq!((bytes[0], &bytes[HEADER_LENGTH..HEADER_LENGTH + KEY_BYTES]), (0x14, &[0; 4][..]));
         assert!(queue.is_empty() && queue.length_max() == 0 && length > 0);
     }

@@ -336,12 +336,17 @@ impl Link {
     /// and the length of all.
     pub(super) fn emit(&mut self, now: Instant, bytes: &mut [u8]) -> (usize, usize) {
         let stamps = self.stamped.then_some(Stamps { sent_at: now, received_at: self.received_at });
-        let header = (self.cursor(), self.expected);
-        let (mut frames, mut at) = (0, self.ahead.emit(header, bytes));
-        if !self.ahead.is_empty() {
-            return (frames, at);
-        }
-        while self.unsent > 0 || self.number_queued() {
+        let (mut frames, mut at) = (0, 0);
+        loop {
+            while !self.ahead.is_empty() && self.ahead.is_due(self.cursor(), self.next()) {
+                let Some(length) = self.ahead.emit((self.cursor(), self.expected), &mut bytes[at..]) else {
+                    return (frames, at);
+                };
+                at += length;
+            }
+            if self.unsent == 0 && !self.number_queued() {
+                break;
+            }
             let frame = &self.replay[self.replay.len() - self.unsent];
             let most = frame.length_max();
             if most > bytes.len() - at {
