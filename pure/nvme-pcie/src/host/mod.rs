@@ -137,7 +137,10 @@ impl Host {
         config.check();
         let layout = Layout::new(&config)?;
         let queues = (0..=config.queue_pairs)
-            .map(|number| Queue::new(layout.queue(number), layout.list_bytes))
+            .map(|number| {
+                let rings_for_each = config.rings_for_each && number > 0;
+                Queue::new(layout.queue(number), layout.list_bytes, rings_for_each)
+            })
             .collect();
         Ok(Self {
             config,

@@ -61,6 +61,7 @@ pub(super) struct Queue {
     phase: bool,
     /// CQ entries consumed since the head doorbell was rung.
     consumed: u32,
+    rings_for_each: bool,
     commands: Vec<Option<Command>>,
     generations: Vec<u8>,
     free: Vec<u16>,
@@ -69,7 +70,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub(super) fn new(layout: QueueLayout, list_bytes: u64) -> Self {
+    pub(super) fn new(layout: QueueLayout, list_bytes: u64, rings_for_each: bool) -> Self {
         let commands = u16::try_from(layout.entries - 1).expect("a queue has at most 4,096 entries");
         Self {
             layout,
@@ -80,6 +81,7 @@ impl Queue {
             head: 0,
             phase: true,
             consumed: 0,
+            rings_for_each,
             commands: (0..commands).map(|_| None).collect(),
             generations: (0..commands).map(|_| 0).collect(),
             free: (0..commands).rev().collect(),
@@ -210,7 +212,8 @@ impl Queue {
     /// to know of room that it may come to use.
     pub(super) const fn take_head(&mut self) -> Option<u32> {
         let crowded = self.consumed + self.outstanding >= self.entries - 1;
-        if self.consumed == 0 || !(crowded || self.consumed >= self.entries / 4) {
+        let due = crowded || self.rings_for_each || self.consumed >= self.entries / 4;
+        if self.consumed == 0 || !due {
             return None;
         }
         self.consumed = 0;

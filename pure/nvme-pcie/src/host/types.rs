@@ -35,6 +35,9 @@ pub struct Config {
     pub transfer_bytes_max: u32,
     /// Whether completion queue `n` raises MSI-X vector `n`; queues are only polled otherwise.
     pub interrupts: bool,
+    /// Whether an I/O completion queue's doorbell is rung for each completion, as Linux does, and not only when a quarter of
+    /// the queue or the room in it has been used up.
+    pub rings_for_each: bool,
     /// How long a command may take before it is aborted, and after that before the controller is reset.
     pub command_timeout: Nanos,
     /// How long a register read may take.
@@ -57,6 +60,7 @@ impl Config {
             queue_entries: 256,
             transfer_bytes_max: 128 << 10,
             interrupts: false,
+            rings_for_each: false,
             command_timeout: Nanos::from_secs(10),
             register_timeout: Nanos::from_secs(1),
             resets_max: 5,

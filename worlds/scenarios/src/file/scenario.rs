@@ -176,7 +176,6 @@ impl Scenario {
             Task::ConfigReads { .. } => 1,
         });
         let deepest = deepest.chain([at_a_time]).max().unwrap_or(1);
-        // With 4 entries each completion's doorbell is rung, which one command at a time is measured by.
         let entries = if deepest <= 1 { 4 } else { (deepest + 1).next_power_of_two().max(128) };
         let jobs: Vec<Job> = workloads.iter().flat_map(|workload| workload.jobs.clone()).collect();
         let setup = Setup {
@@ -187,6 +186,7 @@ impl Scenario {
             payload_size: file.pcie.payload_size()?,
             read_request_size: file.pcie.read_request_size()?,
             queue_entries: u32::try_from(entries).expect("the depths are limited"),
+            rings_for_each: tasks.iter().any(|(_, task)| matches!(task, Task::Commands { depth: 1, .. })),
             timeout: file.host.timeout()?,
             data_bytes: Setup::DATA_BYTES.max(rig::data_bytes(&jobs)),
             namespace_bytes: capacity,

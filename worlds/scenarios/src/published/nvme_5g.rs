@@ -75,7 +75,10 @@ impl Middle {
     }
 
     fn rig(self, seed: u64, timeout: CompletionTimeout, queue_entries: u32) -> Rig {
-        let setup = Setup { queue_entries, timeout, pipeline: PIPELINE, ..Setup::published(seed) };
+        // A deep queue is that of a driver of our own.
+        let rings_for_each = queue_entries == 4;
+        let setup =
+            Setup { queue_entries, rings_for_each, timeout, pipeline: PIPELINE, ..Setup::published(seed) };
         Rig::new(&setup, Some(self.network(seed)))
     }
 }

@@ -58,6 +58,7 @@ impl Setup {
             payload_size: 256,
             read_request_size: 256,
             queue_entries: 4,
+            rings_for_each: true,
             timeout: CompletionTimeout::C2,
             data_bytes: Self::DATA_BYTES,
             namespace_bytes: Self::NAMESPACE_BYTES,
@@ -82,9 +83,11 @@ pub struct Setup {
     pub payload_size: u32,
     /// Max_Read_Request_Size, bytes.
     pub read_request_size: u32,
-    /// Entries of the driver's I/O queue. With 4 the driver rings the completion doorbell for each completion, as Linux
-    /// does; with more it saves most of these packets.
+    /// Entries of the driver's I/O queue.
     pub queue_entries: u32,
+    /// Whether the driver rings the completion doorbell for each completion, as Linux does and a task at a depth of 1 is
+    /// measured by, or saves most of these packets.
+    pub rings_for_each: bool,
     /// How long the host and the device wait for completions.
     pub timeout: CompletionTimeout,
     /// Bytes of the host's memory for the data of commands that are under way together.
@@ -371,6 +374,7 @@ fn near_config(setup: &Setup) -> near::Config {
     config.plan.timeout = setup.timeout;
     config.driver.interrupts = true;
     config.driver.queue_entries = setup.queue_entries;
+    config.driver.rings_for_each = setup.rings_for_each;
     config.driver.register_timeout = setup.timeout.longest() * 2;
     config
 }

@@ -227,3 +227,14 @@ fn a_link_is_played_with_tasks_of_the_callers() {
     assert_eq!((played.tasks.len(), played.tasks[0].name.as_str()), (1, "reads"));
     assert!(played.tasks[0].outcome.times.iter().all(|time| *time > Nanos::from_millis(2)));
 }
+
+#[test]
+fn a_task_may_be_deeper_than_the_one_before() {
+    let shallow = "[[task]]\nkind = \"read\"\ncount = 20\n";
+    let deep = "[[task]]\nkind = \"write\"\ndepth = 32\ncount = 200\n";
+    for tasks in [[shallow, deep], [deep, shallow]] {
+        let played = play(&tasks.concat());
+        let times: Vec<_> = played.tasks.iter().map(|done| done.outcome.times.len()).collect();
+        assert_eq!(times.iter().sum::<usize>(), 220, "{times:?}");
+    }
+}
