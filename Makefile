@@ -60,7 +60,7 @@ tail: setup ## the far percentiles over bad links, remedy by remedy, between net
 	$(CARGO) build --release --package farlane
 	FARLANE=$(CURDIR)/target/release/farlane $(CARGO) bench --package farlane --bench tail
 
-lookahead: setup ## the tables of docs/lookahead.md, simulated, emulated and over loopback (15 minutes)
+lookahead: setup ## the tables of docs/lookahead.md, simulated, emulated and over loopback (20 minutes)
 	$(CARGO) build --release --package farlane
 	FARLANE=$(CURDIR)/target/release/farlane $(CARGO) bench --package farlane --bench lookahead
 

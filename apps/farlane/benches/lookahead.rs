@@ -23,15 +23,17 @@ use scenarios::file::link::Link;
 use serde_json::Value;
 
 use support::ends::{Far, Way, raw};
-use support::median;
 use support::simulated::{self, Load};
 use support::table::{Cell, Table};
+use support::{guests, median};
 
-const PARTS: [&str; 5] = ["trips", "latency", "loopback", "files", "enumerate"];
+const PARTS: [&str; 6] = ["trips", "latency", "loopback", "files", "enumerate", "guest"];
 /// There and back over `scenarios/plain.toml`.
 const ROUND_TRIP: Nanos = Nanos::from_millis(20);
 /// Bytes of the far end's memory where commands are small: it stays in the caches.
 const RAM: &str = "1MiB";
+/// Of the disk of a guest.
+const GUEST_RAM: &str = "64MiB";
 
 struct Settings {
     json: bool,
@@ -109,7 +111,8 @@ impl Settings {
 
 fn main() {
     let settings = Settings::of_arguments();
-    let parts: [fn(&Settings) -> Table; PARTS.len()] = [trips, latency, loopback, files, enumerate];
+    let parts: [fn(&Settings) -> Table; PARTS.len()] =
+        [trips, latency, loopback, files, enumerate, guest_boots];
     for (name, part) in PARTS.into_iter().zip(parts) {
         if settings.wants(name) {
             part(&settings).print(name, settings.json);
@@ -380,6 +383,39 @@ fn enumerate(settings: &Settings) -> Table {
             sum("reads_near", "properties_near"),
             sum("reads_far", "writes"),
         ]);
+    }
+    table
+}
+
+/// Stock guests, from their power to a file system that is made and mounted.
+fn guest_boots(settings: &Settings) -> Table {
+    let mut table = Table::new(&[
+        "link",
+        "lookahead",
+        "boot to its shell",
+        "to an ext4, made and mounted",
+        "round trips until it is off",
+    ]);
+    let Some(kit) = guest::skip::kit_or_skip("guests") else { return table };
+    let networks = Network::all();
+    let networks = networks.iter().filter(|network| network.name != "5G, Linux at both ends");
+    for network in
+        std::iter::once(None).chain(networks.map(Some)).skip(settings.first).take(settings.networks)
+    {
+        for lookahead in [true, false] {
+            let far = match network {
+                Some(network) => Far::over(&network.path, GUEST_RAM),
+                None => Far::behind_nothing(GUEST_RAM),
+            };
+            let booted = guests::boot(kit, &far, lookahead);
+            table.row(vec![
+                network.map_or("loopback", |network| network.name).into(),
+                word(lookahead).into(),
+                Cell::Time(booted.boot.as_nanos() as u64),
+                Cell::Time(booted.mounted.as_nanos() as u64),
+                Cell::Number(booted.round_trips as f64, 0),
+            ]);
+        }
     }
     table
 }

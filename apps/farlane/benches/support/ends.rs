@@ -69,12 +69,17 @@ impl Far {
         Self { network: Some(Listening::emulate(link, &far.address)), far }
     }
 
+    /// A far end over loopback, as it comes.
+    pub(crate) fn behind_nothing(ram: &str) -> Self {
+        Self { network: None, far: Listening::export(ram, &[]) }
+    }
+
     /// A far end over loopback, with a processor of its own.
     pub(crate) fn near_by(ram: &str) -> Self {
         Self { network: None, far: Listening::export(ram, &["--spin", "10s", "--cpu", "0"]) }
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("tcp://{}", self.network.as_ref().unwrap_or(&self.far).address)
     }
 

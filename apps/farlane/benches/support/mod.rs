@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each benchmark uses a part of it")]
 
 pub(crate) mod ends;
+pub(crate) mod guests;
 pub(crate) mod simulated;
 pub(crate) mod table;
 

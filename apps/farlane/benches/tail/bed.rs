@@ -158,9 +158,8 @@ impl Bed {
     pub(crate) fn near(&self, row: &Row, arguments: &[&str]) -> Result<Value, String> {
         let mut command = self.namespaces.command(0);
         let url = match row.scheme {
-            "nvme-tcp" => format!("nvme-tcp://10.77.0.2:{PORT}/{NQN}"),
-            "quic" => format!("quic://10.77.0.2:{PORT}?cert=any"),
-            scheme => format!("{scheme}://10.77.0.2:{PORT}"),
+            "nvme-tcp" => format!("nvme-tcp://10.77.0.2:{PORT}/{NQN}{}", row.query),
+            scheme => format!("{scheme}://10.77.0.2:{PORT}{}", row.query),
         };
         command.args(["bench", "--json", "--spin", "0", &url]).args(row.near).args(arguments);
         let output = command.stderr(Stdio::inherit()).output().map_err(|error| error.to_string())?;

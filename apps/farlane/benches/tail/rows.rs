@@ -37,6 +37,8 @@ pub(crate) struct Row {
     pub(crate) far: &'static [&'static str],
     /// The scheme of the far end's address.
     pub(crate) scheme: &'static str,
+    /// What comes behind the address.
+    pub(crate) query: &'static str,
     /// Paths between the namespaces.
     pub(crate) paths: u8,
     /// The same for the simulated TCP (`[link.stack]`), where it has the remedy.
@@ -45,7 +47,7 @@ pub(crate) struct Row {
 
 impl Row {
     const fn of(name: &'static str, near: &'static [&'static str]) -> Self {
-        Self { name, near, far: &[], scheme: "tcp", paths: 1, stack: None }
+        Self { name, near, far: &[], scheme: "tcp", query: "", paths: 1, stack: None }
     }
 
     /// The same options at both ends.
@@ -85,7 +87,7 @@ const SECOND: [&str; 2] = ["--second-path", "10.77.1.2:4430"];
 /// Where QUIC is listened for, and how.
 const QUIC: [&str; 2] = ["--quic", "0.0.0.0:4430"];
 
-pub(crate) const ROWS: [Row; 12] = [
+pub(crate) const ROWS: [Row; 14] = [
     Row::of("TCP, without lookahead", &["--no-lookahead"]).simulated(""),
     Row::of("TCP", &[]).simulated(""),
     Row::both("RTO floor", &["--rto-min", "5ms"]).simulated("rto_floor = \"5ms\""),
@@ -93,14 +95,23 @@ pub(crate) const ROWS: [Row; 12] = [
     Row::both("coalescing", &["--coalesce", "1ms"]),
     Row::both("BBR", &["--congestion", "bbr"]),
     Row { paths: 2, ..Row::of("two paths", &SECOND) },
-    Row { scheme: "quic", far: &QUIC, ..Row::of("QUIC", &[]) },
+    Row { scheme: "quic", query: "?cert=any", far: &QUIC, ..Row::of("QUIC", &[]) },
     Row {
         scheme: "quic",
+        query: "?cert=any",
         far: &[QUIC[0], QUIC[1], "--quic-congestion", "bbr"],
         ..Row::of("QUIC, BBR", &["--quic-congestion", "bbr"])
     },
     Row::of("spread", &["--spread", "5"]),
     Row { scheme: "nvme-tcp", ..Row::of("NVMe/TCP", &[]) },
+    Row { scheme: "nvme-tcp", query: "?queues=4", ..Row::of("NVMe/TCP, 4 queues", &[]) },
+    Row {
+        far: &["--rto-min", "5ms", "--thin", "--congestion", "bbr"],
+        ..Row::of(
+            "RTO floor, thin, BBR, spread",
+            &["--rto-min", "5ms", "--thin", "--congestion", "bbr", "--spread", "5"],
+        )
+    },
     Row {
         paths: 2,
         far: &["--rto-min", "5ms", "--thin", "--congestion", "bbr"],
