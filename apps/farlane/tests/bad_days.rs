@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use support::proxy::Proxy;
+use support::relay::Relay;
 use support::running::{Running, wait_until};
 use support::{Export, fail, json};
 use tempfile::TempDir;
@@ -261,4 +262,32 @@ fn something_else_listens_there() {
     });
     let said = fail(&["ping", &url]);
     assert!(said.contains("no Welcome") && said.contains("is it a farlane export"), "{said}");
+}
+
+/// What `lspci` finds while it waits a second for a far end that never comes, the other one being lost meanwhile and back two
+/// seconds later.
+fn found_behind_a_break() -> Value {
+    let far = Export::start(&["--ram", "1MiB"]);
+    let relay = Relay::to(&far.address);
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let url = format!("tcp://{}", relay.address);
+    let lspci = Running::start(&["lspci", "--json", &url, &format!("tcp://{nobody}")]);
+    // Its registers are shown: the link is up.
+    wait_until("the far end is there", || relay.passed() > 1024);
+    relay.cut();
+    sleep(Duration::from_secs(2));
+    relay.join();
+    let (mut found, _) = lspci.json();
+    found[0].take()
+}
+
+#[test]
+fn a_far_end_that_is_away_when_its_host_enumerates_is_waited_for() {
+    // A machine that is too busy to break the connection within that second tries again.
+    let mut tries = (0..5).map(|_| found_behind_a_break());
+    let root = tries.find(|root| root["shadow"]["retries"].as_u64().unwrap() > 0).expect("a break in time");
+    let port = &root["children"][0]["children"][0];
+    let ssd = &port["children"][0];
+    assert_eq!((&ssd["class"], &ssd["enabled"]), (&"010802".into(), &true.into()), "{root}");
+    assert_eq!(ssd["faults"], Value::Array(Vec::new()), "{root}");
 }

@@ -256,6 +256,45 @@ fn a_reset_that_the_link_interrupts_comes_to_an_end() {
     assert_eq!(pair.read(RegionIndex::BAR0, VERSION), 0x0002_0000);
 }
 
+/// The client resets the function, and the connection is lost when that should be ready, for longer than the root complex
+/// waits. How often it was asked for patience, and how many requests timed out.
+fn lost_during_reset(shadow: bool) -> (Option<u64>, u64) {
+    let mut config = config();
+    config.root.timeout = CompletionTimeout::A2;
+    let session = session::Config { shadow, ..session::Config::default() };
+    let mut pair = Pair::with(config, Nanos::ZERO, session);
+    pair.connect();
+    let asked = pair.rig.now;
+    let reset = pair.rig.client.reset(asked);
+    let until = |pair: &mut Pair, after| pair.until(|rig| rig.now - asked >= Nanos::from_millis(after));
+    until(&mut pair, 90);
+    let mut far = pair.far.take().unwrap();
+    far.handle_input(pair.rig.now, far::Input::Network(downstream::Input::Disconnected(CONNECTION)));
+    pair.rig.guest.handle_input(pair.rig.now, Input::Disconnected);
+    until(&mut pair, 125);
+    pair.far = Some(far);
+    pair.until(|rig| rig.answers.contains_key(&reset));
+    assert!(!pair.has_event(|event| matches!(event, Event::Gone)));
+    if shadow {
+        assert!(pair.rig.answers[&reset].is_ok(), "{:?}", pair.rig.events);
+        assert_eq!(pair.read(RegionIndex::CONFIG, 0), 0x0010_fa1a);
+    }
+    let retries = pair.rig.guest.upstream().unwrap().shadow().map(|shadow| shadow.retries);
+    (retries, timeouts(&pair))
+}
+
+fn timeouts(pair: &Pair) -> u64 {
+    pair.rig.guest.root().requester_statistics().timeouts
+}
+
+#[test]
+fn a_function_that_is_away_after_its_reset_is_waited_for() {
+    let (retries, timeouts) = lost_during_reset(true);
+    assert!(retries.is_some_and(|retries| retries > 1) && timeouts == 0, "{retries:?} {timeouts}");
+    let (retries, timeouts) = lost_during_reset(false);
+    assert!(retries.is_none() && timeouts > 0, "{timeouts}");
+}
+
 #[test]
 fn a_connection_that_is_cut_and_back_in_time_is_noticed_by_nobody() {
     let mut pair = Pair::new();
