@@ -447,7 +447,12 @@ fn of_near(event: Event) -> Result<Happened, Error> {
         }
         Event::Failed(failure) => return Err(AttachError::Failed(failure).into()),
         Event::Link {
-            event: event @ (Link::LinkDown { .. } | Link::Interrupted { .. } | Link::Resumed),
+            event:
+                event @ (Link::LinkDown { .. }
+                | Link::Interrupted { .. }
+                | Link::Resumed
+                | Link::PathAway(_)
+                | Link::PathBack(_)),
             ..
         } => {
             eprintln!("farlane: {event}");

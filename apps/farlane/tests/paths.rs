@@ -63,11 +63,12 @@ fn a_path_that_ends_or_stops_costs_nothing_but_itself() {
     let (told, said) = running.json();
     verified(&told);
     assert!(!said.contains("interrupted") && !said.contains("down"), "{said}");
+    assert!(said.contains("path 1 is away"), "{said}");
     assert!(!far.said().contains("interrupted"), "{}", far.said());
     // A path that is not there when all begins is no obstacle either.
     let (told, said) = bench(&one.address, &far.address, "1s").json();
     verified(&told);
-    assert!(!said.contains("interrupted"), "{said}");
+    assert!(!said.contains("interrupted") && said.contains("path 1 is away"), "{said}");
     other.kill();
 }
 
@@ -90,6 +91,7 @@ fn a_path_that_flaps_joins_again() {
     let (told, said) = running.json();
     verified(&told);
     assert!(!said.contains("interrupted"), "{said}");
+    assert!(said.contains("path 1 is away") && said.contains("path 1 is back"), "{said}");
     let (status, said) = one.end_by("INT");
     assert_eq!(status, Some(0), "{said}");
     // Something passed by it after it was there again.

@@ -166,21 +166,26 @@ impl Attached<NearDriver> {
         timeout: Nanos,
         mut ready: impl FnMut(&Near) -> Option<Result<T, AttachError>>,
     ) -> Result<T, AttachError> {
+        use tunnel::Event as Link;
         let deadline = self.now() + timeout;
         let mut refusal = None;
+        let mut news = Vec::new();
         loop {
             if let Some(result) = ready(self.near()) {
+                self.driver.tell_again(news);
                 return result;
             }
             match self.next_event(Some(deadline)) {
                 Ok(Some(Event::Failed(failure))) => return Err(AttachError::Failed(failure)),
-                Ok(Some(Event::Link { event: tunnel::Event::HandshakeFailed(error), .. }))
-                    if !passes(&error) =>
-                {
+                Ok(Some(Event::Link { event: Link::HandshakeFailed(error), .. })) if !passes(&error) => {
                     return Err(AttachError::Refused(error));
                 }
-                Ok(Some(Event::Link { event: tunnel::Event::HandshakeFailed(error), .. })) => {
+                Ok(Some(Event::Link { event: Link::HandshakeFailed(error), .. })) => {
                     refusal = Some(error).filter(|error| *error != HandshakeError::Disconnected);
+                }
+                // For whoever looks at events from now on.
+                Ok(Some(event @ Event::Link { event: Link::PathAway(_) | Link::PathBack(_), .. })) => {
+                    news.push(event);
                 }
                 Ok(Some(_)) => {}
                 Ok(None) => return Err(refusal.map_or_else(|| self.why_late(timeout), AttachError::Refused)),

@@ -41,7 +41,10 @@ struct Dialling {
     /// How long to wait when the path is lost.
     pause: Nanos,
     joined: Instant,
+    /// The latest attempt, or the connection, has come to nothing.
     has_failed: bool,
+    /// That was told.
+    is_told: bool,
 }
 
 /// See the module.
@@ -75,8 +78,14 @@ impl Bundle {
         let ways = core::iter::once(&route.addresses).chain(&route.others);
         for (slot, addresses) in bundle.slots.iter_mut().zip(ways) {
             let dialer = Dialer::new(addresses.clone(), now).with(route.tcp.clone());
-            slot.dialling =
-                Some(Dialling { dialer, look: now, pause: PAUSE, joined: now, has_failed: false });
+            slot.dialling = Some(Dialling {
+                dialer,
+                look: now,
+                pause: PAUSE,
+                joined: now,
+                has_failed: false,
+                is_told: false,
+            });
         }
         bundle
     }
@@ -138,6 +147,20 @@ impl Bundle {
         if dialling.all(|it| it.has_failed) { self.failure.take().map(Err) } else { None }
     }
 
+    /// A path that is away since this was asked last, or is back: its number, and which of the two. Only while there is another one.
+    pub(crate) fn news(&mut self) -> Option<(u8, bool)> {
+        if !self.begun || self.over {
+            return None;
+        }
+        let of_slot = |(slot, number): (&mut Slot, u8)| {
+            let dialling = slot.dialling.as_mut()?;
+            let is_new =
+                core::mem::replace(&mut dialling.is_told, dialling.has_failed) != dialling.has_failed;
+            is_new.then_some((number, dialling.has_failed))
+        };
+        self.slots.iter_mut().zip(0..).find_map(of_slot)
+    }
+
     /// Does what is due: acknowledges, gives up paths, dials.
     pub(crate) fn turn(&mut self, now: Instant, sources: &Sources) -> io::Result<bool> {
         self.now = self.now.max(now);
@@ -175,7 +198,7 @@ impl Bundle {
                 Ok(true)
             }
             Dialled::Connected(connection) => {
-                dialling.joined = now;
+                (dialling.joined, dialling.has_failed) = (now, false);
                 self.join(index, connection);
                 Ok(true)
             }
@@ -292,6 +315,7 @@ impl Slot {
             return;
         }
         if let Some(dialling) = &mut self.dialling {
+            dialling.has_failed = true;
             let lived = now - dialling.joined >= LIVED;
             dialling.pause = if lived { PAUSE } else { (dialling.pause * 2).min(PAUSE_MAX) };
             dialling.look = now + dialling.pause;

@@ -105,11 +105,21 @@ impl NearDriver {
             && self.dial_failure().is_some_and(|(_, error)| is_somebody_else(error))
     }
 
+    /// Has events come again, before all others.
+    pub(crate) fn tell_again(&mut self, events: Vec<Event>) {
+        events.into_iter().rev().for_each(|event| self.events.push_front(event));
+    }
+
     fn dial(&mut self, now: Instant, sources: &Sources) -> io::Result<bool> {
         let mut busy = false;
         for (port, index) in self.ports.iter_mut().zip(0..) {
             let Some(dialled) = port.link.dial(now, sources)? else { continue };
             let (input, failure) = match dialled {
+                Dial::Path { path, is_away } => {
+                    let event = tunnel::Event::of_path(tunnel::paths::PathIndex(path), is_away);
+                    self.events.push_back(Event::Link { port: PortIndex(index), event });
+                    continue;
+                }
                 Dial::Failed(address, error) => {
                     (Input::Disconnected(PortIndex(index)), Some((address, error)))
                 }

@@ -67,6 +67,14 @@ impl Stream {
         }
     }
 
+    /// See [`Bundle::news`].
+    pub(crate) fn news(&mut self) -> Option<(u8, bool)> {
+        match self {
+            Self::Tcp(_) | Self::Quic(_) => None,
+            Self::Paths(bundle) => bundle.news(),
+        }
+    }
+
     /// When [`Stream::turn`] wants to be called, if ever.
     #[inline]
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {

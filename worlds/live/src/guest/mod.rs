@@ -310,6 +310,11 @@ impl<F: FnMut(Event)> GuestDriver<F> {
         if let Some(dialled) = far.dial(clock.now(), sources)? {
             busy = true;
             let input = match dialled {
+                Dial::Path { path, is_away } => {
+                    let event = tunnel::Event::of_path(tunnel::paths::PathIndex(path), is_away);
+                    (self.report)(Event::Guest(machine::guest::Event::Link(event)));
+                    return Ok(true);
+                }
                 Dial::Connected => {
                     self.unreachable = false;
                     Input::Connected

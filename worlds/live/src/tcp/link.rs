@@ -29,6 +29,11 @@ enum Transport {
 pub(crate) enum Dial {
     Connected,
     Failed(SocketAddr, io::Error),
+    /// Of several paths of a link that goes on, one is away or back.
+    Path {
+        path: u8,
+        is_away: bool,
+    },
 }
 
 /// See the module.
@@ -78,7 +83,7 @@ impl Link {
             Transport::Idle => return Ok(None),
             Transport::Connected(stream) => {
                 stream.turn(now, sources)?;
-                return Ok(None);
+                return Ok(stream.news().map(|(path, is_away)| Dial::Path { path, is_away }));
             }
             Transport::Greeting(_) => return self.greet(now, sources),
             Transport::Joining(bundle) => {

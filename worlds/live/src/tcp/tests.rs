@@ -173,7 +173,7 @@ impl Driver for Dials {
                 self.link.connect(context.now);
                 Turn::Busy
             }
-            None => Turn::Idle,
+            Some(Dial::Path { .. }) | None => Turn::Idle,
         })
     }
     fn poll_timeout(&self) -> Option<Instant> {
