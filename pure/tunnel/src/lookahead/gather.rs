@@ -249,7 +249,7 @@ impl Lookahead {
         }
     }
 
-    /// Sends a piece ahead, if there is room at the other end and its command has not ended.
+    /// Sends a piece ahead, if there is room at the other end and on the way there, and its command has not ended.
     fn send_piece(
         &mut self,
         port: usize,
@@ -259,21 +259,25 @@ impl Lookahead {
         switch: &Switch,
         session: &mut Bundle,
     ) -> bool {
-        if !self.ports[port].charge(key, bytes.len()) {
+        let length = bytes.len();
+        if !self.ports[port].may_charge(key, length) {
             return false;
         }
         let number = u8::try_from(port).expect("a switch has at most 32 ports");
         let payload_size = switch.config(PortId::Downstream(number)).payload_size();
         let payload_size = u16::try_from(payload_size).unwrap_or(128);
-        self.statistics.pieces += 1;
-        self.statistics.bytes += bytes.len() as u64;
         let ahead = Ahead { address, key, completer: self.completer, payload_size, once };
         let strand = self.ports[port].gathering.as_mut().map_or(0, |gathering| {
-            gathering.bytes += bytes.len();
+            gathering.bytes += length;
             gathering.strand
         });
-        session.send_ahead_on(strand, ahead, bytes);
-        true
+        let sent = session.send_ahead_on(strand, ahead, bytes);
+        if sent {
+            self.ports[port].charge(key, length);
+            self.statistics.pieces += 1;
+            self.statistics.bytes += length as u64;
+        }
+        sent
     }
 }
 

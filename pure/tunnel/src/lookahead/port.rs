@@ -414,16 +414,21 @@ impl Port {
         Some(key)
     }
 
-    /// Takes note that `bytes` go ahead with `key`. False if its command has ended meanwhile, or there is no room.
-    pub(super) fn charge(&mut self, key: AheadKey, bytes: usize) -> bool {
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        if !self.affords(u64::from(bytes)) {
-            return false;
-        }
-        let Some(sent) = self.sent.iter_mut().rev().find(|sent| sent.key == key) else { return false };
+    /// Whether `bytes` may go ahead with `key`: its command has not ended meanwhile, and there is room.
+    pub(super) fn may_charge(&mut self, key: AheadKey, bytes: usize) -> bool {
+        self.affords(bytes as u64) && self.sent_with(key).is_some()
+    }
+
+    /// Takes note that `bytes` went ahead with `key`.
+    pub(super) fn charge(&mut self, key: AheadKey, bytes: usize) {
+        let bytes = u32::try_from(bytes).expect("a piece is at most a page");
+        let sent = self.sent_with(key).expect("the command has not ended");
         sent.bytes += bytes;
         self.sent_bytes += bytes;
-        true
+    }
+
+    fn sent_with(&mut self, key: AheadKey) -> Option<&mut Sent> {
+        self.sent.iter_mut().rev().find(|sent| sent.key == key)
     }
 }
 

@@ -60,16 +60,17 @@ impl AheadQueue {
         self.length = 0;
     }
     /// Sends a piece, unless too much waits already: a host may ring faster than the link sends, and rings on while there
-    /// is no connection.
-    pub(super) fn push(&mut self, next: Sequence, ahead: Ahead, bytes: Buffer) {
+    /// is no connection. False if it does.
+    pub(super) fn push(&mut self, next: Sequence, ahead: Ahead, bytes: Buffer) -> bool {
         let item = Item::Memory(ahead, bytes);
         let window = usize::try_from(self.window).unwrap_or(usize::MAX);
         // What is out is the window; with what has been forgotten unsent, and the headers, twice that is room for all.
         if self.length + item.length() > window.saturating_mul(2) {
-            return;
+            return false;
         }
         self.length += item.length();
         self.items.push_back((next, item));
+        true
     }
     pub(super) fn forget(&mut self, next: Sequence, key: AheadKey) {
         if self.keys.len() >= KEYS_MAX {
@@ -125,11 +126,11 @@ impl Session {
         self.link.as_ref().map_or(0, |link| link.ahead.window())
     }
     /// Sends memory ahead of the packets that are sent from now on, in the next segment. The peer must take such, see
-    /// [`Session::ahead_window`], and it is for the caller that it is not more than that.
-    pub fn send_ahead(&mut self, ahead: Ahead, bytes: Buffer) {
-        if let Some(link) = self.link.as_mut().filter(|link| link.ahead.window() > 0) {
-            link.ahead.push(link.next(), ahead, bytes);
-        }
+    /// [`Session::ahead_window`], and it is for the caller that it is not more than that. False if it is not sent: there is
+    /// no link, or too much waits for it.
+    pub fn send_ahead(&mut self, ahead: Ahead, bytes: Buffer) -> bool {
+        let link = self.link.as_mut().filter(|link| link.ahead.window() > 0);
+        link.is_some_and(|link| link.ahead.push(link.next(), ahead, bytes))
     }
     /// The peer forgets what was sent ahead with `key` before it sees any packet that is sent from now on.
     pub fn forget_ahead(&mut self, key: AheadKey) {
@@ -168,15 +169,20 @@ mod tests {
     #[test]
     fn who_cannot_send_gathers_no_more_than_twice_the_window() {
         let mut queue = AheadQueue::new(4096);
+        let mut sent = 0;
         for number in 1..100_000_u32 {
             let key = AheadKey(number);
             let ahead =
                 Ahead { address: 0x1000, key, completer: Bdf::new(0, 0, 0), payload_size: 128, once: true };
-            queue.push(Sequence::FIRST, ahead, Buffer::zeroed(64));
+            let before = queue.length_max();
+            let pushed = queue.push(Sequence::FIRST, ahead, Buffer::zeroed(64));
+            assert_eq!(pushed, queue.length_max() > before, "who sends is told what is not sent");
+            sent += u32::from(pushed);
             queue.forget(Sequence::FIRST, key);
             let keys = KEYS_MAX * (KEY_BYTES + HEADER_LENGTH);
             assert!(queue.length_max() <= 2 * 4096 + keys, "{} B wait", queue.length_max());
         }
+        assert!((1..100_000).contains(&sent), "{sent} pieces were sent");
         // What is dropped is forgotten by the key of all.
         let mut bytes = [0; 1 << 16];
         let sequence = (Sequence::FIRST, Sequence::FIRST);

@@ -149,10 +149,10 @@ impl Bundle {
     }
     /// See [`Session::send_ahead`].
     #[inline]
-    pub(crate) fn send_ahead_on(&mut self, strand: Strand, ahead: Ahead, bytes: Buffer) {
+    pub(crate) fn send_ahead_on(&mut self, strand: Strand, ahead: Ahead, bytes: Buffer) -> bool {
         match &mut self.others {
             Some(others) if others.is_open(strand) => {
-                others.others[strand - 1].session.send_ahead(ahead, bytes);
+                others.others[strand - 1].session.send_ahead(ahead, bytes)
             }
             _ => self.main.send_ahead(ahead, bytes),
         }
