@@ -4,7 +4,7 @@ CARGO ?= cargo
 SEEDS ?= 100000
 AHEAD_SEEDS ?= 10000
 FAULTS := --scenario disk,disk-ahead,sessions,sessions-paths,fabrics
-AHEAD := --scenario disk-both
+AHEAD := --scenario disk-both,ahead,ahead-unruly
 FUZZ_SECONDS ?= 300
 REMEDIES ?= on
 

@@ -55,6 +55,8 @@ pub struct Outcome {
     pub troubles: Vec<Trouble>,
     /// What the hosts did.
     pub counts: Counts,
+    /// Pieces of memory that went ahead of the devices' asking, and reads that were answered from such.
+    pub ahead: (u64, u64),
     /// What went wrong that must not; empty when all is well.
     pub failures: Vec<String>,
 }

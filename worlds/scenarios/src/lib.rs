@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod ahead;
 pub mod campaign;
 pub mod chaos;
 pub mod checker;

@@ -132,6 +132,11 @@ impl Workload {
         }
     }
 
+    /// The host erases the disk, by whatever command: it ends as a write of zeroes would.
+    pub fn erase(&mut self) -> Operation {
+        self.issue(Kind::WriteZeroes, 0..self.config.blocks)
+    }
+
     fn random(&mut self) -> Operation {
         let kind = match self.rng.below(16) {
             0..7 => Kind::Read,

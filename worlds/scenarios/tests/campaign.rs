@@ -3,7 +3,7 @@
 #![allow(missing_docs, reason = "a test is its own documentation")]
 
 use scenarios::campaign::{Outcome, run_seeds};
-use scenarios::{disk, fabrics, sessions};
+use scenarios::{ahead, disk, fabrics, sessions};
 
 fn campaign(name: &'static str, run: fn(u64) -> Outcome, seeds: u64) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
@@ -45,6 +45,25 @@ fn the_same_list_gives_the_same_bytes_with_lookahead_and_without() {
     let outcomes = hold_up("disk-both", disk::run_both, 40);
     assert!(outcomes.iter().any(|outcome| outcome.counts.failed > 0), "nothing ever failed");
     assert!(outcomes.iter().any(|outcome| outcome.counts.abandoned > 0), "no host was ever killed");
+}
+
+#[test]
+fn devices_that_read_as_they_like_see_what_memory_holds() {
+    let outcomes = hold_up("ahead", ahead::run, 15);
+    let (ahead, answered) = sum(&outcomes);
+    assert!(ahead > 5_000 && answered > 5_000, "{ahead} pieces went ahead, {answered} reads were answered");
+}
+
+#[test]
+fn hosts_that_keep_no_rule_push_nothing_that_could_not_be_read() {
+    let outcomes = hold_up("ahead-unruly", ahead::run_unruly, 15);
+    let (ahead, _) = sum(&outcomes);
+    assert!(ahead > 500, "{ahead} pieces went ahead");
+}
+
+fn sum(outcomes: &[Outcome]) -> (u64, u64) {
+    let add = |sum: (u64, u64), one: &Outcome| (sum.0 + one.ahead.0, sum.1 + one.ahead.1);
+    outcomes.iter().fold((0, 0), add)
 }
 
 #[test]

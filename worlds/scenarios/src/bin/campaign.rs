@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use scenarios::campaign::{Outcome, run_seeds};
-use scenarios::{disk, fabrics, sessions};
+use scenarios::{ahead, disk, fabrics, sessions};
 
 /// Runs simulated worlds in which things go wrong, and checks that nothing is lost, repeated, stale or stuck.
 ///
@@ -39,10 +39,12 @@ struct Arguments {
 /// A scenario's name and how it is run.
 type Scenario = (&'static str, fn(u64) -> Outcome);
 
-const SCENARIOS: [Scenario; 6] = [
+const SCENARIOS: [Scenario; 8] = [
     ("disk", disk::run),
     ("disk-ahead", disk::run_ahead),
     ("disk-both", disk::run_both),
+    ("ahead", ahead::run),
+    ("ahead-unruly", ahead::run_unruly),
     ("sessions", sessions::run),
     ("sessions-paths", sessions::run_paths),
     ("fabrics", fabrics::run),

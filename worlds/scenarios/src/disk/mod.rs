@@ -116,7 +116,7 @@ impl Subject for Member {
     }
 }
 
-fn instance(rng: &mut Rng) -> InstanceId {
+pub(crate) fn instance(rng: &mut Rng) -> InstanceId {
     let mut bytes = [0; 16];
     rng.fill(&mut bytes);
     InstanceId(bytes)

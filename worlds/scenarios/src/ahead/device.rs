@@ -1,0 +1,357 @@
+//! An SSD that reads host memory as it likes: in pieces, in any order, late, twice, and what it was not told to read.
+
+use std::collections::BTreeMap;
+
+use engine::{Buffer, Engine, Instant, Nanos, Rng};
+use machine::far::{Device, Said, Storage};
+use nvme::media;
+use nvme_pcie::controller::{self, Controller};
+use nvme_pcie::function;
+use pcie::config::BarIndex;
+use pcie::device::{Dma, DmaId, DmaResult};
+use pcie::endpoint::{self, Endpoint};
+use pcie::wire::{Kind, MemoryOperation, Packet};
+
+use super::memory::{Moment, Shared};
+
+/// Where in the first 16 KiB of a BAR the host tells what it has written by now; no register is there.
+pub(super) const MOMENT_REGISTER: u64 = 0x3ff8;
+const MOMENT_MASK: u64 = 0x3fff;
+/// Addresses that were read and may be read again for no reason.
+const SEEN_MAX: usize = 64;
+/// Failures that are kept; the first ones tell the most.
+const FAILURES_MAX: usize = 8;
+const PAGE: u64 = 4096;
+
+/// How it reads.
+#[derive(Clone, Copy, Debug)]
+struct Habit {
+    /// Bytes at once, at most.
+    piece: u64,
+    /// Pieces come in any order.
+    shuffled: bool,
+    /// How long a piece waits before it is asked for.
+    late: Nanos,
+    /// One piece in so many is asked for twice.
+    twice: u64,
+    /// With one read in so many, something else is read, too.
+    idle: u64,
+}
+
+impl Habit {
+    fn draw(rng: &mut Rng) -> Self {
+        let pick = |rng: &mut Rng, of: [u64; 4]| of[usize::try_from(rng.below(4)).expect("one of four")];
+        Self {
+            piece: pick(rng, [64, 256, PAGE, PAGE]),
+            shuffled: rng.one_in(2),
+            late: Nanos::from_micros(pick(rng, [0, 0, 50, 3_000])),
+            twice: pick(rng, [2, 8, 64, u64::MAX]),
+            idle: pick(rng, [2, 4, 16, u64::MAX]),
+        }
+    }
+}
+
+/// A piece of a read, asked for with a name of its own.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    /// The controller's read that it is of, if of any.
+    of: Option<DmaId>,
+    address: u64,
+    length: u32,
+    /// What the device knew when it asked.
+    known: Moment,
+}
+
+/// A read of the controller.
+#[derive(Debug)]
+struct Read {
+    address: u64,
+    bytes: Vec<u8>,
+    missing: usize,
+    failed: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Whimsical {
+    endpoint: Endpoint,
+    controller: Controller,
+    memory: Shared,
+    rng: Rng,
+    habit: Habit,
+    /// Reads of the controller by its names.
+    reads: BTreeMap<DmaId, Read>,
+    /// Pieces that have been asked for.
+    asked: BTreeMap<DmaId, (Piece, Vec<u8>)>,
+    /// Pieces that wait.
+    later: BTreeMap<(Instant, u32), Piece>,
+    seen: Vec<(u64, u32)>,
+    names: u32,
+    known: Moment,
+    now: Instant,
+    /// Whether what is read is compared with memory: with a host that keeps the rules.
+    judges: bool,
+    failures: Vec<String>,
+}
+
+impl Whimsical {
+    pub(super) fn new(
+        now: Instant,
+        config: function::Config,
+        memory: Shared,
+        judges: bool,
+        mut rng: Rng,
+    ) -> Self {
+        let (endpoint, controller) = function::Function::parts(now, config);
+        Self {
+            endpoint,
+            controller,
+            memory,
+            habit: Habit::draw(&mut rng),
+            rng,
+            reads: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            later: BTreeMap::new(),
+            seen: Vec::new(),
+            names: 0,
+            known: Moment(0),
+            now,
+            judges,
+            failures: Vec::new(),
+        }
+    }
+
+    /// What was read that was not there.
+    pub(super) fn failures(&self) -> &[String] {
+        &self.failures
+    }
+
+    fn on_dma(&mut self, dma: Dma) {
+        let Dma::Read { id, address, length } = dma else { return self.endpoint.dma(self.now, dma) };
+        let mut pieces = Vec::new();
+        let (mut at, end) = (address, address.saturating_add(u64::from(length)));
+        while at < end {
+            let stop = end.min((at / self.habit.piece + 1).saturating_mul(self.habit.piece));
+            let length = u32::try_from(stop - at).expect("a piece is short");
+            pieces.push(Piece { of: Some(id), address: at, length, known: self.known });
+            at = stop;
+        }
+        let read = Read { address, bytes: vec![0; length as usize], missing: pieces.len(), failed: false };
+        self.reads.insert(id, read);
+        if self.habit.shuffled {
+            for index in (1..pieces.len()).rev() {
+                let other = self.rng.below(index as u64 + 1);
+                pieces.swap(index, usize::try_from(other).expect("an index"));
+            }
+        }
+        for piece in pieces {
+            if self.rng.one_in(self.habit.twice) {
+                self.ask_later(Piece { of: None, ..piece });
+            }
+            self.ask_later(piece);
+            self.note(piece.address, piece.length);
+        }
+        if self.rng.one_in(self.habit.idle) {
+            self.idle();
+        }
+    }
+
+    fn note(&mut self, address: u64, length: u32) {
+        if self.seen.len() == SEEN_MAX {
+            let victim = self.rng.below(SEEN_MAX as u64);
+            self.seen.swap_remove(usize::try_from(victim).expect("an index"));
+        }
+        self.seen.push((address, length));
+    }
+
+    /// Reads again what was read before, or what is next to it.
+    fn idle(&mut self) {
+        if self.seen.is_empty() {
+            return;
+        }
+        let index = usize::try_from(self.rng.below(self.seen.len() as u64)).expect("an index");
+        let (address, length) = self.seen[index];
+        let (address, length) = match self.rng.below(4) {
+            0 => (address.wrapping_add(u64::from(length)), length.min(64)),
+            1 => (address, (length / 2).max(1)),
+            2 => (address & !63, 64),
+            _ => (address, length),
+        };
+        let length = length.min(u32::try_from(PAGE - address % PAGE).expect("within a page"));
+        self.ask_later(Piece { of: None, address, length, known: self.known });
+    }
+
+    fn ask_later(&mut self, piece: Piece) {
+        if self.habit.late == Nanos::ZERO || self.rng.one_in(2) {
+            return self.ask(piece);
+        }
+        self.names += 1;
+        let at = self.now + Nanos::new(self.rng.below(self.habit.late.get()));
+        self.later.insert((at, self.names), piece);
+    }
+
+    fn ask(&mut self, mut piece: Piece) {
+        piece.known = self.known;
+        self.names += 1;
+        let id = DmaId(self.names);
+        self.asked.insert(id, (piece, vec![0; piece.length as usize]));
+        self.endpoint.dma(self.now, Dma::Read { id, address: piece.address, length: piece.length });
+    }
+
+    fn on_result(&mut self, result: DmaResult) {
+        let (id, failed) = match result {
+            DmaResult::Data { id, offset, data, last } => {
+                if let Some((_, bytes)) = self.asked.get_mut(&id) {
+                    bytes[offset as usize..][..data.len()].copy_from_slice(&data);
+                }
+                if !last {
+                    return;
+                }
+                (id, false)
+            }
+            DmaResult::Failed { id } => (id, true),
+        };
+        let Some((piece, bytes)) = self.asked.remove(&id) else { return };
+        if !failed && self.judges {
+            self.judge(&piece, &bytes);
+        }
+        let Some(name) = piece.of else { return };
+        let Some(read) = self.reads.get_mut(&name) else { return };
+        let start = usize::try_from(piece.address - read.address).expect("within the read");
+        read.bytes[start..start + bytes.len()].copy_from_slice(&bytes);
+        read.failed |= failed;
+        read.missing -= 1;
+        if read.missing > 0 {
+            return;
+        }
+        let Some(read) = self.reads.remove(&name) else { return };
+        let result = if read.failed {
+            DmaResult::Failed { id: name }
+        } else {
+            DmaResult::Data { id: name, offset: 0, data: Buffer::from(read.bytes), last: true }
+        };
+        self.controller.handle_input(self.now, controller::Input::Dma(result));
+    }
+
+    fn judge(&mut self, piece: &Piece, bytes: &[u8]) {
+        let memory = self.memory.borrow();
+        if let Err(at) = memory.judge(piece.known, piece.address, bytes)
+            && self.failures.len() < FAILURES_MAX
+        {
+            let Piece { of, address, length, known } = piece;
+            self.failures.push(format!(
+                "at {} a read of {length} B at {address:#x} for {of:?} gave in byte {at} what was not there since write {} (of {})",
+                self.now - Instant::ZERO,
+                known.0,
+                memory.moment().0,
+            ));
+        }
+    }
+
+    fn on_reset(&mut self) {
+        self.controller.reset();
+        self.reads.clear();
+        self.asked.clear();
+        self.later.clear();
+        self.habit = Habit::draw(&mut self.rng);
+    }
+
+    fn write_bar(&mut self, bar: BarIndex, offset: u64, bytes: &[u8]) {
+        let input = if bar == BarIndex::ZERO {
+            let Ok(offset) = u32::try_from(offset) else { return };
+            controller::Input::RegisterWrite { offset, bytes }
+        } else {
+            controller::Input::MemoryBufferWrite { offset, bytes }
+        };
+        self.controller.handle_input(self.now, input);
+    }
+
+    fn read_bar(&mut self, token: endpoint::BarToken, bar: BarIndex, offset: u64, length: u32) {
+        let mut bytes = vec![0; length as usize];
+        if bar == BarIndex::ZERO {
+            self.controller.read_register(u32::try_from(offset).unwrap_or(u32::MAX), &mut bytes);
+        } else {
+            self.controller.read_memory_buffer(offset, &mut bytes);
+        }
+        self.endpoint.bar_read_done_bytes(token, &bytes);
+    }
+}
+
+impl Device for Whimsical {
+    type Input = media::Completion;
+    type Output = Storage;
+
+    fn on_packet(&mut self, now: Instant, packet: &Packet) {
+        self.now = now;
+        if let Kind::Memory(request) = &packet.header.kind
+            && request.operation == MemoryOperation::Write
+            && request.address & MOMENT_MASK == MOMENT_REGISTER
+            && let Ok(bytes) = packet.payload.as_ref().try_into()
+        {
+            self.known = self.known.max(Moment(u64::from_le_bytes(bytes)));
+            return;
+        }
+        if let Some((bar, offset)) = self.endpoint.receive(now, packet) {
+            self.write_bar(bar, offset, &packet.payload);
+        }
+    }
+
+    fn on_hot_reset(&mut self, now: Instant) {
+        self.now = now;
+        self.endpoint.hot_reset();
+    }
+
+    fn on_input(&mut self, now: Instant, input: media::Completion) {
+        self.now = now;
+        self.controller.handle_input(now, controller::Input::Media(input));
+    }
+
+    fn poll(&mut self) -> Option<Said<Storage>> {
+        loop {
+            if let Some(output) = self.endpoint.poll_output() {
+                match output {
+                    endpoint::Output::Packet(packet) => return Some(Said::Packet(packet)),
+                    endpoint::Output::BarRead { token, bar, offset, length } => {
+                        self.read_bar(token, bar, offset, length);
+                    }
+                    endpoint::Output::BarWrite { bar, offset, data } => self.write_bar(bar, offset, &data),
+                    endpoint::Output::Dma(result) => self.on_result(result),
+                    endpoint::Output::Reset(_) => self.on_reset(),
+                }
+                continue;
+            }
+            match self.controller.poll_output()? {
+                controller::Output::Dma(dma) => self.on_dma(dma),
+                controller::Output::Media(request) => return Some(Said::World(Storage::Media(request))),
+                controller::Output::Notify(notification) => {
+                    return Some(Said::World(Storage::Notify(notification)));
+                }
+            }
+        }
+    }
+
+    fn set_throttled(&mut self, throttled: bool) {
+        self.controller.set_throttled(throttled);
+    }
+
+    fn on_timeout(&mut self, now: Instant) {
+        self.now = now;
+        while let Some(entry) = self.later.first_entry()
+            && entry.key().0 <= now
+        {
+            let piece = entry.remove();
+            self.ask(piece);
+        }
+        if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
+            self.endpoint.handle_timeout(now);
+        }
+        if self.controller.poll_timeout().is_some_and(|at| at <= now) {
+            self.controller.handle_timeout(now);
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let later = self.later.first_key_value().map(|(key, _)| key.0);
+        [self.endpoint.poll_timeout(), self.controller.poll_timeout(), later].into_iter().flatten().min()
+    }
+}

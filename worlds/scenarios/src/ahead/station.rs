@@ -1,0 +1,400 @@
+//! A host's driver for one controller, that does whatever the specification lets it do, and uses memory again at once.
+
+use std::collections::BTreeMap;
+
+use engine::{Buffer, Instant, Nanos, Rng};
+use nvme::wire::{AdminOpcode, CommandId, NamespaceId, SubmissionQueueEntry};
+use pcie::root_complex::RootComplex;
+use pcie::wire::Bdf;
+
+use super::buffers::{Buffers, PAGE, Segment};
+use super::device::MOMENT_REGISTER;
+use super::memory::Shared;
+use super::queue::Queue;
+use super::tap::Tap;
+use crate::campaign::Outcome;
+use crate::checker::End;
+use crate::workload::{Operation, Phase, Workload};
+
+pub(super) const NAMESPACE: NamespaceId = NamespaceId(1);
+/// Bytes of it, at most.
+const BUFFER_MAX: u64 = 1 << 20;
+pub(super) const DOORBELLS: u64 = 0x1000;
+/// After something went wrong.
+const REST: Nanos = Nanos::from_millis(5);
+
+/// What a station works with.
+pub(super) struct Ground<'a> {
+    pub(super) now: Instant,
+    pub(super) root: &'a mut RootComplex,
+    pub(super) memory: &'a Shared,
+    pub(super) tap: &'a mut Tap,
+    pub(super) rng: &'a mut Rng,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// There is nothing.
+    Gone,
+    Rest(Instant),
+    Disabling,
+    Enabling,
+    SetUp(u16),
+    Up,
+}
+
+#[derive(Debug)]
+pub(super) enum What {
+    Work(Operation),
+    /// Nobody cares.
+    Junk,
+    SetUp,
+    Delete(u16),
+    Create(u16),
+    /// A queue is deleted that may still be in use.
+    Gone(u16),
+    /// A queue is created wherever it may be.
+    Made {
+        id: u16,
+        base: u64,
+        entries: u32,
+    },
+}
+
+#[derive(Debug)]
+pub(super) struct Command {
+    pub(super) what: What,
+    pub(super) pages: Vec<u64>,
+    pub(super) segments: Vec<Segment>,
+    pub(super) sent: Instant,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Station {
+    pub(super) index: usize,
+    pub(super) bdf: Option<Bdf>,
+    pub(super) bar: u64,
+    /// Whether enumeration is to look again.
+    pub(super) lost: bool,
+    pub(super) base: u64,
+    pub(super) block: u64,
+    pub(super) queue_entries: u32,
+    pub(super) pairs: u16,
+    pub(super) timeout: Nanos,
+    pub(super) stage: Stage,
+    pub(super) since: Instant,
+    pub(super) asked: Option<u64>,
+    pub(super) look_at: Instant,
+    pub(super) cookies: u64,
+    pub(super) queues: Vec<Queue>,
+    pub(super) commands: BTreeMap<(u16, u16), Command>,
+    pub(super) buffers: Buffers,
+    pub(super) workload: Workload,
+    pub(super) pending: Option<Operation>,
+    pub(super) phase: Phase,
+    pub(super) bus_master: bool,
+    pub(super) resets: u64,
+    /// Why it was reset.
+    pub(super) events: Vec<String>,
+    /// It keeps no rule.
+    pub(super) unruly: bool,
+    pub(super) wild_at: Instant,
+    /// The port above the function, and whether that is a bus master.
+    pub(super) bridge_id: Option<Bdf>,
+    pub(super) bridge_on: bool,
+    /// Where the PCI Express capability is.
+    pub(super) express: Option<u16>,
+    /// The function was reset: enumeration is to look again, at once.
+    pub(super) rescan: bool,
+    /// The controller's memory buffer, if queues may be there.
+    pub(super) memory_buffer: Option<u64>,
+}
+
+/// What enumeration has found.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    pub(super) bdf: Bdf,
+    pub(super) bar: u64,
+    pub(super) memory_buffer: Option<u64>,
+    pub(super) bridge: Bdf,
+    pub(super) express: Option<u16>,
+}
+
+/// What makes a station.
+#[derive(Debug)]
+pub(super) struct Settings {
+    pub(super) index: usize,
+    /// Its part of memory.
+    pub(super) base: u64,
+    pub(super) block: u64,
+    pub(super) queue_entries: u32,
+    pub(super) pairs: u16,
+    pub(super) timeout: Nanos,
+    pub(super) unruly: bool,
+}
+
+/// Pages of a station: those of its queues, then those of data.
+pub(super) const QUEUE_PAGES: u64 = 40;
+pub(super) const DATA_PAGES: u64 = 160;
+/// And then some that nobody uses.
+pub(super) const PAGES: u64 = QUEUE_PAGES + DATA_PAGES + 16;
+
+impl Station {
+    pub(super) fn new(settings: Settings, workload: Workload) -> Self {
+        let Settings { index, base, block, queue_entries, pairs, timeout, unruly } = settings;
+        Self {
+            index,
+            bdf: None,
+            bar: 0,
+            lost: true,
+            base,
+            block,
+            queue_entries,
+            pairs,
+            timeout,
+            stage: Stage::Gone,
+            since: Instant::ZERO,
+            asked: None,
+            look_at: Instant::ZERO,
+            cookies: 0,
+            queues: Vec::new(),
+            commands: BTreeMap::new(),
+            buffers: Buffers::new(base + QUEUE_PAGES * PAGE, DATA_PAGES),
+            workload,
+            pending: None,
+            phase: Phase::Chaos,
+            bus_master: false,
+            resets: 0,
+            events: Vec::new(),
+            unruly,
+            wild_at: Instant::ZERO,
+            bridge_id: None,
+            bridge_on: true,
+            express: None,
+            rescan: false,
+            memory_buffer: None,
+        }
+    }
+
+    /// The device is gone.
+    pub(super) fn lose(&mut self, tap: &mut Tap) {
+        self.stage = Stage::Gone;
+        self.lost = true;
+        self.asked = None;
+        self.end_all(None);
+        tap.delete_all();
+    }
+
+    /// Enumeration has found it.
+    pub(super) fn found(&mut self, now: Instant, found: Found) {
+        let Found { bdf, bar, memory_buffer, bridge, express } = found;
+        (self.bdf, self.bar, self.lost, self.bus_master) = (Some(bdf), bar, false, true);
+        (self.memory_buffer, self.express) = (memory_buffer, express);
+        // Enumeration has enabled it all.
+        (self.bridge_id, self.bridge_on) = (Some(bridge), true);
+        self.stage = Stage::Rest(now);
+    }
+
+    /// Whether the function may read host memory, as far as the host has allowed it.
+    pub(super) const fn may_read(&self) -> bool {
+        self.bus_master && self.bridge_on
+    }
+    pub(super) const fn cookie(&mut self) -> u64 {
+        self.cookies += 1;
+        (self.index as u64) << 32 | self.cookies
+    }
+
+    /// The host begins anew.
+    pub(super) fn restart(&mut self) {
+        self.stage = Stage::Gone;
+        self.lost = true;
+        self.asked = None;
+        self.commands.clear();
+        self.queues.clear();
+        self.buffers = Buffers::new(self.base + QUEUE_PAGES * PAGE, DATA_PAGES);
+        self.pending = None;
+        self.workload.abandon();
+    }
+
+    /// All commands have ended, nobody knows how.
+    pub(super) fn end_all(&mut self, queue: Option<u16>) {
+        let keys: Vec<_> = self.commands.keys().copied().collect();
+        for key in keys.into_iter().filter(|key| queue.is_none_or(|queue| queue == key.0)) {
+            if let Some(command) = self.commands.remove(&key) {
+                self.abandon(command);
+            }
+        }
+    }
+
+    fn abandon(&mut self, command: Command) {
+        self.buffers.give(&command.pages);
+        if let What::Work(operation) = command.what {
+            self.workload.end(operation.id, End::Failed);
+        }
+    }
+
+    pub(super) fn write(&self, ground: &mut Ground<'_>, offset: u64, bytes: &[u8]) {
+        ground.root.write(self.bar + offset, &Buffer::copy_from_slice(bytes));
+    }
+
+    pub(super) fn rest(&mut self, now: Instant) {
+        self.events.push(format!("{}: {:?} came to nothing", now - Instant::ZERO, self.stage));
+        self.asked = None;
+        self.stage = Stage::Rest(now + REST);
+    }
+
+    pub(super) fn admin(
+        &self,
+        opcode: AdminOpcode,
+        [cdw10, cdw11]: [u32; 2],
+        address: u64,
+    ) -> SubmissionQueueEntry {
+        let data_pointer = [address, 0];
+        let opcode = opcode.into();
+        SubmissionQueueEntry {
+            opcode,
+            namespace: NAMESPACE,
+            data_pointer,
+            cdw10,
+            cdw11,
+            ..Default::default()
+        }
+    }
+
+    /// Puts an entry into a queue, which has room.
+    pub(super) fn submit(
+        &mut self,
+        ground: &mut Ground<'_>,
+        id: u16,
+        mut entry: SubmissionQueueEntry,
+        command: Command,
+    ) {
+        let queue = self.queues.iter_mut().find(|queue| queue.id == id).expect("a queue that is there");
+        let name = queue.free.pop().expect("the queue has room");
+        entry.command_id = CommandId(name);
+        let address = queue.base + u64::from(queue.tail) * 64;
+        let within = |place: u64| (place..place + BUFFER_MAX).contains(&queue.base);
+        if self.memory_buffer.is_some_and(within) {
+            ground.root.write(address, &Buffer::copy_from_slice(&entry.emit()));
+        } else {
+            ground.memory.borrow_mut().write(address, &entry.emit());
+        }
+        queue.tail = (queue.tail + 1) % queue.entries;
+        if queue.ring_at.is_none() {
+            let wait = if ground.rng.one_in(2) { 0 } else { ground.rng.below(100_000) };
+            queue.ring_at = Some(ground.now + Nanos::new(wait));
+        }
+        if let Some(lost) = self.commands.insert((id, name), command) {
+            // Only a host that keeps no rule has two of one name.
+            ground.tap.doubt();
+            self.abandon(lost);
+        }
+    }
+
+    pub(super) fn bare(&self, sent: Instant, what: What) -> Command {
+        Command { what, pages: Vec::new(), segments: Vec::new(), sent }
+    }
+
+    /// Does what is to be done now.
+    pub(super) fn poll(&mut self, ground: &mut Ground<'_>) {
+        match self.stage {
+            Stage::Gone => return,
+            Stage::Rest(until) if until <= ground.now => self.disable(ground),
+            Stage::Rest(_) => return,
+            _ => {}
+        }
+        if matches!(self.stage, Stage::Disabling | Stage::Enabling) {
+            return self.look(ground);
+        }
+        let late = |command: &&Command| ground.now - command.sent >= self.timeout;
+        if let Some(command) = self.commands.values().find(late) {
+            self.events.push(format!("{}: {:?} took too long", ground.now - Instant::ZERO, command.what));
+            return self.disable(ground);
+        }
+        if self.stage == Stage::Up {
+            self.wild(ground);
+        }
+        if self.stage == Stage::Up {
+            self.work(ground);
+        }
+        if matches!(self.stage, Stage::SetUp(_) | Stage::Up) {
+            self.ring(ground);
+        }
+    }
+
+    pub(super) fn poll_timeout(&self, now: Instant) -> Option<Instant> {
+        let pause = match self.stage {
+            Stage::Gone => return None,
+            Stage::Rest(until) => return Some(until),
+            Stage::Disabling | Stage::Enabling => return self.asked.is_none().then_some(self.look_at),
+            Stage::SetUp(_) | Stage::Up => self.workload.poll_timeout(now),
+        };
+        let rings = self.queues.iter().filter_map(|queue| queue.ring_at);
+        let deadlines = self.commands.values().map(|command| command.sent + self.timeout);
+        rings.chain(deadlines).chain(pause).chain(self.wild_timeout()).min()
+    }
+
+    /// Rings what is due; before that it says what has been written by now.
+    fn ring(&mut self, ground: &mut Ground<'_>) {
+        let enabled = self.may_read();
+        for index in 0..self.queues.len() {
+            let queue = &mut self.queues[index];
+            if queue.ring_at.is_none_or(|at| at > ground.now) {
+                continue;
+            }
+            queue.ring_at = None;
+            let id = queue.id;
+            let (tail, head) = (queue.tail, queue.completion_head);
+            let submitted = std::mem::replace(&mut queue.rung, tail) != tail;
+            let completed = std::mem::replace(&mut queue.completion_rung, head) != head;
+            let moment = ground.memory.borrow().moment();
+            self.write(ground, MOMENT_REGISTER, &moment.0.to_le_bytes());
+            let at = DOORBELLS + u64::from(id) * 8;
+            if completed {
+                self.write(ground, at + 4, &head.to_le_bytes());
+            }
+            if submitted {
+                ground.tap.ring(id, tail, enabled);
+                self.write(ground, at, &tail.to_le_bytes());
+            }
+        }
+    }
+
+    pub(super) fn enter(&mut self, phase: Phase) {
+        self.phase = phase;
+        if !self.unruly {
+            self.workload.enter(phase);
+        }
+    }
+
+    pub(super) fn is_busy(&self, phase: Phase) -> bool {
+        !self.unruly && self.workload.is_busy(phase)
+    }
+
+    pub(super) fn report(&mut self, outcome: &mut Outcome) {
+        if self.unruly {
+            // What becomes of its data is its own affair.
+            outcome.counts.done += self.workload.counts().done;
+            outcome.counts.failed += self.workload.counts().failed;
+        } else {
+            let before = outcome.failures.len();
+            self.workload.report(outcome);
+            if outcome.failures.len() > before {
+                outcome.failures.extend(self.events.iter().rev().take(4).cloned());
+            }
+        }
+    }
+
+    pub(super) fn describe(&self) -> String {
+        let Self { index, stage, asked, bar, bus_master, pending, resets, .. } = self;
+        let commands: Vec<_> =
+            self.commands.iter().take(8).map(|(key, command)| (key, &command.what)).collect();
+        format!(
+            "station {index}: {stage:?}, asked {asked:?}, bar {bar:#x}, bus master {bus_master}, pending {pending:?}, \
+             {resets} resets, {} commands: {commands:?}, {:?}",
+            self.commands.len(),
+            self.queues
+        )
+    }
+}
