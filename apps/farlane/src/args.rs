@@ -43,7 +43,7 @@ pub(crate) use memory_buffer::MemoryBuffer;
 pub(crate) use quic::{QuicListen, QuicOptions};
 pub(crate) use shadow::{Shadow, Shadowed};
 pub(crate) use sim::{PlayArgs, PublishedArgs, SimAction, SimArgs, SweepArgs};
-pub(crate) use spread::Spread;
+pub(crate) use spread::{Carried, Spread};
 pub(crate) use status::{Control, StatusArgs};
 pub(crate) use target::{AccessState, OfferArgs, TargetAction};
 pub(crate) use transport::{Tcp, Transport};
@@ -326,6 +326,8 @@ pub(crate) struct AttachArgs {
     pub(crate) shadow: Shadow,
     #[command(flatten)]
     pub(crate) transport: Transport,
+    #[command(flatten)]
+    pub(crate) spread: Spread,
     /// How long our root complex waits for an answer of the far end before it gives the guest all ones, and takes a function
     /// that does not answer for none: the longest time of a range that PCIe has, 100us, 10ms, 50ms, 55ms, 210ms, 900ms, 3.5s, 13s
     /// or 64s. A guest's monitor is answered after 4s whatever this says

@@ -17,7 +17,7 @@ use pcie::wire::Bdf;
 use tunnel::frame::Tally;
 use tunnel::upstream::PortIndex;
 
-use crate::args::{Ahead, Shadowed, Target};
+use crate::args::{Ahead, Carried, Shadowed, Target};
 use crate::commands::stay_on;
 use crate::device_url::DeviceUrl;
 use crate::error::Error;
@@ -114,7 +114,7 @@ impl Session {
         target.spread.check(&target.url, &target.transport)?;
         // Who wants time stamps wants to see each hop.
         let spread = target.spread.is_on() && !needs.stamps;
-        options.session.lookahead = (spread || target.lookahead.is_on()) && !needs.stamps;
+        options.session.lookahead = target.lookahead.is_on() && !needs.stamps;
         options.session.shadow = target.shadow.is_on() && !needs.stamps && !needs.round_trips;
         if spread {
             let queues = target.spread.queues();
@@ -170,6 +170,11 @@ impl Session {
             Way::Near(attachment, _) => Some(attachment.near()),
             Way::User(_) | Way::Fabrics(_) => None,
         }
+    }
+    /// What each of several connections has carried.
+    pub(crate) fn connections(&self) -> Vec<Carried> {
+        let upstream = self.near().and_then(Near::upstream);
+        Carried::by(upstream.into_iter().flat_map(|upstream| upstream.strands(PortIndex(0))))
     }
     /// What a tunnel has sent ahead, if it does.
     pub(crate) fn lookahead(&self) -> Option<Ahead> {

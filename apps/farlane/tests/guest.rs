@@ -13,7 +13,8 @@ use guest::{Builder, Device, Guest, Kit, Running, skip};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use support::{Export, FARLANE};
+use support::proxy::Proxy;
+use support::{Export, FARLANE, json};
 
 /// What a guest does with an SSD.
 const USE: &str = include_str!("guest/use.sh");
@@ -121,6 +122,34 @@ fn a_guest_uses_a_far_ssd_as_any_other() {
     assert!(!said.contains("outside of the guest's memory"), "{said}");
     assert!(said.contains("link up with farlane export FAR"), "{said}");
     far.wait_for("link down");
+}
+
+#[test]
+fn a_guest_uses_a_far_ssd_over_several_connections_that_are_cut() {
+    let Some(kit) = skip::kit_or_skip("a guest whose queues are spread") else { return };
+    let place = Place::new();
+    let far = Export::start(&["--ram", "64MiB", "--serial", "SPREAD"]);
+    let network = Proxy::cutting(&far.address, 20, 4 << 20, 3);
+    let control = place.socket("control");
+    let mut command = Command::new(FARLANE);
+    command.args(["attach", &network.url(), "--json", "--spread", "3", "--vfio-user"]);
+    let near = Export::of({
+        command.arg(place.socket("ssd")).arg("--control").arg(&control);
+        command
+    });
+    let turn = turn();
+    // A queue for each.
+    let builder = guest_with(kit, Device::vfio_user(place.socket("ssd"))).processors(2);
+    let outcome = builder.script(USE).run().unwrap();
+    drop(turn);
+    assert_used(&outcome.expect_success().output, "SPREAD");
+    near.wait_for("the client has gone");
+    assert!(network.cuts() > 10, "{}", near.said());
+    let status = json(&["status", control.to_str().unwrap(), "--json"]);
+    let connections = status["connections"].as_array().unwrap();
+    let came = |index: usize| connections[index]["packets_received"].as_u64().unwrap();
+    assert!(connections.len() == 3 && came(1) > 1000 && came(2) > 1000, "{status}");
+    assert!(!near.said().contains("link down"), "{}", near.said());
 }
 
 #[test]

@@ -155,9 +155,16 @@ fn options_of_tcp_do_no_harm_and_what_the_kernel_lacks_is_refused() {
         (&*url, &["--second-path", "127.0.0.1:1"][..], "--second-path"),
         ("quic://127.0.0.1:1?cert=any", &[], "quic://"),
         ("vfio-user:/nowhere", &[], "vfio-user:"),
+        (&*url, &["--no-lookahead"], "--no-lookahead"),
     ] {
         let said = fail(&[&["identify", url, "--spread", "3"], second].concat());
         assert!(said.contains("--spread") && said.contains(named), "{said}");
+    }
+    let said = fail(&["attach", "quic://127.0.0.1:1?cert=any", "--vfio-user", "/nowhere/s", "--spread", "3"]);
+    assert!(said.contains("--spread") && said.contains("quic://"), "{said}");
+    for count in ["0", "9"] {
+        let said = fail(&["bench", &url, "--spread", count]);
+        assert!(said.contains("--spread") && said.contains("1..=8"), "{said}");
     }
 }
 
@@ -171,7 +178,11 @@ fn spread(url: &str, count: &str, length: &str) -> Running {
 fn queues_are_spread_over_connections() {
     let far = Export::start(&["--ram", "16MiB"]);
     for count in ["2", "5", "8"] {
-        verified(&spread(&far.url(), count, "300ms").json().0);
+        let (told, _) = spread(&far.url(), count, "300ms").json();
+        verified(&told);
+        let connections = told["connections"].as_array().unwrap();
+        assert_eq!(connections.len(), count.parse::<usize>().unwrap(), "{told}");
+        assert!(connections.iter().all(|of| of["packets_received"].as_u64().unwrap() > 10), "{told}");
     }
 }
 

@@ -3,6 +3,7 @@
 pub use crate::lookahead::fuzz::{learn, store};
 pub use crate::paths::fuzz::paths;
 pub use crate::shadow::fuzz::shadow;
+pub use crate::strands::fuzz::strands;
 
 use engine::{Buffer, Engine, Instant, Nanos, Rng, settle};
 use pcie::wire::{Bdf, Packet, Tag};

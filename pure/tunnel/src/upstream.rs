@@ -178,6 +178,17 @@ impl Upstream {
     pub fn redirect(&mut self) {
         self.switch.redirect();
     }
+    /// The host has its functions write vector *n* of their MSI-X tables to `first` + 4*n*. Where a link is spread, interrupts travel
+    /// with the completion queues whose they are then, and not behind everything.
+    pub const fn set_interrupts(&mut self, first: u64) {
+        if let Some(lookahead) = &mut self.lookahead {
+            lookahead.interrupts = Some(first);
+        }
+    }
+    /// Bytes that wait for credits, or to be sent, to `port`, on all its connections.
+    pub fn queued_bytes(&self, port: PortIndex) -> usize {
+        self.ports.get(usize::from(port.0)).map_or(0, Bundle::queued_bytes)
+    }
     /// Tells the time; see [`Session::advance`].
     pub fn advance(&mut self, now: Instant) {
         self.now = now;

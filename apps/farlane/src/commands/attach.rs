@@ -14,6 +14,7 @@ use crate::error::Error;
 
 pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
     stay_on(args.spin.cpu)?;
+    args.spread.check_far(&args.url, &args.transport)?;
     let name = &args.url.name();
     let route = args.transport.checked()?.route(name);
     let route = route.map_err(|error| AttachError::Resolve(name.clone(), error))?;
@@ -27,6 +28,7 @@ pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
         lookahead: args.lookahead.is_on(),
         tally: true,
         shadow: args.shadow.is_on(),
+        strands: args.spread.connections(),
         identity: tunnel::frame::Identity {
             name: format!("farlane attach {}", std::process::id()),
             vendor: "Farlane".to_owned(),

@@ -6,7 +6,7 @@ use engine::Nanos;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use crate::args::{Ahead, BenchArgs, FarReads, Shadowed, Workload};
+use crate::args::{Ahead, BenchArgs, Carried, FarReads, Shadowed, Workload};
 use crate::commands::{print, print_json};
 use crate::distribution::Distribution;
 use crate::error::Error;
@@ -40,6 +40,9 @@ struct Json<'a> {
     far_reads: Option<FarReads>,
     /// A command's round trips over the tunnel, counted; several commands share theirs where they are under way at once.
     round_trips: Option<f64>,
+    /// Where there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    connections: Vec<Carried>,
 }
 
 pub(crate) fn run(args: &BenchArgs) -> Result<(), Error> {
@@ -73,8 +76,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Error> {
     let after = session.far_reads()?;
     let far_reads = before.zip(after).map(|(before, after)| FarReads::from(&after.since(&before)));
     let (lookahead, shadow) = (session.lookahead(), session.shadow());
+    let connections = session.connections();
     session.close()?;
-    tell(args, &job, &report, (lookahead, far_reads, shadow))?;
+    tell(args, &job, &report, (lookahead, far_reads, shadow), connections)?;
     if let Some(error) = report.unverified {
         return Err(error);
     }
@@ -100,6 +104,7 @@ fn tell(
     job: &Job,
     report: &Report,
     (lookahead, far_reads, shadow): (Option<Ahead>, Option<FarReads>, Option<Shadowed>),
+    connections: Vec<Carried>,
 ) -> Result<(), Error> {
     let round_trips = far_reads.and_then(|reads| reads.round_trips(report.commands));
     let verified = job.verify.then_some(report.corrupt.is_empty() && report.unverified.is_none());
@@ -125,6 +130,7 @@ fn tell(
             shadow,
             far_reads,
             round_trips,
+            connections,
         });
     }
     let mut text = format!(
@@ -144,6 +150,9 @@ fn tell(
     }
     if let Some((reads, round_trips)) = far_reads.zip(round_trips) {
         text.push_str(&format!("  far end: {reads}; {round_trips:.2} round trips a command\n"));
+    }
+    for (number, carried) in connections.iter().enumerate() {
+        text.push_str(&format!("  connection {number}: {carried}\n"));
     }
     if report.late > 0 {
         text.push_str(&format!("  {} commands were to begin and found no room\n", report.late));

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tunnel::session::Session;
 use tunnel::upstream::PortIndex;
 
-use crate::args::{Ahead, FarReads, Shadowed, StatusArgs};
+use crate::args::{Ahead, Carried, FarReads, Shadowed, StatusArgs};
 use crate::commands::{control, print, print_json};
 use crate::error::Error;
 
@@ -44,6 +44,7 @@ pub(crate) fn of_guest<F: FnMut(guest::Event)>(now: Instant, driver: &GuestDrive
     json!({
         "kind": "attach",
         "link": session.map(|session| link(now, session)),
+        "connections": Carried::by(upstream.into_iter().flat_map(|upstream| upstream.strands(PortIndex(0)))),
         "commands": commands,
         "round_trips": commands.zip(far_reads).and_then(|(commands, reads)| reads.round_trips(commands)),
         "lookahead": lookahead.map(Ahead::from),
@@ -69,6 +70,7 @@ pub(crate) fn of_far<F: FnMut(far::Event), B: Backing>(
     json!({
         "listening": driver.address().to_string(),
         "link": link(now, downstream.session()),
+        "connections": Carried::by(downstream.strands()),
         "commands": controller.map(|of| of.commands),
         "far_reads": FarReads::from(downstream.store().tally()),
     })
@@ -102,6 +104,7 @@ fn text(status: &Value) -> String {
     match status["kind"].as_str() {
         Some("attach") => {
             let mut text = link_text("the far end", &status["link"]);
+            text += &connections_text(&status["connections"]);
             text += &reads_text(status);
             let (guest, lookahead, shadow) = (&status["guest"], &status["lookahead"], &status["shadow"]);
             if lookahead.is_object() {
@@ -138,7 +141,7 @@ fn text(status: &Value) -> String {
             let far_ends = status["far_ends"].as_array().map(Vec::as_slice).unwrap_or_default();
             let one = |one: &Value| {
                 let name = format!("tcp://{}", one["listening"].as_str().unwrap_or_default());
-                link_text(&name, &one["link"]) + &reads_text(one)
+                link_text(&name, &one["link"]) + &connections_text(&one["connections"]) + &reads_text(one)
             };
             far_ends.iter().map(one).collect()
         }
@@ -163,6 +166,19 @@ fn link_text(name: &str, link: &Value) -> String {
         link["bytes_received"],
         link["resumptions"]
     )
+}
+
+/// Of the others there is nothing in what is said of the link.
+fn connections_text(connections: &Value) -> String {
+    let connections = connections.as_array().map(Vec::as_slice).unwrap_or_default();
+    let one = |(number, of): (usize, &Value)| {
+        let away = if of["connected"] == json!(true) { "" } else { ", not connected" };
+        format!(
+            "  connection {number}: {} packets sent, {} received{away}\n",
+            of["packets_sent"], of["packets_received"]
+        )
+    };
+    connections.iter().enumerate().map(one).collect()
 }
 
 fn reads_text(status: &Value) -> String {

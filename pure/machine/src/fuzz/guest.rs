@@ -335,7 +335,9 @@ impl World {
                 assert!(self.vectors.contains_key(&vector), "vector {vector} has nobody")
             }
             Output::Packet(packet) => self.on_packet(packet),
-            Output::Connect | Output::Transmit(_) | Output::Close => unreachable!("there is no tunnel"),
+            Output::Connect(_) | Output::Transmit(..) | Output::Close(_) => {
+                unreachable!("there is no tunnel")
+            }
             Output::ClearDoorbells | Output::Event(_) => {}
         }
     }

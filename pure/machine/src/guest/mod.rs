@@ -61,12 +61,12 @@ enum Below {
 /// What the world tells the slot.
 #[derive(Debug)]
 pub enum Input<'a, D> {
-    /// The connection to the far end that was asked for is there.
-    Connected,
-    /// A piece of the far end's byte stream, cut anywhere.
-    Received(Buffer),
-    /// The connection to the far end ended, or could not be made.
-    Disconnected,
+    /// A connection to the far end that was asked for is there.
+    Connected(PortIndex),
+    /// A piece of the far end's byte stream on it, cut anywhere.
+    Received(PortIndex, Buffer),
+    /// A connection to the far end ended, or could not be made.
+    Disconnected(PortIndex),
     /// A packet from the function that is attached directly.
     Packet(Packet),
     /// A client has connected; only when [`Guest::takes_client`] says so.
@@ -85,12 +85,13 @@ pub enum Input<'a, D> {
 /// What the slot asks of the world, or tells it.
 #[derive(Debug)]
 pub enum Output<D> {
-    /// Dial the far end; answered by [`Input::Connected`] or [`Input::Disconnected`].
-    Connect,
-    /// Append these bytes to the stream to the far end.
-    Transmit(Buffer),
+    /// Dial the far end, for this connection of those that there may be ([`Upstream::connections`], of which the first is 0); answered by
+    /// [`Input::Connected`] or [`Input::Disconnected`].
+    Connect(PortIndex),
+    /// Append these bytes to its stream to the far end.
+    Transmit(PortIndex, Buffer),
     /// End the connection to the far end once all bytes before this are on their way.
-    Close,
+    Close(PortIndex),
     /// A packet for the function that is attached directly.
     Packet(Packet),
     /// Append this message to the stream to the client.
@@ -273,6 +274,7 @@ impl<D: 'static> Guest<D> {
         let mut upstream = Upstream::new(&switch(1), [session].into(), rng);
         // The function's addresses are the guest's, who knows nothing of what this switch has where.
         upstream.redirect();
+        upstream.set_interrupts(setup::INTERRUPT_WINDOW.start);
         Self::new(config, Below::Tunnel(Box::new(upstream)))
     }
 
@@ -328,8 +330,8 @@ impl<D: 'static> Guest<D> {
     }
     /// Whether more of the client's bytes should be taken: what waits has a limit, here and on the way to the far end.
     pub fn takes_bytes(&self) -> bool {
-        let session = self.upstream().and_then(|upstream| upstream.session(PORT));
-        self.accesses.has_room() && session.is_none_or(|session| session.queued_bytes() < TUNNEL_BYTES_MAX)
+        let queued = self.upstream().map_or(0, |upstream| upstream.queued_bytes(PORT));
+        self.accesses.has_room() && queued < TUNNEL_BYTES_MAX
     }
     /// Where there are doorbells that the client may have mapped.
     pub fn doorbells(&self) -> Option<Doorbells> {
@@ -433,11 +435,13 @@ impl<D: 'static> Guest<D> {
                 Some(upstream::Output::Tlp { packet, .. }) => {
                     self.root.handle_input(self.now, root_complex::Input::Packet(packet));
                 }
-                Some(upstream::Output::Transmit { bytes, .. }) => {
-                    self.outputs.push_back(Output::Transmit(bytes));
+                Some(upstream::Output::Transmit { port, bytes }) => {
+                    self.outputs.push_back(Output::Transmit(port, bytes));
                 }
-                Some(upstream::Output::Connect { .. }) => self.outputs.push_back(Output::Connect),
-                Some(upstream::Output::CloseConnection { .. }) => self.outputs.push_back(Output::Close),
+                Some(upstream::Output::Connect { port }) => self.outputs.push_back(Output::Connect(port)),
+                Some(upstream::Output::CloseConnection { port }) => {
+                    self.outputs.push_back(Output::Close(port));
+                }
                 Some(upstream::Output::Event { event, .. }) => self.on_link(event),
             }
         }
@@ -473,9 +477,9 @@ impl<D: 'static> Engine for Guest<D> {
     fn handle_input(&mut self, now: Instant, input: Input<'_, D>) {
         self.tell(now);
         match input {
-            Input::Connected => self.tunnel_input(upstream::Input::Connected(PORT)),
-            Input::Received(bytes) => self.tunnel_input(upstream::Input::Received(PORT, bytes)),
-            Input::Disconnected => self.tunnel_input(upstream::Input::Disconnected(PORT)),
+            Input::Connected(port) => self.tunnel_input(upstream::Input::Connected(port)),
+            Input::Received(port, bytes) => self.tunnel_input(upstream::Input::Received(port, bytes)),
+            Input::Disconnected(port) => self.tunnel_input(upstream::Input::Disconnected(port)),
             Input::Packet(packet) => self.root.handle_input(now, root_complex::Input::Packet(packet)),
             Input::ClientConnected => {
                 self.client = true;

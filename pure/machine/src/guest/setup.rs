@@ -13,7 +13,7 @@ use super::shadow::{DWORDS, halves};
 /// How long after a function-level reset the function must be left alone.
 const RESET_TIME: Nanos = Nanos::from_millis(100);
 
-/// Where the function writes its interrupts: where no guest has memory that it might write to.
+/// Where the function writes its interrupts, each vector to a double word of its own: where no guest has memory that it might write to.
 pub(super) const INTERRUPT_WINDOW: core::ops::Range<u64> = 0xffff_ffff_fee0_0000..0xffff_ffff_fef0_0000;
 
 /// A write to a double word of the configuration space.
@@ -107,7 +107,7 @@ async fn interrupts(asker: &Asker<Question, Answer>, target: &Target) -> Result<
     let mut writes = Vec::new();
     for vector in 0..found.vectors {
         let entry = table + u64::from(vector) * u64::from(msix::ENTRY_SIZE);
-        let [low, high] = halves(INTERRUPT_WINDOW.start);
+        let [low, high] = halves(INTERRUPT_WINDOW.start + u64::from(vector) * 4);
         writes.push((entry, quad_word(low, high)));
         writes.push((entry + 8, quad_word(u32::from(vector), 0)));
     }

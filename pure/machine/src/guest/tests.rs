@@ -4,6 +4,7 @@ mod far_end;
 mod hostile;
 mod registers;
 mod segments;
+mod spread;
 mod timeouts;
 
 use alloc::collections::BTreeMap;
@@ -49,6 +50,8 @@ struct Rig {
     mapped: bool,
     descriptors: BTreeMap<usize, u32>,
     signals: Vec<u32>,
+    /// For these vectors, where their completion queue is, and how many completions were in it when they were last signalled.
+    queues: BTreeMap<u32, (u64, usize)>,
     answers: BTreeMap<RequestId, Result<Answer<u32>, Errno>>,
     events: Vec<Event>,
     closed: u32,
@@ -92,6 +95,7 @@ impl Rig {
             mapped: false,
             descriptors: BTreeMap::new(),
             signals: Vec::new(),
+            queues: BTreeMap::new(),
             answers: BTreeMap::new(),
             events: Vec::new(),
             closed: 0,
@@ -217,7 +221,15 @@ impl Rig {
             Output::Vector { vector, descriptor: None } => {
                 self.descriptors.remove(&vector);
             }
-            Output::Signal { vector } => self.signals.push(self.descriptors[&vector]),
+            Output::Signal { vector } => {
+                let descriptor = self.descriptors[&vector];
+                self.signals.push(descriptor);
+                if let Some((queue, before)) = self.queues.get(&descriptor).copied() {
+                    let completions = self.completions(queue).count();
+                    assert!(completions > before, "vector {vector}: nothing new after {before}");
+                    self.queues.insert(descriptor, (queue, completions));
+                }
+            }
             Output::Packet(packet) => match &mut self.function {
                 Some(function) => function.handle_input(now, function::Input::Packet(packet)),
                 None => self.packets.push(packet),
@@ -346,6 +358,12 @@ impl Rig {
             ..SubmissionQueueEntry::default()
         };
         self.memory.write(self.base + SUBMISSIONS + u64::from(index) * 64, &entry.emit()).unwrap();
+    }
+
+    /// The completions in a queue at `address` that has not been once around.
+    fn completions(&self, address: u64) -> impl Iterator<Item = CompletionQueueEntry> {
+        let bytes = self.memory.slice(address, usize::from(ENTRIES) * 16).unwrap();
+        bytes.as_chunks().0.iter().map(CompletionQueueEntry::parse).take_while(CompletionQueueEntry::phase)
     }
 
     fn completion(&self, index: u16) -> Option<CompletionQueueEntry> {

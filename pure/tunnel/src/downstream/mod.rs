@@ -165,6 +165,10 @@ impl Downstream {
     pub const fn store(&self) -> &Store {
         &self.store
     }
+    /// The sessions of all connections of the link, the main one first: one unless the link is spread.
+    pub fn strands(&self) -> impl Iterator<Item = &Session> {
+        self.session.sessions().take(if self.session.is_spread() { STRANDS_MAX } else { 1 })
+    }
     /// The session, for its clock, statistics and peer.
     pub const fn session(&self) -> &Session {
         self.session.main()

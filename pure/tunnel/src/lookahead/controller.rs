@@ -23,6 +23,8 @@ const SUBMISSION_BYTES: u64 = SubmissionQueueEntry::LENGTH as u64;
 const COMPLETION_BYTES: u64 = CompletionQueueEntry::LENGTH as u64;
 /// Create I/O Queue, CDW11: Physically Contiguous (PC).
 const CONTIGUOUS: u32 = 1;
+/// Create I/O Completion Queue, CDW11: Interrupts Enabled (IEN).
+const INTERRUPTS: u16 = 1 << 1;
 /// Identify, CDW10: the namespace (CNS 00h).
 const CNS_MASK: u32 = 0xff;
 const FORMAT_EXTENDED: u8 = 1 << 4;
@@ -44,6 +46,8 @@ pub(super) struct CompletionQueue {
     pub(super) id: u16,
     pub(super) base: u64,
     pub(super) entries: u32,
+    /// The vector of its interrupts, if it has any.
+    pub(super) vector: Option<u16>,
     /// By what the device's end knows where it is, if it was told.
     pub(super) key: Option<AheadKey>,
 }
@@ -113,7 +117,7 @@ impl Controller {
             lost: false,
         };
         let (base, entries) = completion;
-        controller.add_completion(CompletionQueue { id: 0, base, entries, key: None });
+        controller.add_completion(CompletionQueue { id: 0, base, entries, vector: None, key: None });
         let (base, entries) = submission;
         controller.add_submission(SubmissionQueue { id: 0, base, entries, tail: 0, completion: 0 });
         controller
@@ -174,7 +178,9 @@ impl Controller {
     pub(super) fn on_admin(&mut self, entry: &SubmissionQueueEntry) {
         let [id, size] = halves(entry.cdw10);
         let entries = u32::from(size) + 1;
-        let [flags, completion] = halves(entry.cdw11);
+        // Of a submission queue, its completion queue; of that, its vector.
+        let [flags, of] = halves(entry.cdw11);
+        let (completion, vector) = (of, of);
         let contiguous = u32::from(flags) & CONTIGUOUS != 0;
         let [base, second] = entry.data_pointer;
         let change = match AdminOpcode::from(entry.opcode) {
@@ -182,7 +188,8 @@ impl Controller {
                 Change::CreateSubmission(SubmissionQueue { id, base, entries, tail: 0, completion })
             }
             AdminOpcode::CreateIoCompletionQueue if contiguous => {
-                Change::CreateCompletion(CompletionQueue { id, base, entries, key: None })
+                let vector = (flags & INTERRUPTS != 0).then_some(vector);
+                Change::CreateCompletion(CompletionQueue { id, base, entries, vector, key: None })
             }
             AdminOpcode::DeleteIoSubmissionQueue => {
                 // Whether it succeeds or not: from now on the host has no business with it.

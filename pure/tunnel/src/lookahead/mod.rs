@@ -69,6 +69,8 @@ pub(crate) struct Lookahead {
     pool: Pool,
     /// Who answers reads of host memory.
     completer: Bdf,
+    /// Where the first vector of every function is written to, the others behind it, if that is so.
+    pub(crate) interrupts: Option<u64>,
     statistics: Statistics,
 }
 
@@ -87,6 +89,7 @@ impl Lookahead {
             found: Vec::new(),
             pool: Pool::default(),
             completer: Bdf::default(),
+            interrupts: None,
             statistics: Statistics::default(),
         }
     }
@@ -169,7 +172,7 @@ impl Lookahead {
                 if self.ports[port].forget_function(function) || session.is_spread() {
                     session.forget_ahead(AheadKey::ALL);
                     // The other functions' queues are where they were.
-                    self.ports[port].lay_queues(now, Some(0), session);
+                    self.ports[port].lay_queues(now, Some(0), self.interrupts, session);
                 }
             }
             Down::Doorbell { function, queue, tail } => {
@@ -226,14 +229,18 @@ impl Lookahead {
     /// Where completion queues have come to be, their strands are made known.
     #[inline]
     fn lay_queues(&mut self, now: Instant, port: usize, bundle: &mut Bundle) {
-        if core::mem::take(&mut self.ports[port].queues_changed) && bundle.is_spread() {
-            self.ports[port].lay_queues(now, None, bundle);
+        if !bundle.is_spread() {
+            return;
         }
+        if core::mem::take(&mut self.ports[port].queues_changed) {
+            self.ports[port].lay_queues(now, None, self.interrupts, bundle);
+        }
+        self.ports[port].forget_lost(bundle);
     }
 
     /// A strand has come up, or has come back: the device's end knows of no queues.
     pub(crate) fn lay_again(&mut self, now: Instant, port: usize, strand: Strand, bundle: &mut Bundle) {
-        self.ports[port].lay_queues(now, Some(strand), bundle);
+        self.ports[port].lay_queues(now, Some(strand), self.interrupts, bundle);
     }
 
     /// An answer to a read of ours.

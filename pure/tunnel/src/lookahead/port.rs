@@ -15,6 +15,8 @@ use super::walk::Walk;
 use crate::frame::AheadKey;
 use crate::strands::{Bundle, Strand};
 
+/// Bytes of an interrupt's message.
+const MESSAGE: u32 = 4;
 /// Functions that are kept in mind.
 const FUNCTIONS_MAX: usize = 16;
 /// Reads of the host whose answers are waited for.
@@ -285,12 +287,19 @@ impl Port {
         queue.map_or(0, |queue| bundle.strand_of_queue(queue))
     }
 
-    /// Tells the device's end on which strands completions come: of the queues of which it does not know, or of all, on the strand
-    /// `again`.
-    pub(super) fn lay_queues(&mut self, now: Instant, again: Option<Strand>, bundle: &mut Bundle) {
+    /// Tells the device's end on which strands completions come, and their interrupts: of the queues of which it does not know, or of
+    /// all, on the strand `again`.
+    pub(super) fn lay_queues(
+        &mut self,
+        now: Instant,
+        again: Option<Strand>,
+        interrupts: Option<u64>,
+        bundle: &mut Bundle,
+    ) {
         let Self { functions, key, .. } = self;
         let controllers = functions.iter_mut().filter_map(|function| function.controller.as_mut());
-        for queue in controllers.flat_map(|controller| &mut controller.completion) {
+        let known = controllers.filter(|controller| !controller.lost);
+        for queue in known.flat_map(|controller| &mut controller.completion) {
             let strand = bundle.strand_of_queue(queue.id);
             if queue.id == 0 || strand == 0 || (again.is_none() && queue.key.is_some()) {
                 continue;
@@ -300,7 +309,23 @@ impl Port {
                 AheadKey(*key)
             });
             let length = u32::try_from(queue.end() - queue.base).unwrap_or(u32::MAX);
-            bundle.lay(now, (again.unwrap_or(0), strand), name, &[(queue.base, length)]);
+            let vector = interrupts.zip(queue.vector);
+            let ranges = [
+                (queue.base, length),
+                vector.map_or((0, 0), |(first, vector)| (message_address(first, vector), MESSAGE)),
+            ];
+            let ranges = &ranges[..1 + usize::from(vector.is_some())];
+            bundle.lay(now, (again.unwrap_or(0), strand), name, ranges);
+        }
+    }
+
+    /// Of controllers that are no longer understood nobody will know when a queue is deleted.
+    pub(super) fn forget_lost(&mut self, bundle: &mut Bundle) {
+        let controllers = self.functions.iter_mut().filter_map(|function| function.controller.as_mut());
+        for controller in controllers.filter(|controller| controller.lost) {
+            for key in controller.completion.iter_mut().filter_map(|queue| queue.key.take()) {
+                bundle.forget_ahead(key);
+            }
         }
     }
 
@@ -430,6 +455,11 @@ impl Port {
     fn sent_with(&mut self, key: AheadKey) -> Option<&mut Sent> {
         self.sent.iter_mut().rev().find(|sent| sent.key == key)
     }
+}
+
+/// Where vector `vector` is written to, if the first one is written to `first`.
+pub(crate) fn message_address(first: u64, vector: u16) -> u64 {
+    first.wrapping_add(u64::from(vector) * u64::from(MESSAGE))
 }
 
 /// Forgets what was sent ahead for the commands that `over` names.

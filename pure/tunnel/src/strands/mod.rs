@@ -6,6 +6,7 @@
 //! an NVMe controller. `docs/tunnel-protocol.md` has the rules.
 
 mod courses;
+pub(crate) mod fuzz;
 mod message;
 mod order;
 mod others;

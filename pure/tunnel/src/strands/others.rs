@@ -38,7 +38,7 @@ pub(super) struct Other {
 #[derive(Debug)]
 pub(super) struct Others {
     role: Role,
-    config: Config,
+    pub(super) config: Config,
     rng: Rng,
     pub(super) others: Vec<Other>,
     /// The link is up and may have several strands.
@@ -102,7 +102,7 @@ impl Others {
         self.of(main, strand).send(now, packet);
     }
 
-    #[cfg(test)]
+    /// Bytes of memory that were sent ahead and wait.
     pub(super) const fn held_bytes(&self) -> usize {
         self.held_bytes
     }

@@ -6,7 +6,7 @@ use std::vec::Vec;
 use engine::{Buffer, Instant, Nanos, Pool, Rng};
 use pcie::wire::{Bdf, Packet, Tag};
 
-use super::courses::Courses;
+use super::courses::{COURSES_MAX, Courses};
 use super::message::{After, Message};
 use super::*;
 use crate::pair::config;
@@ -440,7 +440,7 @@ fn messages_are_read_as_they_were_written() {
 }
 
 #[test]
-fn ranges_that_two_strands_claim_belong_to_neither() {
+fn ranges_that_two_commands_claim_belong_to_neither() {
     let write = |address, length| {
         Packet::memory_write(Bdf::new(1, 0, 0), address, Buffer::from(std::vec![0; length]))
     };
@@ -457,6 +457,32 @@ fn ranges_that_two_strands_claim_belong_to_neither() {
     courses.insert(AheadKey(4), 1, (0x1000, 0x1000));
     courses.forget(AheadKey(4));
     assert_eq!(courses.strand_of(&write(0x1000, 4)), 0);
+    // Nor to a third one, as long as they are under way.
+    courses.insert(AheadKey(5), 3, (0x1000, 0x800));
+    assert_eq!(courses.strand_of(&write(0x1000, 4)), 0);
+    (1..=3).for_each(|key| courses.forget(AheadKey(key)));
+    courses.insert(AheadKey(6), 3, (0x2000, 0x800));
+    assert_eq!((courses.strand_of(&write(0x2000, 4)), courses.strand_of(&write(0x1000, 4))), (3, 0));
+    // The same again is no dispute.
+    courses.insert(AheadKey(6), 3, (0x2000, 0x1000));
+    assert_eq!(courses.strand_of(&write(0x2ffc, 4)), 3);
+}
+
+#[test]
+fn where_too_much_is_claimed_nobody_is_trusted() {
+    let write = |address| Packet::memory_write(Bdf::new(1, 0, 0), address, Buffer::from(std::vec![0; 4]));
+    let mut courses = Courses::default();
+    for page in 1..=COURSES_MAX as u64 + 1 {
+        assert_eq!(courses.strand_of(&write(4096)), u8::from(page > 1));
+        courses.insert(AheadKey(1), 1, (page * 4096, 4));
+    }
+    assert_eq!(courses.strand_of(&write(4096)), 0);
+    courses.forget(AheadKey(1));
+    courses.insert(AheadKey(2), 1, (4096, 4));
+    assert_eq!(courses.strand_of(&write(4096)), 0);
+    courses.forget(AheadKey::ALL);
+    courses.insert(AheadKey(2), 1, (4096, 4));
+    assert_eq!(courses.strand_of(&write(4096)), 1);
 }
 
 /// A message that no end of ours would send.

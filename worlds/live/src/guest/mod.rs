@@ -1,25 +1,27 @@
 //! A guest's device slot, live: a socket for the monitor, the guest's memory, and the function's side, in one loop.
 
 mod doorbells;
+mod event;
 mod local;
 mod signal;
 
+pub use event::Event;
+
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use engine::{Engine, Instant, Nanos, Pool, fire, next_wake};
-use machine::guest::{self, Errno, Guest, Input, Output};
+use machine::guest::{Errno, Guest, Input, Output};
 use nvme_pcie::controller::Controller;
 use nvme_pcie::function::{self, Function};
+use tunnel::upstream::{PortIndex, Upstream};
 
 use crate::clock::Clock;
 use crate::media::Media;
 use crate::reactor::{Attention, Context, Driver, Glance, Sources, Turn};
 use crate::route::Route;
 use crate::shared::{MapError, Mapping, SharedMemory};
-use crate::state;
 use crate::tcp::{Dial, Link};
 use crate::unix::{Connection, Listener, Received};
 use doorbells::{Doorbells, Look};
@@ -39,31 +41,11 @@ const SWEEP_EVERY: Nanos = Nanos::from_micros(50);
 /// which they are.
 const LEISURE: Nanos = Nanos::from_micros(20);
 
-/// What the application is told.
-#[derive(Debug)]
-pub enum Event {
-    /// By the slot.
-    Guest(guest::Event),
-    /// The far end can't be connected to; told once until it can.
-    DialFailed(SocketAddr, io::Error),
-    /// A client could not be accepted.
-    AcceptFailed(io::Error),
-    /// A client was turned away: there is one already. Its process, if the system knows.
-    TurnedAway(Option<i32>),
-    /// Memory of the guest could not be mapped.
-    MapFailed(u64, MapError),
-    /// The file for shared doorbells can't be had.
-    NoDoorbells(io::Error),
-    /// A client's interrupt could not be signalled.
-    SignalFailed(usize, io::Error),
-    /// Of what the SSD remembers.
-    State(state::Notice),
-}
-
 /// Where the function is.
 enum Side {
     Local(Box<Local>),
-    Far(Box<Link>),
+    /// Over these connections.
+    Far(Vec<Link>),
 }
 
 struct Client {
@@ -109,7 +91,9 @@ impl<F: FnMut(Event)> GuestDriver<F> {
     /// Offers the clients of `listener` the function at the far end that `route` leads to. What happens is told to
     /// `report`.
     pub fn over_tcp(guest: Guest<OwnedFd>, route: Route, listener: Listener, report: F) -> Self {
-        Self::new(guest, Side::Far(Box::new(Link::new(route))), listener, report)
+        let connections = guest.upstream().map_or(1, Upstream::connections);
+        let links = vec![route; connections].into_iter().map(Link::new).collect();
+        Self::new(guest, Side::Far(links), listener, report)
     }
 
     /// Offers the clients of `listener` a function in this process.
@@ -306,8 +290,19 @@ impl<F: FnMut(Event)> GuestDriver<F> {
     /// Takes what the far end has sent; returns whether there was anything.
     fn receive_far(&mut self, clock: Clock, sources: &Sources) -> io::Result<bool> {
         let mut busy = false;
+        let Side::Far(far) = &self.side else { return Ok(false) };
+        for index in 0..far.len() {
+            busy |= self.receive_link(index, clock, sources)?;
+        }
+        Ok(busy)
+    }
+
+    /// The same of one connection.
+    fn receive_link(&mut self, index: usize, clock: Clock, sources: &Sources) -> io::Result<bool> {
+        let mut busy = false;
         let Side::Far(far) = &mut self.side else { return Ok(false) };
-        if let Some(dialled) = far.dial(clock.now(), sources)? {
+        let port = PortIndex(u8::try_from(index).expect("a link has at most 8 connections"));
+        if let Some(dialled) = far[index].dial(clock.now(), sources)? {
             busy = true;
             let input = match dialled {
                 Dial::Path { path, is_away } => {
@@ -317,13 +312,13 @@ impl<F: FnMut(Event)> GuestDriver<F> {
                 }
                 Dial::Connected => {
                     self.unreachable = false;
-                    Input::Connected
+                    Input::Connected(port)
                 }
                 Dial::Failed(address, error) => {
                     if !core::mem::replace(&mut self.unreachable, true) {
                         (self.report)(Event::DialFailed(address, error));
                     }
-                    Input::Disconnected
+                    Input::Disconnected(port)
                 }
             };
             self.guest.handle_input(clock.now(), input);
@@ -331,10 +326,10 @@ impl<F: FnMut(Event)> GuestDriver<F> {
         }
         for _ in 0..PIECES_PER_TURN {
             let Side::Far(far) = &mut self.side else { break };
-            let input = match far.receive(&mut self.pool, sources) {
+            let input = match far[index].receive(&mut self.pool, sources) {
                 None => break,
-                Some(Ok(bytes)) => Input::Received(bytes),
-                Some(Err(())) => Input::Disconnected,
+                Some(Ok(bytes)) => Input::Received(port, bytes),
+                Some(Err(())) => Input::Disconnected(port),
             };
             busy = true;
             self.guest.handle_input(clock.now(), input);
@@ -389,9 +384,9 @@ impl<F: FnMut(Event)> GuestDriver<F> {
                     return true;
                 }
             }
-            Output::Transmit(bytes) => {
+            Output::Transmit(port, bytes) => {
                 if let Side::Far(far) = &mut self.side {
-                    far.send(bytes);
+                    far[usize::from(port.0)].send(bytes);
                 }
             }
             output => self.on_rare_output(now, output),
@@ -401,9 +396,10 @@ impl<F: FnMut(Event)> GuestDriver<F> {
 
     fn on_rare_output(&mut self, now: Instant, output: Output<OwnedFd>) {
         match output {
-            Output::Connect | Output::Close => {
+            Output::Connect(port) | Output::Close(port) => {
                 if let Side::Far(far) = &mut self.side {
-                    if matches!(output, Output::Connect) { far.connect(now) } else { far.close() }
+                    let link = &mut far[usize::from(port.0)];
+                    if matches!(output, Output::Connect(_)) { link.connect(now) } else { link.close() }
                 }
             }
             Output::Reply { bytes, shared } => {
@@ -446,7 +442,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
             | Output::WriteMemory { .. }
             | Output::Signal { .. }
             | Output::Packet(_)
-            | Output::Transmit(_) => {}
+            | Output::Transmit(..) => {}
         }
     }
 
@@ -490,7 +486,9 @@ impl<F: FnMut(Event)> GuestDriver<F> {
             }
         }
         if let Side::Far(far) = &mut self.side {
-            busy |= far.flush(sources);
+            for link in far {
+                busy |= link.flush(sources);
+            }
         }
         busy
     }
@@ -507,7 +505,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
         self.client.is_none()
             && match &self.side {
                 Side::Local(local) => !local.is_busy(),
-                Side::Far(far) => !far.is_connected(),
+                Side::Far(far) => !far.iter().any(Link::is_connected),
             }
     }
 }
@@ -569,7 +567,7 @@ impl<F: FnMut(Event)> Driver for GuestDriver<F> {
 
     fn poll_timeout(&self) -> Option<Instant> {
         let dialling = match &self.side {
-            Side::Far(far) => far.poll_timeout(),
+            Side::Far(far) => far.iter().filter_map(Link::poll_timeout).min(),
             Side::Local(local) => local.poll_timeout(),
         };
         let look = self.shared.then(|| self.looked_at + LOOK_EVERY);

@@ -5,11 +5,20 @@ use alloc::collections::VecDeque;
 use engine::Rng;
 use tunnel::downstream::{self, ConnectionId};
 use tunnel::session;
+use tunnel::upstream::PortIndex;
 
 use super::*;
 use crate::far::{self, Far};
 
-const CONNECTION: ConnectionId = ConnectionId(1);
+const FIRST: PortIndex = PortIndex(0);
+
+/// Each connection has the number that it has at the slot.
+pub(super) fn connection(port: PortIndex) -> ConnectionId {
+    ConnectionId(port.0.into())
+}
+fn port(connection: ConnectionId) -> PortIndex {
+    PortIndex(u8::try_from(connection.0).unwrap())
+}
 
 /// A slot with a tunnel, and what is at the other end while something is.
 pub(super) struct Pair {
@@ -17,10 +26,12 @@ pub(super) struct Pair {
     far: Option<Far>,
     /// How long everything takes to the far end, and from there.
     pub(super) delay: Nanos,
-    there: VecDeque<(Instant, downstream::Input)>,
-    back: VecDeque<(Instant, Buffer)>,
-    /// The slot has asked for a connection that it did not get.
-    dials: bool,
+    /// And how much longer on each connection, if there is any delay.
+    pub(super) lag: [Nanos; tunnel::STRANDS_MAX],
+    there: VecDeque<(Instant, PortIndex, downstream::Input)>,
+    back: VecDeque<(Instant, PortIndex, Buffer)>,
+    /// The slot has asked for connections that it did not get.
+    dials: Vec<PortIndex>,
     /// What the far end has sent.
     pub(super) pieces: Vec<Buffer>,
     session: session::Config,
@@ -39,14 +50,15 @@ impl Pair {
         Self::with(config, delay, session::Config::default())
     }
 
+    /// The same with a session that is asked for.
     pub(super) fn with(config: Config, delay: Nanos, session: session::Config) -> Self {
         let now = Instant::from_nanos(1_000);
         let rng = Rng::from_seed(1);
         let session = session::Config { hold: Nanos::from_millis(50), ..session };
         let guest = Guest::over_tunnel(config, session.clone(), &rng);
         let (rig, there, back) = (Rig::around(guest, None, now), VecDeque::new(), VecDeque::new());
-        let pieces = Vec::new();
-        let mut pair = Self { rig, far: None, delay, there, back, dials: false, pieces, session, seed: 2 };
+        let (lag, dials, pieces) = ([Nanos::ZERO; tunnel::STRANDS_MAX], Vec::new(), Vec::new());
+        let mut pair = Self { rig, far: None, delay, lag, there, back, dials, pieces, session, seed: 2 };
         pair.start_far(function_config());
         pair.until(|rig| rig.guest.takes_client());
         pair
@@ -71,7 +83,7 @@ impl Pair {
         self.far = None;
         self.there.clear();
         self.back.clear();
-        self.rig.guest.handle_input(self.rig.now, Input::Disconnected);
+        self.rig.guest.handle_input(self.rig.now, Input::Disconnected(FIRST));
     }
 
     pub(super) fn until(&mut self, mut until: impl FnMut(&Rig) -> bool) {
@@ -84,35 +96,37 @@ impl Pair {
         panic!("nothing came of it: {:?}", self.rig.events);
     }
 
-    fn step(&mut self) {
+    pub(super) fn step(&mut self) {
         self.rig.now = self.rig.now + Nanos::from_micros(10);
         let now = self.rig.now;
         self.rig.guest.advance(now);
         self.rig.settle();
-        if core::mem::take(&mut self.dials) {
-            self.rig.to_far.push(Output::Connect);
-        }
+        let dials = core::mem::take(&mut self.dials);
+        self.rig.to_far.extend(dials.into_iter().map(Output::Connect));
         for output in core::mem::take(&mut self.rig.to_far) {
             if self.far.is_none() {
-                self.dials |= matches!(output, Output::Connect);
+                if let Output::Connect(port) = output {
+                    self.dials.push(port);
+                }
                 continue;
             }
-            let input = match output {
-                Output::Connect => {
-                    self.rig.guest.handle_input(now, Input::Connected);
-                    downstream::Input::Accepted(CONNECTION)
+            let (port, input) = match output {
+                Output::Connect(port) => {
+                    self.rig.guest.handle_input(now, Input::Connected(port));
+                    (port, downstream::Input::Accepted(connection(port)))
                 }
-                Output::Transmit(bytes) => downstream::Input::Received(CONNECTION, bytes),
-                Output::Close => downstream::Input::Disconnected(CONNECTION),
+                Output::Transmit(port, bytes) => (port, downstream::Input::Received(connection(port), bytes)),
+                Output::Close(port) => (port, downstream::Input::Disconnected(connection(port))),
                 output => panic!("{output:?} is not for a far end"),
             };
-            self.there.push_back((now + self.delay, input));
+            let at = due(&self.there, port, now + self.delay + self.lag[usize::from(port.0)]);
+            self.there.push_back((at, port, input));
         }
-        while let Some((_, bytes)) = self.back.pop_front_if(|(at, _)| *at <= now) {
-            self.rig.guest.handle_input(now, Input::Received(bytes));
+        while let Some((_, port, bytes)) = take_due(&mut self.back, now) {
+            self.rig.guest.handle_input(now, Input::Received(port, bytes));
         }
         let Some(far) = &mut self.far else { return };
-        while let Some((_, input)) = self.there.pop_front_if(|(at, _)| *at <= now) {
+        while let Some((_, _, input)) = take_due(&mut self.there, now) {
             far.handle_input(now, far::Input::Network(input));
         }
         if far.poll_timeout().is_some_and(|at| at <= now) {
@@ -125,17 +139,22 @@ impl Pair {
             }
             let Some(output) = far.poll_output() else { break };
             match output {
-                far::Output::Transmit(_, bytes) => {
+                far::Output::Transmit(connection, bytes) => {
                     self.pieces.push(bytes.clone());
-                    match self.delay {
-                        Nanos::ZERO => self.rig.guest.handle_input(now, Input::Received(bytes)),
-                        delay => self.back.push_back((now + delay, bytes)),
+                    let port = port(connection);
+                    if self.delay == Nanos::ZERO {
+                        self.rig.guest.handle_input(now, Input::Received(port, bytes));
+                    } else {
+                        let at = due(&self.back, port, now + self.delay + self.lag[usize::from(port.0)]);
+                        self.back.push_back((at, port, bytes));
                     }
                 }
                 far::Output::Device(far::Storage::Media(request)) => {
                     self.rig.disk.submit(request, &mut |completion| done.push(completion));
                 }
-                far::Output::Close(_) => self.rig.guest.handle_input(now, Input::Disconnected),
+                far::Output::Close(connection) => {
+                    self.rig.guest.handle_input(now, Input::Disconnected(port(connection)));
+                }
                 far::Output::Event(..) | far::Output::Device(far::Storage::Notify(_)) => {}
             }
         }
@@ -150,7 +169,7 @@ impl Pair {
         }
     }
 
-    fn write(&mut self, region: RegionIndex, at: u64, value: u32) {
+    pub(super) fn write(&mut self, region: RegionIndex, at: u64, value: u32) {
         let request = self.rig.client.write(self.rig.now, region, at, &value.to_le_bytes());
         self.until(|rig| rig.answers.contains_key(&request));
     }
@@ -177,6 +196,20 @@ impl Pair {
     pub(super) fn has_event(&self, is_it: impl Fn(&Event) -> bool) -> bool {
         self.rig.events.iter().any(is_it)
     }
+}
+
+/// When something that is sent on `port` at the earliest comes at `at`, but not before what was sent before.
+fn due<T>(under_way: &VecDeque<(Instant, PortIndex, T)>, port: PortIndex, at: Instant) -> Instant {
+    let before = under_way.iter().rev().find(|(_, other, _)| *other == port);
+    before.map_or(at, |(before, ..)| at.max(*before))
+}
+/// What is due next.
+fn take_due<T>(
+    under_way: &mut VecDeque<(Instant, PortIndex, T)>,
+    now: Instant,
+) -> Option<(Instant, PortIndex, T)> {
+    let index = under_way.iter().position(|(at, ..)| *at <= now)?;
+    under_way.remove(index)
 }
 
 const VERSION: u64 = offset::VERSION as u64;
@@ -269,8 +302,8 @@ fn lost_during_reset(shadow: bool) -> (Option<u64>, u64) {
     let until = |pair: &mut Pair, after| pair.until(|rig| rig.now - asked >= Nanos::from_millis(after));
     until(&mut pair, 90);
     let mut far = pair.far.take().unwrap();
-    far.handle_input(pair.rig.now, far::Input::Network(downstream::Input::Disconnected(CONNECTION)));
-    pair.rig.guest.handle_input(pair.rig.now, Input::Disconnected);
+    far.handle_input(pair.rig.now, far::Input::Network(downstream::Input::Disconnected(connection(FIRST))));
+    pair.rig.guest.handle_input(pair.rig.now, Input::Disconnected(FIRST));
     until(&mut pair, 125);
     pair.far = Some(far);
     pair.until(|rig| rig.answers.contains_key(&reset));
@@ -303,9 +336,9 @@ fn a_connection_that_is_cut_and_back_in_time_is_noticed_by_nobody() {
         for _ in 0..round % 5 {
             pair.step();
         }
-        pair.rig.guest.handle_input(pair.rig.now, Input::Disconnected);
+        pair.rig.guest.handle_input(pair.rig.now, Input::Disconnected(FIRST));
         if let Some(far) = &mut pair.far {
-            let input = downstream::Input::Disconnected(CONNECTION);
+            let input = downstream::Input::Disconnected(connection(FIRST));
             far.handle_input(pair.rig.now, far::Input::Network(input));
         }
         pair.until(|rig| rig.answers.contains_key(&request));
@@ -337,7 +370,7 @@ fn a_far_end_that_stalls_is_slow_and_not_gone() {
     assert_eq!((value(register), value(config), value(unknown)), (before, status, ALL_ONES));
     assert!(!pair.has_event(|event| matches!(event, Event::Gone)));
     // While it is known that nobody answers, nobody is kept waiting.
-    pair.rig.guest.handle_input(pair.rig.now, Input::Disconnected);
+    pair.rig.guest.handle_input(pair.rig.now, Input::Disconnected(FIRST));
     let asked = pair.rig.now;
     assert_eq!(pair.read(RegionIndex::BAR0, u64::from(offset::STATUS)), before);
     assert!(pair.rig.now - asked < Nanos::from_millis(1));
