@@ -77,7 +77,7 @@ impl Bundle {
         let mut bundle = Self::new(Paths::dialling(group), route.addresses[0], now);
         let ways = core::iter::once(&route.addresses).chain(&route.others);
         for (slot, addresses) in bundle.slots.iter_mut().zip(ways) {
-            let dialer = Dialer::new(addresses.clone(), now).with(route.tcp.clone());
+            let dialer = Dialer::new(addresses.clone(), route.tcp.clone(), now);
             slot.dialling = Some(Dialling {
                 dialer,
                 look: now,

@@ -15,6 +15,7 @@ pub mod attached;
 mod bundle;
 pub mod clock;
 pub mod control;
+pub mod dial;
 pub mod doorbells;
 pub mod emulate;
 pub mod fabrics;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant as Wall};
 use engine::{Buffer, Pool};
 
 use super::*;
-use crate::tcp::{Connection, Dialer, Dialled, Listener, Received};
+use crate::tcp::{Connection, Dialer, Dialled, Listener, Options, Received};
 
 /// Sends back what comes, for as long as anybody is there.
 struct Echo {
@@ -114,7 +114,7 @@ fn a_sleeping_loop_answers_whoever_connects() {
         let (mut reactor, mut echo) = reactor(spin);
         let (address, stop) = (echo.listener.address(), reactor.stop());
         let client = thread::spawn(move || {
-            let mut dialer = Dialer::new(vec![address], Instant::ZERO);
+            let mut dialer = Dialer::new(vec![address], Options::default(), Instant::ZERO);
             let mut pool = Pool::default();
             let mut connection = loop {
                 if let Dialled::Connected(connection) = dialer.poll(Instant::ZERO) {

@@ -64,8 +64,8 @@ impl Link {
             self.transport = Transport::Joining(Box::new(Bundle::dialling(&self.route, now)));
             return;
         }
-        let dialer = Dialer::new(self.route.addresses.clone(), now);
-        self.transport = Transport::Dialling(dialer.with(self.route.tcp.clone()));
+        let dialer = Dialer::new(self.route.addresses.clone(), self.route.tcp.clone(), now);
+        self.transport = Transport::Dialling(dialer);
     }
 
     pub(crate) const fn close(&mut self) {

@@ -9,7 +9,10 @@ use crate::route::Route;
 
 fn pair() -> (Connection, Connection) {
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let near = dial(&mut Dialer::new(vec![listener.address()], Instant::ZERO), Nanos::from_secs(5));
+    let near = dial(
+        &mut Dialer::new(vec![listener.address()], Options::default(), Instant::ZERO),
+        Nanos::from_secs(5),
+    );
     loop {
         if let Some(far) = listener.accept().unwrap() {
             return (near, far);
@@ -126,7 +129,7 @@ fn a_peer_that_does_not_read_costs_a_bounded_amount() {
 #[test]
 fn a_dialler_pauses_longer_each_time_and_finds_a_late_listener() {
     let address = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap().address();
-    let mut dialer = Dialer::new(vec![address], Instant::ZERO);
+    let mut dialer = Dialer::new(vec![address], Options::default(), Instant::ZERO);
     let (mut now, mut pauses) = (Instant::ZERO, Vec::new());
     while pauses.len() < 12 {
         if let Dialled::Failed(at, error) = dialer.poll(now) {

@@ -11,7 +11,7 @@ use link::tcp::Gone;
 use super::end::End;
 use crate::emulate::model::Model;
 use crate::reactor::{Attention, Context, Sources};
-use crate::tcp::{Connection, Dialer, Dialled};
+use crate::tcp::{Connection, Dialer, Dialled, Options};
 
 /// What a look at a pipe has come to.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl Pipe {
     /// The model's SYN has arrived: connects to the other end.
     pub(in crate::emulate) fn dial(&mut self, to: Vec<SocketAddr>, now: Instant) {
         let tries = to.len();
-        self.dialer = Some((Dialer::new(to, now), tries));
+        self.dialer = Some((Dialer::new(to, Options::default(), now), tries));
     }
 
     /// The other end is there.
