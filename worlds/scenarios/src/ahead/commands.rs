@@ -161,7 +161,8 @@ impl Station {
 
     /// Something that ends many commands, or all.
     fn disrupt(&mut self, ground: &mut Ground<'_>) {
-        match ground.rng.below(6) {
+        match ground.rng.below(8) {
+            6 => self.reset_function(ground),
             0 => self.disable(ground),
             1 => {
                 // It is out of reach, and what it had under way ends by the time-out.
@@ -175,6 +176,12 @@ impl Station {
                     return;
                 }
                 let queue = self.queues.iter_mut().find(|queue| queue.id == id).expect("it was picked");
+                if ground.rng.one_in(2) {
+                    // The doorbell and the end of its queue, one after the other.
+                    queue.ring_at = Some(ground.now);
+                    self.ring(ground);
+                }
+                let queue = self.queues.iter_mut().find(|queue| queue.id == id).expect("queues stay");
                 // What was not rung yet never is.
                 (queue.closed, queue.rung) = (true, queue.tail);
                 let entry = self.admin(AdminOpcode::DeleteIoSubmissionQueue, [u32::from(id), 0], 0);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use engine::{Buffer, Engine, Instant, Nanos, Rng};
 use machine::far::{Device, Said, Storage};
 use nvme::media;
+use nvme::wire::AdminOpcode;
 use nvme_pcie::controller::{self, Controller};
 use nvme_pcie::function;
 use pcie::config::BarIndex;
@@ -22,6 +23,15 @@ const SEEN_MAX: usize = 64;
 /// Failures that are kept; the first ones tell the most.
 const FAILURES_MAX: usize = 8;
 const PAGE: u64 = 4096;
+/// Registers: CC, NSSR, AQA and ASQ, then doorbells, with the shortest stride.
+const CONFIGURATION: u64 = 0x14;
+const SUBSYSTEM_RESET: u64 = 0x20;
+const ADMIN_ATTRIBUTES: u64 = 0x24;
+const ADMIN_SUBMISSION: u64 = 0x28;
+const DOORBELLS: u64 = 0x1000;
+const ENTRY: u64 = 64;
+/// For how long a doorbell is not heeded, at most, nanoseconds.
+const DEAF_MAX: u64 = 8_000_000;
 
 /// How it reads.
 #[derive(Clone, Copy, Debug)]
@@ -34,8 +44,10 @@ struct Habit {
     late: Nanos,
     /// One piece in so many is asked for twice.
     twice: u64,
-    /// With one read in so many, something else is read, too.
+    /// With one read in so many, and with one doorbell, something else is read, too.
     idle: u64,
+    /// One doorbell of an I/O queue in so many is heeded late: by then the queue may be gone.
+    deaf: u64,
 }
 
 impl Habit {
@@ -47,6 +59,7 @@ impl Habit {
             late: Nanos::from_micros(pick(rng, [0, 0, 50, 3_000])),
             twice: pick(rng, [2, 8, 64, u64::MAX]),
             idle: pick(rng, [2, 4, 16, u64::MAX]),
+            deaf: pick(rng, [2, 2, 8, u64::MAX]),
         }
     }
 }
@@ -86,6 +99,10 @@ pub(super) struct Whimsical {
     /// Pieces that wait.
     later: BTreeMap<(Instant, u32), Piece>,
     seen: Vec<(u64, u32)>,
+    /// Doorbells of I/O submission queues that it has not heeded yet: when it will, and what they say.
+    unheeded: BTreeMap<u16, (Instant, [u8; 4])>,
+    /// Where the admin submission queue is: its first address and its end.
+    admin: (u64, u64),
     names: u32,
     known: Moment,
     now: Instant,
@@ -113,6 +130,8 @@ impl Whimsical {
             asked: BTreeMap::new(),
             later: BTreeMap::new(),
             seen: Vec::new(),
+            unheeded: BTreeMap::new(),
+            admin: (0, 0),
             names: 0,
             known: Moment(0),
             now,
@@ -171,7 +190,11 @@ impl Whimsical {
         }
         let index = usize::try_from(self.rng.below(self.seen.len() as u64)).expect("an index");
         let (address, length) = self.seen[index];
-        let (address, length) = match self.rng.below(4) {
+        let (address, length) = match self.rng.below(6) {
+            4 | 5 => {
+                let page = (address & !(PAGE - 1)).wrapping_add(PAGE * self.rng.below(5));
+                (page.wrapping_sub(2 * PAGE), 64)
+            }
             0 => (address.wrapping_add(u64::from(length)), length.min(64)),
             1 => (address, (length / 2).max(1)),
             2 => (address & !63, 64),
@@ -225,12 +248,27 @@ impl Whimsical {
             return;
         }
         let Some(read) = self.reads.remove(&name) else { return };
+        if !read.failed {
+            self.on_entries(read.address, &read.bytes);
+        }
         let result = if read.failed {
             DmaResult::Failed { id: name }
         } else {
             DmaResult::Data { id: name, offset: 0, data: Buffer::from(read.bytes), last: true }
         };
         self.controller.handle_input(self.now, controller::Input::Dma(result));
+    }
+
+    /// The controller is about to see entries of its admin queue: a queue that it is to delete has no doorbells any more.
+    fn on_entries(&mut self, address: u64, bytes: &[u8]) {
+        if !(self.admin.0..self.admin.1).contains(&address) {
+            return;
+        }
+        for entry in bytes.as_chunks::<64>().0 {
+            if AdminOpcode::from(entry[0]) == AdminOpcode::DeleteIoSubmissionQueue {
+                self.unheeded.remove(&u16::from_le_bytes([entry[40], entry[41]]));
+            }
+        }
     }
 
     fn judge(&mut self, piece: &Piece, bytes: &[u8]) {
@@ -253,17 +291,60 @@ impl Whimsical {
         self.reads.clear();
         self.asked.clear();
         self.later.clear();
+        self.unheeded.clear();
         self.habit = Habit::draw(&mut self.rng);
     }
 
     fn write_bar(&mut self, bar: BarIndex, offset: u64, bytes: &[u8]) {
         let input = if bar == BarIndex::ZERO {
+            if self.is_late(offset, bytes) {
+                return;
+            }
             let Ok(offset) = u32::try_from(offset) else { return };
             controller::Input::RegisterWrite { offset, bytes }
         } else {
             controller::Input::MemoryBufferWrite { offset, bytes }
         };
         self.controller.handle_input(self.now, input);
+    }
+
+    /// Takes note of what is written to registers, and whether the controller is to see it only later.
+    fn is_late(&mut self, offset: u64, bytes: &[u8]) -> bool {
+        let word = bytes.first_chunk().map(|bytes| u64::from(u32::from_le_bytes(*bytes)));
+        match (offset, word) {
+            (ADMIN_ATTRIBUTES, Some(sizes)) => self.admin.1 = self.admin.0 + ((sizes & 0xfff) + 1) * ENTRY,
+            (ADMIN_SUBMISSION, Some(low)) => {
+                let length = self.admin.1 - self.admin.0;
+                let base = bytes.first_chunk().map_or(low, |bytes| u64::from_le_bytes(*bytes));
+                self.admin = (base, base.saturating_add(length));
+            }
+            (CONFIGURATION | SUBSYSTEM_RESET, _) => self.unheeded.clear(),
+            (DOORBELLS.., Some(_)) if (offset - DOORBELLS).is_multiple_of(8) && bytes.len() == 4 => {
+                let Ok(queue) = u16::try_from((offset - DOORBELLS) / 8) else { return false };
+                let doorbell = *bytes.first_chunk().expect("four bytes");
+                if let Some((_, waits)) = self.unheeded.get_mut(&queue) {
+                    *waits = doorbell;
+                    return true;
+                }
+                if queue != 0 && self.rng.one_in(self.habit.deaf) {
+                    let at = self.now + Nanos::new(self.rng.below(DEAF_MAX));
+                    self.unheeded.insert(queue, (at, doorbell));
+                    return true;
+                }
+            }
+            _ => {}
+        }
+        false
+    }
+
+    /// Heeds doorbells that are due.
+    fn heed(&mut self) {
+        while let Some((&queue, _)) = self.unheeded.iter().find(|(_, (at, _))| *at <= self.now) {
+            let (_, doorbell) = self.unheeded.remove(&queue).expect("it was found");
+            let offset = u32::try_from(DOORBELLS).expect("a register") + 8 * u32::from(queue);
+            let input = controller::Input::RegisterWrite { offset, bytes: &doorbell };
+            self.controller.handle_input(self.now, input);
+        }
     }
 
     fn read_bar(&mut self, token: endpoint::BarToken, bar: BarIndex, offset: u64, length: u32) {
@@ -289,6 +370,9 @@ impl Device for Whimsical {
             && let Ok(bytes) = packet.payload.as_ref().try_into()
         {
             self.known = self.known.max(Moment(u64::from_le_bytes(bytes)));
+            if self.rng.one_in(self.habit.idle) {
+                self.idle();
+            }
             return;
         }
         if let Some((bar, offset)) = self.endpoint.receive(now, packet) {
@@ -342,6 +426,7 @@ impl Device for Whimsical {
             let piece = entry.remove();
             self.ask(piece);
         }
+        self.heed();
         if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
             self.endpoint.handle_timeout(now);
         }
@@ -352,6 +437,8 @@ impl Device for Whimsical {
 
     fn deadline(&self) -> Option<Instant> {
         let later = self.later.first_key_value().map(|(key, _)| key.0);
-        [self.endpoint.poll_timeout(), self.controller.poll_timeout(), later].into_iter().flatten().min()
+        let unheeded = self.unheeded.values().map(|(at, _)| *at);
+        let others = [self.endpoint.poll_timeout(), self.controller.poll_timeout(), later];
+        others.into_iter().flatten().chain(unheeded).min()
     }
 }

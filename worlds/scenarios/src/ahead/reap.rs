@@ -78,7 +78,7 @@ impl Station {
                     }
                 }
                 What::Delete(id) => {
-                    self.end_all(Some(id));
+                    self.end_all(ground, Some(id));
                     ground.tap.delete(id);
                     self.create_submission(ground, id);
                 }

@@ -71,7 +71,7 @@ impl Station {
     }
 
     pub(super) fn enable(&mut self, ground: &mut Ground<'_>) {
-        self.end_all(None);
+        self.end_all(ground, None);
         if self.unruly {
             // Some pages are nobody's by now.
             self.buffers = Buffers::new(self.base + QUEUE_PAGES * PAGE, DATA_PAGES);

@@ -182,7 +182,7 @@ impl Station {
         self.stage = Stage::Gone;
         self.lost = true;
         self.asked = None;
-        self.end_all(None);
+        self.give_up(|_| true);
         tap.delete_all();
     }
 
@@ -217,14 +217,34 @@ impl Station {
         self.workload.abandon();
     }
 
-    /// All commands have ended, nobody knows how.
-    pub(super) fn end_all(&mut self, queue: Option<u16>) {
-        let keys: Vec<_> = self.commands.keys().copied().collect();
-        for key in keys.into_iter().filter(|key| queue.is_none_or(|queue| queue == key.0)) {
-            if let Some(command) = self.commands.remove(&key) {
-                self.abandon(command);
+    /// All commands have ended, nobody knows how. The controller is not gone, and does nothing to their memory any more: somebody
+    /// else may use it.
+    pub(super) fn end_all(&mut self, ground: &mut Ground<'_>, queue: Option<u16>) {
+        let is_over = |id: u16| queue.is_none_or(|queue| queue == id);
+        for queue in self.queues.iter().filter(|queue| is_over(queue.id)) {
+            if ground.rng.one_in(2) {
+                let mut bytes = vec![0; queue.entries as usize * 64];
+                ground.rng.fill(&mut bytes);
+                ground.memory.borrow_mut().write(queue.base, &bytes);
             }
         }
+        for pages in self.give_up(is_over) {
+            self.buffers.reuse(&pages, ground.memory, ground.rng);
+        }
+    }
+
+    /// Commands have ended, nobody knows how: gives their pages.
+    fn give_up(&mut self, is_over: impl Fn(u16) -> bool) -> Vec<Vec<u64>> {
+        let keys: Vec<_> = self.commands.keys().copied().filter(|key| is_over(key.0)).collect();
+        let commands: Vec<_> = keys.iter().filter_map(|key| self.commands.remove(key)).collect();
+        commands
+            .into_iter()
+            .map(|command| {
+                let pages = command.pages.clone();
+                self.abandon(command);
+                pages
+            })
+            .collect()
     }
 
     fn abandon(&mut self, command: Command) {
@@ -336,7 +356,7 @@ impl Station {
     }
 
     /// Rings what is due; before that it says what has been written by now.
-    fn ring(&mut self, ground: &mut Ground<'_>) {
+    pub(super) fn ring(&mut self, ground: &mut Ground<'_>) {
         let enabled = self.may_read();
         for index in 0..self.queues.len() {
             let queue = &mut self.queues[index];

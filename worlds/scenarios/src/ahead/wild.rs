@@ -12,6 +12,8 @@ const PAUSE_MAX: u64 = 3_000_000;
 /// NVM Subsystem Reset, and what is written there.
 const NSSR: u64 = 0x20;
 const NVME: u32 = 0x4e56_4d65;
+/// Sanitize Action (SANACT): Start a Block Erase sanitize operation.
+const BLOCK_ERASE: u32 = 2;
 /// In the PCI Express capability: Device Control; Initiate Function Level Reset.
 const DEVICE_CONTROL: u16 = 8;
 const FUNCTION_RESET: u32 = 1 << 15;
@@ -23,7 +25,7 @@ impl Station {
             return;
         }
         self.wild_at = ground.now + Nanos::new(1 + ground.rng.below(PAUSE_MAX));
-        match ground.rng.below(16) {
+        match ground.rng.below(17) {
             0..=2 => self.ring_anything(ground),
             3 | 4 => self.rewrite_entry(ground),
             5 | 6 => self.rewrite_page(ground),
@@ -45,6 +47,7 @@ impl Station {
                 self.admin_if_room(ground, entry, What::Junk);
             }
             13 => self.reset_function(ground),
+            16 => self.erase(ground),
             14 => self.write(ground, NSSR, &NVME.to_le_bytes()),
             _ => {
                 let value = u32::try_from(ground.rng.below(1 << 32)).expect("32 bits");
@@ -138,6 +141,18 @@ impl Station {
         }
     }
 
+    /// Format or Sanitize, whatever is under way.
+    fn erase(&mut self, ground: &mut Ground<'_>) {
+        let format = u32::from(self.block == 4096);
+        let (opcode, how) = if ground.rng.one_in(2) {
+            (AdminOpcode::FormatNvm, format)
+        } else {
+            (AdminOpcode::Sanitize, BLOCK_ERASE)
+        };
+        let entry = self.admin(opcode, [how, 0], 0);
+        self.admin_if_room(ground, entry, What::Junk);
+    }
+
     fn delete_anything(&mut self, ground: &mut Ground<'_>) {
         let id = 1 + u32::try_from(ground.rng.below(u64::from(self.pairs) + 1)).expect("few queues");
         let submission = ground.rng.one_in(2);
@@ -174,7 +189,7 @@ impl Station {
         }
     }
 
-    fn reset_function(&mut self, ground: &mut Ground<'_>) {
+    pub(super) fn reset_function(&mut self, ground: &mut Ground<'_>) {
         let (Some(bdf), Some(express)) = (self.bdf, self.express) else { return };
         let cookie = self.cookie();
         let at = express + DEVICE_CONTROL;
