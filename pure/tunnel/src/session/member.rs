@@ -58,6 +58,7 @@ impl Session {
     }
 
     /// As `poll_output`, except that a packet keeps its credits until [`Session::pass_on`].
+    #[inline(never)]
     pub(crate) fn poll_kept(&mut self) -> Option<(Output, Option<Kept>)> {
         self.catch_up();
         if let Some(Item::Tlp(..)) = self.items.front()

@@ -543,6 +543,7 @@ impl Engine for Session {
         }
     }
 
+    #[inline]
     fn poll_output(&mut self) -> Option<Output> {
         loop {
             match self.items.pop_front() {

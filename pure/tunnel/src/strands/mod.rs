@@ -225,11 +225,16 @@ impl Bundle {
     pub(crate) fn queued_bytes(&self) -> usize {
         self.sessions().map(Session::queued_bytes).sum()
     }
+    #[inline]
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         match &self.others {
             None => self.main.poll_timeout(),
-            Some(_) => self.sessions().filter_map(Session::poll_timeout).min(),
+            Some(_) => self.poll_timeout_of_all(),
         }
+    }
+    #[inline(never)]
+    fn poll_timeout_of_all(&self) -> Option<Instant> {
+        self.sessions().filter_map(Session::poll_timeout).min()
     }
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         self.main.handle_timeout(now);
@@ -255,18 +260,29 @@ impl Bundle {
     /// What is next, and of which strand.
     #[inline]
     pub(crate) fn poll_output(&mut self) -> Option<(Strand, Output)> {
-        if self.others.is_none() {
-            let output = self.main.poll_output()?;
-            if !matches!(output, Output::LinkUp { .. }) || self.main.strands() == 1 {
-                return Some((0, output));
-            }
-            let (config, rng) = (self.main.config().clone(), self.main.fork("strands"));
-            let mut others = Others::new(Role::Downstream, config, Vec::new(), rng);
-            others.active = true;
-            others.link = self.main.id();
-            self.others = Some(Box::new(others));
-            return Some((0, output));
+        if self.others.is_some() {
+            return self.poll_spread();
         }
+        let output = self.main.poll_output()?;
+        if matches!(output, Output::LinkUp { .. }) && self.main.strands() > 1 {
+            self.spread();
+        }
+        Some((0, output))
+    }
+
+    /// At the device's end: the link that has come up has several strands.
+    #[cold]
+    fn spread(&mut self) {
+        let (config, rng) = (self.main.config().clone(), self.main.fork("strands"));
+        let mut others = Others::new(Role::Downstream, config, Vec::new(), rng);
+        others.active = true;
+        others.link = self.main.id();
+        self.others = Some(Box::new(others));
+    }
+
+    /// As [`Bundle::poll_output`], apart from it, so that what has one strand is as fast as a session.
+    #[inline(never)]
+    fn poll_spread(&mut self) -> Option<(Strand, Output)> {
         let now = self.now();
         let others = self.others.as_mut()?;
         loop {
