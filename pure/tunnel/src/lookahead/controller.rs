@@ -290,7 +290,8 @@ impl Controller {
                 self.add_completion(queue);
                 ended(Ended::Created);
             }
-            Change::DeleteSubmission(_) => {}
+            // Its creation may have been under way when the host asked for its end.
+            Change::DeleteSubmission(id) => self.submission.retain(|queue| queue.id != id),
             Change::DeleteCompletion(id) => {
                 let key = self.completion.iter().find(|queue| queue.id == id).and_then(|queue| queue.key);
                 if let Some(key) = key {

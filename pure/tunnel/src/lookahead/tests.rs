@@ -232,6 +232,12 @@ fn queues_come_and_go_with_the_commands_that_succeed() {
     assert!(controller.ring(1, 6).is_none());
     let command = nvme::wire::CommandId(4);
     assert_eq!(complete(&mut controller, 4, 0), [Ended::Command { queue: 0, command }, Ended::Queue(1)]);
+    // One whose end was asked for before it was there.
+    controller.on_admin(&admin(1, 6, [1 | 15 << 16, 1 | 1 << 16], 0x6000));
+    controller.on_admin(&admin(0, 7, [1, 0], 0));
+    complete(&mut controller, 6, 0);
+    complete(&mut controller, 7, 0);
+    assert!(controller.ring(1, 1).is_none(), "what is no queue any more is nobody's to read");
     // Half an entry: whatever has ended, nobody knows.
     controller.on_write(0x2008, &[0; 8], &mut |end| assert_eq!(end, Ended::Unclear));
     assert!(controller.ring(0, 1).is_none());
