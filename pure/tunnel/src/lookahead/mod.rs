@@ -182,6 +182,7 @@ impl Lookahead {
                 }
             }
         }
+        self.ports[port].forget_lost(session);
         let strand = self.ports[port].strand_of(&packet, session);
         session.send_on(now, strand, packet);
         None
@@ -229,13 +230,10 @@ impl Lookahead {
     /// Where completion queues have come to be, their strands are made known.
     #[inline]
     fn lay_queues(&mut self, now: Instant, port: usize, bundle: &mut Bundle) {
-        if !bundle.is_spread() {
-            return;
-        }
-        if core::mem::take(&mut self.ports[port].queues_changed) {
+        self.ports[port].forget_lost(bundle);
+        if bundle.is_spread() && core::mem::take(&mut self.ports[port].queues_changed) {
             self.ports[port].lay_queues(now, None, self.interrupts, bundle);
         }
-        self.ports[port].forget_lost(bundle);
     }
 
     /// A strand has come up, or has come back: the device's end knows of no queues.

@@ -319,12 +319,20 @@ impl Port {
         }
     }
 
-    /// Of controllers that are no longer understood nobody will know when a queue is deleted.
+    /// Of controllers that are no longer understood nobody will know when a queue is deleted, with all that was rung for in it.
+    #[inline]
     pub(super) fn forget_lost(&mut self, bundle: &mut Bundle) {
-        let controllers = self.functions.iter_mut().filter_map(|function| function.controller.as_mut());
-        for controller in controllers.filter(|controller| controller.lost) {
+        let Self { functions, sent, sent_bytes, .. } = self;
+        for function in functions {
+            let id = function.id;
+            let Some(controller) = function.controller.as_mut().filter(|controller| controller.lost) else {
+                continue;
+            };
             for key in controller.completion.iter_mut().filter_map(|queue| queue.key.take()) {
                 bundle.forget_ahead(key);
+            }
+            if !sent.is_empty() {
+                forget(sent, sent_bytes, bundle, |one| one.function == id);
             }
         }
     }
@@ -473,5 +481,35 @@ fn forget(sent: &mut Vec<Sent>, bytes: &mut u32, session: &mut Bundle, over: imp
         } else {
             index += 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::Rng;
+
+    use super::*;
+    use crate::lookahead::controller::Controller;
+    use crate::session::Config;
+
+    #[test]
+    fn what_is_out_for_a_controller_that_is_no_longer_understood_is_forgotten() {
+        let mut bundle = Bundle::upstream(Config::default(), Rng::from_seed(1));
+        let mut port = Port { window: 1 << 20, ..Port::default() };
+        let [one, other] = [Bdf::new(1, 0, 0), Bdf::new(1, 0, 1)];
+        for id in [one, other] {
+            let mut function = Function::new(id);
+            function.controller = Some(Controller::new(4096, (0x1000, 32), (0x2000, 32)));
+            port.functions.push(function);
+            let key = port.begin_command(id, 1, CommandId(7), &mut bundle).unwrap();
+            port.charge(key, 64);
+        }
+        port.forget_lost(&mut bundle);
+        assert_eq!((port.sent.len(), port.sent_bytes), (2, 128));
+        // That the queue is deleted, and its memory somebody else's, will be seen by nobody.
+        port.lose(one);
+        port.forget_lost(&mut bundle);
+        let left: Vec<_> = port.sent.iter().map(|one| one.function).collect();
+        assert_eq!((left, port.sent_bytes), ([other].into(), 64));
     }
 }
