@@ -29,8 +29,9 @@ pub(crate) use system::Direct;
 /// How often a loop that spins, and has nothing else to wait for, looks at its connections in one turn: a turn with one look
 /// takes almost twice as long as the look, and half of what it takes longer is waited for by whatever comes.
 pub(crate) const LOOKS: u32 = 8;
-/// Connections that may wait to be accepted.
-const BACKLOG: i32 = 128;
+/// Connections that may wait to be accepted, as far as the system allows: of hosts that all come back at once each further one
+/// would ask again after a second only.
+const BACKLOG: i32 = 1024;
 /// Addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 16;
 
