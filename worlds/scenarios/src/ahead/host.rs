@@ -134,6 +134,8 @@ impl HostNode {
             (0..self.stations.len()).for_each(|index| self.with(now, index, Station::poll));
             for (index, station) in self.stations.iter_mut().enumerate() {
                 if std::mem::take(&mut station.rescan) && self.links[index] {
+                    // What was waited for is found now, and once.
+                    self.scans.retain(|scan| *scan != index);
                     self.scans.push_back(index);
                 }
             }
@@ -256,8 +258,10 @@ impl HostNode {
     fn scan(&mut self, now: Instant) {
         if self.scan_at.is_some_and(|at| at <= now) {
             self.scan_at = None;
-            let lost = |&port: &usize| self.links[port] && self.stations[port].lost;
-            self.scans.extend((0..self.links.len()).filter(lost));
+            let lost = |port: usize| self.links[port] && self.stations[port].lost;
+            let waits = |port: usize| self.scans.contains(&port) || self.scanning == Some(port);
+            let more: Vec<_> = (0..self.links.len()).filter(|&port| lost(port) && !waits(port)).collect();
+            self.scans.extend(more);
         }
         if self.scanning.is_some() {
             return;
