@@ -200,7 +200,9 @@ impl Lookahead {
 
     /// All that was to go ahead of what a port holds has been sent: sends it, up to the next doorbell with entries.
     fn go_on(&mut self, now: Instant, port: usize, switch: &Switch, session: &mut Bundle) {
-        // The doorbell itself has been looked at.
+        // The doorbell that comes next may be that of a deletion that was not seen.
+        self.ports[port].forget_lost(session);
+        // It has been looked at itself.
         if let Some(doorbell) = self.ports[port].take_held() {
             session.send_on(now, self.ports[port].held_strand, doorbell);
         }
