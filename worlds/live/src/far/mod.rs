@@ -26,7 +26,7 @@ use crate::quic;
 use crate::reactor::{Attention, Context, Driver, Sources, Turn};
 use crate::state;
 use crate::stream::Stream;
-use crate::tcp::{LOOKS, Listener, Received};
+use crate::tcp::{ACCEPTS_PER_TURN, LOOKS, Listener, Received};
 
 /// Pieces taken from one connection in a turn, so that none starves the others or the media.
 const PIECES_PER_TURN: usize = 16;
@@ -146,19 +146,19 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
 
     fn accept(&mut self, now: Instant, sources: &Sources) -> io::Result<bool> {
         let mut accepted = self.accept_quic(now, sources)?;
-        loop {
-            let connection = match self.listener.accept() {
-                Ok(Some(connection)) => connection,
-                Ok(None) => return Ok(accepted),
+        for _ in 0..ACCEPTS_PER_TURN {
+            match self.listener.accept() {
+                Ok(Some(connection)) => self.admit(now, Stream::Tcp(connection), sources)?,
+                Ok(None) => break,
                 // No descriptor is left: those who have one go on.
                 Err(error) => {
                     (self.report)(Event::AcceptFailed(error));
-                    return Ok(accepted);
+                    break;
                 }
-            };
+            }
             accepted = true;
-            self.admit(now, Stream::Tcp(connection), sources)?;
         }
+        Ok(accepted)
     }
 
     /// The same of QUIC, whose listener also opens and closes connections.

@@ -32,6 +32,9 @@ pub(crate) const LOOKS: u32 = 8;
 /// Connections that may wait to be accepted, as far as the system allows: of hosts that all come back at once each further one
 /// would ask again after a second only.
 const BACKLOG: i32 = 1024;
+/// Connections that a listener takes in one turn. Whoever connects as fast as it can would otherwise keep those waiting that
+/// are there, and have memory used for thousands that have left again.
+pub(crate) const ACCEPTS_PER_TURN: usize = 64;
 /// Addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 16;
 

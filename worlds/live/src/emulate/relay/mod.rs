@@ -22,7 +22,7 @@ use super::Direction;
 use super::model::Model;
 use super::pace::Pace;
 use crate::reactor::{Attention, Context, Driver, Sources, Turn};
-use crate::tcp::{Connection, Listener};
+use crate::tcp::{ACCEPTS_PER_TURN, Connection, Listener};
 use pipe::{Flow, Pipe, Pumped};
 
 /// A connection on which nothing happened for so long is looked at only when the kernel has news of it.
@@ -122,17 +122,18 @@ impl<R: FnMut(Event)> Relay<R> {
 
     fn accept(&mut self, now: Instant, sources: &Sources) -> bool {
         let mut any = false;
-        loop {
+        for _ in 0..ACCEPTS_PER_TURN {
             match self.listener.accept() {
                 Ok(Some(near)) => self.take(now, near, sources),
-                Ok(None) => return any,
+                Ok(None) => break,
                 Err(error) => {
                     (self.report)(Event::AcceptFailed(error));
-                    return any;
+                    break;
                 }
             }
             any = true;
         }
+        any
     }
 
     fn take(&mut self, now: Instant, near: Connection, sources: &Sources) {

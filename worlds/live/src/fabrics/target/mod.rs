@@ -27,7 +27,7 @@ use crate::fabrics::{Received, Socket};
 use crate::media::Media;
 use crate::reactor::{Attention, Context, Driver, Sources, Turn};
 use crate::state::Notice;
-use crate::tcp::{LOOKS, Listener};
+use crate::tcp::{ACCEPTS_PER_TURN, LOOKS, Listener};
 use link::Link;
 
 /// Pieces taken from one connection in a turn, so that none starves the others or the media.
@@ -203,7 +203,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     fn accept(&mut self, now: Instant, sources: &Sources) -> io::Result<bool> {
         let mut accepted = false;
         for index in 0..self.ports.len() {
-            loop {
+            for _ in 0..ACCEPTS_PER_TURN {
                 let port = &self.ports[index];
                 let id = port.id;
                 match port.listener.accept() {
