@@ -181,10 +181,10 @@ impl fmt::Debug for BufferMut {
     }
 }
 
-/// The smallest block a pool hands out; the classes are this times a power of four.
+/// The smallest block a pool hands out; the classes are this times a power of two.
 const SMALLEST: usize = 256;
-/// Block sizes: 256 B, 1 KiB, 4 KiB, 16 KiB, 64 KiB, 256 KiB, 1 MiB.
-const CLASSES: usize = 7;
+/// Block sizes: 256 B, 512 B, and so on to 1 MiB.
+const CLASSES: usize = 13;
 /// How many of the blocks that were sealed last a search for a free one looks at: one of them is still in cache.
 const RECENT_MAX: usize = 4;
 /// How many of the other blocks it looks at next, before it allocates.
@@ -300,11 +300,11 @@ fn new_block(class: usize) -> Rc<[u8]> {
 /// The class of the smallest blocks that hold `length` bytes.
 const fn class_of(length: usize) -> usize {
     let bits = usize::BITS - length.saturating_sub(1).leading_zeros();
-    (bits.saturating_sub(SMALLEST.trailing_zeros())).div_ceil(2) as usize
+    bits.saturating_sub(SMALLEST.trailing_zeros()) as usize
 }
 
 const fn size_of_class(class: usize) -> usize {
-    SMALLEST << (2 * class)
+    SMALLEST << class
 }
 
 /// What a block of `class` has beyond its size, so that an aligned start can be chosen in it.

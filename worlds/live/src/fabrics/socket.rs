@@ -18,7 +18,7 @@ const FEW: usize = 8;
 /// are filled to the end, and shrink while they are not.
 const BLOCK_MIN: usize = 16 << 10;
 const BLOCK_MAX: usize = 256 << 10;
-/// The factor between block sizes, that of the pool's classes.
+/// The factor between block sizes.
 const BLOCK_STEP: usize = 4;
 /// Blocks in a row that would have fitted the next smaller size before that is chosen.
 const SHRINK_AFTER: u32 = 64;
