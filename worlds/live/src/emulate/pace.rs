@@ -92,10 +92,15 @@ impl Pace {
     ///
     /// # Errors
     /// When the system does not take the time.
-    pub(super) fn wait(&mut self, now: Instant, due: Option<Instant>) -> io::Result<()> {
+    pub(super) fn wait(&mut self, due: Option<Instant>, context: &Context<'_>) -> io::Result<()> {
+        let now = context.clock.now();
         self.soon = due.filter(|due| *due - now <= AWAKE_BEFORE);
-        // Who may not spin sleeps on until it is due.
-        let at = self.soon.or(due.map(|due| before(due, AWAKE_BEFORE)));
+        let at = match self.soon {
+            // A timer's interrupt would come just when everything else is to be done.
+            Some(_) if context.spins => None,
+            Some(soon) => Some(soon),
+            None => due.map(|due| before(due, AWAKE_BEFORE)),
+        };
         match (&mut self.alarm, at) {
             (Some(alarm), Some(at)) => alarm.set(now, at),
             _ => Ok(()),

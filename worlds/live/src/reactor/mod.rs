@@ -122,6 +122,8 @@ pub struct Context<'a> {
     pub now: Instant,
     /// Whether a source of [`Attention::OnNews`] may have some.
     pub news: bool,
+    /// Whether the loop is awake when a deadline comes that is less than a millisecond away: it may spin until then.
+    pub spins: bool,
     /// What tells the time.
     pub clock: Clock,
     sources: &'a Sources,
@@ -270,8 +272,7 @@ impl Reactor {
             if now - self.asked_at >= overdue {
                 self.ask(now, Duration::ZERO)?;
             }
-            let turn =
-                driver.turn(&Context { now, news: self.news, clock: self.clock, sources: &self.sources })?;
+            let turn = driver.turn(&self.context(now))?;
             match turn {
                 Turn::Done => return Ok(Outcome::Done),
                 Turn::Busy => self.busy_at = now,
@@ -301,10 +302,14 @@ impl Reactor {
     pub fn step<D: Driver>(&mut self, driver: &mut D) -> io::Result<Turn> {
         let now = self.clock.now();
         self.ask(now, Duration::ZERO)?;
-        let turn =
-            driver.turn(&Context { now, news: self.news, clock: self.clock, sources: &self.sources })?;
+        let turn = driver.turn(&self.context(now))?;
         self.news &= turn != Turn::Idle;
         Ok(turn)
+    }
+
+    const fn context(&self, now: Instant) -> Context<'_> {
+        let spins = self.spin.get() > 0;
+        Context { now, news: self.news, spins, clock: self.clock, sources: &self.sources }
     }
 
     /// Becomes readable when there is news for a driver that is turned by [`Reactor::step`].

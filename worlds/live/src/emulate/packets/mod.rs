@@ -169,7 +169,7 @@ impl<R: FnMut(Event)> Driver for Packets<R> {
         if self.pace.ticks(context.now) {
             (self.report)(Event::Tick);
         }
-        self.pace.wait(context.clock.now(), self.model.due())?;
+        self.pace.wait(self.model.due(), context)?;
         Ok(if busy { Turn::Busy } else { Turn::Idle })
     }
 
