@@ -3,7 +3,8 @@
 //!
 //! `cargo bench -p farlane --bench lookahead -- [--json] [--seconds N] [--commands N] [--runs N] [--mebibytes N]
 //! [--first N] [--networks N] [PART…]`
-//! prints the tables of `docs/lookahead.md`, all of them or those of the parts `trips`, `latency`, `loopback`, `files` and `enumerate`.
+//! prints the tables of `docs/lookahead.md`, all of them or those of the parts `trips`, `latency`, `loopback`, `files`, `enumerate`
+//! and `guest`.
 //! No figure here is a test; as a test, it shows that the tables can be printed.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may stop with a panic")]
