@@ -14,12 +14,15 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use support::proxy::Proxy;
+use support::relay::Relay;
 use support::{Export, FARLANE, json};
 
 /// What a guest does with an SSD.
 const USE: &str = include_str!("guest/use.sh");
 /// How long a guest may take for something.
 const LIMIT: Duration = Duration::from_secs(60);
+/// How long a far end is away while a guest starts: longer than common hosts wait for an answer.
+const AWAY: Duration = Duration::from_secs(2);
 /// What the guest's driver shall wait for a command, in seconds; its own choice is 30.
 const SHORT_TIMEOUTS: &str = "nvme_core.io_timeout=4 nvme_core.admin_timeout=4";
 
@@ -280,6 +283,35 @@ fn a_far_end_that_goes_is_an_error_in_the_guest_and_comes_back() {
     let outcome = running.finish().unwrap();
     assert_eq!(outcome.status, 0, "{}", outcome.console);
     far.wait_for("interrupted");
+}
+
+#[test]
+fn a_guest_that_starts_while_its_far_end_is_away_finds_its_disk() {
+    let Some(kit) = skip::kit_or_skip("a guest that starts while its far end is away") else { return };
+    let place = Place::new();
+    let far = Export::start(&["--ram", "64MiB", "--serial", "AWAY"]);
+    let network = Relay::to(&far.address);
+    let mut near = place.attach("ssd", &format!("tcp://{}", network.address));
+    near.wait_for("offering function");
+    let _turn = turn();
+    network.cut();
+    let script = "appears /dev/nvme0n1; tell \"found $(cat /sys/class/nvme/nvme0/serial)\"; await end";
+    let builder = guest_with(kit, Device::vfio_user(place.socket("ssd")));
+    // A monitor that starts waits for its devices.
+    let mut running = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            near.wait_for("a client has come");
+            std::thread::sleep(AWAY);
+            network.join();
+        });
+        builder.script(script).start().unwrap()
+    });
+    expect(&mut running, "found AWAY");
+    running.tell("end").unwrap();
+    let _outcome = running.finish().unwrap().expect_success();
+    let (status, said) = near.end_by("TERM");
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains("resumed"), "{said}");
 }
 
 #[test]
