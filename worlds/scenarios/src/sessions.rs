@@ -7,12 +7,12 @@ use sim::media::MediaProfile;
 use sim::stream::{ConnectionId, Lane, LinkProfile, StreamEvent};
 use sim::{Context, Event, Node, NodeId, World};
 use tunnel::Session;
-use tunnel::frame::{Identity, InstanceId};
 use tunnel::session::{Config, Input, Output};
 
 use crate::campaign::{Limits, Outcome, Subject, trial};
 use crate::chaos::{self, ChaosConfig, Trouble};
 use crate::outbox::Outbox;
+use crate::session::{impatient, instance};
 use crate::ways::{LANES, Ways};
 use crate::workload::Phase;
 
@@ -342,12 +342,6 @@ impl Subject for End {
     }
 }
 
-fn instance(rng: &mut Rng) -> InstanceId {
-    let mut bytes = [0; 16];
-    rng.fill(&mut bytes);
-    InstanceId(bytes)
-}
-
 /// Runs the scenario for a seed.
 pub fn run(seed: u64) -> Outcome {
     run_over(seed, 1)
@@ -361,18 +355,10 @@ pub fn run_paths(seed: u64) -> Outcome {
 fn run_over(seed: u64, lanes: u8) -> Outcome {
     let mut world = World::new(seed);
     let config = |world: &World<End>, name: &str| Config {
-        identity: Identity {
-            instance: instance(&mut world.rng(&format!("instance of {name}"))),
-            name: name.into(),
-            ..Identity::default()
-        },
-        hold: HOLD,
-        silence: HOLD / 4,
-        ping_interval: HOLD / 16,
         handshake: HOLD / 8,
         redial: (HOLD / 64, HOLD / 8),
         stamps: world.rng("stamps").one_in(2),
-        ..Config::default()
+        ..impatient(name, instance(&mut world.rng(&format!("instance of {name}"))), HOLD)
     };
     let far = world.add(End::new(config(&world, "far"), None, lanes, world.rng("far")));
     let near = world.add(End::new(config(&world, "near"), Some(far), lanes, world.rng("near")));

@@ -1,7 +1,7 @@
 //! The device's node.
 
-use engine::{Engine, Instant, Rng};
-use machine::far::{self, Far};
+use engine::{Instant, Rng};
+use machine::far::Far;
 use nvme_pcie::function;
 use sim::Context;
 use sim::stream::{ConnectionId, StreamEvent};
@@ -10,8 +10,8 @@ use tunnel::session::Config as SessionConfig;
 use super::device::Whimsical;
 use super::memory::Shared;
 use crate::campaign::Outcome;
-use crate::disk::instance;
-use crate::lines::Lines;
+use crate::far_box::FarBox;
+use crate::session::instance;
 
 /// See the module.
 #[derive(Debug)]
@@ -22,8 +22,7 @@ pub(super) struct FarNode {
     judges: bool,
     /// What it keeps at most, bytes.
     window: usize,
-    far: Far<Whimsical>,
-    lines: Lines,
+    far: FarBox<Whimsical>,
     failures: Vec<String>,
 }
 
@@ -36,57 +35,42 @@ impl FarNode {
         window: u32,
         rng: Rng,
     ) -> Self {
-        let far = build(Instant::ZERO, &session, &function, (&memory, judges), &rng);
+        let far = FarBox::new(build(Instant::ZERO, &session, &function, (&memory, judges), &rng));
         let window = usize::try_from(window).expect("a few MiB");
-        Self { session, function, memory, judges, window, far, lines: Lines::default(), failures: Vec::new() }
+        Self { session, function, memory, judges, window, far, failures: Vec::new() }
     }
 
     pub(super) fn handle(&mut self, now: Instant, connection: ConnectionId, event: StreamEvent) {
-        if let Some(input) = self.lines.heed(connection, event) {
-            self.far.handle_input(now, far::Input::Network(input));
-        }
+        self.far.handle(now, connection, event);
     }
 
     pub(super) fn media(&mut self, now: Instant, completion: nvme::media::Completion) {
-        self.far.handle_input(now, far::Input::Device(completion));
+        self.far.media(now, completion);
     }
 
     pub(super) fn settle<P>(&mut self, context: &mut Context<'_, P>) -> Option<Instant> {
-        let now = context.now();
-        if self.far.poll_timeout().is_some_and(|at| at <= now) {
-            self.far.handle_timeout(now);
-        }
-        while let Some(output) = self.far.poll_output() {
-            match output {
-                far::Output::Transmit(name, bytes) => self.lines.push(name, bytes),
-                far::Output::Close(name) => self.lines.close(name),
-                far::Output::Device(far::Storage::Media(request)) => context.media(request),
-                far::Output::Event(..) | far::Output::Device(far::Storage::Notify(_)) => {}
-            }
-        }
-        self.lines.flush(context);
-        let kept = self.far.downstream().store().bytes();
+        let next = self.far.settle(context);
+        let kept = self.far.far().downstream().store().bytes();
         if kept > self.window && self.failures.is_empty() {
             self.failures.push(format!("{kept} B are kept, where {} may be", self.window));
         }
-        self.far.poll_timeout()
+        next
     }
 
     pub(super) fn restart(&mut self, now: Instant, rng: &Rng) {
-        self.failures.extend_from_slice(self.far.function().failures());
+        self.failures.extend_from_slice(self.far.far().function().failures());
         self.session.identity.instance = instance(&mut rng.fork("instance"));
-        self.far = build(now, &self.session, &self.function, (&self.memory, self.judges), rng);
-        self.lines.clear();
+        self.far.restart(build(now, &self.session, &self.function, (&self.memory, self.judges), rng));
     }
 
     pub(super) fn report(&mut self, outcome: &mut Outcome) {
         outcome.failures.append(&mut self.failures);
-        outcome.failures.extend_from_slice(self.far.function().failures());
-        outcome.ahead.1 += self.far.downstream().store().tally().hits;
+        outcome.failures.extend_from_slice(self.far.far().function().failures());
+        outcome.ahead.1 += self.far.far().downstream().store().tally().hits;
     }
 
     pub(super) fn describe(&self) -> String {
-        format!("{:?}, {} connections", self.far.downstream().session(), self.lines.len())
+        self.far.describe()
     }
 }
 

@@ -15,6 +15,7 @@ use super::station::{Found, Ground, Station};
 use super::tap::Tap;
 use crate::campaign::Outcome;
 use crate::outbox::Outbox;
+use crate::session::instance;
 use crate::workload::Phase;
 
 const NVME_CLASS: u32 = 0x01_0802;
@@ -315,7 +316,7 @@ impl HostNode {
     }
 
     pub(super) fn restart(&mut self, rng: Rng) {
-        self.session.identity.instance = crate::disk::instance(&mut rng.fork("instance"));
+        self.session.identity.instance = instance(&mut rng.fork("instance"));
         let sessions = self.peers.iter().map(|_| self.session.clone()).collect();
         self.upstream = Upstream::new(&self.switch, sessions, &rng.fork("upstream"));
         self.root = RootComplex::new(self.root_config);

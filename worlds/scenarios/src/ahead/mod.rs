@@ -27,12 +27,11 @@ use pcie::switch::SwitchConfig;
 use sim::media::MediaProfile;
 use sim::stream::LinkProfile;
 use sim::{Context, Event, Node, NodeId, World};
-use tunnel::frame::Identity;
 use tunnel::session::Config as SessionConfig;
 
 use crate::campaign::{Limits, Outcome, Subject, trial};
 use crate::chaos::{self, ChaosConfig};
-use crate::disk::instance;
+use crate::session::{impatient, instance};
 use crate::workload::{Phase, Workload, WorkloadConfig};
 use far::FarNode;
 use host::HostNode;
@@ -146,22 +145,12 @@ struct Scene {
 
 impl Scene {
     fn session(&mut self, name: &str, window: u32) -> SessionConfig {
-        let identity = Identity {
-            instance: instance(&mut self.world.rng(&format!("instance of {name}"))),
-            name: name.into(),
-            ..Identity::default()
-        };
+        let instance = instance(&mut self.world.rng(&format!("instance of {name}")));
         SessionConfig {
-            identity,
-            hold: HOLD,
-            silence: HOLD / 4,
-            ping_interval: HOLD / 16,
-            handshake: HOLD / 4,
-            redial: (HOLD / 64, HOLD / 4),
             stamps: self.rng.one_in(2),
             lookahead: true,
             ahead: window,
-            ..SessionConfig::default()
+            ..impatient(name, instance, HOLD)
         }
     }
 

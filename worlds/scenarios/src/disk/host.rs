@@ -12,10 +12,10 @@ use sim::{Context, NodeId};
 use tunnel::session::Config as SessionConfig;
 use tunnel::upstream::PortIndex;
 
-use super::instance;
 use crate::campaign::Outcome;
 use crate::checker::{End, Kind, OperationId};
 use crate::outbox::Outbox;
+use crate::session::instance;
 use crate::workload::{Operation, Phase, Work};
 
 /// What fills memory that a read is to fill, so that bytes which never came are seen.

@@ -14,12 +14,12 @@ use sim::faults::Plan;
 use sim::media::MediaProfile;
 use sim::stream::LinkProfile;
 use sim::{Context, Event, Node, NodeId, World};
-use tunnel::frame::{Identity, InstanceId};
 use tunnel::session::Config as SessionConfig;
 
 use crate::campaign::{Limits, Outcome, Subject, compare, trial};
 use crate::chaos::{self, ChaosConfig, Trouble};
 use crate::script::Script;
+use crate::session::{impatient, instance};
 use crate::workload::{Phase, Work, Workload, WorkloadConfig};
 use device::DeviceNode;
 use host::{Disk, HostNode};
@@ -116,12 +116,6 @@ impl Subject for Member {
     }
 }
 
-pub(crate) fn instance(rng: &mut Rng) -> InstanceId {
-    let mut bytes = [0; 16];
-    rng.fill(&mut bytes);
-    InstanceId(bytes)
-}
-
 /// What the hosts do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -160,24 +154,14 @@ impl Scene {
     }
 
     fn session(&mut self, name: &str) -> SessionConfig {
-        let identity = Identity {
-            instance: instance(&mut self.world.rng(&format!("instance of {name}"))),
-            name: name.into(),
-            ..Identity::default()
-        };
+        let instance = instance(&mut self.world.rng(&format!("instance of {name}")));
         SessionConfig {
-            identity,
-            hold: HOLD,
-            silence: HOLD / 4,
-            ping_interval: HOLD / 16,
-            handshake: HOLD / 4,
-            redial: (HOLD / 64, HOLD / 4),
             stamps: self.rng.one_in(2),
             lookahead: self.lookahead,
             shadow: self.lookahead,
             strands: self.strands,
             ahead: AHEAD[usize::try_from(self.world.rng(name).below(3)).expect("one of three")],
-            ..SessionConfig::default()
+            ..impatient(name, instance, HOLD)
         }
     }
 

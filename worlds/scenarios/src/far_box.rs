@@ -1,0 +1,63 @@
+//! A box with a device, and the connections to it.
+
+use engine::{Engine, Instant};
+use machine::far::{self, Device, Far, Storage};
+use nvme::media::Completion;
+use sim::Context;
+use sim::stream::{ConnectionId, StreamEvent};
+
+use crate::lines::Lines;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct FarBox<F: Device<Input = Completion, Output = Storage>> {
+    far: Far<F>,
+    lines: Lines,
+}
+
+impl<F: Device<Input = Completion, Output = Storage>> FarBox<F> {
+    pub(crate) fn new(far: Far<F>) -> Self {
+        Self { far, lines: Lines::default() }
+    }
+
+    pub(crate) const fn far(&self) -> &Far<F> {
+        &self.far
+    }
+
+    pub(crate) fn handle(&mut self, now: Instant, connection: ConnectionId, event: StreamEvent) {
+        if let Some(input) = self.lines.heed(connection, event) {
+            self.far.handle_input(now, far::Input::Network(input));
+        }
+    }
+
+    pub(crate) fn media(&mut self, now: Instant, completion: Completion) {
+        self.far.handle_input(now, far::Input::Device(completion));
+    }
+
+    pub(crate) fn settle<P>(&mut self, context: &mut Context<'_, P>) -> Option<Instant> {
+        let now = context.now();
+        if self.far.poll_timeout().is_some_and(|at| at <= now) {
+            self.far.handle_timeout(now);
+        }
+        while let Some(output) = self.far.poll_output() {
+            match output {
+                far::Output::Transmit(name, bytes) => self.lines.push(name, bytes),
+                far::Output::Close(name) => self.lines.close(name),
+                far::Output::Device(Storage::Media(request)) => context.media(request),
+                far::Output::Event(..) | far::Output::Device(Storage::Notify(_)) => {}
+            }
+        }
+        self.lines.flush(context);
+        self.far.poll_timeout()
+    }
+
+    /// Another process, which knows nothing of the one before, has taken the place of the box.
+    pub(crate) fn restart(&mut self, far: Far<F>) {
+        self.far = far;
+        self.lines.clear();
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        format!("{:?}, {} connections", self.far.downstream().session(), self.lines.len())
+    }
+}
