@@ -199,9 +199,10 @@ impl Controller {
             AdminOpcode::DeleteIoCompletionQueue => Change::DeleteCompletion(id),
             AdminOpcode::Identify if entry.cdw10 & CNS_MASK == 0 => {
                 let in_page = base % self.page + IDENTIFY_BYTES as u64 <= self.page;
+                let fits = base.checked_add(IDENTIFY_BYTES as u64).is_some();
                 // An SGL of one data block has its address in the same place.
                 let data_block = entry.flags >> 6 == 0 || second >> 56 == 0;
-                if !in_page || !data_block || entry.namespace == NamespaceId::ALL {
+                if !in_page || !fits || !data_block || entry.namespace == NamespaceId::ALL {
                     return;
                 }
                 let bytes = Box::new([0; IDENTIFY_BYTES]);

@@ -95,7 +95,7 @@ impl Lookahead {
         switch: &Switch,
     ) {
         // Double words, as a device would read them.
-        let (mut at, end) = (address & !3, address.saturating_add(length).next_multiple_of(4));
+        let Some((mut at, end)) = double_words(address, length) else { return };
         let Some(gathering) = &self.ports[port].gathering else { return };
         let (function, is_admin) = (gathering.function, gathering.queue == 0);
         let number = u8::try_from(port).expect("a switch has at most 32 ports");
@@ -288,4 +288,11 @@ fn joined(found: &[(u64, u64)]) -> impl Iterator<Item = (u64, u32)> {
         let length: u64 = pieces.iter().map(|(_, length)| length).sum();
         (pieces[0].0, u32::try_from(length).unwrap_or(u32::MAX))
     })
+}
+
+/// From where to where the double words reach in which `length` bytes at `address` are. None if they reach the end of all
+/// addresses: that is nobody's memory.
+pub(super) fn double_words(address: u64, length: u64) -> Option<(u64, u64)> {
+    let end = address.checked_add(length)?.checked_next_multiple_of(4)?;
+    Some((address & !3, end))
 }

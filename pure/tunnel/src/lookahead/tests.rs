@@ -7,6 +7,7 @@ use proptest::prelude::{ProptestConfig, any, prop, proptest};
 
 use super::controller::{Controller, Ended};
 use super::function::{Function, Seen};
+use super::gather::double_words;
 use super::store::{KEPT_FOR, Store};
 use super::walk::{Next, Transfer, Walk};
 use crate::frame::{Ahead, AheadKey};
@@ -263,6 +264,19 @@ fn block_sizes_come_from_identify_and_go_with_format() {
     assert_eq!(controller.block(namespace), None);
     controller.on_admin(&admin(0x7c, 3, [0, 0], 0));
     assert!(controller.lost, "shadow doorbells are not seen");
+}
+
+#[test]
+fn what_would_reach_the_end_of_all_addresses_is_left_alone() {
+    let mut controller = Controller::new(4096, (0x1000, 32), (0x2000, 32));
+    for address in [u64::MAX - 383, u64::MAX - 4095] {
+        controller.on_admin(&admin(6, 1, [0, 0], address));
+        controller.on_write(address, &[1; 64], &mut |_| ());
+    }
+    assert_eq!(double_words(0x1001, 6), Some((0x1000, 0x1008)));
+    assert_eq!(double_words(u64::MAX - 7, 4), Some((u64::MAX - 7, u64::MAX - 3)));
+    assert_eq!(double_words(u64::MAX - 7, 5), None);
+    assert_eq!(double_words(u64::MAX - 4095, 4096), None);
 }
 
 #[test]
