@@ -8,18 +8,12 @@ use std::time::Duration;
 use engine::{Buffer, BufferMut, Pool};
 use nvme_tcp::Outbox;
 
-use crate::tcp::{Connection, Direct};
+use crate::tcp::{BlockLength, Connection, Direct};
 
 /// Slices in one system call: 128 reads' headers and pages.
 const SLICES_MAX: usize = 256;
 /// Slices for which no large table is made.
 const FEW: usize = 8;
-/// The smallest and the largest block to receive into. A received buffer keeps its whole block: blocks grow while they
-/// are filled to the end, and shrink while they are not.
-const BLOCK_MIN: usize = 16 << 10;
-const BLOCK_MAX: usize = 256 << 10;
-/// The factor between block sizes.
-const BLOCK_STEP: usize = 4;
 /// Blocks in a row that would have fitted the next smaller size before that is chosen.
 const SHRINK_AFTER: u32 = 64;
 /// What arrives in one piece of up to this many bytes is copied out, so that the block it arrived in is used again.
@@ -49,8 +43,7 @@ pub struct Socket {
     stream: TcpStream,
     peer: SocketAddr,
     block: Option<BufferMut>,
-    block_length: usize,
-    roomy: u32,
+    block_length: BlockLength<SHRINK_AFTER>,
 }
 
 impl Socket {
@@ -62,7 +55,7 @@ impl Socket {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         let peer = stream.peer_addr()?;
-        Ok(Self { stream, peer, block: None, block_length: BLOCK_MIN, roomy: 0 })
+        Ok(Self { stream, peer, block: None, block_length: BlockLength::new() })
     }
 
     /// The address of the other end.
@@ -90,7 +83,7 @@ impl Socket {
     pub fn receive(&mut self, pool: &mut Pool, place: Option<&mut [u8]>) -> io::Result<Received> {
         let mut block = match self.block.take() {
             Some(block) => block,
-            None => pool.take(self.block_length),
+            None => pool.take(self.block_length.get()),
         };
         let (wanted, result) = match place {
             // The system takes a shorter way for one place than for two.
@@ -120,24 +113,9 @@ impl Socket {
             self.block = Some(block);
             return Ok(Received::Data { landed, bytes, is_all });
         }
-        self.choose_block_length(behind);
+        self.block_length.heed(behind);
         block.truncate(behind);
         Ok(Received::Data { landed, bytes: pool.seal(block), is_all })
-    }
-
-    fn choose_block_length(&mut self, count: usize) {
-        if count == self.block_length {
-            self.block_length = (self.block_length * BLOCK_STEP).min(BLOCK_MAX);
-            self.roomy = 0;
-        } else if count <= self.block_length / BLOCK_STEP {
-            self.roomy += 1;
-            if self.roomy == SHRINK_AFTER {
-                self.block_length = (self.block_length / BLOCK_STEP).max(BLOCK_MIN);
-                self.roomy = 0;
-            }
-        } else {
-            self.roomy = 0;
-        }
     }
 
     /// Gives the block that waits for bytes to whoever needs one next: an idle connection needs none.
@@ -205,7 +183,7 @@ impl From<Connection> for Socket {
     /// Takes over a connection of which nothing was received yet.
     fn from(connection: Connection) -> Self {
         let (peer, stream) = (connection.peer(), connection.into_socket());
-        Self { stream, peer, block: None, block_length: BLOCK_MIN, roomy: 0 }
+        Self { stream, peer, block: None, block_length: BlockLength::new() }
     }
 }
 

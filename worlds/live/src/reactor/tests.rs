@@ -160,8 +160,7 @@ fn a_condition_ends_a_run_and_the_next_goes_on() {
 fn a_short_deadline_is_met_to_the_microsecond_when_spinning_is_allowed() {
     // The kernel's own timeouts would be late by up to a millisecond each time. A busy machine may be later still, but
     // not always: this thread is then given the processor again.
-    let least = (0..40).map(|_| lateness_of_a_short_deadline()).min().unwrap();
-    assert!(least < Nanos::from_micros(500), "{least}");
+    assert!((0..1_000).any(|_| lateness_of_a_short_deadline() < Nanos::from_micros(500)));
 }
 
 fn lateness_of_a_short_deadline() -> Nanos {

@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use engine::{Buffer, BufferMut, Instant, Nanos, Pool};
 
+use super::block::BlockLength;
 use super::outbox::{Outbox, OutboxFull};
 use super::stamp;
 use super::system::Direct;
@@ -14,12 +15,6 @@ use super::system::Direct;
 const COPY_MAX: usize = 4 << 10;
 /// So much is sent without waiting for a flush.
 const FLUSH_BYTES: usize = 32 << 10;
-/// The smallest and the largest block to receive into. A received buffer keeps its whole block: blocks grow
-/// while they are filled to the end, and shrink while they are not.
-const BLOCK_MIN: usize = 16 << 10;
-const BLOCK_MAX: usize = 256 << 10;
-/// The factor between block sizes.
-const BLOCK_STEP: usize = 4;
 /// Blocks in a row that would have fitted the next smaller size before that is chosen.
 const SHRINK_AFTER: u32 = 16;
 
@@ -42,9 +37,7 @@ pub struct Connection {
     outbox: Outbox,
     /// Where the next bytes go.
     block: Option<BufferMut>,
-    block_length: usize,
-    /// Blocks in a row that were larger than needed.
-    roomy: u32,
+    block_length: BlockLength<SHRINK_AFTER>,
     /// How long ago the bytes that were received last had come; none where nobody wants to know.
     age: Option<Nanos>,
     coalescing: Option<Coalescing>,
@@ -65,8 +58,8 @@ impl Connection {
     pub(super) fn new(socket: TcpStream, peer: SocketAddr) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         socket.set_nodelay(true)?;
-        let (outbox, block_length) = (Outbox::default(), BLOCK_MIN);
-        Ok(Self { socket, peer, outbox, block: None, block_length, roomy: 0, age: None, coalescing: None })
+        let (outbox, block_length) = (Outbox::default(), BlockLength::new());
+        Ok(Self { socket, peer, outbox, block: None, block_length, age: None, coalescing: None })
     }
 
     /// Has the kernel stamp what comes from now on; see [`Connection::age`]. Where it has no stamps, all ages are zero.
@@ -155,7 +148,7 @@ impl Connection {
     pub fn receive(&mut self, pool: &mut Pool) -> io::Result<Received> {
         let mut block = match self.block.take() {
             Some(block) => block,
-            None => pool.take(self.block_length),
+            None => pool.take(self.block_length.get()),
         };
         let read = match &mut self.age {
             None => Direct(&self.socket).read(&mut block),
@@ -182,24 +175,9 @@ impl Connection {
             self.block = Some(block);
             return Ok(Received::Data(data));
         }
-        self.choose_block_length(count);
+        self.block_length.heed(count);
         block.truncate(count);
         Ok(Received::Data(pool.seal(block)))
-    }
-
-    fn choose_block_length(&mut self, count: usize) {
-        if count == self.block_length {
-            self.block_length = (self.block_length * BLOCK_STEP).min(BLOCK_MAX);
-            self.roomy = 0;
-        } else if count <= self.block_length / BLOCK_STEP {
-            self.roomy += 1;
-            if self.roomy == SHRINK_AFTER {
-                self.block_length = (self.block_length / BLOCK_STEP).max(BLOCK_MIN);
-                self.roomy = 0;
-            }
-        } else {
-            self.roomy = 0;
-        }
     }
 
     /// Ends both directions at once: what waits is not sent, and [`Connection::receive`] says closed.

@@ -3,6 +3,7 @@
 //! The kernel sizes the buffers of a socket by itself, to what the path needs; asking for a size would
 //! end that, and cap it at `net.core.rmem_max`, which is often far smaller.
 
+mod block;
 mod connection;
 mod dial;
 mod link;
@@ -17,6 +18,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsRawFd, RawFd};
 
+pub(crate) use block::BlockLength;
 pub use connection::{Connection, Received};
 pub use dial::{Dialer, Dialled};
 pub(crate) use link::{Dial, Link};
