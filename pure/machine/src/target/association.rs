@@ -2,12 +2,10 @@
 
 use alloc::vec::Vec;
 
-use nvme::subsystem::{ControllerKey, Input as CoreInput};
+use nvme::subsystem::ControllerKey;
 use nvme::wire::{StatusCode, SubmissionQueueId};
 use nvme_fabrics::target::{AssociationKey, SubsystemKey};
 use nvme_fabrics::wire::{Nqn, QueueId};
-
-use engine::Engine;
 
 use super::peer::{Role, Standing};
 use super::{Close, ConnectionId, Event, Output, Target};
@@ -93,14 +91,10 @@ impl Target {
         member.queues.retain(|(_, connection)| *connection != id);
         let is_last = member.queues.is_empty();
         let Some(served) = self.subsystems[subsystem.0 as usize].as_mut() else { return };
+        served.core.drop_queue(now, controller, SubmissionQueueId(queue.queue.0));
         for token in tokens {
-            served.orphan(token);
-            let status = StatusCode::TransientTransportError.into();
-            if served.core.transfer(token).is_some() {
-                served.core.handle_input(now, CoreInput::HostDataFailed { token, status });
-            }
+            served.retire(token);
         }
-        served.core.abort_queue(now, controller, SubmissionQueueId(queue.queue.0));
         if is_last {
             served.core.set_io_queues_exist(controller, false);
         }
@@ -160,7 +154,6 @@ impl Target {
             return self.abort_held(admin);
         };
         let Some(served) = self.subsystems[subsystem.0 as usize].as_mut() else { return };
-        served.stop_enabling(key);
         served.core.reset(now, controller);
         let mut forgotten = Vec::new();
         served.forget(key, |connection, slot| forgotten.push((connection, slot)));
@@ -186,20 +179,6 @@ impl Target {
             peer.complete(slot, StatusCode::CommandAbortRequested.into(), 0, 0);
         }
         self.touch(id);
-    }
-
-    /// CC.EN from 0 to 1: ready when media have done with what came before.
-    pub(super) fn enable(&mut self, key: AssociationKey) {
-        let Some(member) = self.members.get(key.0 as usize).and_then(Option::as_ref) else { return };
-        match member.controller {
-            None => self.fabrics.set_ready(key),
-            Some((subsystem, controller)) => {
-                if let Some(served) = self.subsystems[subsystem.0 as usize].as_mut() {
-                    served.enable(key, controller);
-                    self.drain_core(subsystem);
-                }
-            }
-        }
     }
 
     pub(super) fn begin_shutdown(&mut self, key: AssociationKey) {

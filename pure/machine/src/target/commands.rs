@@ -54,7 +54,7 @@ impl Target {
         };
         let submission_queue = queue.submission_queue();
         let Some(served) = self.subsystems[subsystem.0 as usize].as_mut() else { return };
-        let Some(token) = served.issue(Owner { association, place: Some((id, slot)) }) else {
+        let Some(token) = served.issue(Owner { association, connection: id, slot }) else {
             // More than anybody was promised at once; the host tries again.
             return peer.complete(slot, StatusCode::CommandInterrupted.into(), 0, 0);
         };
@@ -117,17 +117,10 @@ impl Target {
     /// Takes what a subsystem's core has to say.
     pub(super) fn drain_core(&mut self, key: SubsystemKey) {
         loop {
-            let now = self.now;
             let Some(served) = self.subsystems.get_mut(key.0 as usize).and_then(Option::as_mut) else {
                 return;
             };
-            let Some(output) = served.core.poll_output() else {
-                match served.next_enabled(now) {
-                    Some(association) => self.fabrics.set_ready(association),
-                    None => return,
-                }
-                continue;
-            };
+            let Some(output) = served.core.poll_output() else { return };
             match output {
                 CoreOutput::Media(request) => {
                     self.outputs.push_back(Output::Media { subsystem: key, request });
@@ -145,7 +138,7 @@ impl Target {
     #[inline]
     fn complete(&mut self, key: SubsystemKey, token: CommandToken, completion: CompletionResult) {
         let Some(served) = self.subsystems[key.0 as usize].as_mut() else { return };
-        let Some(Owner { place: Some((id, slot)), .. }) = served.retire(token) else { return };
+        let Some(Owner { connection: id, slot, .. }) = served.retire(token) else { return };
         let Some(peer) = self.peers[id.0 as usize].as_mut() else { return };
         peer.set_token(slot, None);
         peer.complete(slot, completion.status, completion.dw0, completion.dw1);
@@ -156,7 +149,7 @@ impl Target {
     fn push(&mut self, key: SubsystemKey, token: CommandToken, (offset, total): (u32, u32), data: Buffer) {
         let now = self.now;
         let Some(served) = self.subsystems[key.0 as usize].as_mut() else { return };
-        let Some(Owner { place: Some((id, slot)), .. }) = served.owner(token) else { return };
+        let Some(Owner { connection: id, slot, .. }) = served.owner(token) else { return };
         let Some(peer) = self.peers[id.0 as usize].as_mut() else { return };
         if let Err(status) = peer.connection.push(slot, offset, total, data) {
             served.core.handle_input(now, CoreInput::HostDataFailed { token, status });
@@ -167,7 +160,7 @@ impl Target {
         let now = self.now;
         let Some(served) = self.subsystems[key.0 as usize].as_mut() else { return };
         let pulled = match served.owner(token) {
-            Some(Owner { place: Some((id, slot)), .. }) => {
+            Some(Owner { connection: id, slot, .. }) => {
                 let Some(peer) = self.peers[id.0 as usize].as_mut() else { return };
                 peer.connection.pull(slot, length)
             }

@@ -196,7 +196,7 @@ impl Target {
         peer.complete(slot, status, 0, 0);
         match change.unwrap_or(Change::Nothing) {
             Change::Nothing => {}
-            Change::Enable => self.enable(association),
+            Change::Enable => self.fabrics.set_ready(association),
             Change::Reset => self.reset(association),
             Change::ShutDown => self.begin_shutdown(association),
             Change::ResetSubsystem => {

@@ -16,8 +16,8 @@ use super::access::PortAccess;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Owner {
     pub(super) association: AssociationKey,
-    /// None once the connection is gone that it came from.
-    pub(super) place: Option<(ConnectionId, Slot)>,
+    pub(super) connection: ConnectionId,
+    pub(super) slot: Slot,
 }
 
 #[derive(Debug)]
@@ -29,10 +29,6 @@ pub(super) struct Served {
     free: Vec<CommandToken>,
     /// By controller.
     associations: Vec<Option<AssociationKey>>,
-    /// Controllers whose associations have ended and for which media still work.
-    leaving: Vec<ControllerKey>,
-    /// Associations that are to be enabled once media have done with what was before.
-    enabling: Vec<(AssociationKey, ControllerKey)>,
     /// What static controllers have that are nobody's, by their identifiers.
     kept: Vec<(u16, Vec<(FeatureKey, u32)>)>,
     /// How controllers reach groups of namespaces, where that is not the best way.
@@ -46,8 +42,6 @@ impl Served {
             owners: (0..count).map(|_| None).collect(),
             free: (0..count).rev().map(CommandToken).collect(),
             associations: Vec::new(),
-            leaving: Vec::new(),
-            enabling: Vec::new(),
             kept: Vec::new(),
             access: Vec::new(),
             core: Subsystem::new(now, config),
@@ -75,95 +69,37 @@ impl Served {
         self.owners[token.0 as usize]
     }
 
-    /// The connection of a command is gone; the core still has it.
-    pub(super) fn orphan(&mut self, token: CommandToken) {
-        if let Some(owner) = &mut self.owners[token.0 as usize] {
-            owner.place = None;
-        }
-    }
-
     /// Frees the tokens of every command of an association, which its core has forgotten; those of connections that
     /// last are told.
     pub(super) fn forget(&mut self, association: AssociationKey, mut each: impl FnMut(ConnectionId, Slot)) {
         for (token, place) in (0..).map(CommandToken).zip(&mut self.owners) {
             if let Some(owner) = place.take_if(|owner| owner.association == association) {
                 self.free.push(token);
-                if let Some((connection, slot)) = owner.place {
-                    each(connection, slot);
-                }
+                each(owner.connection, owner.slot);
             }
         }
     }
 
-    /// Removes a controller: at once, or when media have done with its commands.
+    /// Removes a controller, whose association has ended. What media have begun of its commands goes on; the core ends
+    /// that before anybody reads or changes the same blocks.
     pub(super) fn leave(&mut self, now: Instant, controller: ControllerKey) {
-        self.enabling.retain(|(_, one)| *one != controller);
         let config = self.core.controller(controller);
         if matches!(&config.transport, Transport::Fabrics(fabrics) if !fabrics.dynamic) {
             let id = config.controller_id;
             self.kept.retain(|(other, _)| *other != id);
             self.kept.push((id, self.core.feature_values(controller)));
         }
-        if self.core.media_outstanding(controller) == 0 {
-            return self.core.remove_controller(now, controller);
-        }
-        self.core.reset(now, controller);
-        self.leaving.push(controller);
-    }
-
-    /// A controller identifier is wanted again, by a new controller: the one before is not waited for.
-    fn make_room_for(&mut self, now: Instant, id: u16) {
-        if let Some(controller) = self.core.controller_called(id) {
-            self.leaving.retain(|one| *one != controller);
-            self.core.remove_controller(now, controller);
-        }
+        self.core.remove_controller(now, controller);
     }
 
     /// Adds a controller; a static one has what it had with the host before.
     pub(super) fn add_controller(&mut self, now: Instant, config: ControllerConfig) -> ControllerKey {
         let id = config.controller_id;
-        self.make_room_for(now, id);
         let controller = self.core.add_controller(now, config);
         if let Some((_, values)) = self.kept.iter().find(|(other, _)| *other == id) {
             self.core.restore_feature_values(controller, values);
         }
         controller
-    }
-
-    /// A controller is to be enabled. A host that is back after it was lost must not be overtaken by what it wrote
-    /// before.
-    pub(super) fn enable(&mut self, association: AssociationKey, controller: ControllerKey) {
-        self.enabling.retain(|(one, _)| *one != association);
-        self.enabling.push((association, controller));
-    }
-
-    pub(super) fn stop_enabling(&mut self, association: AssociationKey) {
-        self.enabling.retain(|(one, _)| *one != association);
-    }
-
-    /// The next association whose controller is ready, if media have done with what was before.
-    pub(super) fn next_enabled(&mut self, now: Instant) -> Option<AssociationKey> {
-        if self.leaving.is_empty() && self.enabling.is_empty() {
-            return None;
-        }
-        let Self { core, leaving, .. } = self;
-        leaving.retain(|controller| {
-            let works = core.media_outstanding(*controller) > 0;
-            if !works {
-                core.remove_controller(now, *controller);
-            }
-            works
-        });
-        let quiet = |controller: ControllerKey| {
-            let host = |key| match &core.controller(key).transport {
-                Transport::Fabrics(fabrics) => Some(&fabrics.host),
-                Transport::Pcie { .. } => None,
-            };
-            let is_back = leaving.iter().any(|one| host(*one) == host(controller));
-            !is_back && core.media_outstanding(controller) == 0
-        };
-        let index = self.enabling.iter().position(|(_, controller)| quiet(*controller))?;
-        Some(self.enabling.remove(index).0)
     }
 
     pub(super) fn set_association(&mut self, controller: ControllerKey, association: Option<AssociationKey>) {

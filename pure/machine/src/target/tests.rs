@@ -169,7 +169,7 @@ fn a_lost_admin_queue_takes_the_others_with_it() {
 }
 
 #[test]
-fn what_a_host_wrote_before_it_was_lost_does_not_overtake_it() {
+fn what_a_host_wrote_before_it_was_lost_is_not_overtaken() {
     let mut rig = Rig::new(directory());
     let host = rig.admin_queue(DISK).unwrap();
     rig.enable(host);
@@ -178,25 +178,36 @@ fn what_a_host_wrote_before_it_was_lost_does_not_overtake_it() {
     rig.submit(queue, io(IoOpcode::Write, 0, 8), Data::Write(pattern(4096, 1)));
     rig.run();
     rig.drop_connection(host);
-    // It is back, and the medium is still writing what it was given before.
+    // It is back at once, and the medium is still writing what it was given before.
     let host = rig.admin_queue(DISK).unwrap();
-    rig.set_configuration(host, 0x0046_0001);
-    assert_eq!(rig.controller_status(host), 0);
-    rig.release();
-    assert_eq!(rig.controller_status(host), 1);
+    rig.enable(host);
     let controller = rig.target.status()[0].controller.0;
     let queue = rig.io_queue(DISK, 1, controller).unwrap();
-    let read = rig.ask(queue, io(IoOpcode::Read, 0, 8), Data::Read(4096));
-    assert_eq!(read.data, pattern(4096, 1));
+    let read = rig.submit(queue, io(IoOpcode::Read, 0, 8), Data::Read(4096));
+    rig.run();
+    rig.release();
+    assert_eq!(rig.completed(queue, read).expect("the read has ended").data, pattern(4096, 1));
     // The same for a reset.
     rig.is_held = true;
     rig.submit(queue, io(IoOpcode::Write, 0, 8), Data::Write(pattern(4096, 2)));
     rig.run();
     rig.set_configuration(host, 0x0046_0000);
-    rig.set_configuration(host, 0x0046_0001);
-    assert_eq!(rig.controller_status(host), 0);
+    rig.enable(host);
+    let queue = rig.io_queue(DISK, 1, controller).unwrap();
+    let read = rig.submit(queue, io(IoOpcode::Read, 0, 8), Data::Read(4096));
+    rig.run();
     rig.release();
-    assert_eq!(rig.controller_status(host), 1);
+    assert_eq!(rig.completed(queue, read).expect("the read has ended").data, pattern(4096, 2));
+    // And for an I/O queue that is lost alone.
+    rig.is_held = true;
+    rig.submit(queue, io(IoOpcode::Write, 0, 8), Data::Write(pattern(4096, 3)));
+    rig.run();
+    rig.drop_connection(queue);
+    let queue = rig.io_queue(DISK, 1, controller).unwrap();
+    let read = rig.submit(queue, io(IoOpcode::Read, 0, 8), Data::Read(4096));
+    rig.run();
+    rig.release();
+    assert_eq!(rig.completed(queue, read).expect("the read has ended").data, pattern(4096, 3));
 }
 
 #[test]

@@ -6,11 +6,11 @@ use engine::Instant;
 
 use super::controller::{CONTROLLERS_MAX, Controller, ControllerConfig, ControllerKey};
 use super::namespace::Busy;
-use super::slots::{MediaFor, Own, State};
+use super::slots::{MediaFor, Own, Slot, State};
 use super::{CommandToken, Notification, Output, Subsystem};
 use crate::media::IoId;
-use crate::wire::NamespaceId;
 use crate::wire::feature::FeatureId;
+use crate::wire::{NamespaceId, SubmissionQueueId};
 
 /// Shutdowns: one flush of all media is for every controller that asked before it began.
 #[derive(Debug, Default)]
@@ -53,6 +53,8 @@ impl Subsystem {
         self.end_commands_of(controller);
         self.reset_self_test(controller);
         self.controllers.remove(controller);
+        // Its key may be another's soon.
+        self.orphans.retain(|(_, of)| *of != controller);
         self.namespaces.iter_mut().for_each(|namespace| namespace.forget_controller(controller));
         self.remember_access();
         self.remember_write_cache();
@@ -105,13 +107,25 @@ impl Subsystem {
         self.announce_saved_features(controller);
     }
 
-    /// Forgets the commands of a controller, and what of its outputs was not polled. What is said to the world
-    /// stays said, and background work goes on.
+    /// The transport has lost an I/O queue for good: its commands in flight are gone without completions, as after a reset.
+    /// What media have begun of them goes on, and is ended before anybody reads or changes the same blocks.
+    pub fn drop_queue(&mut self, now: Instant, controller: ControllerKey, queue: SubmissionQueueId) {
+        self.now = now;
+        self.end_commands(|slot| slot.controller == controller && slot.queue == queue);
+        self.unsaved = false;
+        self.check_quiet();
+    }
+
     fn end_commands_of(&mut self, controller: ControllerKey) {
+        self.end_commands(|slot| slot.controller == controller);
+        self.forget_shutdown(controller);
+    }
+
+    /// Forgets the commands that `is_gone` names, and what of their outputs was not polled. What is said to the world
+    /// stays said, and background work goes on.
+    fn end_commands(&mut self, is_gone: impl Fn(&Slot) -> bool) {
         let slots = &self.slots;
-        let is_its = |token: CommandToken| {
-            slots.is_command(token) && slots.peek(token).is_some_and(|slot| slot.controller == controller)
-        };
+        let is_its = |token: CommandToken| slots.is_command(token) && slots.peek(token).is_some_and(&is_gone);
         // Requests that no medium has seen will never be answered.
         let dropped = |output: &Output| match output {
             Output::Media(request) => is_its(request.id.token()),
@@ -128,15 +142,19 @@ impl Subsystem {
             }
             !dropped
         });
-        self.overlaps.disown(controller, &mut unseen);
-        self.ask_those_behind();
-        self.media_outstanding -= unseen.len();
         let commands: Vec<_> = self
             .slots
-            .of_controller(controller)
-            .map(|(token, slot)| (token, slot.queue.is_admin(), slot.state, slot.request(token)))
+            .in_flight()
+            .filter(|(_, slot)| is_gone(slot))
+            .map(|(token, slot)| {
+                (token, slot.queue.is_admin(), slot.state, slot.request(token), slot.controller)
+            })
             .collect();
-        for (token, is_admin, state, request) in commands {
+        let requests: Vec<_> = commands.iter().filter_map(|(.., request, _)| *request).collect();
+        self.overlaps.disown(&requests, &mut unseen);
+        self.ask_those_behind();
+        self.media_outstanding -= unseen.len();
+        for (token, is_admin, state, request, controller) in commands {
             if !is_admin {
                 self.smart.end_io(self.now);
             }
@@ -144,7 +162,6 @@ impl Subsystem {
             self.orphans.extend(request.map(|request| (request, controller)));
             self.end_command(token, is_admin, state);
         }
-        self.forget_shutdown(controller);
     }
 
     fn end_command(&mut self, token: CommandToken, is_admin: bool, state: State) {

@@ -243,8 +243,13 @@ impl Slots {
 
     /// The commands in flight of a controller, whether media work for them, and on which queue they are.
     pub(super) fn of_controller(&self, key: ControllerKey) -> impl Iterator<Item = (CommandToken, &Slot)> {
+        self.in_flight().filter(move |(_, slot)| slot.controller == key)
+    }
+
+    /// The commands in flight, whosever they are.
+    pub(super) fn in_flight(&self) -> impl Iterator<Item = (CommandToken, &Slot)> {
         let slots = (0..).map(CommandToken).zip(&self.slots);
-        slots.filter(move |(_, slot)| slot.state != State::Free && slot.controller == key)
+        slots.filter(|(_, slot)| slot.state != State::Free)
     }
 
     /// Starts a command in the slot of `token`.

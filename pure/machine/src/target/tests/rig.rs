@@ -160,7 +160,7 @@ impl Rig {
     /// Lets media answer what they were asked.
     pub(super) fn release(&mut self) {
         self.is_held = false;
-        for (subsystem, request) in core::mem::take(&mut self.held) {
+        for (subsystem, request) in core::mem::take(&mut self.held).into_iter().rev() {
             let mut done = Vec::new();
             self.disk.submit(request, &mut |completion: Completion| done.push(completion));
             for completion in done {

@@ -1,4 +1,4 @@
-//! Changes of the same blocks by several controllers of one host.
+//! Requests for the same blocks by several controllers.
 
 use super::*;
 
@@ -70,7 +70,7 @@ fn what_a_reset_left_to_media_is_in_the_way_of_the_same_controller_too() {
 }
 
 #[test]
-fn whatever_changes_blocks_waits_and_what_reads_them_does_not() {
+fn whatever_touches_blocks_waits_for_a_change_by_another_controller() {
     let (mut bench, first, second) = two();
     begin_write(bench.of(first), 7, 1);
     bench.of(second);
@@ -79,6 +79,10 @@ fn whatever_changes_blocks_waits_and_what_reads_them_does_not() {
     (bench.host_data[4], bench.host_data[8]) = (1, 7); // One block from block 7 on.
     let deallocate = SubmissionQueueEntry { cdw11: 1 << 2, ..io(IoOpcode::DatasetManagement, 1, 0, 1) };
     tokens.push(bench.send(IO, deallocate));
+    tokens.push(bench.send(IO, io(IoOpcode::Read, 1, 6, 2)));
+    tokens.push(bench.send(IO, io(IoOpcode::Verify, 1, 7, 1)));
+    bench.host_data = vec![1; 512];
+    tokens.push(bench.send(IO, io(IoOpcode::Compare, 1, 7, 1)));
     assert_eq!(bench.stuck.len(), 1);
     // A Copy of block 20 to block 7 reads first.
     bench.host_data = vec![0; 32];
@@ -86,16 +90,79 @@ fn whatever_changes_blocks_waits_and_what_reads_them_does_not() {
     tokens.push(bench.send(IO, SubmissionQueueEntry { cdw12: 0, ..io(IoOpcode::Copy, 1, 7, 1) }));
     assert_eq!(bench.stuck.len(), 2);
     carry_out(&mut bench, 1);
-    bench.send(IO, io(IoOpcode::Read, 1, 7, 1));
     bench.send(IO, io(IoOpcode::Write, 2, 7, 1));
-    assert_eq!(bench.stuck.len(), 3, "a read, and a write elsewhere");
+    bench.send(IO, io(IoOpcode::Read, 1, 8, 1));
+    assert_eq!(bench.stuck.len(), 3, "another namespace, and another block");
     carry_out(&mut bench, 0);
     // All are of one controller: none is in the way of another.
-    assert_eq!(bench.stuck.len(), 5);
+    assert_eq!(bench.stuck.len(), 2 + tokens.len());
+    let compare = tokens[4];
+    carry_out(&mut bench, 4);
     bench.release_media();
     for token in tokens {
-        assert_eq!(bench.take(token).status, Status::SUCCESS);
+        let expected = if token == compare { bench.completed[&token.0].status } else { Status::SUCCESS };
+        assert_eq!(bench.take(token).status, expected);
     }
+}
+
+/// A controller is gone with a write that its medium still has. Nobody may see the block without that write and then
+/// with it.
+fn a_read_sees_what_came_before(lose: impl FnOnce(&mut Bench, ControllerKey)) {
+    let (mut bench, first, second) = two();
+    let lost = begin_write(bench.of(first), 7, 1);
+    lose(&mut bench, first);
+    let read = bench.of(second).send(IO, io(IoOpcode::Read, 1, 7, 1));
+    let elsewhere = bench.send(IO, io(IoOpcode::Read, 1, 8, 1));
+    assert_eq!(bench.stuck.len(), 2, "the read of the block has not been asked for");
+    carry_out(&mut bench, 1);
+    assert_eq!(bench.take(elsewhere).status, Status::SUCCESS);
+    carry_out(&mut bench, 0);
+    assert!(!has_ended(&bench, lost), "nobody waits for it");
+    carry_out(&mut bench, 0);
+    assert_eq!(bench.take(read).status, Status::SUCCESS);
+    assert_eq!(bench.pushed, [1; 512]);
+    assert_eq!(bench.subsystem.all_media_outstanding(), 0);
+}
+
+#[test]
+fn a_read_waits_for_what_a_reset_controller_left_to_media() {
+    a_read_sees_what_came_before(|bench, first| bench.subsystem.reset(bench.now, first));
+}
+
+#[test]
+fn a_read_waits_for_what_a_removed_controller_left_to_media() {
+    a_read_sees_what_came_before(|bench, first| bench.subsystem.remove_controller(bench.now, first));
+}
+
+#[test]
+fn a_read_waits_for_what_a_lost_queue_left_to_media() {
+    a_read_sees_what_came_before(|bench, first| bench.subsystem.drop_queue(bench.now, first, IO));
+}
+
+#[test]
+fn a_queue_that_is_connected_again_follows_what_it_left_to_media() {
+    let (mut bench, first, _) = two();
+    let lost = begin_write(bench.of(first), 7, 1);
+    bench.subsystem.drop_queue(bench.now, first, IO);
+    let after = begin_write(&mut bench, 7, 2);
+    assert_eq!(bench.stuck.len(), 1);
+    bench.release_media();
+    assert!(!has_ended(&bench, lost));
+    assert_eq!(bench.take(after).status, Status::SUCCESS);
+    bench.succeeds(IO, io(IoOpcode::Read, 1, 7, 1));
+    assert_eq!(bench.pushed, [2; 512]);
+}
+
+#[test]
+fn a_command_of_many_steps_stops_with_its_queue() {
+    let (mut bench, first, _) = two();
+    bench.of(first).host_data = vec![0; 32];
+    bench.host_data[8] = 20;
+    bench.send(IO, SubmissionQueueEntry { cdw12: 0, ..io(IoOpcode::Copy, 1, 7, 1) });
+    assert_eq!(bench.stuck.len(), 1, "it reads first");
+    bench.subsystem.drop_queue(bench.now, first, IO);
+    carry_out(&mut bench, 0);
+    assert_eq!((bench.stuck.len(), bench.subsystem.all_media_outstanding()), (0, 0));
 }
 
 #[test]
