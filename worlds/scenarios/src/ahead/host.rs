@@ -135,9 +135,7 @@ impl HostNode {
             (0..self.stations.len()).for_each(|index| self.with(now, index, Station::poll));
             for (index, station) in self.stations.iter_mut().enumerate() {
                 if std::mem::take(&mut station.rescan) && self.links[index] {
-                    // What was waited for is found now, and once.
-                    self.scans.retain(|scan| *scan != index);
-                    self.scans.push_back(index);
+                    request(&mut self.scans, index);
                 }
             }
             self.scan(now);
@@ -243,7 +241,7 @@ impl HostNode {
             tunnel::Event::LinkUp { .. } => {
                 self.links[port] = true;
                 self.taps[port].on_link();
-                self.scans.push_back(port);
+                request(&mut self.scans, port);
                 self.scan(now);
             }
             tunnel::Event::LinkDown { .. } => {
@@ -284,7 +282,9 @@ impl HostNode {
         let scanned = self.scanning.take();
         let ports = topology.root.children.first().map_or(&[][..], |switch| &switch.children[..]);
         for (index, station) in self.stations.iter_mut().enumerate() {
-            if !all && scanned != Some(index) || !self.links[index] {
+            // A link that has come up since is looked at again: what was found is from before.
+            let is_old = self.scans.contains(&index);
+            if !all && scanned != Some(index) || !self.links[index] || is_old {
                 continue;
             }
             let found = ports.get(index).and_then(|port| {
@@ -360,6 +360,12 @@ impl HostNode {
         }
         text
     }
+}
+
+/// Puts a port last among those to be looked at. It stands there once: a second look would take a device away that works.
+fn request(scans: &mut VecDeque<usize>, port: usize) {
+    scans.retain(|scan| *scan != port);
+    scans.push_back(port);
 }
 
 fn port_index(port: usize) -> PortIndex {
