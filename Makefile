@@ -1,9 +1,8 @@
 # Farlane's jobs, one word each. `make help` lists them.
 
 CARGO ?= cargo
-SEEDS ?= 100000
-AHEAD_SEEDS ?= 10000
-FAULTS := --scenario disk,disk-ahead,sessions,sessions-paths,fabrics
+MINUTES ?= 10
+FAULTS := --scenario disk,disk-ahead,sessions,sessions-paths,fabrics,fabrics-shared
 AHEAD := --scenario disk-both,ahead,ahead-unruly
 FUZZ_SECONDS ?= 300
 REMEDIES ?= on
@@ -33,13 +32,14 @@ iommufd: setup ## build a kernel that has iommufd, which none of Debian's has (m
 release: setup ## the fastest binary, target/guided/farlane: built twice, guided by a profile of its own work
 	scripts/release
 
-test: setup ## every test, the fault campaign of 1,000 seeds included, and 200 with lookahead on and off
+test: setup ## every test, the fault campaign of 1,000 seeds included, 200 with lookahead on and off, and all that ever failed
 	@scripts/setup --tests
 	$(CARGO) build --release --package farlane --package farlane-scenarios
 	$(CARGO) test --workspace --no-fail-fast
 	scripts/deterministic
 	target/release/campaign --seeds 0..1000 $(FAULTS)
 	target/release/campaign --seeds 0..200 $(AHEAD)
+	target/release/campaign --known
 
 lint: setup ## formatting and lints, warnings are errors
 	$(CARGO) fmt --all --check
@@ -64,10 +64,9 @@ lookahead: setup ## the tables of docs/lookahead.md, simulated, emulated and ove
 	$(CARGO) build --release --package farlane
 	FARLANE=$(CURDIR)/target/release/farlane $(CARGO) bench --package farlane --bench lookahead
 
-soak: setup ## the fault campaign over SEEDS seeds, with lookahead on and off over AHEAD_SEEDS
+soak: setup ## the fault campaign with seeds that nobody has run, for MINUTES (10); with SEEDS=COUNT so many seeds of each scenario
 	$(CARGO) build --release --package farlane-scenarios
-	target/release/campaign --seeds 0..$(SEEDS) $(FAULTS)
-	target/release/campaign --seeds 0..$(AHEAD_SEEDS) $(AHEAD)
+	target/release/campaign --fresh $(if $(SEEDS),--seeds 0..$(SEEDS),--minutes $(MINUTES))
 
 fuzz: setup ## each fuzz target for FUZZ_SECONDS seconds (needs a nightly toolchain)
 	scripts/fuzz $(FUZZ_SECONDS)

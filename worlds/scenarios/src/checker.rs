@@ -256,13 +256,6 @@ impl Checker {
         }
     }
 
-    /// Ends everything that is outstanding with an error: the host that issued it is gone.
-    pub fn abandon(&mut self) {
-        while let Some((id, _)) = self.outstanding.first_key_value() {
-            self.end(*id, End::Failed);
-        }
-    }
-
     /// Notes an operation that failed where it had no reason to.
     pub fn failed_in_health(&mut self, id: OperationId) {
         self.violated(Violation::FailedInHealth(id));
@@ -284,6 +277,11 @@ impl Checker {
     /// Every broken promise, up to a limit.
     pub fn violations(&self) -> &[Violation] {
         &self.violations
+    }
+
+    /// Takes the broken promises out, so that of several hosts of a disk one reports them.
+    pub fn take_violations(&mut self) -> Vec<Violation> {
+        std::mem::take(&mut self.violations)
     }
 
     fn violated(&mut self, violation: Violation) {

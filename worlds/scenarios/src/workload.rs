@@ -1,7 +1,10 @@
 //! What a host does to a disk while things go wrong, and what it expects of it afterwards.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
+use std::rc::Rc;
 
 use engine::{Instant, Nanos, Rng};
 
@@ -88,7 +91,12 @@ pub trait Work: fmt::Debug {
 #[derive(Debug)]
 pub struct Workload {
     config: WorkloadConfig,
-    checker: Checker,
+    /// The model of the disk, which the workloads of all its hosts share.
+    checker: Rc<RefCell<Checker>>,
+    /// The operations of this host that have not ended.
+    outstanding: BTreeSet<OperationId>,
+    /// Those whose end the host did not live to see. They may come to pass until the host is heard again.
+    in_doubt: BTreeSet<OperationId>,
     rng: Rng,
     phase: Phase,
     /// In the verify phase: the pass (read, write, read) and the block it is at.
@@ -104,9 +112,28 @@ const PASSES: [Kind; 3] = [Kind::Read, Kind::Write, Kind::Read];
 impl Workload {
     /// A workload on a disk of zeroes, in its chaos phase.
     pub fn new(config: WorkloadConfig, rng: Rng) -> Self {
-        let checker = Checker::new(config.blocks, config.block_size);
-        let (phase, counts) = (Phase::Chaos, Counts::default());
-        Self { config, checker, rng, phase, pass: 0, cursor: 0, paused_until: Instant::ZERO, counts }
+        Self::on(config, Rc::new(RefCell::new(Checker::new(config.blocks, config.block_size))), rng)
+    }
+
+    /// Another host's workload on the same disk. What one host writes, the other must find.
+    #[must_use]
+    pub fn sharing(&self, rng: Rng) -> Self {
+        Self::on(self.config, Rc::clone(&self.checker), rng)
+    }
+
+    fn on(config: WorkloadConfig, checker: Rc<RefCell<Checker>>, rng: Rng) -> Self {
+        Self {
+            config,
+            checker,
+            outstanding: BTreeSet::new(),
+            in_doubt: BTreeSet::new(),
+            rng,
+            phase: Phase::Chaos,
+            pass: 0,
+            cursor: 0,
+            paused_until: Instant::ZERO,
+            counts: Counts::default(),
+        }
     }
 
     /// When to poll again though nothing has ended.
@@ -116,7 +143,7 @@ impl Workload {
 
     /// The next operation to issue, if another may be outstanding now.
     pub fn poll(&mut self, now: Instant) -> Option<Operation> {
-        if self.checker.outstanding() >= self.config.depth {
+        if self.outstanding.len() >= self.config.depth {
             return None;
         }
         match self.phase {
@@ -158,7 +185,7 @@ impl Workload {
     fn verify(&mut self) -> Option<Operation> {
         if self.cursor == self.config.blocks {
             // A pass begins when the one before has ended, so that what it must find is certain.
-            if self.checker.outstanding() > 0 {
+            if !self.outstanding.is_empty() {
                 return None;
             }
             (self.pass, self.cursor) = (self.pass + 1, 0);
@@ -174,7 +201,8 @@ impl Workload {
     }
 
     fn issue(&mut self, kind: Kind, blocks: Range<u64>) -> Operation {
-        let id = self.checker.begin(kind, blocks.clone());
+        let id = self.checker.borrow_mut().begin(kind, blocks.clone());
+        self.outstanding.insert(id);
         Operation { id, kind, blocks }
     }
 
@@ -189,7 +217,7 @@ impl Workload {
 
     /// Fills `bytes` with what a write writes.
     pub fn stamp(&self, operation: &Operation, bytes: &mut [u8]) {
-        self.checker.stamp(operation.id, operation.blocks.clone(), bytes);
+        self.checker.borrow().stamp(operation.id, operation.blocks.clone(), bytes);
     }
 
     /// An operation has ended.
@@ -197,18 +225,40 @@ impl Workload {
         if end == End::Failed {
             self.counts.failed += 1;
             if self.phase == Phase::Verify {
-                self.checker.failed_in_health(id);
+                self.checker.borrow_mut().failed_in_health(id);
             }
         } else {
             self.counts.done += 1;
+            self.settle();
         }
-        self.checker.end(id, end);
+        self.outstanding.remove(&id);
+        self.checker.borrow_mut().end(id, end);
+    }
+
+    /// An operation has ended badly, and it was the host that gave it up: it may yet come to pass, until the disk answers
+    /// the host again.
+    pub fn doubt(&mut self, id: OperationId) {
+        if !self.outstanding.remove(&id) {
+            return self.end(id, End::Failed);
+        }
+        self.in_doubt.insert(id);
+        self.counts.failed += 1;
+        if self.phase == Phase::Verify {
+            self.checker.borrow_mut().failed_in_health(id);
+        }
+    }
+
+    /// The disk has answered the host again: what the host had under way in an earlier life has come to pass by now, or
+    /// never does.
+    fn settle(&mut self) {
+        let mut checker = self.checker.borrow_mut();
+        std::mem::take(&mut self.in_doubt).into_iter().for_each(|id| checker.end(id, End::Failed));
     }
 
     /// The host is gone, and will never know how its outstanding operations ended.
     pub fn abandon(&mut self) {
-        self.counts.abandoned += self.checker.outstanding() as u64;
-        self.checker.abandon();
+        self.counts.abandoned += self.outstanding.len() as u64;
+        self.in_doubt.append(&mut self.outstanding);
     }
 
     /// Goes on to another phase.
@@ -216,7 +266,7 @@ impl Workload {
     /// # Panics
     /// When a verification is to begin while operations are outstanding.
     pub fn enter(&mut self, phase: Phase) {
-        let idle = self.checker.outstanding() == 0;
+        let idle = self.outstanding.is_empty();
         assert!(phase != Phase::Verify || idle, "a verification begins with nothing outstanding");
         (self.phase, self.pass, self.cursor) = (phase, 0, 0);
     }
@@ -225,17 +275,18 @@ impl Workload {
     pub fn is_busy(&self, phase: Phase) -> bool {
         match phase {
             Phase::Verify => self.phase != Phase::Verified,
-            _ => self.checker.outstanding() > 0,
+            _ => !self.outstanding.is_empty(),
         }
     }
 
     /// Adds what was done and what was found wrong. Nothing may be outstanding any more.
     pub fn report(&mut self, outcome: &mut Outcome) {
-        self.checker.expect_idle();
+        let mut checker = self.checker.borrow_mut();
+        checker.expect_idle();
         outcome.counts.done += self.counts.done;
         outcome.counts.failed += self.counts.failed;
         outcome.counts.abandoned += self.counts.abandoned;
-        outcome.failures.extend(self.checker.violations().iter().map(ToString::to_string));
+        outcome.failures.extend(checker.take_violations().iter().map(ToString::to_string));
     }
 
     /// What it is at.
@@ -246,11 +297,6 @@ impl Workload {
     /// What it has done.
     pub const fn counts(&self) -> Counts {
         self.counts
-    }
-
-    /// The model it checks against.
-    pub const fn checker(&self) -> &Checker {
-        &self.checker
     }
 }
 

@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::ops::Range;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use clap::Parser;
 use scenarios::campaign::{Outcome, run_seeds};
@@ -13,6 +14,8 @@ use scenarios::{ahead, disk, fabrics, sessions};
 /// Each seed is a run of its own and always the same one. A failure prints the command that runs it again.
 ///
 /// Example: campaign --seeds 0..1000 --jobs 4
+///
+/// Example: campaign --fresh --minutes 10
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Arguments {
@@ -22,6 +25,15 @@ struct Arguments {
     /// Run the seeds from A up to but without B.
     #[arg(long, value_name = "A..B", value_parser = parse_seeds, default_value = "0..1000")]
     seeds: Range<u64>,
+    /// Run seeds that nobody has run: from a base drawn at random, which is printed, as many as --seeds has.
+    #[arg(long, conflicts_with = "seed")]
+    fresh: bool,
+    /// Run the seeds that have failed once, each in its scenario.
+    #[arg(long, conflicts_with_all = ["seed", "seeds", "fresh", "minutes"])]
+    known: bool,
+    /// Go on for so many minutes, shared among the scenarios, however many seeds that takes.
+    #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u64).range(1..=10_000), conflicts_with = "seed")]
+    minutes: Option<u64>,
     /// Run these scenarios, with commas between them; otherwise each one.
     #[arg(long, value_delimiter = ',', value_parser = SCENARIOS.map(|(name, _)| name))]
     scenario: Vec<String>,
@@ -39,7 +51,7 @@ struct Arguments {
 /// A scenario's name and how it is run.
 type Scenario = (&'static str, fn(u64) -> Outcome);
 
-const SCENARIOS: [Scenario; 8] = [
+const SCENARIOS: [Scenario; 9] = [
     ("disk", disk::run),
     ("disk-ahead", disk::run_ahead),
     ("disk-both", disk::run_both),
@@ -48,6 +60,7 @@ const SCENARIOS: [Scenario; 8] = [
     ("sessions", sessions::run),
     ("sessions-paths", sessions::run_paths),
     ("fabrics", fabrics::run),
+    ("fabrics-shared", fabrics::run_shared),
 ];
 
 fn parse_seeds(text: &str) -> Result<Range<u64>, String> {
@@ -77,27 +90,68 @@ impl Total {
     }
 }
 
+/// Seeds that have failed once: a scenario and a seed on each line.
+const KNOWN: &str = include_str!("../../known-seeds.txt");
+
+/// The known seeds of a scenario.
+fn known(scenario: &str) -> Vec<u64> {
+    let lines = KNOWN.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let fields = lines.filter_map(|line| line.split_once(' '));
+    let its = fields.filter(|(name, _)| *name == scenario);
+    its.map(|(_, seed)| seed.trim().parse().expect("a seed is a number")).collect()
+}
+
+/// A seed below which and for some time above nobody has looked, short enough to be typed.
+fn fresh_base() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    (RandomState::new().hash_one(std::process::id()) % 900_000 + 100_000) * 1_000_000
+}
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let chosen = |name: &str| {
         arguments.scenario.is_empty() || arguments.scenario.iter().any(|scenario| scenario == name)
     };
-    let failed = SCENARIOS
-        .iter()
-        .filter(|(name, _)| chosen(name))
-        .map(|scenario| campaign(scenario, &arguments).failed_seeds)
+    let chosen: Vec<_> = SCENARIOS.iter().filter(|(name, _)| chosen(name)).collect();
+    let share = arguments.minutes.map(|minutes| {
+        Duration::from_secs(minutes * 60) / u32::try_from(chosen.len()).expect("few scenarios")
+    });
+    let base = if arguments.fresh { fresh_base() } else { 0 };
+    if arguments.fresh && !arguments.json {
+        let _ = writeln!(std::io::stdout(), "seeds from {base} on");
+    }
+    let seeds = |name: &str| -> Vec<Range<u64>> {
+        let Range { start, end } = arguments.seeds;
+        match arguments.seed {
+            Some(seed) => vec![seed..seed + 1],
+            None if arguments.known => known(name).into_iter().map(|seed| seed..seed + 1).collect(),
+            None if share.is_some() => vec![base + start..base + start + SEEDS_MAX],
+            None => vec![base + start..base + end],
+        }
+    };
+    let failed = chosen
+        .into_iter()
+        .map(|scenario| campaign(scenario, &seeds(scenario.0), share, &arguments).failed_seeds)
         .sum::<u64>();
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn campaign((name, run): &Scenario, arguments: &Arguments) -> Total {
-    let seeds = arguments.seed.map_or_else(|| arguments.seeds.clone(), |seed| seed..seed + 1);
-    let count = seeds.end - seeds.start;
+/// Seeds of a scenario that runs for a time.
+const SEEDS_MAX: u64 = 1 << 40;
+
+fn campaign(
+    (name, run): &Scenario,
+    ranges: &[Range<u64>],
+    share: Option<Duration>,
+    arguments: &Arguments,
+) -> Total {
+    let until = share.map(|share| Instant::now() + share);
+    let count = ranges.iter().map(|seeds| seeds.end - seeds.start).sum::<u64>();
     let processors = || std::thread::available_parallelism().map_or(1, Into::into);
     let jobs = if arguments.jobs == 0 { processors() } else { arguments.jobs };
     let progress = std::io::stderr().is_terminal() && !arguments.json && count > 1;
     let mut total = Total::default();
-    run_seeds(name, seeds, jobs, run, |outcome| {
+    let mut report = |outcome: Outcome| {
         total.add(&outcome);
         let mut written = true;
         if arguments.json {
@@ -107,13 +161,19 @@ fn campaign((name, run): &Scenario, arguments: &Arguments) -> Total {
             written = write!(std::io::stdout(), "{outcome}").is_ok();
         }
         if progress {
-            let _ = write!(std::io::stderr(), "\r{name}: {} of {count} seeds", total.seeds);
+            let of = share.map_or_else(|| format!(" of {count}"), |_| String::new());
+            let _ = write!(std::io::stderr(), "\r{name}: {}{of} seeds", total.seeds);
         }
         // Whoever reads no further wants no further seeds.
-        written && (arguments.failures_max == 0 || total.failed_seeds < arguments.failures_max)
-    });
+        written
+            && (arguments.failures_max == 0 || total.failed_seeds < arguments.failures_max)
+            && until.is_none_or(|until| Instant::now() < until)
+    };
+    for seeds in ranges {
+        run_seeds(name, seeds.clone(), jobs, run, &mut report);
+    }
     clear(progress);
-    if !arguments.json && count > 1 {
+    if !arguments.json && (count > 1 || arguments.known && count > 0) {
         let Total { seeds, failed_seeds, events, done, failed } = total;
         let _ = writeln!(
             std::io::stdout(),

@@ -7,7 +7,7 @@ use machine::initiator::{self, ConnectionId, Initiator, Input, Output};
 use nvme::wire::{IoOpcode, NamespaceId, SubmissionQueueEntry};
 use nvme_fabrics::host as association;
 use nvme_fabrics::host::Data;
-use nvme_fabrics::host::multipath::{Completed, Request, SubmitError};
+use nvme_fabrics::host::multipath::{Completed, Origin, Request, SubmitError};
 use nvme_tcp::host as tcp;
 use sim::stream::{self, Lane, StreamEvent};
 use sim::{Context, NodeId};
@@ -188,6 +188,9 @@ impl HostNode {
         let id = OperationId(completed.cookie);
         let known = self.issued.remove(&completed.cookie).is_some();
         let success = known && completed.entry.status().is_success();
+        if completed.origin == Origin::Host {
+            return self.workload.doubt(id);
+        }
         // One that is not known is the checker's to judge.
         self.workload.end(id, if success { End::Done(&completed.data) } else { End::Failed });
     }

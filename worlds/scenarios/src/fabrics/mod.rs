@@ -1,4 +1,4 @@
-//! NVMe/TCP on a bad day: a host and a subsystem, one or two paths between them, and everything that goes wrong there.
+//! NVMe/TCP on a bad day: hosts and a subsystem, one or two paths between them, and everything that goes wrong there.
 
 mod host;
 mod target;
@@ -10,6 +10,7 @@ use nvme::subsystem::BlockSize;
 use nvme_fabrics::host::multipath::{self, Policy};
 use nvme_fabrics::host::{self as association};
 use nvme_fabrics::wire::{HostId, Nqn};
+use sim::faults::Plan;
 use sim::media::MediaProfile;
 use sim::stream::{Lane, LinkProfile};
 use sim::{Context, Event, Node, NodeId, World};
@@ -104,7 +105,7 @@ fn subsystem_name() -> Nqn {
 }
 
 /// What the host is like: time-outs short and long, few queues and many, digests or none.
-fn host_settings(rng: &mut Rng) -> (initiator::Config, association::Config) {
+fn host_settings(rng: &mut Rng, number: u8) -> (initiator::Config, association::Config) {
     let pool = nvme_tcp::SharedPool::default();
     let connection = nvme_tcp::host::Config {
         header_digest: rng.one_in(2),
@@ -117,7 +118,7 @@ fn host_settings(rng: &mut Rng) -> (initiator::Config, association::Config) {
         io_timeout: Nanos::from_millis(300 + rng.below(3_000)),
         ..multipath::Config::default()
     };
-    let own = name("nqn.2014-08.org.nvmexpress:uuid:1");
+    let own = name(&format!("nqn.2014-08.org.nvmexpress:uuid:{number}"));
     let association = association::Config {
         io_queues: u16::try_from(1 + rng.below(4)).expect("a few"),
         queue_size: u16::try_from(4 + rng.below(29)).expect("a few"),
@@ -128,7 +129,7 @@ fn host_settings(rng: &mut Rng) -> (initiator::Config, association::Config) {
         controller_loss_timeout: None,
         // A host whose commands wait for a path, and one whose commands fail after a while.
         fast_io_fail_timeout: rng.one_in(3).then_some(HOLD / 2),
-        ..association::Config::new(subsystem_name(), own, HostId([1; 16]))
+        ..association::Config::new(subsystem_name(), own, HostId([number; 16]))
     };
     (initiator::Config { multipath, connection }, association)
 }
@@ -144,8 +145,14 @@ fn target_settings(rng: &mut Rng) -> nvme_tcp::controller::Config {
     }
 }
 
-/// A subsystem with its node, and a host that uses it by `paths` paths.
-fn build(world: &mut World<Member>, paths: u8, link: LinkProfile, media: MediaProfile) -> [NodeId; 2] {
+/// A subsystem with its node, and `hosts` hosts that use its namespace by `paths` paths each.
+fn build(
+    world: &mut World<Member>,
+    hosts: u8,
+    paths: u8,
+    link: LinkProfile,
+    media: MediaProfile,
+) -> (NodeId, Vec<NodeId>) {
     let mut rng = world.rng("settings");
     let block = if rng.one_in(2) { BlockSize::Bytes512 } else { BlockSize::Bytes4096 };
     let bytes = BLOCKS * u64::from(block.bytes());
@@ -155,7 +162,6 @@ fn build(world: &mut World<Member>, paths: u8, link: LinkProfile, media: MediaPr
     let node = TargetNode::new(paths, target_settings(&mut rng), core, rng.one_in(2));
     let target = world.add(Member::Target(Box::new(node)));
     world.medium(target, bytes, MediaProfile { atomic_unit: block.bytes(), ..media });
-    let (config, association) = host_settings(&mut rng);
     let workload = WorkloadConfig {
         blocks: BLOCKS,
         block_size: usize::try_from(block.bytes()).expect("a block's bytes"),
@@ -163,16 +169,32 @@ fn build(world: &mut World<Member>, paths: u8, link: LinkProfile, media: MediaPr
         blocks_max: BLOCKS_MAX,
         pause_max: Nanos::from_millis(40),
     };
-    let workload = Workload::new(workload, world.rng("workload"));
-    let associations = vec![association; usize::from(paths)];
-    let node = HostNode::new(target, config, associations, workload, rng.one_in(2));
-    let host = world.add(Member::Host(Box::new(node)));
-    (0..paths).for_each(|lane| world.link_lane(host, target, Lane(lane), link));
-    [host, target]
+    let first = Workload::new(workload, world.rng("workload"));
+    let others: Vec<_> =
+        (1..hosts).map(|host| first.sharing(world.rng(&format!("workload {host}")))).collect();
+    let add = |(number, workload): (u8, Workload)| {
+        let (config, association) = host_settings(&mut rng, number);
+        let associations = vec![association; usize::from(paths)];
+        let node = HostNode::new(target, config, associations, workload, rng.one_in(2));
+        let host = world.add(Member::Host(Box::new(node)));
+        (0..paths).for_each(|lane| world.link_lane(host, target, Lane(lane), link));
+        host
+    };
+    let hosts = (1..).zip([first].into_iter().chain(others)).map(add).collect();
+    (target, hosts)
 }
 
-/// Runs the scenario for a seed.
+/// Runs the scenario for a seed, with one host.
 pub fn run(seed: u64) -> Outcome {
+    play(seed, 1)
+}
+
+/// Runs the scenario for a seed, with two hosts that use the same blocks of one namespace.
+pub fn run_shared(seed: u64) -> Outcome {
+    play(seed, 2)
+}
+
+fn play(seed: u64, hosts: u8) -> Outcome {
     let mut world = World::new(seed);
     let mut rng = world.rng("scene");
     let link = LinkProfile {
@@ -182,11 +204,19 @@ pub fn run(seed: u64) -> Outcome {
     };
     let lanes = if rng.one_in(2) { 2 } else { 1 };
     let media = MediaProfile::default();
-    let [near, far] = build(&mut world, lanes, link, media);
+    let (far, hosts) = build(&mut world, hosts, lanes, link, media);
     let duration = HOLD * 5;
-    let chaos =
-        ChaosConfig { near, far: vec![far], lanes, duration, faults_max: 8, hold_time: HOLD, link, media };
-    let (plan, troubles) = chaos::plan(&chaos, &mut world.rng("chaos"));
+    let mut chances = world.rng("chaos");
+    let (mut plan, mut troubles) = (Plan::new(), Vec::new());
+    for near in hosts {
+        let far = vec![far];
+        let chaos = ChaosConfig { near, far, lanes, duration, faults_max: 8, hold_time: HOLD, link, media };
+        let (its, of_it) = chaos::plan(&chaos, &mut chances);
+        its.iter().for_each(|(at, fault)| plan.at(at, fault));
+        troubles.extend(of_it);
+    }
+    troubles.sort();
+    troubles.dedup();
     let settle = Nanos::from_secs(120);
     let limits = Limits { chaos: duration + HOLD * 3, drain: settle, verify: settle };
     Outcome { seed, troubles, ..trial(&mut world, &plan, limits) }
