@@ -122,12 +122,15 @@ fn main() -> ExitCode {
     }
     let seeds = |name: &str| -> Vec<Range<u64>> {
         let Range { start, end } = arguments.seeds;
-        match arguments.seed {
-            Some(seed) => vec![seed..seed + 1],
-            None if arguments.known => known(name).into_iter().map(|seed| seed..seed + 1).collect(),
-            None if share.is_some() => vec![base + start..base + start + SEEDS_MAX],
-            None => vec![base + start..base + end],
-        }
+        let range = match arguments.seed {
+            Some(seed) => seed..seed + 1,
+            None if arguments.known => {
+                return known(name).into_iter().map(|seed| seed..seed + 1).collect();
+            }
+            None if share.is_some() => base + start..base + start + SEEDS_MAX,
+            None => base + start..base + end,
+        };
+        std::iter::once(range).collect()
     };
     let failed = chosen
         .into_iter()
