@@ -4,7 +4,7 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
-use engine::{Buffer, Engine, Instant, Pool};
+use engine::{Buffer, Engine, Instant, Pool, Rng};
 use nvme::media::ram::RamDisk;
 use nvme::media::{Completion, MediumId};
 use nvme_fabrics::target::{ControllerModel, Directory, Hosts, Port, Subsystem, SubsystemKey};
@@ -40,7 +40,7 @@ impl Bench {
         let port = Port { id: PORT, address: address(4420).into(), is_any: true };
         let (subsystems, ports) = (Vec::from([subsystem]), Vec::from([port]));
         let directory = Directory { subsystems, ports, ..Directory::default() };
-        let mut target = Target::new(now, Config { connection, directory });
+        let mut target = Target::new(now, Config { connection, directory, rng: Rng::from_seed(1) });
         target.add_subsystem(
             now,
             KEY,

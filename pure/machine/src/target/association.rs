@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use nvme::subsystem::ControllerKey;
+use nvme::subsystem::{ControllerKey, Instance};
 use nvme::wire::{StatusCode, SubmissionQueueId};
 use nvme_fabrics::target::{AssociationKey, SubsystemKey};
 use nvme_fabrics::wire::{Nqn, QueueId};
@@ -179,6 +179,18 @@ impl Target {
             peer.complete(slot, StatusCode::CommandAbortRequested.into(), 0, 0);
         }
         self.touch(id);
+    }
+
+    /// CC.EN from 0 to 1: another life of the controller begins.
+    pub(super) fn enable(&mut self, key: AssociationKey) {
+        let Some(member) = self.members.get(key.0 as usize).and_then(Option::as_ref) else { return };
+        if let Some((subsystem, controller)) = member.controller
+            && let Some(served) = self.subsystems[subsystem.0 as usize].as_mut()
+        {
+            let uniquifier = u8::try_from(1 + self.rng.below(255)).expect("at most 255");
+            served.core.set_instance(controller, Instance { uniquifier, random: self.rng.next_u64() });
+        }
+        self.fabrics.set_ready(key);
     }
 
     pub(super) fn begin_shutdown(&mut self, key: AssociationKey) {

@@ -193,6 +193,11 @@ impl Target {
                     self.fabrics.set_shut_down(self.now, association);
                 }
             }
+            Notification::CrossControllerReset { controller } => {
+                if let Some(association) = association(controller) {
+                    self.end_association(association, &Close::CrossControllerReset);
+                }
+            }
             notification => self.outputs.push_back(Output::Notify { subsystem: key, notification }),
         }
     }

@@ -155,6 +155,8 @@ pub enum Close {
     NoConnect,
     /// The host sent a Disconnect command.
     Disconnect,
+    /// The host has lost the controller, and had it ended through another one.
+    CrossControllerReset,
     /// The controller was reset or disabled: its I/O queues are gone.
     Reset,
     /// The Keep Alive Timer has expired.
@@ -179,6 +181,7 @@ impl fmt::Display for Close {
             Self::Protocol(why) => why.fmt(f),
             Self::NoConnect => f.write_str("the host sent no Connect in time"),
             Self::Disconnect => f.write_str("the host has disconnected it"),
+            Self::CrossControllerReset => f.write_str("the host has ended it through another controller"),
             Self::Reset => f.write_str("the host has reset the controller"),
             Self::KeepAlive => f.write_str("the host fell silent: its Keep Alive Timeout has passed"),
             Self::Idle => f.write_str("nobody uses the controller"),

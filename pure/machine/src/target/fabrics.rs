@@ -150,6 +150,9 @@ impl Target {
             fabrics.dynamic = !matches!(model, Some(ControllerModel::Static(_)));
             fabrics.command_capsule_bytes = ENTRY_BYTES + CAPSULE_DATA_MAX;
             fabrics.keep_alive_milliseconds = command.keep_alive_timeout;
+            if let Some(ControllerModel::Dynamic(ids) | ControllerModel::Static(ids)) = model {
+                fabrics.controller_ids = ids.clone();
+            }
         }
         let controller = served.add_controller(self.now, config);
         let port = self.peers[id.0 as usize].as_ref().map(|peer| peer.port);
@@ -196,7 +199,7 @@ impl Target {
         peer.complete(slot, status, 0, 0);
         match change.unwrap_or(Change::Nothing) {
             Change::Nothing => {}
-            Change::Enable => self.fabrics.set_ready(association),
+            Change::Enable => self.enable(association),
             Change::Reset => self.reset(association),
             Change::ShutDown => self.begin_shutdown(association),
             Change::ResetSubsystem => {

@@ -20,7 +20,7 @@ pub use status::{AssociationStatus, ConnectionStatus};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use engine::{Engine, Instant, Nanos};
+use engine::{Engine, Instant, Nanos, Rng};
 use nvme::subsystem::Config as SubsystemConfig;
 use nvme_fabrics::target as fabrics_target;
 use nvme_fabrics::target::{AssociationKey, Directory, SubsystemKey};
@@ -47,6 +47,8 @@ pub struct Config {
     pub connection: nvme_tcp::controller::Config,
     /// What it offers; [`Target::add_subsystem`] brings what is here.
     pub directory: Directory,
+    /// Names the lives of controllers (CIRN): of the system's randomness where it is for real.
+    pub rng: Rng,
 }
 
 /// See the module.
@@ -65,6 +67,7 @@ pub struct Target {
     /// Connections that may have something to say.
     touched: Vec<ConnectionId>,
     outputs: VecDeque<Output>,
+    rng: Rng,
     now: Instant,
 }
 
@@ -80,6 +83,7 @@ impl Target {
             awaiting: VecDeque::new(),
             touched: Vec::new(),
             outputs: VecDeque::new(),
+            rng: config.rng,
             now,
         }
     }

@@ -211,6 +211,43 @@ fn what_a_host_wrote_before_it_was_lost_is_not_overtaken() {
 }
 
 #[test]
+fn a_host_has_a_lost_controller_ended_by_another() {
+    let mut rig = Rig::new(directory());
+    let lost = rig.admin_queue(DISK).unwrap();
+    rig.enable(lost);
+    let page = rig.ask(lost, admin(AdminOpcode::Identify, 1, 0), Data::Read(4096)).data;
+    let id = rig.target.status()[0].controller.0;
+    let queue = rig.io_queue(DISK, 1, id).unwrap();
+    rig.is_held = true;
+    rig.submit(queue, io(IoOpcode::Write, 0, 8), Data::Write(pattern(4096, 1)));
+    rig.run();
+    let other = rig.admin_queue(DISK).unwrap();
+    rig.enable(other);
+    let double_word = |at: usize| u32::from_le_bytes(page[at..at + 4].try_into().unwrap());
+    let entry = SubmissionQueueEntry {
+        cdw12: double_word(136),
+        cdw13: double_word(140),
+        ..admin(AdminOpcode::CrossControllerReset, u32::from(id) | u32::from(page[135]) << 16, 0)
+    };
+    let done = rig.ask(other, entry, Data::None).entry;
+    assert!(done.status().is_success());
+    assert_eq!(done.dw0, 1, "at once");
+    assert!(rig.is_closed(lost) && rig.is_closed(queue) && !rig.is_closed(other));
+    let why = |event: &Event| matches!(event, Event::Ended { why: Close::CrossControllerReset, .. });
+    assert!(rig.events.iter().any(why), "{:?}", rig.events);
+    // What the medium has begun is there before anybody looks.
+    let controller = rig.target.status()[0].controller.0;
+    let queue = rig.io_queue(DISK, 1, controller).unwrap();
+    let read = rig.submit(queue, io(IoOpcode::Read, 0, 8), Data::Read(4096));
+    rig.run();
+    rig.release();
+    assert_eq!(rig.completed(queue, read).expect("the read has ended").data, pattern(4096, 1));
+    // The life is over: to end it again changes nothing.
+    assert_eq!(rig.ask(other, entry, Data::None).entry.dw0, 1);
+    assert!(!rig.is_closed(other));
+}
+
+#[test]
 fn a_silent_host_is_given_up() {
     let mut rig = Rig::new(directory());
     let host = rig.admin_queue(DISK).unwrap();

@@ -3,8 +3,10 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use engine::Nanos;
+use nvme::subsystem::Instance;
 use nvme::wire::identify::{IDENTIFY_LENGTH, IdentifyController, IdentifyNamespace};
-use nvme::wire::{Bits, NamespaceId};
+use nvme::wire::{AdminOpcode, Bits, NamespaceId, SubmissionQueueEntry};
 
 use super::{AnaState, TRANSFER_BYTES_MAX};
 use crate::wire::ControllerId;
@@ -59,6 +61,30 @@ pub struct Identity {
     pub io_queues: u16,
     /// Commands that each of them holds.
     pub queue_size: u16,
+}
+
+/// A life of a controller that is to be ended through another controller of its subsystem.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ImpactedController {
+    /// The controller (ICID).
+    pub controller: ControllerId,
+    /// Which of its lives (CIU, CIRN).
+    pub instance: Instance,
+}
+
+impl ImpactedController {
+    /// The Cross-Controller Reset that ends it.
+    pub(super) fn reset(&self) -> SubmissionQueueEntry {
+        let [a, b] = self.controller.0.to_le_bytes();
+        let [r0, r1, r2, r3, r4, r5, r6, r7] = self.instance.random.to_le_bytes();
+        SubmissionQueueEntry {
+            opcode: AdminOpcode::CrossControllerReset.into(),
+            cdw10: u32::from_le_bytes([a, b, self.instance.uniquifier, 0]),
+            cdw12: u32::from_le_bytes([r0, r1, r2, r3]),
+            cdw13: u32::from_le_bytes([r4, r5, r6, r7]),
+            ..SubmissionQueueEntry::default()
+        }
+    }
 }
 
 /// Where the fields are that only fabrics and multi-path have.
@@ -151,6 +177,21 @@ impl Identity {
     /// Optional Asynchronous Events Supported (OAES).
     pub fn optional_events(&self) -> u32 {
         self.word(at::OPTIONAL_EVENTS)
+    }
+
+    /// Which life of the controller this is, where another controller of the subsystem can end it.
+    pub fn instance(&self) -> Option<ImpactedController> {
+        let page = self.controller();
+        let instance = Instance { uniquifier: page.instance_uniquifier, random: page.instance_random };
+        let supported = page.cross_controller_resets_max > 0 && instance.uniquifier > 0;
+        supported.then_some(ImpactedController { controller: self.controller_id, instance })
+    }
+
+    /// How long a controller that was lost may go on with commands, counted from when its Keep Alive Timer expires (CQT);
+    /// none where it does not say.
+    pub fn quiesce_time(&self) -> Option<Nanos> {
+        let milliseconds = self.controller().command_quiesce_time;
+        (milliseconds > 0).then_some(Nanos::from_millis(milliseconds.into()))
     }
 
     /// Whether the controller tells how good its paths are.

@@ -9,7 +9,7 @@ pub mod multipath;
 
 pub use ana::{AnaState, ana_states};
 pub use association::{Association, Config, Failure, Loss, Output, SubmitError};
-pub use identity::{Identity, NAMESPACES_MAX, Namespace};
+pub use identity::{Identity, ImpactedController, NAMESPACES_MAX, Namespace};
 pub use multipath::Multipath;
 
 use engine::Buffer;

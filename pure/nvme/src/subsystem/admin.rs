@@ -81,6 +81,11 @@ pub(super) static ADMIN_COMMANDS: &[AdminCommand] = &[
     command(AdminOpcode::NamespaceManagement, Subsystem::on_namespace_management, MANAGEMENT),
     command(AdminOpcode::NamespaceAttachment, Subsystem::on_namespace_attachment, ATTACHMENT),
     command(AdminOpcode::KeepAlive, Subsystem::on_keep_alive, CONTROLLER),
+    command(
+        AdminOpcode::CrossControllerReset,
+        Subsystem::on_cross_controller_reset,
+        Effects::SUBSYSTEM_SCOPE,
+    ),
     command(AdminOpcode::FormatNvm, Subsystem::on_format, FORMAT),
 ];
 
@@ -123,10 +128,16 @@ impl Subsystem {
         }
     }
 
-    /// Whether the controller has the command: Keep Alive is of those with a timer.
+    /// Whether the controller has the command: Keep Alive is of those with a timer, Cross-Controller Reset of those with
+    /// an instance.
     fn offers(&self, controller: ControllerKey, opcode: AdminOpcode) -> bool {
-        let fabrics = self.controllers.of(controller).config.of_fabrics();
-        opcode != AdminOpcode::KeepAlive || fabrics.is_some_and(|one| one.keep_alive_granularity > 0)
+        let controller = self.controllers.of(controller);
+        let fabrics = controller.config.of_fabrics();
+        match opcode {
+            AdminOpcode::KeepAlive => fabrics.is_some_and(|one| one.keep_alive_granularity > 0),
+            AdminOpcode::CrossControllerReset => controller.instance.is_some(),
+            _ => true,
+        }
     }
 
     /// The transport has seen it come: that is all it is for.

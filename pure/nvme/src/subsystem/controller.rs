@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::ops::RangeInclusive;
 
 use engine::Instant;
 
@@ -11,6 +12,7 @@ use super::config::Config;
 use super::errors::ErrorLog;
 use super::events::Events;
 use super::features::{Features, SavedFeature};
+use super::instance::Instance;
 use super::reservation::Notices;
 use crate::wire::AdminOpcode;
 
@@ -89,6 +91,9 @@ pub struct FabricsConfig {
     pub keep_alive_milliseconds: u32,
     /// Optional Fabric Commands Support (OFCS): Disconnect.
     pub disconnect: bool,
+    /// Controller IDs that controllers of this subsystem may have here. Others may be elsewhere, and are not for this
+    /// one to speak of.
+    pub controller_ids: RangeInclusive<u16>,
 }
 
 impl ControllerConfig {
@@ -129,6 +134,7 @@ impl ControllerConfig {
                 traffic_keep_alive: true,
                 keep_alive_milliseconds: 0,
                 disconnect: true,
+                controller_ids: 1..=0xffef,
             }),
         }
     }
@@ -192,6 +198,8 @@ pub(super) struct Controller {
     pub(super) last_reset: Instant,
     /// Whether the transport has I/O queues, after which their number can't be set.
     pub(super) io_queues_exist: bool,
+    /// Which life of the controller this is, where another controller may be asked to end it.
+    pub(super) instance: Option<Instance>,
 }
 
 impl Controller {
@@ -210,6 +218,7 @@ impl Controller {
             event_context: None,
             last_reset: now,
             io_queues_exist: false,
+            instance: None,
             config,
         }
     }

@@ -8,8 +8,8 @@ use super::controller::{ControllerConfig, ControllerKey, FabricsConfig};
 use super::errors::{Failure, Location};
 use super::namespace::Namespace;
 use super::{
-    CommandToken, ERROR_LOG_ENTRIES, Handled, Step, Subsystem, ana, copy, firmware, fused, protection,
-    reservation, sanitize,
+    CommandToken, ERROR_LOG_ENTRIES, Handled, Step, Subsystem, ana, copy, firmware, fused, instance,
+    protection, reservation, sanitize,
 };
 use crate::wire::feature::{EVENT_ASYMMETRIC_ACCESS, EVENT_NAMESPACE_ATTRIBUTE};
 use crate::wire::identify::{
@@ -191,6 +191,7 @@ impl Subsystem {
         let config = &self.config;
         let controller = &self.controllers.of(key).config;
         let fabrics = controller.of_fabrics();
+        let life = self.controllers.of(key).instance;
         let ana = self.has_ana(key);
         let pages = config.transfer_bytes_max / PAGE_BYTES;
         let unallocated = self.pool_config.map_or(0, |pool| self.namespaces.unallocated(&pool));
@@ -244,6 +245,10 @@ impl Subsystem {
             copy_descriptor_formats: copy::COPY_FORMATS,
             volatile_write_cache: FLUSH_OF_ALL | if config.volatile_write_cache { CACHE_PRESENT } else { 0 },
             sgl_support: controller.sgl_support,
+            instance_uniquifier: life.map_or(0, |life| life.uniquifier),
+            instance_random: life.map_or(0, |life| life.random),
+            cross_controller_resets_max: if life.is_some() { instance::RESETS_MAX } else { 0 },
+            command_quiesce_time: if life.is_some() { instance::QUIESCE_MILLISECONDS } else { 0 },
             subsystem_name: Text::padded_with_nuls(&config.subsystem_name),
             ..fabrics.map_or_else(IdentifyController::default, fabrics_fields)
         }

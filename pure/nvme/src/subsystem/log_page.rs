@@ -30,6 +30,8 @@ const COMMAND_SET: Bits = Bits::new(31, 24);
 const SUPPORTED: u32 = 1;
 /// LID Specific Parameter of the Persistent Event log: its header can be read with the reporting context's establishment.
 const HEADER_ALONE: u32 = 1 << 16;
+/// Bytes of the Cross-Controller Reset log before its entries.
+const CROSS_CONTROLLER_RESET_HEADER: usize = 16;
 
 impl Subsystem {
     pub(super) fn on_get_log_page(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
@@ -92,6 +94,7 @@ impl Subsystem {
                 let absent = |page: &LogPage| match page {
                     LogPage::AsymmetricAccess => !self.has_ana(controller),
                     LogPage::ReservationNotification => !self.has_reservations(controller),
+                    LogPage::CrossControllerReset => self.controllers.of(controller).instance.is_none(),
                     _ => false,
                 };
                 for page in LogPage::ALL.into_iter().filter(|page| !absent(page)) {
@@ -105,6 +108,13 @@ impl Subsystem {
             LogPage::TelemetryController => self.controller_telemetry(),
             LogPage::AsymmetricAccess => self.ana_log(controller, entry)?,
             LogPage::ReservationNotification => self.controllers.of(controller).notices.log(),
+            // No reset is ever under way: the header of a log without entries.
+            LogPage::CrossControllerReset if self.controllers.of(controller).instance.is_some() => {
+                vec![0; CROSS_CONTROLLER_RESET_HEADER]
+            }
+            LogPage::CrossControllerReset => {
+                return Err(Failure::field(StatusCode::InvalidLogPage, Location::CDW10));
+            }
             LogPage::PersistentEvent => self.persistent_event_log(controller, entry)?,
             LogPage::FirmwareSlot => self.firmware_slot_log(),
             LogPage::ChangedNamespaces => self.changed_namespaces_log(controller),

@@ -17,6 +17,7 @@ impl Notification {
             | Self::InterruptCoalescing { .. }
             | Self::InterruptVector { .. }
             | Self::KeepAliveTimeout { .. }
+            | Self::CrossControllerReset { .. }
             | Self::EventRecorded(_)
             | Self::FirmwareActivated { .. }
             | Self::ReadyForPowerLoss(_)

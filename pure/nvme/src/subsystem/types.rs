@@ -121,6 +121,11 @@ pub enum Notification {
         /// Keep Alive Timeout (KATO); 0 for none.
         milliseconds: u32,
     },
+    /// The host of a controller wants it to end: through another controller, because it can't reach this one.
+    CrossControllerReset {
+        /// The controller, whose association is to be ended.
+        controller: ControllerKey,
+    },
     /// Arbitration was set.
     Arbitration {
         /// The controller.

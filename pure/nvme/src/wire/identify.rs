@@ -101,6 +101,10 @@ layout! {
         112 fru_guid: [u8; 16],
         /// Command Retry Delay Times 1 to 3 (CRDT1..3), in 100 ms.
         128 command_retry_delays: [u16; 3],
+        /// Controller Instance Uniquifier (CIU).
+        135 instance_uniquifier: u8,
+        /// Controller Instance Random Number (CIRN).
+        136 instance_random: u64,
         /// Optional Admin Command Support (OACS).
         256 optional_admin_commands: u16,
         /// Abort Command Limit (ACL), 0's based.
@@ -159,6 +163,8 @@ layout! {
         340 endurance_groups: u16,
         /// Persistent Event Log Size (PELS) in 64 KiB.
         352 persistent_event_log_size: u32,
+        /// Command Quiesce Time (CQT) in milliseconds.
+        386 command_quiesce_time: u16,
         /// Submission Queue Entry Size (SQES): required low, maximum high nibble, as powers of two.
         512 submission_entry_size: u8,
         /// Completion Queue Entry Size (CQES): required low, maximum high nibble, as powers of two.
@@ -205,6 +211,8 @@ layout! {
         1803 data_descriptors_max: u8,
         /// Optional Fabric Commands Support (OFCS).
         1804 optional_fabrics_commands: u16,
+        /// Cross-Controller Reset Limit (CCRL): resets of other controllers that may be under way at once.
+        1807 cross_controller_resets_max: u8,
         /// Power State 0 Descriptor (PSD0), and those after it.
         2048 power_state_descriptors: [PowerState; 32],
     }

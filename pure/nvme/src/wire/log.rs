@@ -32,6 +32,8 @@ pub enum LogPage {
     FeatureEffects,
     /// NVMe-MI Commands Supported and Effects (13h).
     ManagementEffects,
+    /// Cross-Controller Reset (1Eh).
+    CrossControllerReset,
     /// Reservation Notification (80h).
     ReservationNotification,
     /// Sanitize Status (81h).
@@ -42,7 +44,7 @@ pub enum LogPage {
 
 impl LogPage {
     /// Every page that has a name.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::SupportedLogPages,
         Self::ErrorInformation,
         Self::Smart,
@@ -56,6 +58,7 @@ impl LogPage {
         Self::PersistentEvent,
         Self::FeatureEffects,
         Self::ManagementEffects,
+        Self::CrossControllerReset,
         Self::ReservationNotification,
         Self::SanitizeStatus,
     ];
@@ -77,6 +80,7 @@ impl From<LogPage> for u8 {
             LogPage::PersistentEvent => 0x0d,
             LogPage::FeatureEffects => 0x12,
             LogPage::ManagementEffects => 0x13,
+            LogPage::CrossControllerReset => 0x1e,
             LogPage::ReservationNotification => 0x80,
             LogPage::SanitizeStatus => 0x81,
             LogPage::Other(identifier) => identifier,

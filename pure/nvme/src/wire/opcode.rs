@@ -91,6 +91,8 @@ opcodes! {
         CapacityManagement = 0x20, "Capacity Management";
         /// Lockdown.
         Lockdown = 0x24, "Lockdown";
+        /// Cross-Controller Reset.
+        CrossControllerReset = 0x38, "Cross-Controller Reset";
         /// Doorbell Buffer Config.
         DoorbellBufferConfig = 0x7c, "Doorbell Buffer Config";
         /// Fabrics commands.

@@ -139,6 +139,7 @@ impl SsdState {
                 self.set_counters(counters);
             }
             Notification::NumberOfQueues { .. }
+            | Notification::CrossControllerReset { .. }
             | Notification::Arbitration { .. }
             | Notification::InterruptCoalescing { .. }
             | Notification::InterruptVector { .. }

@@ -59,10 +59,10 @@ impl Node for Member {
         }
     }
 
-    fn restart(&mut self, now: Instant, _rng: Rng) {
+    fn restart(&mut self, now: Instant, rng: Rng) {
         match self {
             Self::Host(host) => host.restart(now),
-            Self::Target(target) => target.restart(now),
+            Self::Target(target) => target.restart(now, rng),
         }
     }
 
@@ -159,7 +159,7 @@ fn build(
     let mut core = nvme::subsystem::Config::new("FABRICS").with_namespace(MediumId(0), bytes);
     core.subsystem_name = subsystem_name().as_str().into();
     core.namespaces[0].block = block;
-    let node = TargetNode::new(paths, target_settings(&mut rng), core, rng.one_in(2));
+    let node = TargetNode::new(paths, target_settings(&mut rng), core, rng.one_in(2), world.rng("target"));
     let target = world.add(Member::Target(Box::new(node)));
     world.medium(target, bytes, MediaProfile { atomic_unit: block.bytes(), ..media });
     let workload = WorkloadConfig {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use engine::{Buffer, Engine, Instant};
+use engine::{Buffer, Engine, Instant, Rng};
 use machine::target::{Accepted, Config, ConnectionId, Input, Output, Target};
 use nvme_fabrics::target::{ControllerModel, Directory, Hosts, Port, Subsystem, SubsystemKey};
 use nvme_fabrics::wire::PortId;
@@ -43,8 +43,9 @@ impl TargetNode {
         connection: nvme_tcp::controller::Config,
         core: nvme::subsystem::Config,
         lands: bool,
+        rng: Rng,
     ) -> Self {
-        let config = Config { connection, directory: directory(ports) };
+        let config = Config { connection, directory: directory(ports), rng };
         let target = build(Instant::ZERO, &config, &core);
         Self { config, core, lands, target, lines: Vec::new(), events: Vec::new() }
     }
@@ -183,7 +184,8 @@ impl TargetNode {
         sent > 0
     }
 
-    pub(super) fn restart(&mut self, now: Instant) {
+    pub(super) fn restart(&mut self, now: Instant, rng: Rng) {
+        self.config.rng = rng;
         self.target = build(now, &self.config, &self.core);
         self.lines.clear();
     }

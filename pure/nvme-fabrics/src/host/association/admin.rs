@@ -4,6 +4,8 @@ use alloc::vec::Vec;
 
 use engine::{DeadlineList, Instant};
 
+use crate::host::ImpactedController;
+
 /// Whose command it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
@@ -11,6 +13,8 @@ pub(super) enum Owner {
     KeepAlive,
     Event,
     Caller(u64),
+    /// It ends the life of another controller.
+    Reset(ImpactedController),
 }
 
 #[derive(Debug)]

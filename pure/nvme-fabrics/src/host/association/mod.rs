@@ -16,7 +16,7 @@ use nvme::wire::{AdminOpcode, Bits, CompletionQueueEntry, StatusCode, Submission
 
 pub use types::{Config, Failure, Loss, Output, SubmitError};
 
-use super::{Data, Identity};
+use super::{Data, Identity, ImpactedController};
 use crate::wire::QueueId;
 use admin::{Admin, Owner};
 pub(in crate::host) use script::get_log_page;
@@ -36,6 +36,11 @@ const NAMESPACE_CHANGED: u32 = 0;
 const ANA_CHANGED: u32 = 3;
 /// Notice: Discovery Log Page Change.
 const DISCOVERY_CHANGED: u32 = 0xf0;
+
+/// DW0 of a Cross-Controller Reset: Immediate Reset Successful (IRS).
+const IMMEDIATE_RESET: Bits = Bits::bit(0);
+/// What a controller that was asked for no Keep Alive Timer is believed to wait for a silent host.
+const KEEP_ALIVE_BELIEVED: Nanos = Nanos::from_secs(5);
 
 /// The association's named deadlines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,6 +196,25 @@ impl Association {
         self.send(now, QueueId::ADMIN, Owner::Caller(cookie), entry, data).ok_or(SubmitError::Busy)
     }
 
+    /// Asks this controller to end the life of another one of its subsystem (Cross-Controller Reset);
+    /// [`Output::ControllerReset`] follows, unless this controller is lost too. Returns whether it could be asked.
+    pub fn reset_other(&mut self, now: Instant, impacted: ImpactedController) -> bool {
+        let entry = impacted.reset();
+        self.state == State::Live
+            && self.send(now, QueueId::ADMIN, Owner::Reset(impacted), entry, Data::None).is_some()
+    }
+
+    /// How long after a loss the controller may go on with commands that it was sent, where it says anything of that: it
+    /// gives the host up within two Keep Alive Timeouts, or three where any command counts as a sign of life, and ends its
+    /// commands within CQT (NVM Express Base Specification, Communication Loss Handling).
+    pub fn quiesce_time(&self) -> Option<Nanos> {
+        let identity = self.identity.as_ref()?;
+        let quiesce = identity.quiesce_time()?;
+        let wanted = self.config.keep_alive;
+        let keep_alive = if wanted > Nanos::ZERO { wanted } else { KEEP_ALIVE_BELIEVED };
+        Some(keep_alive * if identity.counts_traffic() { 3 } else { 2 } + quiesce)
+    }
+
     /// The transport has connected a queue.
     pub fn on_queue_open(&mut self, now: Instant, queue: QueueId) {
         if self.awaiting == Awaiting::Queue(queue) {
@@ -217,6 +241,10 @@ impl Association {
             Some(Owner::Event) if entry.status().is_success() => self.on_event(now, entry.dw0),
             Some(Owner::Caller(cookie)) => {
                 self.outputs.push_back(Output::AdminCompleted { cookie, entry, data });
+            }
+            Some(Owner::Reset(impacted)) => {
+                let done = entry.status().is_success() && IMMEDIATE_RESET.is_set(entry.dw0);
+                self.outputs.push_back(Output::ControllerReset { impacted, done });
             }
             // One that is refused was answered too.
             Some(Owner::KeepAlive) => self.timers.disarm(Timer::KeepAliveReply),

@@ -6,7 +6,7 @@ use core::fmt;
 use engine::{Buffer, Nanos};
 use nvme::wire::{CompletionQueueEntry, Status, SubmissionQueueEntry};
 
-use crate::host::Data;
+use crate::host::{Data, ImpactedController};
 use crate::wire::{ControllerChoice, FabricsStatus, HostId, Nqn, Parameter, QueueId};
 
 /// What an association is.
@@ -225,6 +225,13 @@ pub enum Output {
         entry: CompletionQueueEntry,
         /// What was read.
         data: Buffer,
+    },
+    /// Another controller that was to be ended is, or is not.
+    ControllerReset {
+        /// Which.
+        impacted: ImpactedController,
+        /// Nothing of it is carried out any more.
+        done: bool,
     },
     /// The controller reports an event (DW0 of the Asynchronous Event Request).
     Event(u32),

@@ -5,6 +5,7 @@
 //! exactly once, and a write is acknowledged only when a controller has acknowledged it.
 
 mod commands;
+mod fence;
 mod path;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ use super::association::{self, Association, Loss};
 use super::{AnaState, Data, Identity, TRANSFER_BYTES_MAX};
 use crate::wire::QueueId;
 use commands::{Command, Commands, Place};
+use fence::{Fence, Fences, is_harmless};
 use path::Path;
 
 /// Among paths by latency, each command of so many takes the next path in turn, so that slow ones are measured again.
@@ -38,6 +40,7 @@ pub struct Multipath {
     commands: Commands,
     /// Commands that wait for a path.
     waiting: VecDeque<u32>,
+    fences: Fences,
     /// The path to begin with next.
     turn: usize,
     outputs: VecDeque<Output>,
@@ -58,6 +61,7 @@ impl Multipath {
             paths,
             commands: Commands::new(config.commands_max),
             waiting: VecDeque::new(),
+            fences: Fences::default(),
             turn: 0,
             outputs: VecDeque::new(),
             statistics: Statistics::default(),
@@ -260,6 +264,9 @@ impl Multipath {
     /// The path and queue for a command to `namespace`, where there is one with room.
     #[inline]
     fn choose(&mut self, namespace: NamespaceId, hint: u16) -> Option<(PathIndex, QueueId)> {
+        if self.fences.is_leaking() {
+            return None;
+        }
         let count = self.paths.len();
         if count == 1 {
             let path = &self.paths[0];
@@ -314,6 +321,37 @@ impl Multipath {
                 self.give_up(index);
             }
         }
+        self.give_up_hopeless();
+    }
+
+    /// Ends what is behind a fence and will find no path when that is down.
+    fn give_up_hopeless(&mut self) {
+        let mut fences = core::mem::take(&mut self.fences);
+        let hopeless = fences.take_hopeless(|index| {
+            let namespace = self.commands.get(index).map(|command| command.request.entry.namespace);
+            namespace.is_some_and(|namespace| !self.may_wait(namespace))
+        });
+        self.fences = fences;
+        hopeless.into_iter().for_each(|index| self.give_up(index));
+    }
+
+    /// Has controllers that were lost ended by those that are there.
+    fn ask_to_end(&mut self, now: Instant) {
+        while let Some((fence, impacted)) = self.fences.next() {
+            let paths = (0..).map(PathIndex).zip(&mut self.paths);
+            let mut live = paths.filter(|(_, path)| path.is_live());
+            let asked = live.find_map(|(at, path)| path.association.reset_other(now, impacted).then_some(at));
+            fence.asked = asked;
+            if asked.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// A controller that was lost has ended: its commands go another way.
+    fn on_fence_down(&mut self, now: Instant, commands: Vec<u32>) {
+        commands.into_iter().rev().for_each(|index| self.waiting.push_front(index));
+        self.send_waiting(now);
     }
 
     /// Ends a command that no path is left for.
@@ -335,11 +373,24 @@ impl Multipath {
         let stranded = self.commands.on(path);
         self.statistics.stranded += stranded.len() as u64;
         self.statistics.retried += stranded.len() as u64;
+        self.fences.on_path_gone(path);
+        let association = &self.paths[path.usize()].association;
+        let quiesced = association.quiesce_time().map(|time| now + time);
+        let impacted = association.identity().and_then(Identity::instance);
+        let mut fenced = Vec::new();
         for index in stranded.into_iter().rev() {
-            if self.commands.take_back(index).is_some() {
+            let Some(command) = self.commands.take_back(index) else { continue };
+            if quiesced.is_some() && !is_harmless(&command.request.entry) {
+                fenced.push(index);
+            } else {
                 self.waiting.push_front(index);
             }
         }
+        fenced.reverse();
+        if let Some(until) = quiesced.filter(|_| !fenced.is_empty()) {
+            self.fences.raise(Fence { impacted, until, commands: fenced, asked: None, is_leaking: false });
+        }
+        self.ask_to_end(now);
         self.send_waiting(now);
     }
 
@@ -357,6 +408,7 @@ impl Multipath {
             From::Ready => {
                 self.paths[path.usize()].on_up();
                 self.outputs.push_back(Output::PathUp(path));
+                self.ask_to_end(now);
                 return self.send_waiting(now);
             }
             From::Lost(why) => {
@@ -372,6 +424,10 @@ impl Multipath {
                 return self.on_path_gone(now, path);
             }
             From::AdminCompleted { cookie, entry, data } => Output::AdminCompleted { cookie, entry, data },
+            From::ControllerReset { impacted, done } => {
+                let commands = self.fences.on_reset(impacted, done);
+                return self.on_fence_down(now, commands);
+            }
             From::Event(dw0) => Output::Event(path, dw0),
             From::IdentityChanged => {
                 self.paths[path.usize()].on_identity();
@@ -443,6 +499,9 @@ impl Engine for Multipath {
                 self.paths[path.usize()].association.reset(now, Loss::IoTimeout);
             }
         }
+        while let Some(commands) = self.fences.expire(now) {
+            self.on_fence_down(now, commands);
+        }
         self.settle(now);
     }
 
@@ -452,6 +511,6 @@ impl Engine for Multipath {
 
     fn poll_timeout(&self) -> Option<Instant> {
         let paths = self.paths.iter().filter_map(|path| path.association.poll_timeout());
-        paths.chain(self.commands.earliest()).min()
+        paths.chain(self.commands.earliest()).chain(self.fences.earliest()).min()
     }
 }

@@ -49,6 +49,12 @@ struct World {
     told: Vec<Output>,
     rng: Rng,
     latency: Vec<Nanos>,
+    /// Controllers say how long they go on with what they were sent (CQT).
+    quiesces: bool,
+    /// They end each other on request; if so, whether they do so at once.
+    resets: Option<bool>,
+    /// Controllers that were to be ended, and the paths whose controllers were asked.
+    ended: Vec<(u32, u16)>,
 }
 
 fn association() -> host::Config {
@@ -64,9 +70,16 @@ fn association() -> host::Config {
 
 impl World {
     fn new(paths: usize, config: Config, association: &host::Config) -> Self {
+        let mut world = Self::idle(paths, config, association);
+        world.host.start(world.now);
+        world.drain();
+        world
+    }
+
+    fn idle(paths: usize, config: Config, association: &host::Config) -> Self {
         let associations: Vec<_> = (0..paths).map(|_| Association::new(association.clone())).collect();
         let controller = || Controller { reachable: true, ana: 1, ..Controller::default() };
-        let mut world = Self {
+        Self {
             now: Instant::from_nanos(1),
             host: Multipath::new(config, associations),
             controllers: (0..paths).map(|_| controller()).collect(),
@@ -75,11 +88,11 @@ impl World {
             done: BTreeMap::new(),
             told: Vec::new(),
             rng: Rng::from_seed(paths as u64),
+            quiesces: false,
+            resets: None,
+            ended: Vec::new(),
             latency: core::iter::repeat_n(Nanos::from_micros(50), paths).collect(),
-        };
-        world.host.start(world.now);
-        world.drain();
-        world
+        }
     }
 
     fn drain(&mut self) {
@@ -192,7 +205,20 @@ impl World {
             AdminOpcode::SetFeatures if entry.cdw10 == 7 => {
                 return Some((CompletionQueueEntry { dw0: entry.cdw11, ..good }, Buffer::EMPTY));
             }
-            AdminOpcode::Identify => return Some((good, Buffer::copy_from_slice(&identify(&entry)[..]))),
+            AdminOpcode::Identify => {
+                let mut page = identify(&entry);
+                if entry.cdw10 == 1 {
+                    page[386] = u8::from(self.quiesces);
+                    (page[135], page[136], page[1807]) = (7, 9, u8::from(self.resets.is_some()));
+                }
+                return Some((good, Buffer::copy_from_slice(&page[..])));
+            }
+            AdminOpcode::CrossControllerReset => {
+                assert_eq!((entry.cdw12, entry.cdw13), (9, 0));
+                self.ended.push((entry.cdw10, path.0));
+                let dw0 = u32::from(self.resets == Some(true));
+                return Some((CompletionQueueEntry { dw0, ..good }, Buffer::EMPTY));
+            }
             AdminOpcode::GetLogPage => {
                 let mut log = std::vec![0; data.len()];
                 (log[8], log[16], log[20], log[32], log[48]) = (1, 1, 1, controller.ana, 1);
@@ -367,6 +393,77 @@ fn commands_wait_for_a_lost_controller_and_are_sent_again() {
     assert!(world.done.values().all(|completed| completed.entry.status().is_success()));
     assert_eq!(world.blocks.len(), 9);
     assert_eq!(world.host.statistics().stranded, 8);
+}
+
+/// A host with paths that are up, to controllers that say how long they go on with what they were sent, and how they
+/// end each other.
+fn fenced(paths: usize, resets: Option<bool>, association: &host::Config) -> World {
+    let mut world = World::idle(paths, Config::default(), association);
+    (world.quiesces, world.resets) = (true, resets);
+    world.host.start(world.now);
+    world.drain();
+    world.run(Nanos::from_secs(5), |world| world.live() == paths);
+    world.run(Nanos::from_millis(1), |_| false);
+    world
+}
+
+#[test]
+fn a_write_goes_another_way_once_the_lost_controller_was_ended() {
+    let mut world = fenced(2, Some(true), &association());
+    (0..6).for_each(|cookie| world.submit(cookie, cookie, Some(9)).unwrap());
+    (6..12).for_each(|cookie| world.submit(cookie, cookie, None).unwrap());
+    world.set_reachable(0, false);
+    let sent: Vec<_> = world.flying.iter().map(|(_, dispatch)| dispatch.entry).collect();
+    let count = |of: IoOpcode| sent.iter().filter(|entry| IoOpcode::from(entry.opcode) == of).count();
+    assert_eq!((count(IoOpcode::Read), count(IoOpcode::Write)), (6, 3), "reads go at once, writes do not");
+    world.run(Nanos::from_secs(1), |world| world.done.len() == 12);
+    assert_eq!(world.ended, [(100 | 7 << 16, 1)], "controller 100, which was lost, by the other path");
+    assert_eq!(world.blocks.len(), 6);
+    assert!(world.done.values().all(|completed| completed.entry.status().is_success()));
+}
+
+#[test]
+fn a_lost_controller_is_ended_by_the_one_that_comes_after_it() {
+    let mut world = fenced(1, Some(true), &association());
+    world.submit(1, 1, Some(9)).unwrap();
+    world.set_reachable(0, false);
+    world.run(Nanos::from_secs(3), |_| false);
+    world.set_reachable(0, true);
+    world.run(Nanos::from_secs(20), |world| world.done.len() == 1);
+    assert_eq!(world.ended, [(100 | 7 << 16, 0)]);
+}
+
+#[test]
+fn a_lost_controller_that_nobody_ends_is_waited_for() {
+    for resets in [None, Some(false)] {
+        let mut world = fenced(2, resets, &association());
+        (0..4).for_each(|cookie| world.submit(cookie, cookie, Some(9)).unwrap());
+        world.set_reachable(0, false);
+        // Two Keep Alive Timeouts of 5 s, and CQT of 1 ms.
+        world.run(Nanos::from_secs(9), |_| false);
+        assert_eq!((world.done.len(), world.ended.len()), (2, usize::from(resets.is_some())));
+        world.run(Nanos::from_secs(2), |world| world.done.len() == 4);
+        assert_eq!(world.blocks.len(), 4);
+    }
+}
+
+#[test]
+fn what_has_failed_is_not_seen_to_come_later() {
+    let config = host::Config { fast_io_fail_timeout: Some(Nanos::from_secs(1)), ..association() };
+    let mut world = fenced(1, Some(true), &config);
+    world.submit(1, 1, Some(9)).unwrap();
+    world.set_reachable(0, false);
+    world.run(Nanos::from_secs(2), |world| world.done.len() == 1);
+    assert_eq!(world.done[&1].origin, Origin::Host);
+    world.set_reachable(0, true);
+    world.run(Nanos::from_secs(20), |world| world.live() == 1);
+    // The path is back, and the controller before it has not ended yet.
+    world.submit(2, 1, None).unwrap();
+    let reads = |world: &World| world.flying.iter().any(|(_, one)| one.entry.starting_lba() == 1);
+    assert!(!reads(&world) && world.ended.is_empty());
+    world.run(Nanos::from_secs(1), |world| world.done.len() == 2);
+    assert_eq!(world.ended.len(), 1);
+    assert!(world.done[&2].entry.status().is_success());
 }
 
 #[test]

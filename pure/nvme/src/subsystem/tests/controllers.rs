@@ -340,3 +340,64 @@ fn the_world_adds_and_removes_namespaces() {
     assert_eq!(bench.take(heard).dw0, 0x0004_0002);
     bench.fails(IO, io(IoOpcode::Read, 40, 0, 1), StatusCode::InvalidField);
 }
+
+/// A Cross-Controller Reset of controller `id`, in the life with the number `random`.
+fn end(id: u32, uniquifier: u32, random: u32) -> SubmissionQueueEntry {
+    SubmissionQueueEntry {
+        cdw10: id | uniquifier << 16,
+        cdw12: random,
+        ..admin(AdminOpcode::CrossControllerReset)
+    }
+}
+
+#[test]
+fn a_host_has_a_controller_ended_by_another_of_its_own() {
+    let mut bench = Bench::new();
+    bench.subsystem.remove_controller(bench.now, bench.controller);
+    let host = HostIdentity { name: "nqn.2014-08.org.nvmexpress:host".into(), identifier: [1; 16] };
+    let config = |id| ControllerConfig::fabrics(id, host.clone());
+    let (first, second) = (bench.connect_with(config(1)), bench.connect_with(config(2)));
+    let stranger = bench.connect(3);
+    // Without a life that has a name there is no such command.
+    bench.of(second).fails(ADMIN, end(1, 5, 77), StatusCode::InvalidCommandOpcode);
+    let instance = |uniquifier, random| Instance { uniquifier, random };
+    bench.subsystem.set_instance(first, instance(5, 77));
+    bench.subsystem.set_instance(second, instance(6, 78));
+    bench.subsystem.set_instance(stranger, instance(7, 79));
+    let page = bench.of(first).identify(1, 0);
+    assert_eq!((page[135], &page[136..144], page[1807]), (5, &77_u64.to_le_bytes()[..], 4));
+    assert_eq!(u16_at(&page, 386), 1, "Command Quiesce Time");
+    let told = |bench: &Bench| -> Vec<ControllerKey> {
+        let its = |told: &Notification| match told {
+            Notification::CrossControllerReset { controller } => Some(*controller),
+            _ => None,
+        };
+        bench.notified.iter().filter_map(its).collect()
+    };
+    // A life that is over, and one of another host, are as good as ended: nothing happens.
+    for gone in [end(1, 5, 76), end(1, 4, 77), end(9, 5, 77), end(3, 7, 79)] {
+        assert_eq!(bench.of(second).succeeds(ADMIN, gone), 1);
+    }
+    assert!(told(&bench).is_empty());
+    assert_eq!(bench.of(second).succeeds(ADMIN, end(1, 5, 77)), 1, "at once");
+    assert_eq!(told(&bench), [first]);
+    // Not itself.
+    bench.of(second).fails(ADMIN, end(2, 6, 78), StatusCode::InvalidField);
+    let log = SubmissionQueueEntry { cdw10: 3 << 16 | 0x1e, ..admin(AdminOpcode::GetLogPage) };
+    bench.of(second).succeeds(ADMIN, log);
+    assert_eq!(bench.pushed, [0; 16], "none is under way");
+}
+
+#[test]
+fn controllers_of_other_places_are_not_spoken_for() {
+    let mut bench = Bench::new();
+    bench.subsystem.remove_controller(bench.now, bench.controller);
+    let mut config = ControllerConfig::fabrics(10, HostIdentity::default());
+    if let Transport::Fabrics(fabrics) = &mut config.transport {
+        fabrics.controller_ids = 10..=19;
+    }
+    let own = bench.connect_with(config);
+    bench.subsystem.set_instance(own, Instance { uniquifier: 1, random: 1 });
+    bench.fails(ADMIN, end(20, 1, 1), StatusCode::InvalidControllerIdentifier);
+    assert_eq!(bench.succeeds(ADMIN, end(19, 1, 1)), 1);
+}
