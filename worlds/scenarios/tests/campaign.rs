@@ -82,6 +82,16 @@ fn subsystems_over_a_network_keep_their_promises() {
 }
 
 #[test]
+fn two_hosts_of_one_namespace_see_the_same_blocks() {
+    hold_up("fabrics-shared", fabrics::run_shared, 40);
+}
+
+#[test]
+fn a_namespace_behind_a_proxy_keeps_its_promises() {
+    hold_up("fabrics-proxy", fabrics::run_proxy, 40);
+}
+
+#[test]
 fn sessions_keep_their_promises() {
     let outcomes = hold_up("sessions", sessions::run, 50);
     assert!(outcomes.iter().any(|outcome| outcome.counts.failed > 0), "no link ever went down");

@@ -51,7 +51,7 @@ struct Arguments {
 /// A scenario's name and how it is run.
 type Scenario = (&'static str, fn(u64) -> Outcome);
 
-const SCENARIOS: [Scenario; 9] = [
+const SCENARIOS: [Scenario; 10] = [
     ("disk", disk::run),
     ("disk-ahead", disk::run_ahead),
     ("disk-both", disk::run_both),
@@ -61,6 +61,7 @@ const SCENARIOS: [Scenario; 9] = [
     ("sessions-paths", sessions::run_paths),
     ("fabrics", fabrics::run),
     ("fabrics-shared", fabrics::run_shared),
+    ("fabrics-proxy", fabrics::run_proxy),
 ];
 
 fn parse_seeds(text: &str) -> Result<Range<u64>, String> {

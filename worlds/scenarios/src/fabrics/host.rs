@@ -3,168 +3,51 @@
 use std::collections::BTreeMap;
 
 use engine::{Buffer, Engine, Instant};
-use machine::initiator::{self, ConnectionId, Initiator, Input, Output};
+use machine::initiator::Output;
 use nvme::wire::{IoOpcode, NamespaceId, SubmissionQueueEntry};
-use nvme_fabrics::host as association;
 use nvme_fabrics::host::Data;
 use nvme_fabrics::host::multipath::{Completed, Origin, Request, SubmitError};
-use nvme_tcp::host as tcp;
-use sim::stream::{self, Lane, StreamEvent};
-use sim::{Context, NodeId};
+use sim::Context;
+use sim::stream::{self, StreamEvent};
 
+use super::wires::Wires;
 use crate::campaign::Outcome;
 use crate::checker::{End, Kind, OperationId};
 use crate::workload::{Operation, Phase, Workload};
 
-/// The last events that are kept for the report of a run that fails.
-const EVENTS_MAX: usize = 24;
-
-/// A connection of the world.
-#[derive(Debug)]
-struct Line {
-    id: ConnectionId,
-    open: bool,
-}
-
 /// See the module.
 #[derive(Debug)]
 pub(super) struct HostNode {
-    target: NodeId,
-    config: initiator::Config,
-    associations: Vec<association::Config>,
-    /// Data are received where they belong, where that is known.
-    lands: bool,
-    initiator: Initiator,
-    started: bool,
-    lines: BTreeMap<stream::ConnectionId, Line>,
+    wires: Wires,
     workload: Workload,
     /// What there was no room for yet.
     pending: Option<Operation>,
     issued: BTreeMap<u64, Operation>,
-    events: Vec<String>,
 }
 
 impl HostNode {
-    pub(super) fn new(
-        target: NodeId,
-        config: initiator::Config,
-        associations: Vec<association::Config>,
-        workload: Workload,
-        lands: bool,
-    ) -> Self {
-        Self {
-            target,
-            initiator: Initiator::new(config.clone(), associations.clone()),
-            config,
-            associations,
-            lands,
-            started: false,
-            lines: BTreeMap::new(),
-            workload,
-            pending: None,
-            issued: BTreeMap::new(),
-            events: Vec::new(),
-        }
+    pub(super) const fn new(wires: Wires, workload: Workload) -> Self {
+        Self { wires, workload, pending: None, issued: BTreeMap::new() }
     }
 
     pub(super) fn handle(&mut self, now: Instant, connection: stream::ConnectionId, event: StreamEvent) {
-        let Some(line) = self.lines.get_mut(&connection) else { return };
-        let id = line.id;
-        match event {
-            StreamEvent::Opened => {
-                line.open = true;
-                self.initiator.handle_input(now, Input::Connected(id));
-            }
-            StreamEvent::Data(bytes) => self.receive(now, id, bytes),
-            StreamEvent::Closed(_) => {
-                self.lines.remove(&connection);
-                self.initiator.handle_input(now, Input::Closed(id));
-            }
-            StreamEvent::Writable | StreamEvent::Accepted { .. } => {}
-        }
-    }
-
-    fn receive(&mut self, now: Instant, id: ConnectionId, mut bytes: Buffer) {
-        while self.lands
-            && !bytes.is_empty()
-            && let Some(place) = self.initiator.landing(id)
-        {
-            let count = place.len().min(bytes.len());
-            place[..count].copy_from_slice(&bytes[..count]);
-            bytes = bytes.slice(count..bytes.len());
-            self.initiator.handle_input(now, Input::Landed { connection: id, count });
-        }
-        if !bytes.is_empty() {
-            self.initiator.handle_input(now, Input::Received { connection: id, bytes });
-        }
+        self.wires.handle(now, connection, event);
     }
 
     pub(super) fn settle<P>(&mut self, context: &mut Context<'_, P>) -> Option<Instant> {
         let now = context.now();
-        if !self.started {
-            self.started = true;
-            self.initiator.start(now);
-        }
-        if self.initiator.poll_timeout().is_some_and(|at| at <= now) {
-            self.initiator.handle_timeout(now);
-        }
+        self.wires.wake(now);
         loop {
             self.submit(now);
-            let Some(output) = self.initiator.poll_output() else { break };
-            self.on_output(context, output);
-        }
-        self.flush(context);
-        self.initiator.poll_timeout().into_iter().chain(self.workload.poll_timeout(now)).min()
-    }
-
-    fn flush<P>(&mut self, context: &mut Context<'_, P>) {
-        for (connection, line) in self.lines.iter().filter(|(_, line)| line.open) {
-            let Some(outbox) = self.initiator.outbox(line.id) else { continue };
-            let mut sent = 0;
-            for slice in outbox.slices() {
-                let taken = context.send(*connection, slice);
-                sent += taken;
-                if taken < slice.len() {
-                    break;
-                }
-            }
-            if sent > 0 {
-                self.initiator.sent(line.id, sent);
+            match self.wires.poll(context) {
+                None => break,
+                Some(Output::Completed(completed)) => self.on_completed(&completed),
+                Some(Output::AdminCompleted { .. }) => unreachable!("no admin command was submitted"),
+                Some(event) => self.wires.note(now, &event),
             }
         }
-    }
-
-    fn on_output<P>(&mut self, context: &mut Context<'_, P>, output: Output) {
-        let now = context.now();
-        match output {
-            Output::Dial(id) => {
-                let lane = Lane(u8::try_from(id.path.0).expect("few paths"));
-                let connection = context.dial_lane(self.target, lane);
-                self.lines.insert(connection, Line { id, open: false });
-            }
-            Output::Close { connection: id, last, .. } => {
-                let found = self.lines.iter().find(|(_, line)| line.id == id);
-                let Some((&connection, &Line { open, .. })) = found else { return };
-                if open {
-                    context.send(connection, &last);
-                }
-                context.close(connection);
-                self.lines.remove(&connection);
-            }
-            Output::Completed(completed) => self.on_completed(&completed),
-            Output::AdminCompleted { .. } => unreachable!("no admin command was submitted"),
-            // The network may lose an ICResp; nothing else breaks between two that keep to the protocol.
-            Output::ProtocolError(id, why) if why != tcp::Closed::InitialiseTimeout => {
-                panic!("{id:?}: {why}")
-            }
-            event => {
-                if self.events.len() == EVENTS_MAX {
-                    self.events.remove(0);
-                }
-                let text: String = format!("{event:?}").chars().take(160).collect();
-                self.events.push(format!("{}: {text}", now - Instant::ZERO));
-            }
-        }
+        self.wires.flush(context);
+        self.wires.initiator.poll_timeout().into_iter().chain(self.workload.poll_timeout(now)).min()
     }
 
     fn submit(&mut self, now: Instant) {
@@ -172,7 +55,7 @@ impl HostNode {
             let cookie = operation.id.0;
             let queue = u16::try_from(cookie % 8).expect("less than 8");
             let (entry, data) = command(&operation, &self.workload);
-            match self.initiator.submit(now, Request { cookie, entry, data, queue }) {
+            match self.wires.initiator.submit(now, Request { cookie, entry, data, queue }) {
                 Ok(()) => drop(self.issued.insert(cookie, operation)),
                 Err(SubmitError::Busy) => {
                     self.pending = Some(operation);
@@ -195,10 +78,8 @@ impl HostNode {
         self.workload.end(id, if success { End::Done(&completed.data) } else { End::Failed });
     }
 
-    pub(super) fn restart(&mut self, now: Instant) {
-        self.initiator = Initiator::new(self.config.clone(), self.associations.clone());
-        self.initiator.start(now);
-        self.lines.clear();
+    pub(super) fn restart(&mut self) {
+        self.wires.restart();
         self.workload.abandon();
         self.pending = None;
         self.issued.clear();
@@ -210,8 +91,7 @@ impl HostNode {
 
     /// Once healed, every path comes back, too.
     pub(super) fn is_busy(&self, phase: Phase) -> bool {
-        let up = self.initiator.multipath().paths().all(|path| path.live);
-        self.workload.is_busy(phase) || (phase == Phase::Drain && !up)
+        self.workload.is_busy(phase) || (phase == Phase::Drain && !self.wires.is_whole())
     }
 
     pub(super) fn report(&mut self, outcome: &mut Outcome) {
@@ -219,12 +99,8 @@ impl HostNode {
     }
 
     pub(super) fn describe(&self) -> String {
-        let mut text = format!("{} issued, one waits: {}; ", self.issued.len(), self.pending.is_some());
-        for path in self.initiator.multipath().paths() {
-            text += &format!("path live: {}, over: {}, {} on it; ", path.live, path.over, path.outstanding);
-        }
-        text + &format!("{} connections; latest events:\n    ", self.lines.len())
-            + &self.events.join("\n    ")
+        let Self { issued, pending, wires, .. } = self;
+        format!("{} issued, one waits: {}; {}", issued.len(), pending.is_some(), wires.describe())
     }
 }
 

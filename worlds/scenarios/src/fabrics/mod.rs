@@ -1,7 +1,10 @@
-//! NVMe/TCP on a bad day: hosts and a subsystem, one or two paths between them, and everything that goes wrong there.
+//! NVMe/TCP on a bad day: hosts, a subsystem, perhaps a proxy, one or two paths between any two, and everything that
+//! goes wrong there.
 
+mod behind;
 mod host;
 mod target;
+mod wires;
 
 use engine::{Instant, Nanos, Rng};
 use machine::initiator;
@@ -18,8 +21,10 @@ use sim::{Context, Event, Node, NodeId, World};
 use crate::campaign::{Limits, Outcome, Subject, trial};
 use crate::chaos::{self, ChaosConfig};
 use crate::workload::{Phase, Workload, WorkloadConfig};
+use behind::Behind;
 use host::HostNode;
 use target::TargetNode;
+use wires::Wires;
 
 /// What faults are measured by: shorter and longer than the time-outs of the host.
 const HOLD: Nanos = Nanos::from_millis(400);
@@ -61,7 +66,7 @@ impl Node for Member {
 
     fn restart(&mut self, now: Instant, rng: Rng) {
         match self {
-            Self::Host(host) => host.restart(now),
+            Self::Host(host) => host.restart(),
             Self::Target(target) => target.restart(now, rng),
         }
     }
@@ -79,7 +84,10 @@ impl Subject for Member {
     }
 
     fn is_busy(&self, phase: Phase) -> bool {
-        matches!(self, Self::Host(host) if host.is_busy(phase))
+        match self {
+            Self::Host(host) => host.is_busy(phase),
+            Self::Target(target) => phase == Phase::Drain && !target.is_whole(),
+        }
     }
 
     fn report(&mut self, outcome: &mut Outcome) {
@@ -145,23 +153,52 @@ fn target_settings(rng: &mut Rng) -> nvme_tcp::controller::Config {
     }
 }
 
-/// A subsystem with its node, and `hosts` hosts that use its namespace by `paths` paths each.
-fn build(
-    world: &mut World<Member>,
+/// Who takes part, beside the subsystem.
+#[derive(Clone, Copy, Debug)]
+struct Cast {
     hosts: u8,
+    /// Hosts reach the namespace through a proxy.
+    proxy: bool,
+    /// Paths between a host and what it uses.
     paths: u8,
-    link: LinkProfile,
-    media: MediaProfile,
-) -> (NodeId, Vec<NodeId>) {
+}
+
+/// Two nodes with links between them.
+type Pair = (NodeId, NodeId);
+
+/// A subsystem with its node, and the hosts that use its namespace.
+fn build(world: &mut World<Member>, cast: Cast, link: LinkProfile, media: MediaProfile) -> Vec<Pair> {
     let mut rng = world.rng("settings");
     let block = if rng.one_in(2) { BlockSize::Bytes512 } else { BlockSize::Bytes4096 };
     let bytes = BLOCKS * u64::from(block.bytes());
     let mut core = nvme::subsystem::Config::new("FABRICS").with_namespace(MediumId(0), bytes);
     core.subsystem_name = subsystem_name().as_str().into();
     core.namespaces[0].block = block;
-    let node = TargetNode::new(paths, target_settings(&mut rng), core, rng.one_in(2), world.rng("target"));
-    let target = world.add(Member::Target(Box::new(node)));
-    world.medium(target, bytes, MediaProfile { atomic_unit: block.bytes(), ..media });
+    let settings = target_settings(&mut rng);
+    let node = TargetNode::new(cast.paths, settings, core.clone(), rng.one_in(2), world.rng("target"), None);
+    let far = world.add(Member::Target(Box::new(node)));
+    world.medium(far, bytes, MediaProfile { atomic_unit: block.bytes(), ..media });
+    let mut pairs = Vec::new();
+    let mut join = |world: &mut World<Member>, near, far| {
+        (0..cast.paths).for_each(|lane| world.link_lane(near, far, Lane(lane), link));
+        pairs.push((near, far));
+    };
+    let wires = |rng: &mut Rng, number: u8, target: NodeId| {
+        let (config, association) = host_settings(rng, number);
+        let associations = vec![association; usize::from(cast.paths)];
+        Wires::new(target, config, associations, rng.one_in(2))
+    };
+    let target = if cast.proxy {
+        let behind = Behind::new(wires(&mut rng, 100, far), block.bytes().into());
+        let settings = target_settings(&mut rng);
+        let lands = rng.one_in(2);
+        let node = TargetNode::new(cast.paths, settings, core, lands, world.rng("proxy"), Some(behind));
+        let proxy = world.add(Member::Target(Box::new(node)));
+        join(world, proxy, far);
+        proxy
+    } else {
+        far
+    };
     let workload = WorkloadConfig {
         blocks: BLOCKS,
         block_size: usize::try_from(block.bytes()).expect("a block's bytes"),
@@ -171,30 +208,31 @@ fn build(
     };
     let first = Workload::new(workload, world.rng("workload"));
     let others: Vec<_> =
-        (1..hosts).map(|host| first.sharing(world.rng(&format!("workload {host}")))).collect();
-    let add = |(number, workload): (u8, Workload)| {
-        let (config, association) = host_settings(&mut rng, number);
-        let associations = vec![association; usize::from(paths)];
-        let node = HostNode::new(target, config, associations, workload, rng.one_in(2));
-        let host = world.add(Member::Host(Box::new(node)));
-        (0..paths).for_each(|lane| world.link_lane(host, target, Lane(lane), link));
-        host
-    };
-    let hosts = (1..).zip([first].into_iter().chain(others)).map(add).collect();
-    (target, hosts)
+        (1..cast.hosts).map(|host| first.sharing(world.rng(&format!("workload {host}")))).collect();
+    for (number, workload) in (1..).zip([first].into_iter().chain(others)) {
+        let host = HostNode::new(wires(&mut rng, number, target), workload);
+        let host = world.add(Member::Host(Box::new(host)));
+        join(world, host, target);
+    }
+    pairs
 }
 
 /// Runs the scenario for a seed, with one host.
 pub fn run(seed: u64) -> Outcome {
-    play(seed, 1)
+    play(seed, 1, false)
 }
 
 /// Runs the scenario for a seed, with two hosts that use the same blocks of one namespace.
 pub fn run_shared(seed: u64) -> Outcome {
-    play(seed, 2)
+    play(seed, 2, false)
 }
 
-fn play(seed: u64, hosts: u8) -> Outcome {
+/// Runs the scenario for a seed, with a host whose target is a proxy of another target.
+pub fn run_proxy(seed: u64) -> Outcome {
+    play(seed, 1, true)
+}
+
+fn play(seed: u64, hosts: u8, proxy: bool) -> Outcome {
     let mut world = World::new(seed);
     let mut rng = world.rng("scene");
     let link = LinkProfile {
@@ -204,11 +242,11 @@ fn play(seed: u64, hosts: u8) -> Outcome {
     };
     let lanes = if rng.one_in(2) { 2 } else { 1 };
     let media = MediaProfile::default();
-    let (far, hosts) = build(&mut world, hosts, lanes, link, media);
+    let pairs = build(&mut world, Cast { hosts, proxy, paths: lanes }, link, media);
     let duration = HOLD * 5;
     let mut chances = world.rng("chaos");
     let (mut plan, mut troubles) = (Plan::new(), Vec::new());
-    for near in hosts {
+    for (near, far) in pairs {
         let far = vec![far];
         let chaos = ChaosConfig { near, far, lanes, duration, faults_max: 8, hold_time: HOLD, link, media };
         let (its, of_it) = chaos::plan(&chaos, &mut chances);

@@ -10,6 +10,8 @@ use nvme_fabrics::wire::PortId;
 use sim::Context;
 use sim::stream::{self, Lane, StreamEvent};
 
+use super::behind::Behind;
+
 const KEY: SubsystemKey = SubsystemKey(0);
 /// The last events that are kept for the report of a run that fails.
 const EVENTS_MAX: usize = 24;
@@ -32,6 +34,8 @@ pub(super) struct TargetNode {
     /// Data are received where they belong, where that is known.
     lands: bool,
     target: Target,
+    /// The medium, where it is not the node's own.
+    behind: Option<Behind>,
     /// By the target's name for it.
     lines: Vec<Option<Line>>,
     events: Vec<String>,
@@ -44,15 +48,21 @@ impl TargetNode {
         core: nvme::subsystem::Config,
         lands: bool,
         rng: Rng,
+        behind: Option<Behind>,
     ) -> Self {
         let config = Config { connection, directory: directory(ports), rng };
         let target = build(Instant::ZERO, &config, &core);
-        Self { config, core, lands, target, lines: Vec::new(), events: Vec::new() }
+        Self { config, core, lands, target, behind, lines: Vec::new(), events: Vec::new() }
     }
 
     pub(super) fn handle(&mut self, now: Instant, connection: stream::ConnectionId, event: StreamEvent) {
         if let StreamEvent::Accepted { lane, .. } = event {
             return self.accept(now, connection, lane);
+        }
+        if let Some(behind) = &mut self.behind
+            && behind.handle(now, connection, event.clone())
+        {
+            return;
         }
         let is_it = |line: &Option<Line>| line.as_ref().is_some_and(|line| line.connection == connection);
         let Some(index) = self.lines.iter().position(is_it) else { return };
@@ -124,7 +134,7 @@ impl TargetNode {
             while let Some(output) = self.target.poll_output() {
                 self.on_output(context, output);
             }
-            let mut moved = false;
+            let mut moved = self.settle_behind(context);
             for index in 0..self.lines.len() {
                 moved |= self.flush(context, index);
                 self.feed(now, index);
@@ -136,7 +146,24 @@ impl TargetNode {
         while let Some(output) = self.target.poll_output() {
             self.on_output(context, output);
         }
-        self.target.poll_timeout()
+        let behind = self.behind.as_ref().and_then(|behind| behind.wires.initiator.poll_timeout());
+        self.target.poll_timeout().into_iter().chain(behind).min()
+    }
+
+    /// Has what is behind go on; whether it has answered anything.
+    fn settle_behind<P>(&mut self, context: &mut Context<'_, P>) -> bool {
+        let Self { behind: Some(behind), target, .. } = self else { return false };
+        let (now, mut answered) = (context.now(), false);
+        behind.settle(context, |completion| {
+            answered = true;
+            target.handle_input(now, Input::Media { subsystem: KEY, completion });
+        });
+        answered
+    }
+
+    /// Whether all it needs is there.
+    pub(super) fn is_whole(&self) -> bool {
+        self.behind.as_ref().is_none_or(|behind| behind.wires.is_whole())
     }
 
     fn on_output<P>(&mut self, context: &mut Context<'_, P>, output: Output) {
@@ -146,7 +173,10 @@ impl TargetNode {
                     line.ended = true;
                 }
             }
-            Output::Media { request, .. } => context.media(request),
+            Output::Media { request, .. } => match &mut self.behind {
+                Some(behind) => behind.submit(request),
+                None => context.media(request),
+            },
             Output::HandOver { .. } => unreachable!("there is one reactor"),
             Output::Event(event) => {
                 if self.events.len() == EVENTS_MAX {
@@ -188,11 +218,15 @@ impl TargetNode {
         self.config.rng = rng;
         self.target = build(now, &self.config, &self.core);
         self.lines.clear();
+        if let Some(behind) = &mut self.behind {
+            behind.restart();
+        }
     }
 
     pub(super) fn describe(&self) -> String {
         let lines = self.lines.iter().flatten().count();
-        format!("{lines} connections; latest events:\n    ") + &self.events.join("\n    ")
+        let behind = self.behind.as_ref().map_or(String::new(), |behind| behind.wires.describe());
+        format!("{lines} connections; latest events:\n    ") + &self.events.join("\n    ") + &behind
     }
 }
 

@@ -1,0 +1,124 @@
+//! A medium that is the namespace of another target: what makes a target a proxy.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use engine::{Buffer, Instant};
+use machine::initiator::Output;
+use nvme::media::{Completion, IoId, MediaError, Operation, Request};
+use nvme::wire::{IoOpcode, NamespaceId, SubmissionQueueEntry};
+use nvme_fabrics::host::Data;
+use nvme_fabrics::host::multipath::{self, Completed, SubmitError};
+use sim::Context;
+use sim::stream::{self, StreamEvent};
+
+use super::wires::Wires;
+
+/// The namespace, and what was asked of it.
+#[derive(Debug)]
+pub(super) struct Behind {
+    pub(super) wires: Wires,
+    block_bytes: u64,
+    waiting: VecDeque<Request>,
+    /// By cookie; whether they read.
+    issued: BTreeMap<u64, (IoId, bool)>,
+    cookies: u64,
+}
+
+impl Behind {
+    pub(super) const fn new(wires: Wires, block_bytes: u64) -> Self {
+        Self { wires, block_bytes, waiting: VecDeque::new(), issued: BTreeMap::new(), cookies: 0 }
+    }
+
+    pub(super) fn submit(&mut self, request: Request) {
+        self.waiting.push_back(request);
+    }
+
+    pub(super) fn handle(
+        &mut self,
+        now: Instant,
+        connection: stream::ConnectionId,
+        event: StreamEvent,
+    ) -> bool {
+        self.wires.handle(now, connection, event)
+    }
+
+    /// Goes on; what has been answered is given to `answer`.
+    pub(super) fn settle<P>(&mut self, context: &mut Context<'_, P>, mut answer: impl FnMut(Completion)) {
+        let now = context.now();
+        self.wires.wake(now);
+        loop {
+            self.issue(now, &mut answer);
+            match self.wires.poll(context) {
+                None => break,
+                Some(Output::Completed(completed)) => self.on_completed(completed, &mut answer),
+                Some(event) => self.wires.note(now, &event),
+            }
+        }
+        self.wires.flush(context);
+    }
+
+    fn issue(&mut self, now: Instant, answer: &mut impl FnMut(Completion)) {
+        while let Some(request) = self.waiting.pop_front() {
+            self.cookies += 1;
+            let (entry, data) = self.command(&request.operation);
+            let of = multipath::Request { cookie: self.cookies, entry, data, queue: 0 };
+            match self.wires.initiator.submit(now, of) {
+                Ok(()) => {
+                    let reads = matches!(request.operation, Operation::Read { .. });
+                    self.issued.insert(self.cookies, (request.id, reads));
+                }
+                Err(SubmitError::Busy) => return self.waiting.push_front(request),
+                Err(SubmitError::NoPath) => {
+                    answer(Completion::Done { id: request.id, result: Err(MediaError::Unreachable) });
+                }
+                Err(error) => panic!("{request:?} was refused: {error}"),
+            }
+        }
+    }
+
+    fn command(&self, operation: &Operation) -> (SubmissionQueueEntry, Data) {
+        let blocks = |bytes: u64| u32::try_from(bytes / self.block_bytes).expect("few blocks");
+        let (opcode, offset, count, data) = match operation {
+            Operation::Read { offset, length } => {
+                (IoOpcode::Read, *offset, blocks((*length).into()), Data::Read(*length))
+            }
+            Operation::Write { offset, data, .. } => {
+                let bytes = Buffer::copy_from_slice(data);
+                (IoOpcode::Write, *offset, blocks(data.len() as u64), Data::Write(bytes))
+            }
+            Operation::WriteZeroes { offset, length, .. } | Operation::Deallocate { offset, length } => {
+                (IoOpcode::WriteZeroes, *offset, blocks(*length), Data::None)
+            }
+            Operation::Flush => (IoOpcode::Flush, 0, 0, Data::None),
+        };
+        let entry = SubmissionQueueEntry {
+            opcode: opcode.into(),
+            namespace: NamespaceId(1),
+            // Number of Logical Blocks (NLB) is 0's based; a Flush has none.
+            cdw12: count.saturating_sub(1),
+            ..SubmissionQueueEntry::default()
+        };
+        (entry.with_starting_lba(offset / self.block_bytes), data)
+    }
+
+    fn on_completed(&mut self, completed: Completed, answer: &mut impl FnMut(Completion)) {
+        let Some((id, reads)) = self.issued.remove(&completed.cookie) else { return };
+        let result = match (completed.entry.status().is_success(), reads) {
+            (true, true) => {
+                answer(Completion::Data { id, offset: 0, data: completed.data });
+                Ok(())
+            }
+            (true, false) => Ok(()),
+            (false, true) => Err(MediaError::Read),
+            (false, false) => Err(MediaError::Write),
+        };
+        answer(Completion::Done { id, result });
+    }
+
+    /// The node was killed and is back.
+    pub(super) fn restart(&mut self) {
+        self.wires.restart();
+        self.waiting.clear();
+        self.issued.clear();
+    }
+}

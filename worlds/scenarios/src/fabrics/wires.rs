@@ -1,0 +1,181 @@
+//! An initiator and its connections in the simulated world.
+
+use std::collections::BTreeMap;
+
+use engine::{Buffer, Engine, Instant};
+use machine::initiator::{self, ConnectionId, Initiator, Input, Output};
+use nvme_fabrics::host as association;
+use nvme_tcp::host as tcp;
+use sim::stream::{self, Lane, StreamEvent};
+use sim::{Context, NodeId};
+
+/// The last events that are kept for the report of a run that fails.
+const EVENTS_MAX: usize = 24;
+
+/// A connection of the world.
+#[derive(Debug)]
+struct Line {
+    id: ConnectionId,
+    open: bool,
+}
+
+/// An initiator whose paths are lanes to one node.
+#[derive(Debug)]
+pub(super) struct Wires {
+    target: NodeId,
+    config: initiator::Config,
+    associations: Vec<association::Config>,
+    /// Data are received where they belong, where that is known.
+    lands: bool,
+    pub(super) initiator: Initiator,
+    is_started: bool,
+    lines: BTreeMap<stream::ConnectionId, Line>,
+    events: Vec<String>,
+}
+
+impl Wires {
+    pub(super) fn new(
+        target: NodeId,
+        config: initiator::Config,
+        associations: Vec<association::Config>,
+        lands: bool,
+    ) -> Self {
+        Self {
+            target,
+            initiator: Initiator::new(config.clone(), associations.clone()),
+            config,
+            associations,
+            lands,
+            is_started: false,
+            lines: BTreeMap::new(),
+            events: Vec::new(),
+        }
+    }
+
+    /// Something has happened to a connection; returns whether it is one of these.
+    pub(super) fn handle(
+        &mut self,
+        now: Instant,
+        connection: stream::ConnectionId,
+        event: StreamEvent,
+    ) -> bool {
+        let Some(line) = self.lines.get_mut(&connection) else { return false };
+        let id = line.id;
+        match event {
+            StreamEvent::Opened => {
+                line.open = true;
+                self.initiator.handle_input(now, Input::Connected(id));
+            }
+            StreamEvent::Data(bytes) => self.receive(now, id, bytes),
+            StreamEvent::Closed(_) => {
+                self.lines.remove(&connection);
+                self.initiator.handle_input(now, Input::Closed(id));
+            }
+            StreamEvent::Writable | StreamEvent::Accepted { .. } => {}
+        }
+        true
+    }
+
+    fn receive(&mut self, now: Instant, id: ConnectionId, mut bytes: Buffer) {
+        while self.lands
+            && !bytes.is_empty()
+            && let Some(place) = self.initiator.landing(id)
+        {
+            let count = place.len().min(bytes.len());
+            place[..count].copy_from_slice(&bytes[..count]);
+            bytes = bytes.slice(count..bytes.len());
+            self.initiator.handle_input(now, Input::Landed { connection: id, count });
+        }
+        if !bytes.is_empty() {
+            self.initiator.handle_input(now, Input::Received { connection: id, bytes });
+        }
+    }
+
+    /// Begins, and does what is due.
+    pub(super) fn wake(&mut self, now: Instant) {
+        if !std::mem::replace(&mut self.is_started, true) {
+            self.initiator.start(now);
+        }
+        if self.initiator.poll_timeout().is_some_and(|at| at <= now) {
+            self.initiator.handle_timeout(now);
+        }
+    }
+
+    /// The next output that is not about connections.
+    pub(super) fn poll<P>(&mut self, context: &mut Context<'_, P>) -> Option<Output> {
+        while let Some(output) = self.initiator.poll_output() {
+            match output {
+                Output::Dial(id) => {
+                    let lane = Lane(u8::try_from(id.path.0).expect("few paths"));
+                    let connection = context.dial_lane(self.target, lane);
+                    self.lines.insert(connection, Line { id, open: false });
+                }
+                Output::Close { connection: id, last, .. } => self.close(context, id, &last),
+                // The network may lose an ICResp; nothing else breaks between two that keep to the protocol.
+                Output::ProtocolError(id, why) if why != tcp::Closed::InitialiseTimeout => {
+                    panic!("{id:?}: {why}")
+                }
+                output => return Some(output),
+            }
+        }
+        None
+    }
+
+    fn close<P>(&mut self, context: &mut Context<'_, P>, id: ConnectionId, last: &[u8]) {
+        let found = self.lines.iter().find(|(_, line)| line.id == id);
+        let Some((&connection, &Line { open, .. })) = found else { return };
+        if open {
+            context.send(connection, last);
+        }
+        context.close(connection);
+        self.lines.remove(&connection);
+    }
+
+    /// Sends what there is to be sent.
+    pub(super) fn flush<P>(&mut self, context: &mut Context<'_, P>) {
+        for (connection, line) in self.lines.iter().filter(|(_, line)| line.open) {
+            let Some(outbox) = self.initiator.outbox(line.id) else { continue };
+            let mut sent = 0;
+            for slice in outbox.slices() {
+                let taken = context.send(*connection, slice);
+                sent += taken;
+                if taken < slice.len() {
+                    break;
+                }
+            }
+            if sent > 0 {
+                self.initiator.sent(line.id, sent);
+            }
+        }
+    }
+
+    /// The node was killed and is back: it has forgotten everything.
+    pub(super) fn restart(&mut self) {
+        self.initiator = Initiator::new(self.config.clone(), self.associations.clone());
+        self.is_started = false;
+        self.lines.clear();
+    }
+
+    /// Whether every path is up.
+    pub(super) fn is_whole(&self) -> bool {
+        self.initiator.multipath().paths().all(|path| path.live)
+    }
+
+    /// Keeps an event for the report.
+    pub(super) fn note(&mut self, now: Instant, event: &Output) {
+        if self.events.len() == EVENTS_MAX {
+            self.events.remove(0);
+        }
+        let text: String = format!("{event:?}").chars().take(160).collect();
+        self.events.push(format!("{}: {text}", now - Instant::ZERO));
+    }
+
+    pub(super) fn describe(&self) -> String {
+        let mut text = String::new();
+        for path in self.initiator.multipath().paths() {
+            text += &format!("path live: {}, over: {}, {} on it; ", path.live, path.over, path.outstanding);
+        }
+        text + &format!("{} connections; latest events:\n    ", self.lines.len())
+            + &self.events.join("\n    ")
+    }
+}
