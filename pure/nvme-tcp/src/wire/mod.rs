@@ -3,7 +3,6 @@
 
 mod capsule;
 mod data;
-mod digest;
 mod fault;
 mod framing;
 mod header;
@@ -14,8 +13,9 @@ mod terminate;
 mod tests;
 
 pub use capsule::{COMMAND_CAPSULE_LENGTH, CommandCapsule, RESPONSE_CAPSULE_LENGTH, ResponseCapsule};
+pub use engine::{Crc32c, crc32c};
+
 pub use data::{ControllerToHostData, DATA_HEADER_LENGTH, HostToControllerData, ReadyToTransfer};
-pub use digest::{Crc32c, DIGEST_LENGTH, crc32c};
 pub use fault::{FatalErrorStatus, Fault};
 pub use framing::{Agreement, Framing, Receiver};
 pub use header::{CommonHeader, Flags, HEADER_LENGTH_MAX, PduKind};
@@ -23,6 +23,9 @@ pub use initialise::{
     ALIGNMENT_MAX, INITIALISE_LENGTH, InitializeRequest, InitializeResponse, MAXH2CDATA_MIN, Version,
 };
 pub use terminate::{TERMINATE_LENGTH_MAX, TerminateRequest};
+
+/// Bytes of a header or data digest (HDGST, DDGST), which are CRC32C.
+pub const DIGEST_LENGTH: usize = 4;
 
 /// The two bytes at `offset`, little-endian; 0 beyond the end.
 pub(crate) fn u16_at(bytes: &[u8], offset: usize) -> u16 {

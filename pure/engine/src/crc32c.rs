@@ -1,11 +1,8 @@
-//! Header and data digests (HDGST, DDGST): CRC32C.
+//! CRC32C, by which the protocols here find out whether bytes were changed on their way.
 
 /// Goes on computing a CRC32C: takes that of the bytes before (0 for none) and more bytes. The world may have a faster
 /// one than [`crc32c`].
 pub type Crc32c = fn(u32, &[u8]) -> u32;
-
-/// Bytes of a digest.
-pub const DIGEST_LENGTH: usize = 4;
 
 /// Castagnoli's polynomial, bits reversed.
 const POLYNOMIAL: u32 = 0x82f6_3b78;

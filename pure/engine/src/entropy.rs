@@ -1,0 +1,115 @@
+//! Randomness that nobody should be able to guess.
+
+use core::fmt;
+
+use crate::Rng;
+
+/// Where the names and secrets come from that admit whoever knows them: the system's random source in the live world, a
+/// generator in those that repeat themselves.
+#[derive(Clone)]
+pub enum Entropy {
+    /// The system's source: fills the bytes that it is given.
+    System(fn(&mut [u8])),
+    /// A reproducible sequence, which whoever has seen some of it can go on with: for simulations and tests only.
+    Seeded(Rng),
+}
+
+impl Entropy {
+    /// Fills `bytes` with random bytes.
+    pub fn fill(&mut self, bytes: &mut [u8]) {
+        match self {
+            Self::System(fill) => fill(bytes),
+            Self::Seeded(rng) => rng.fill(bytes),
+        }
+    }
+
+    /// The next 64 random bits.
+    pub fn next_u64(&mut self) -> u64 {
+        match self {
+            Self::System(fill) => {
+                let mut bytes = [0; 8];
+                fill(&mut bytes);
+                u64::from_le_bytes(bytes)
+            }
+            Self::Seeded(rng) => rng.next_u64(),
+        }
+    }
+
+    /// A number in `0..bound`, each as likely as the others to within 2^-64.
+    ///
+    /// # Panics
+    /// When `bound` is 0.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        match self {
+            Self::System(_) => {
+                let mut rng = Rng::from_seed(self.next_u64());
+                rng.below(bound)
+            }
+            Self::Seeded(rng) => rng.below(bound),
+        }
+    }
+
+    /// An independent source for the part of the world called `name`; this one is untouched. See [`Rng::fork`].
+    #[must_use]
+    pub fn fork(&self, name: &str) -> Self {
+        match self {
+            Self::System(fill) => Self::System(*fill),
+            Self::Seeded(rng) => Self::Seeded(rng.fork(name)),
+        }
+    }
+
+    /// An independent source for one of many alike, which differs from the one before.
+    #[must_use]
+    pub fn split(&mut self) -> Self {
+        match self {
+            Self::System(fill) => Self::System(*fill),
+            Self::Seeded(rng) => Self::Seeded(Rng::from_seed(rng.next_u64())),
+        }
+    }
+}
+
+impl From<Rng> for Entropy {
+    fn from(rng: Rng) -> Self {
+        Self::Seeded(rng)
+    }
+}
+
+impl From<&Rng> for Entropy {
+    fn from(rng: &Rng) -> Self {
+        Self::Seeded(rng.clone())
+    }
+}
+
+impl fmt::Debug for Entropy {
+    /// What it will give is nobody's business.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::System(_) => "Entropy::System",
+            Self::Seeded(_) => "Entropy::Seeded",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_seeded_gives_what_its_generator_does() {
+        let mut rng = Rng::from_seed(1);
+        let mut entropy = Entropy::from(&rng);
+        assert_eq!(entropy.fork("a").next_u64(), rng.fork("a").next_u64());
+        assert_eq!(entropy.split().next_u64(), Rng::from_seed(rng.next_u64()).next_u64());
+        assert_eq!(entropy.below(9), rng.below(9));
+    }
+
+    #[test]
+    fn what_the_system_gives_is_passed_on() {
+        let mut entropy = Entropy::System(|bytes| bytes.fill(7)).fork("a").split();
+        assert_eq!(entropy.next_u64(), 0x0707_0707_0707_0707);
+        assert!(entropy.below(3) < 3);
+        let mut bytes = [0; 3];
+        entropy.fill(&mut bytes);
+        assert_eq!(bytes, [7; 3]);
+    }
+}
