@@ -66,7 +66,13 @@ impl Pair {
             match output {
                 near::Output::Connect(_) => {
                     self.near.handle_input(now, near::Input::Connected(PORT));
-                    self.far.handle_input(now, far::Input::Network(downstream::Input::Accepted(CONNECTION)));
+                    self.far.handle_input(
+                        now,
+                        far::Input::Network(downstream::Input::Accepted(
+                            CONNECTION,
+                            core::net::Ipv4Addr::LOCALHOST.into(),
+                        )),
+                    );
                 }
                 near::Output::Transmit(_, bytes) => {
                     let input = downstream::Input::Received(CONNECTION, bytes);

@@ -108,7 +108,7 @@ impl Pair {
                 }
                 near::Output::Connect(port) => {
                     self.near.handle_input(now, near::Input::Connected(port));
-                    downstream::Input::Accepted(connection(port))
+                    downstream::Input::Accepted(connection(port), core::net::Ipv4Addr::LOCALHOST.into())
                 }
                 near::Output::Transmit(port, bytes) => {
                     self.pieces[0].push(bytes.clone());

@@ -92,7 +92,10 @@ pub fn gate(bytes: &[u8]) {
         let (piece, after) = stream.split_at(usize::from(*length).min(stream.len()));
         rest = after;
         let input = match which >> 6 {
-            0 => downstream::Input::Accepted(connection),
+            0 => downstream::Input::Accepted(
+                connection,
+                core::net::Ipv4Addr::from_bits(u32::from(*which)).into(),
+            ),
             1 => downstream::Input::Disconnected(connection),
             _ => downstream::Input::Received(connection, Buffer::copy_from_slice(piece)),
         };

@@ -43,6 +43,8 @@ pub(crate) struct Pair {
     pub(crate) chunk: u64,
     /// The connection breaks when so many more bytes have arrived, at whichever end.
     pub(crate) cut_after: Option<usize>,
+    /// After so many bits that arrive, both ways together, one is turned over.
+    pub(crate) flip_after: Option<usize>,
     /// Whether dialling succeeds.
     pub(crate) reachable: bool,
     /// Bytes that arrived at either end so far.
@@ -94,6 +96,7 @@ impl Pair {
             jitter: 0,
             chunk: 0,
             cut_after: None,
+            flip_after: None,
             reachable: true,
             bytes: 0,
             segments: 0,
@@ -219,6 +222,18 @@ impl Pair {
         }
     }
 
+    /// Turns a bit of what arrives over, when its turn has come.
+    fn flip(&mut self, bytes: &mut [u8]) {
+        match &mut self.flip_after {
+            Some(left) if *left < bytes.len() * 8 => {
+                bytes[*left / 8] ^= 1 << (*left % 8);
+                self.flip_after = None;
+            }
+            Some(left) => *left -= bytes.len() * 8,
+            None => {}
+        }
+    }
+
     fn input(&mut self, role: Role, input: Input) {
         let now = self.now;
         let end = self.end(role);
@@ -246,6 +261,7 @@ impl Pair {
                 } else if let Some(left) = &mut self.cut_after {
                     *left -= bytes.len();
                 }
+                self.flip(&mut bytes);
                 self.bytes += bytes.len();
                 if !bytes.is_empty() {
                     self.input(to, Input::Received(Buffer::from(bytes)));

@@ -2,9 +2,9 @@
 
 use core::ops::Range;
 
-use engine::{Buffer, BufferMut, Pool};
+use engine::{Buffer, BufferMut, Crc32c, Pool};
 
-use crate::frame::{FrameError, FrameHeader, FrameKind, HEADER_LENGTH};
+use crate::frame::{DIGEST_LENGTH, FrameError, FrameHeader, FrameKind, HEADER_LENGTH, is_of, trailer};
 
 /// Cuts a byte stream into frames. A frame that lies whole within a received piece is found in place; only those that
 /// straddle pieces are copied, once, into a block of a pool.
@@ -18,6 +18,10 @@ pub(crate) struct FrameReader {
     body: Option<Straddling>,
     /// The body of the latest frame, if it straddled pieces.
     whole: Option<Buffer>,
+    /// With what the frames behind the handshake are checked, if they have digests.
+    digest: Option<Crc32c>,
+    /// Whole frames that have come.
+    frames: u64,
 }
 
 #[derive(Debug)]
@@ -39,6 +43,19 @@ impl FrameReader {
         *self = Self::default();
     }
 
+    /// From now on frames have digests, if there is something to check them with.
+    pub(crate) const fn set_digest(&mut self, digest: Option<Crc32c>) {
+        self.digest = digest;
+    }
+    /// Whether frames have digests.
+    pub(crate) const fn is_checked(&self) -> bool {
+        self.digest.is_some()
+    }
+    /// A frame that has begun and is not whole, by the number of those before it.
+    pub(crate) fn begun(&self) -> Option<u64> {
+        (self.head_length > 0 || self.body.is_some()).then_some(self.frames)
+    }
+
     /// The block in which the body of the latest frame is.
     pub(crate) const fn block(&self) -> &Buffer {
         match &self.whole {
@@ -55,7 +72,8 @@ impl FrameReader {
         }
         match self.piece[self.at..].split_first_chunk::<HEADER_LENGTH>() {
             Some(([kind, _, high, low, ..], body)) => {
-                *kind == FrameKind::Tlp as u8 && body.len() >= usize::from(u16::from_be_bytes([*high, *low]))
+                let length = usize::from(u16::from_be_bytes([*high, *low]));
+                *kind == FrameKind::Tlp as u8 && body.len() >= length + trailer(FrameKind::Tlp, self.digest)
             }
             None => false,
         }
@@ -73,11 +91,14 @@ impl FrameReader {
         {
             let header = FrameHeader::parse(head)?;
             let length = usize::from(header.length);
-            if body.len() >= length {
+            let trailer = trailer(header.kind, self.digest);
+            if body.len() >= length + trailer {
+                check(self.digest, head, &body[..length + trailer], length)?;
                 let start = self.at + HEADER_LENGTH;
-                self.at = start + length;
+                self.at = start + length + trailer;
                 self.whole = None;
-                return Ok(Some((header, start..self.at)));
+                self.frames += 1;
+                return Ok(Some((header, start..start + length)));
             }
         }
         self.next_straddling(pool)
@@ -101,9 +122,12 @@ impl FrameReader {
                 straddling.length += taken;
                 self.at += taken;
                 if straddling.length == straddling.block.len()
-                    && let Some(Straddling { header, block, length }) = self.body.take()
+                    && let Some(Straddling { header, block, .. }) = self.body.take()
                 {
+                    let length = usize::from(header.length);
+                    check(self.digest, &self.head, &block, length)?;
                     self.whole = Some(pool.seal(block));
+                    self.frames += 1;
                     return Ok(Some((header, 0..length)));
                 }
                 continue;
@@ -115,13 +139,30 @@ impl FrameReader {
             if self.head_length == HEADER_LENGTH {
                 let header = FrameHeader::parse(&self.head)?;
                 self.head_length = 0;
-                let block = pool.take(usize::from(header.length));
+                let block = pool.take(usize::from(header.length) + trailer(header.kind, self.digest));
                 self.body = Some(Straddling { header, block, length: 0 });
             } else {
                 // A stranger is recognised by its first byte, however few it sends.
                 FrameKind::parse(self.head[0])?;
             }
         }
+    }
+}
+
+/// Looks whether a frame, whose `body` of `length` bytes its digest follows if it has one, is as it was sent.
+#[inline]
+fn check(
+    digest: Option<Crc32c>,
+    head: &[u8; HEADER_LENGTH],
+    body: &[u8],
+    length: usize,
+) -> Result<(), FrameError> {
+    match (digest, body.split_at_checked(length)) {
+        (Some(crc32c), Some((body, found))) if found.len() == DIGEST_LENGTH => {
+            if is_of(crc32c, found, head, body) { Ok(()) } else { Err(FrameError::Damaged) }
+        }
+        // A frame of the handshake has a check of its own.
+        _ => Ok(()),
     }
 }
 

@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use engine::{Buffer, Engine, Instant, Rng};
+use engine::{Buffer, Engine, Entropy, Instant};
 use pcie::switch::{self, PortId, Switch, SwitchConfig};
 use pcie::wire::{Kind, Packet};
 
@@ -96,7 +96,7 @@ impl Upstream {
     ///
     /// # Panics
     /// When there are more or fewer than `switch` says.
-    pub fn new(switch: &SwitchConfig, ports: Vec<Config>, rng: &Rng) -> Self {
+    pub fn new(switch: &SwitchConfig, ports: Vec<Config>, entropy: impl Into<Entropy>) -> Self {
         assert!(
             ports.len() == usize::from(switch.ports),
             "{} sessions for {} ports",
@@ -105,8 +105,8 @@ impl Upstream {
         );
         let looks_ahead: Vec<bool> = ports.iter().map(|config| config.lookahead).collect();
         let answers: Vec<bool> = ports.iter().map(|config| config.shadow).collect();
-        let mut rng = rng.fork("ports");
-        let session = |config| Bundle::upstream(config, Rng::from_seed(rng.next_u64()));
+        let mut entropy = entropy.into().fork("ports");
+        let session = |config| Bundle::upstream(config, entropy.split());
         let ports: Vec<Bundle> = ports.into_iter().map(session).collect();
         let further = (0..)
             .zip(&ports)

@@ -5,13 +5,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use engine::{Engine, Instant, Nanos, Rng};
+use engine::{Engine, Instant, Nanos};
 use machine::near::{Config, ControllerIndex, Event, Failure, Near};
 use nvme_pcie::function::{self, Function};
 use tunnel::session::{self, HandshakeError};
 
 use crate::attached::{Attached, WaitError};
 use crate::clock::Clock;
+use crate::entropy;
 use crate::media::Media;
 use crate::near::{NearDriver, is_somebody_else};
 use crate::reactor::Reactor;
@@ -110,10 +111,11 @@ impl Attached<NearDriver> {
             let route = options.transport.route(name);
             routes.push(route.map_err(|error| AttachError::Resolve(name.clone(), error))?);
         }
-        let mut rng = random();
+        let mut entropy = entropy::system();
         let mut session = options.session.clone();
-        rng.fill(&mut session.identity.instance.0);
-        let near = Near::over_tunnels(options.near, vec![session; names.len()], &rng);
+        entropy.fill(&mut session.identity.instance.0);
+        let sessions = routes.iter().map(|route| route.session(session.clone())).collect();
+        let near = Near::over_tunnels(options.near, sessions, entropy);
         let reactor = Reactor::new(Clock::start(), options.spin)?;
         Ok(Self::new(reactor, NearDriver::over_tcp(near, routes)))
     }
@@ -218,15 +220,10 @@ impl Attached<NearDriver> {
 /// Whether it is worth to wait for the next attempt, which the engines make by themselves.
 const fn passes(error: &HandshakeError) -> bool {
     use tunnel::frame::RefuseCode;
-    matches!(
-        error,
-        HandshakeError::Disconnected | HandshakeError::RefusedByPeer { code: RefuseCode::Busy, .. }
-    )
-}
-
-/// Randomness from the system: names of instances and sessions must not repeat.
-pub fn random() -> Rng {
-    use std::hash::{BuildHasher, RandomState};
-    // `RandomState` is seeded by the system, anew for each thread, and differs with each call.
-    Rng::from_seed(RandomState::new().hash_one(std::process::id()))
+    match error {
+        HandshakeError::Disconnected => true,
+        HandshakeError::RefusedByPeer { code, .. } | HandshakeError::Refused { code, .. } => {
+            matches!(code, RefuseCode::Busy | RefuseCode::Deadline | RefuseCode::Damaged)
+        }
+    }
 }

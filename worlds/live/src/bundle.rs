@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use engine::{Buffer, Engine, Instant, Nanos, Pool, drain, fire};
 use tunnel::paths::{GroupId, Input, Output, PATHS_MAX, PathIndex, Paths, Preamble, Token};
 
-use crate::attach::random;
+use crate::entropy;
 use crate::reactor::{Attention, Sources};
 use crate::route::Route;
 use crate::tcp::{Connection, Dialer, Dialled, Received, keep_short};
@@ -73,7 +73,7 @@ impl Bundle {
     /// When a path has no address.
     pub(crate) fn dialling(route: &Route, now: Instant) -> Self {
         let mut group = GroupId([0; 16]);
-        random().fill(&mut group.0);
+        entropy::system().fill(&mut group.0);
         let mut bundle = Self::new(Paths::dialling(group), route.addresses[0], now);
         let ways = core::iter::once(&route.addresses).chain(&route.others);
         for (slot, addresses) in bundle.slots.iter_mut().zip(ways) {
@@ -92,7 +92,7 @@ impl Bundle {
 
     /// The end that was dialled: its first path began with `preamble`.
     pub(crate) fn accepting(preamble: &Preamble, peer: SocketAddr, now: Instant) -> Self {
-        let token = Token(random().next_u64().max(1));
+        let token = Token(entropy::system().next_u64().max(1));
         Self::new(Paths::accepting(preamble.group, token), peer, now)
     }
 

@@ -5,7 +5,7 @@
 //! machine's own TCP takes, to compare with, and [`emulate`] puts a modelled network between two of its ends.
 //! A virtual machine's monitor is served over sockets of [`unix`], and its
 //! guest's memory is [`shared`]. What devices remember is kept in files of [`state`]. A [`user`] drives a function that another process offers in that way.
-//! Discovery controllers are announced by [`mdns`].
+//! Discovery controllers are announced by [`mdns`]. [`entropy`] gives names and secrets that nobody can guess.
 //!
 //! Drivers decide nothing about protocols: they move bytes, read the clock and sleep.
 
@@ -16,8 +16,10 @@ mod bundle;
 pub mod clock;
 pub mod control;
 pub mod dial;
+pub mod digest;
 pub mod doorbells;
 pub mod emulate;
+pub mod entropy;
 pub mod fabrics;
 pub mod far;
 pub mod floor;

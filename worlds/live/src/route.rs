@@ -5,6 +5,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
+use tunnel::session;
+
+use crate::digest::crc32c;
 use crate::{quic, tcp};
 
 const QUIC: &str = "quic://";
@@ -91,6 +94,8 @@ pub struct Transport {
     pub quic: quic::Options,
     /// Further ways to the far end, each `HOST:PORT`: everything goes over all of them, and the first copy wins.
     pub second_paths: Vec<String>,
+    /// Over TCP, frames of the tunnel have no digest.
+    pub without_digests: bool,
 }
 
 impl Transport {
@@ -105,8 +110,11 @@ impl Transport {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
         }
         let quic = name.quic.map(|pin| (pin, self.quic));
+        // Whatever QUIC carries it has proven to be what was sent.
+        let digests = quic.is_none() && !self.without_digests;
         let others = self.second_paths.iter().map(|name| tcp::resolve(name)).collect::<io::Result<_>>()?;
-        Ok(Route { addresses: tcp::resolve(&name.authority)?, others, tcp: self.tcp.clone(), quic })
+        let addresses = tcp::resolve(&name.authority)?;
+        Ok(Route { addresses, others, tcp: self.tcp.clone(), quic, digests })
     }
 }
 
@@ -121,6 +129,16 @@ pub struct Route {
     pub tcp: tcp::Options,
     /// Over QUIC instead: whom to believe, and how it is spoken.
     pub quic: Option<(quic::Pin, quic::Options)>,
+    /// Whether frames of the tunnel have a digest.
+    pub digests: bool,
+}
+
+impl Route {
+    /// The settings of a session for this way.
+    #[must_use]
+    pub fn session(&self, session: session::Config) -> session::Config {
+        session::Config { digests: self.digests, crc32c, ..session }
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The connections that a tunnel's downstream end has accepted.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 
 use engine::Buffer;
 use sim::Context;
@@ -8,6 +9,9 @@ use sim::stream::{ConnectionId, StreamEvent};
 use tunnel::downstream;
 
 use crate::outbox::Outbox;
+
+/// Nodes have addresses of 10.0.0.0/8.
+const NETWORK: u32 = 10 << 24;
 
 /// An accepted connection.
 #[derive(Debug)]
@@ -28,11 +32,13 @@ pub(crate) struct Lines {
 impl Lines {
     /// What the end is told of an event, if anything.
     pub(crate) fn heed(&mut self, connection: ConnectionId, event: StreamEvent) -> Option<downstream::Input> {
-        if let StreamEvent::Accepted { .. } = event {
+        if let StreamEvent::Accepted { peer, .. } = event {
             self.accepted += 1;
             let line = Line { connection, outbox: Outbox::default(), ended: false };
             self.lines.insert(self.accepted, line);
-            return Some(downstream::Input::Accepted(downstream::ConnectionId(self.accepted)));
+            let number = u32::try_from(peer.index()).expect("a world has few nodes");
+            let address = Ipv4Addr::from_bits(NETWORK + number).into();
+            return Some(downstream::Input::Accepted(downstream::ConnectionId(self.accepted), address));
         }
         let (&number, line) = self.lines.iter().find(|(_, line)| line.connection == connection)?;
         let (name, ended) = (downstream::ConnectionId(number), line.ended);

@@ -358,6 +358,7 @@ fn run_over(seed: u64, lanes: u8) -> Outcome {
         handshake: HOLD / 8,
         redial: (HOLD / 64, HOLD / 8),
         stamps: world.rng("stamps").one_in(2),
+        digests: world.rng("digests").one_in(2),
         ..impatient(name, instance(&mut world.rng(&format!("instance of {name}"))), HOLD)
     };
     let far = world.add(End::new(config(&world, "far"), None, lanes, world.rng("far")));

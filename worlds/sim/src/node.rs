@@ -14,7 +14,8 @@ use crate::world::Core;
 pub struct NodeId(pub(crate) u32);
 
 impl NodeId {
-    pub(crate) const fn index(self) -> usize {
+    /// Which one it is, the first being 0.
+    pub const fn index(self) -> usize {
         self.0 as usize
     }
 }

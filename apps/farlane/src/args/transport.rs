@@ -56,6 +56,10 @@ pub(crate) struct Transport {
     /// over all of them, and the first copy wins: a way that loses, holds up or breaks costs nothing while another one works
     #[arg(long, value_name = "HOST:PORT")]
     second_path: Vec<String>,
+    /// Over tcp://, send frames without the CRC32C by which the other end finds out that a bit was changed on the way: to
+    /// measure what it takes. Over quic:// there is none anyway, because QUIC proves more
+    #[arg(long)]
+    no_crc: bool,
 }
 
 impl Transport {
@@ -73,7 +77,8 @@ impl Transport {
         if second_paths.len() >= PATHS_MAX {
             return Err(Error::TooManyPaths { count: second_paths.len() + 1, most: PATHS_MAX });
         }
-        Ok(route::Transport { tcp: self.tcp.options()?, quic: self.quic.options(), second_paths })
+        let (tcp, quic) = (self.tcp.options()?, self.quic.options());
+        Ok(route::Transport { tcp, quic, second_paths, without_digests: self.no_crc })
     }
 
     /// The same for the links of `count` far ends.

@@ -1,8 +1,9 @@
 //! `farlane attach`: the SSD of a far end for a virtual machine.
 
 use live::asked::Asked;
-use live::attach::{AttachError, random};
+use live::attach::AttachError;
 use live::clock::Clock;
+use live::entropy;
 use live::guest::GuestDriver;
 use live::reactor::Reactor;
 use machine::guest::{Config, Guest};
@@ -22,7 +23,7 @@ pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
     let control = control::bind(args.control.control.as_ref())?;
 
     let clock = Clock::start();
-    let mut rng = random();
+    let mut entropy = entropy::system();
     let mut session = tunnel::session::Config {
         hold: args.hold.into(),
         lookahead: args.lookahead.is_on(),
@@ -37,11 +38,11 @@ pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
         },
         ..tunnel::session::Config::default()
     };
-    rng.fill(&mut session.identity.instance.0);
+    entropy.fill(&mut session.identity.instance.0);
     let mut config =
         Config { function: args.function, doorbells: args.socket.poll_doorbells, ..Config::default() };
     config.root.timeout = args.completion_timeout;
-    let guest = Guest::over_tunnel(config, session, &rng);
+    let guest = Guest::over_tunnel(config, route.session(session), entropy);
 
     let text = format!("attaching the function at {} to a guest", args.url);
     announce(args.output.json, listener.path(), &text)?;

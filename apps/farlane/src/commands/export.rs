@@ -5,10 +5,11 @@ mod foreign;
 use std::net::SocketAddr;
 
 use clap::ArgMatches;
-use engine::{Nanos, Rng};
+use engine::{Entropy, Nanos};
 use live::asked::Asked;
-use live::attach::random;
 use live::clock::Clock;
+use live::digest::crc32c;
+use live::entropy;
 use live::far::{Event, FarDriver};
 use live::quic::{self, Fingerprint};
 use live::reactor::{Reactor, Several};
@@ -79,15 +80,15 @@ fn far_end(
     let listener = listener.with(what.tcp.clone());
     let address = listener.address();
 
-    let mut rng = random();
-    let session = session(hold, &mut rng, format!("farlane export {}", ssd.serial), "NVMe SSD");
+    let mut entropy = entropy::system();
+    let session = session(hold, &mut entropy, format!("farlane export {}", ssd.serial), "NVMe SSD");
     let device_serial = ssd.device_serial();
     let Ssd { config, media, serial, summary } = ssd;
     let memory_buffer_bytes = what.memory_buffer.bytes();
     let controller = controller::Config { memory_buffer_bytes, ..controller::Config::new(config) };
     let mut function = function::Config::new(controller);
     function.serial_number = device_serial;
-    let far = Far::new(clock.now(), session, function, rng.fork("sessions"));
+    let far = Far::new(clock.now(), session, function, entropy);
     announce(json, &summary, address, quic.as_ref().map(QuicPlace::of), &serial)?;
     let driver: FarDriver<fn(Event)> = FarDriver::new(far, listener, media, report);
     Ok(match quic {
@@ -97,11 +98,12 @@ fn far_end(
 }
 
 /// What the tunnel's end says of itself.
-fn session(hold: Nanos, rng: &mut Rng, name: String, device: &str) -> tunnel::session::Config {
+fn session(hold: Nanos, entropy: &mut Entropy, name: String, device: &str) -> tunnel::session::Config {
     let (vendor, device) = ("Farlane".to_owned(), device.to_owned());
     let identity = tunnel::frame::Identity { name, vendor, device, ..tunnel::frame::Identity::default() };
-    let mut session = tunnel::session::Config { hold, identity, ..tunnel::session::Config::default() };
-    rng.fill(&mut session.identity.instance.0);
+    let mut session =
+        tunnel::session::Config { hold, identity, crc32c, ..tunnel::session::Config::default() };
+    entropy.fill(&mut session.identity.instance.0);
     session
 }
 

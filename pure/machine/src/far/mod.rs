@@ -7,7 +7,7 @@ pub use device::{Device, Said, Storage};
 
 use alloc::collections::VecDeque;
 
-use engine::{Buffer, Engine, Instant, Rng};
+use engine::{Buffer, Engine, Entropy, Instant};
 use nvme::media;
 use nvme_pcie::function::{self, Function};
 use pcie::wire::Packet;
@@ -59,16 +59,26 @@ pub struct Far<F: Device = Function> {
 }
 
 impl Far {
-    /// A box with an SSD after power-up at `now`, that nobody uses yet. See [`Downstream::new`] for `rng`.
-    pub fn new(now: Instant, session: tunnel::session::Config, function: function::Config, rng: Rng) -> Self {
-        Self::around(now, session, Function::new(now, function), rng)
+    /// A box with an SSD after power-up at `now`, that nobody uses yet. See [`Downstream::new`] for `entropy`.
+    pub fn new(
+        now: Instant,
+        session: tunnel::session::Config,
+        function: function::Config,
+        entropy: impl Into<Entropy>,
+    ) -> Self {
+        Self::around(now, session, Function::new(now, function), entropy)
     }
 }
 
 impl<F: Device> Far<F> {
-    /// A box around `function` at `now`, that nobody uses yet. See [`Downstream::new`] for `rng`.
-    pub fn around(now: Instant, session: tunnel::session::Config, function: F, rng: Rng) -> Self {
-        let mut downstream = Downstream::new(session, rng);
+    /// A box around `function` at `now`, that nobody uses yet. See [`Downstream::new`] for `entropy`.
+    pub fn around(
+        now: Instant,
+        session: tunnel::session::Config,
+        function: F,
+        entropy: impl Into<Entropy>,
+    ) -> Self {
+        let mut downstream = Downstream::new(session, entropy);
         if !function.is_present() {
             downstream.suspend(now, "the device is not there yet");
         }

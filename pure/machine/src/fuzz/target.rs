@@ -40,7 +40,7 @@ impl Bench {
         let port = Port { id: PORT, address: address(4420).into(), is_any: true };
         let (subsystems, ports) = (Vec::from([subsystem]), Vec::from([port]));
         let directory = Directory { subsystems, ports, ..Directory::default() };
-        let mut target = Target::new(now, Config { connection, directory, rng: Rng::from_seed(1) });
+        let mut target = Target::new(now, Config { connection, directory, rng: Rng::from_seed(1).into() });
         target.add_subsystem(
             now,
             KEY,

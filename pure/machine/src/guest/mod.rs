@@ -30,7 +30,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use engine::{Buffer, Deadlines, Engine, Instant, Pool, Rng};
+use engine::{Buffer, Deadlines, Engine, Entropy, Instant, Pool};
 use pcie::root_complex::{self, RootComplex};
 use pcie::wire::Packet;
 use tunnel::session;
@@ -270,8 +270,8 @@ enum Phase {
 
 impl<D: 'static> Guest<D> {
     /// A slot whose function is at the far end of a tunnel, which is dialled as soon as this is first settled.
-    pub fn over_tunnel(config: Config, session: session::Config, rng: &Rng) -> Self {
-        let mut upstream = Upstream::new(&switch(1), [session].into(), rng);
+    pub fn over_tunnel(config: Config, session: session::Config, entropy: impl Into<Entropy>) -> Self {
+        let mut upstream = Upstream::new(&switch(1), [session].into(), entropy);
         // The function's addresses are the guest's, who knows nothing of what this switch has where.
         upstream.redirect();
         upstream.set_interrupts(setup::INTERRUPT_WINDOW.start);

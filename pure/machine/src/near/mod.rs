@@ -20,7 +20,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use engine::{Buffer, Deadlines, Engine, Instant, Pool, Rng};
+use engine::{Buffer, Deadlines, Engine, Entropy, Instant, Pool};
 use nvme::wire::CommandId;
 use nvme_pcie::host::{self, Submission, SubmitError};
 use pcie::memory::{Memory, Ram};
@@ -114,12 +114,12 @@ impl Near {
     ///
     /// # Panics
     /// When there are none or too many.
-    pub fn over_tunnels(config: Config, sessions: Vec<session::Config>, rng: &Rng) -> Self {
+    pub fn over_tunnels(config: Config, sessions: Vec<session::Config>, entropy: impl Into<Entropy>) -> Self {
         let ports = sessions.len();
         let count = u8::try_from(ports).ok().filter(|count| (1..=PORTS_MAX).contains(&usize::from(*count)));
         let count =
             count.unwrap_or_else(|| panic!("{ports} far ends, where a switch has 1 to {PORTS_MAX} ports"));
-        let upstream = Upstream::new(&config::switch(count), sessions, rng);
+        let upstream = Upstream::new(&config::switch(count), sessions, entropy);
         Self::new(config, Below::Tunnel(Box::new(upstream)), ports)
     }
 

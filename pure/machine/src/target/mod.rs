@@ -20,7 +20,7 @@ pub use status::{AssociationStatus, ConnectionStatus};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use engine::{Engine, Instant, Nanos, Rng};
+use engine::{Engine, Entropy, Instant, Nanos};
 use nvme::subsystem::Config as SubsystemConfig;
 use nvme_fabrics::target as fabrics_target;
 use nvme_fabrics::target::{AssociationKey, Directory, SubsystemKey};
@@ -48,7 +48,7 @@ pub struct Config {
     /// What it offers; [`Target::add_subsystem`] brings what is here.
     pub directory: Directory,
     /// Names the lives of controllers (CIRN): of the system's randomness where it is for real.
-    pub rng: Rng,
+    pub rng: Entropy,
 }
 
 /// See the module.
@@ -67,7 +67,7 @@ pub struct Target {
     /// Connections that may have something to say.
     touched: Vec<ConnectionId>,
     outputs: VecDeque<Output>,
-    rng: Rng,
+    rng: Entropy,
     now: Instant,
 }
 

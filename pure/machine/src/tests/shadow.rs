@@ -141,7 +141,10 @@ impl World {
                     upstream::Output::Connect { port } => {
                         self.count += 1;
                         self.connection = Some(self.count);
-                        let input = downstream::Input::Accepted(ConnectionId(self.count));
+                        let input = downstream::Input::Accepted(
+                            ConnectionId(self.count),
+                            core::net::Ipv4Addr::LOCALHOST.into(),
+                        );
                         self.far.handle_input(self.now, far::Input::Network(input));
                         self.upstream.handle_input(self.now, upstream::Input::Connected(port));
                     }

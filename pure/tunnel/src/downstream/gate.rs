@@ -1,52 +1,120 @@
 //! Connections of which nobody knows yet who they are.
 
 use alloc::vec::Vec;
+use core::net::IpAddr;
 
-use engine::{Buffer, Instant};
+use engine::{Buffer, Crc32c, Instant};
 
 use super::ConnectionId;
 use crate::frame::{
     Frame, FrameError, FrameHeader, FrameKind, HEADER_LENGTH, HELLO_BODY_MAX, InstanceId, Member, RefuseCode,
-    Role, Sequence,
+    Role, Secret, Sequence, sign,
 };
 use crate::session::{Ungreeted, greeting};
 
 /// How many connections may be waiting for their Hello to arrive.
-pub const WAITING_MAX: usize = 16;
+pub const WAITING_MAX: usize = 64;
+/// How many of them may be of one address, or one network of IPv6.
+pub const WAITING_PER_ADDRESS_MAX: usize = 16;
+
+/// Bits of an IPv6 address that whoever has one of its network may choose.
+const INTERFACE_BITS: u32 = 64;
+
+/// Where a connection comes from, as far as its places at the gate are concerned: an address of IPv4, or a network of IPv6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Origin(IpAddr);
+
+impl Origin {
+    pub(super) fn of(address: IpAddr) -> Self {
+        Self(match address.to_canonical() {
+            IpAddr::V6(address) => {
+                let network = address.to_bits() >> INTERFACE_BITS << INTERFACE_BITS;
+                IpAddr::V6(network.into())
+            }
+            address @ IpAddr::V4(_) => address,
+        })
+    }
+}
+
+/// Who says Hello.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Caller {
+    /// Which run of which host.
+    pub(super) instance: InstanceId,
+    /// The strand of a link that it wants to be, if not a link.
+    pub(super) member: Option<Member>,
+    /// What it shows of a session that it has, or had.
+    pub(super) secret: Option<Secret>,
+    /// Where it comes from.
+    pub(super) origin: Origin,
+}
 
 /// What has become of a connection.
 pub(super) enum Verdict {
     /// Its Hello is not complete.
     Waits,
-    /// A host with this instance has said Hello, for this strand of a link or a link, in these bytes; the rest of the piece
-    /// follows them.
-    Host(InstanceId, Option<Member>, [Buffer; 2]),
+    /// Somebody has said Hello in these bytes; the rest of the piece follows them.
+    Host(Caller, [Buffer; 2]),
     /// Not one that we talk to.
     No(Ungreeted),
 }
 
 struct Waiting {
     connection: ConnectionId,
+    origin: Origin,
     deadline: Instant,
     /// What has arrived of the Hello's frame.
     bytes: Vec<u8>,
 }
 
-/// Waits with each new connection for its Hello. It keeps no more of a stranger than one frame.
-#[derive(Default)]
+/// Waits with each new connection for its Hello. It keeps no more of a stranger than one frame. There is always room for
+/// a further one: whoever has most of the places loses one.
 pub(super) struct Gate {
+    crc32c: Crc32c,
+    /// The oldest first.
     waiting: Vec<Waiting>,
 }
 
 impl Gate {
-    /// Takes in a new connection, unless too many are waiting.
-    pub(super) fn accept(&mut self, connection: ConnectionId, deadline: Instant) -> bool {
+    pub(super) const fn new(crc32c: Crc32c) -> Self {
+        Self { crc32c, waiting: Vec::new() }
+    }
+
+    /// Takes in a new connection. The one that has to leave for it, if any. Those of `favoured`, from where the host of a
+    /// session came last, leave for others only when nobody else is there.
+    pub(super) fn accept(
+        &mut self,
+        connection: ConnectionId,
+        origin: Origin,
+        deadline: Instant,
+        favoured: Option<Origin>,
+    ) -> Option<ConnectionId> {
         self.forget(connection);
-        let room = self.waiting.len() < WAITING_MAX;
-        if room {
-            self.waiting.push(Waiting { connection, deadline, bytes: Vec::new() });
-        }
-        room
+        let victim = if self.count(origin) >= WAITING_PER_ADDRESS_MAX {
+            self.oldest(origin)
+        } else if self.waiting.len() >= WAITING_MAX {
+            let others = self.waiting.iter().map(|waiting| waiting.origin);
+            let greediest =
+                others.max_by_key(|other| (Some(*other) != favoured, self.count(*other))).unwrap_or(origin);
+            self.oldest(greediest)
+        } else {
+            None
+        };
+        let victim = victim.map(|index| self.waiting.remove(index).connection);
+        self.waiting.push(Waiting { connection, origin, deadline, bytes: Vec::new() });
+        victim
+    }
+
+    /// How many of an origin are here.
+    fn count(&self, origin: Origin) -> usize {
+        self.waiting.iter().filter(|waiting| waiting.origin == origin).count()
+    }
+
+    /// Who of an origin has been here longest and said nothing; or has been here longest.
+    fn oldest(&self, origin: Origin) -> Option<usize> {
+        let of_origin = |waiting: &Waiting| waiting.origin == origin;
+        let is_silent = |waiting: &Waiting| of_origin(waiting) && waiting.bytes.is_empty();
+        self.waiting.iter().position(is_silent).or_else(|| self.waiting.iter().position(of_origin))
     }
 
     pub(super) fn forget(&mut self, connection: ConnectionId) {
@@ -56,9 +124,9 @@ impl Gate {
     /// A piece of the stream of `connection`; nothing, if it isn't here. Unless it goes on waiting, it is forgotten.
     pub(super) fn receive(&mut self, connection: ConnectionId, piece: &Buffer) -> Option<Verdict> {
         let index = self.waiting.iter().position(|waiting| waiting.connection == connection)?;
-        let verdict = self.waiting[index].receive(piece);
+        let verdict = self.waiting[index].receive(piece, self.crc32c);
         if !matches!(verdict, Verdict::Waits) {
-            self.waiting.swap_remove(index);
+            self.waiting.remove(index);
         }
         Some(verdict)
     }
@@ -66,16 +134,24 @@ impl Gate {
     /// Takes out a connection whose Hello is late.
     pub(super) fn expire(&mut self, now: Instant) -> Option<ConnectionId> {
         let index = self.waiting.iter().position(|waiting| waiting.deadline <= now)?;
-        Some(self.waiting.swap_remove(index).connection)
+        Some(self.waiting.remove(index).connection)
     }
 
     pub(super) fn earliest(&self) -> Option<Instant> {
         self.waiting.iter().map(|waiting| waiting.deadline).min()
     }
+
+    /// The bytes of a Refuse.
+    pub(super) fn refusal(&self, code: RefuseCode, text: &str) -> Buffer {
+        let mut bytes = [0; HEADER_LENGTH + HELLO_BODY_MAX];
+        let length = Frame::Refuse(code, text).emit(Sequence::FIRST, Sequence::FIRST, &mut bytes);
+        sign(self.crc32c, &mut bytes[..length]);
+        Buffer::copy_from_slice(&bytes[..length])
+    }
 }
 
 impl Waiting {
-    fn receive(&mut self, piece: &Buffer) -> Verdict {
+    fn receive(&mut self, piece: &Buffer, crc32c: Crc32c) -> Verdict {
         let mut rest = &piece[..];
         let frame = loop {
             let lacking = match self.lacking() {
@@ -88,10 +164,12 @@ impl Waiting {
             self.bytes.extend_from_slice(taken);
             rest = left;
         };
-        match greeting(&frame, FrameKind::Hello, Role::Upstream) {
+        match greeting(&frame, FrameKind::Hello, Role::Upstream, crc32c) {
             Ok((_, hello)) => {
                 let rest = piece.slice(piece.len() - rest.len()..piece.len());
-                Verdict::Host(hello.instance, hello.member, [Buffer::copy_from_slice(&self.bytes), rest])
+                let (instance, member, secret) = (hello.instance, hello.member, hello.secret);
+                let caller = Caller { instance, member, secret, origin: self.origin };
+                Verdict::Host(caller, [Buffer::copy_from_slice(&self.bytes), rest])
             }
             Err(no) => Verdict::No(no),
         }
@@ -119,11 +197,4 @@ impl Waiting {
         let (head, body) = self.bytes.split_first_chunk().ok_or(FrameError::Truncated { need, have })?;
         Ok((FrameHeader::parse(head)?, Buffer::copy_from_slice(body)))
     }
-}
-
-/// The bytes of a Refuse.
-pub(super) fn refusal(code: RefuseCode, text: &str) -> Buffer {
-    let mut bytes = [0; HEADER_LENGTH + HELLO_BODY_MAX];
-    let length = Frame::Refuse(code, text).emit(Sequence::FIRST, Sequence::FIRST, &mut bytes);
-    Buffer::copy_from_slice(&bytes[..length])
 }

@@ -1,28 +1,30 @@
 //! The device's end of the tunnel: one session, and a gate before it.
 //!
-//! Anybody may connect. Who doesn't say Hello in time and in form is told why and sent away; a second host is told
-//! who has the device. None of that touches the session.
+//! Anybody may connect. Who doesn't say Hello in time and in form is told why and sent away; a second host is told that
+//! the device is in use, and not by whom. None of that touches the session, which only the host that has it can take over:
+//! with the secret that it was given.
 
 mod gate;
 #[cfg(test)]
 mod tests;
 
-pub use gate::WAITING_MAX;
+pub use gate::{WAITING_MAX, WAITING_PER_ADDRESS_MAX};
 
 use alloc::borrow::ToOwned;
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
+use core::net::IpAddr;
 
-use engine::{Buffer, Engine, Instant, Nanos, Rng};
+use engine::{Buffer, Engine, Entropy, Instant, Nanos};
 use pcie::wire::Packet;
 
 use crate::event::Event;
-use crate::frame::{InstanceId, Keys, Member, RefuseCode, Registers, Tally};
+use crate::frame::{Keys, RefuseCode, Registers, Tally};
 use crate::lookahead::Store;
 use crate::session::{self, Arrival, Config, HandshakeError, Session, Ungreeted};
 use crate::strands::{Bundle, STRANDS_MAX, Strand};
-use gate::{Gate, Verdict, refusal};
+use gate::{Caller, Gate, Origin, Verdict};
 
 /// Names an accepted connection; chosen by the world, and not used again while anything of it may still come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,8 +33,8 @@ pub struct ConnectionId(pub u32);
 /// What the world tells the device's end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// A connection was accepted.
-    Accepted(ConnectionId),
+    /// A connection was accepted, from this address.
+    Accepted(ConnectionId, IpAddr),
     /// A piece of a connection's byte stream, cut anywhere.
     Received(ConnectionId, Buffer),
     /// A connection ended.
@@ -83,21 +85,24 @@ pub struct Downstream {
     handshake: Nanos,
     /// The connections that carry the session: one for each strand.
     attached: [Option<ConnectionId>; STRANDS_MAX],
+    /// From where the host of the session came last.
+    home: Option<Origin>,
     /// Why no host is taken now, if none is.
     away: Option<String>,
     outputs: VecDeque<Output>,
 }
 
 impl Downstream {
-    /// The end of a device that nobody uses yet. Session names come out of `rng`: where strangers may listen in, its
-    /// seed should not be guessable.
-    pub fn new(config: Config, rng: Rng) -> Self {
+    /// The end of a device that nobody uses yet. What comes out of `entropy` admits hosts to their sessions: where there are
+    /// strangers, it is the system's.
+    pub fn new(config: Config, entropy: impl Into<Entropy>) -> Self {
         Self {
             handshake: config.handshake,
             store: Store::new(config.ahead),
             counted: Tally::default(),
-            session: Bundle::downstream(config, rng),
-            gate: Gate::default(),
+            gate: Gate::new(config.crc32c),
+            session: Bundle::downstream(config, entropy),
+            home: None,
             attached: [None; STRANDS_MAX],
             away: None,
             outputs: VecDeque::new(),
@@ -174,10 +179,12 @@ impl Downstream {
         self.session.main()
     }
 
-    fn on_accepted(&mut self, now: Instant, connection: ConnectionId) {
-        if !self.gate.accept(connection, now + self.handshake) {
-            let text = format!("{WAITING_MAX} connections are waiting already");
-            self.refuse(connection, RefuseCode::Busy, text);
+    fn on_accepted(&mut self, now: Instant, connection: ConnectionId, address: IpAddr) {
+        let favoured = self.home.filter(|_| self.session.main().peer().is_some());
+        let deadline = now + self.handshake;
+        if let Some(victim) = self.gate.accept(connection, Origin::of(address), deadline, favoured) {
+            let text = "many connections say nothing, and this one has waited longest".to_owned();
+            self.refuse(victim, RefuseCode::Busy, text);
         }
     }
 
@@ -188,7 +195,7 @@ impl Downstream {
         }
         match self.gate.receive(connection, &piece) {
             None | Some(Verdict::Waits) => (),
-            Some(Verdict::Host(host, member, bytes)) => self.on_host(now, connection, (host, member), bytes),
+            Some(Verdict::Host(caller, bytes)) => self.on_host(now, connection, &caller, bytes),
             Some(Verdict::No(Ungreeted::Refuse(code, text))) => self.refuse(connection, code, text),
             Some(Verdict::No(Ungreeted::ByPeer(code, text))) => {
                 self.outputs.push_back(Output::Close { connection });
@@ -203,25 +210,20 @@ impl Downstream {
         self.attached.iter().position(|attached| *attached == Some(connection))
     }
 
-    fn on_host(
-        &mut self,
-        now: Instant,
-        connection: ConnectionId,
-        (host, member): (InstanceId, Option<Member>),
-        bytes: [Buffer; 2],
-    ) {
+    fn on_host(&mut self, now: Instant, connection: ConnectionId, caller: &Caller, bytes: [Buffer; 2]) {
         if let Some(text) = self.away.clone() {
             return self.refuse(connection, RefuseCode::Busy, text);
         }
-        let refusal = match member {
-            None => self.taken_by_another(host),
-            Some(member) if self.session.admits(host, member) => None,
+        let refusal = match caller.member {
+            None => self.taken_by_another(caller),
+            Some(member) if self.session.admits(caller.instance, member, caller.secret) => None,
             Some(_) => Some((RefuseCode::Busy, "there is no such link to be a strand of".to_owned())),
         };
         if let Some((code, text)) = refusal {
             return self.refuse(connection, code, text);
         }
-        let strand = member.map_or(0, |member| usize::from(member.strand));
+        self.home = Some(caller.origin);
+        let strand = caller.member.map_or(0, |member| usize::from(member.strand));
         if let Some(former) = self.attached[strand] {
             // The host has a new connection before we have seen the end of the former one.
             self.session.handle_input(now, strand, session::Input::Disconnected);
@@ -239,20 +241,22 @@ impl Downstream {
         }
     }
 
-    /// What a host is told that wants the device while another has it.
-    fn taken_by_another(&self, host: InstanceId) -> Option<(RefuseCode, String)> {
+    /// What a host is told that wants the device while another has it, or itself without a proof of that: nothing about who
+    /// is there.
+    fn taken_by_another(&self, caller: &Caller) -> Option<(RefuseCode, String)> {
         let session = self.session.main();
-        let peer = session.peer().filter(|peer| peer.instance != host)?;
-        Some(match self.attached[0] {
-            Some(_) => {
-                let since = session.up_since().map_or(Nanos::ZERO, |since| session.now() - since);
-                let since = since.get() / 1_000_000_000;
-                (RefuseCode::InUse, format!("in use by {peer} ({}) since {since} s", peer.instance))
-            }
-            // Its session is held for it; soon it is back, or the device is free.
-            None => {
-                (RefuseCode::Busy, format!("held for {peer} ({}), whose connection was lost", peer.instance))
-            }
+        let peer = session.peer()?;
+        let is_lost = self.attached[0].is_none();
+        // A host that a Welcome has not reached has no proof.
+        let is_unheard = !session.is_confirmed() && (is_lost || peer.instance == caller.instance);
+        if is_unheard || session.knows(caller.secret) {
+            return None;
+        }
+        Some(if is_lost {
+            // Soon its host is back, or the device is free.
+            (RefuseCode::Busy, "held for a host whose connection was lost".to_owned())
+        } else {
+            (RefuseCode::InUse, "in use; who has it is told where the device is".to_owned())
         })
     }
 
@@ -266,7 +270,7 @@ impl Downstream {
     }
 
     fn refuse(&mut self, connection: ConnectionId, code: RefuseCode, text: String) {
-        self.outputs.push_back(Output::Transmit { connection, bytes: refusal(code, &text) });
+        self.outputs.push_back(Output::Transmit { connection, bytes: self.gate.refusal(code, &text) });
         self.outputs.push_back(Output::Close { connection });
         self.tell_failure(connection, HandshakeError::Refused { code, text });
     }
@@ -348,7 +352,7 @@ impl Engine for Downstream {
 
     fn handle_input(&mut self, now: Instant, input: Input) {
         match input {
-            Input::Accepted(connection) => self.on_accepted(now, connection),
+            Input::Accepted(connection, address) => self.on_accepted(now, connection, address),
             Input::Received(connection, piece) => self.on_received(now, connection, piece),
             Input::Disconnected(connection) => self.on_disconnected(now, connection),
         }

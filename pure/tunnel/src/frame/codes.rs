@@ -13,7 +13,7 @@ pub enum RefuseCode {
     Malformed,
     /// 5: an option is mandatory and unknown.
     UnknownOption,
-    /// 6: another host has the device.
+    /// 6: the device is in use.
     InUse,
     /// 7: not now: too many connections are waiting, or a session is held for a host whose connection was lost.
     Busy,
@@ -21,6 +21,8 @@ pub enum RefuseCode {
     Deadline,
     /// 9: the peer may not do this.
     Forbidden,
+    /// 10: a frame of the handshake was damaged on its way.
+    Damaged,
     /// A code of a later version.
     Other(u16),
 }
@@ -38,6 +40,7 @@ impl RefuseCode {
             7 => Self::Busy,
             8 => Self::Deadline,
             9 => Self::Forbidden,
+            10 => Self::Damaged,
             other => Self::Other(other),
         }
     }
@@ -53,6 +56,7 @@ impl RefuseCode {
             Self::Busy => 7,
             Self::Deadline => 8,
             Self::Forbidden => 9,
+            Self::Damaged => 10,
             Self::Other(other) => other,
         }
     }

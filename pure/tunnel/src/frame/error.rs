@@ -79,6 +79,8 @@ pub enum FrameError {
         /// Where the text is in the body, bytes.
         offset: usize,
     },
+    /// A frame that is not as it was sent: its CRC32C is another one.
+    Damaged,
     /// A Reset that is neither a request nor an answer.
     UnknownReset(u32),
 }
@@ -108,6 +110,7 @@ impl fmt::Display for FrameError {
             Self::MissingOption(option) => write!(f, "option {option:#06x} is missing"),
             Self::OptionValue(option) => write!(f, "option {option:#06x} has a value out of range"),
             Self::Text { kind, offset } => write!(f, "{kind:?} has no proper text at {offset}"),
+            Self::Damaged => f.write_str("its CRC32C is wrong"),
             Self::UnknownReset(phase) => write!(f, "{phase} is neither a reset's request nor its answer"),
         }
     }

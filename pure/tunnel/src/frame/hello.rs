@@ -15,7 +15,9 @@ pub const NAME_MAX: usize = 64;
 /// What a Hello begins with, so that a stranger is recognised.
 const MAGIC: [u8; 8] = *b"FARLANE\n";
 /// Bytes of the body before the options.
-pub(super) const FIXED: usize = 44;
+pub(super) const FIXED: usize = 48;
+/// Where the check is: CRC32C of the frame, with zeros here.
+pub(super) const CHECK_OFFSET: usize = 44;
 
 const OUTCOME_OFFSET: usize = 13;
 const MANDATORY: u16 = 0x8000;
@@ -25,14 +27,15 @@ const OPTION_NAME: u16 = 3;
 const OPTION_VENDOR: u16 = 4;
 const OPTION_DEVICE: u16 = 5;
 const OPTION_STAMPS: u16 = 6;
-const OPTION_PEER: u16 = MANDATORY | 7;
+const OPTION_SECRET: u16 = MANDATORY | 7;
 const OPTION_AHEAD: u16 = 8;
 const OPTION_TALLY: u16 = 9;
 const OPTION_REGISTERS: u16 = 10;
 const OPTION_STRANDS: u16 = 11;
 const OPTION_MEMBER: u16 = MANDATORY | 12;
+const OPTION_DIGESTS: u16 = MANDATORY | 13;
 /// Options that are known, as bits of a set.
-const OPTIONS_KNOWN: u16 = 12;
+const OPTIONS_KNOWN: u16 = 13;
 
 /// Which end of the tunnel somebody is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +88,34 @@ pub struct SessionId(pub u64);
 impl SessionId {
     /// No session: a new one is wanted.
     pub const NONE: Self = Self(0);
+}
+
+/// What a Welcome gives to its host, and the host shows when it takes its session over. 128 bits, from a source that nobody
+/// can guess.
+#[derive(Clone, Copy)]
+pub struct Secret(pub [u8; 16]);
+
+impl PartialEq for Secret {
+    /// Takes as long wherever the first difference is.
+    fn eq(&self, other: &Self) -> bool {
+        is_same(&self.0, &other.0)
+    }
+}
+
+impl Eq for Secret {}
+
+impl fmt::Debug for Secret {
+    /// It is for two ends only.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// Whether two secrets are the same, found out in a time that does not tell how far they are.
+pub(crate) fn is_same<const N: usize>(one: &[u8; N], other: &[u8; N]) -> bool {
+    let differences =
+        one.iter().zip(other).fold(0, |all, (one, other)| core::hint::black_box(all | (one ^ other)));
+    differences == 0
 }
 
 /// Who an end is.
@@ -146,8 +177,8 @@ pub struct Hello<'a> {
     pub device: &'a str,
     /// Whether the sender wants time stamps on TLP frames.
     pub wants_stamps: bool,
-    /// With whom the session was that the sender wants to resume.
-    pub peer: Option<InstanceId>,
+    /// Of a Hello: what the latest Welcome gave the sender, for a strand that of the link. Of a Welcome: what it gives.
+    pub secret: Option<Secret>,
     /// How many bytes of host memory the sender keeps that are sent ahead of the device's asking; 0 if it takes none.
     pub ahead: u32,
     /// Whether the sender wants to know what becomes of what it sends ahead.
@@ -158,6 +189,8 @@ pub struct Hello<'a> {
     pub strands: u16,
     /// The link that this is a further strand of.
     pub member: Option<Member>,
+    /// Whether all frames behind the handshake have digests.
+    pub digests: bool,
 }
 
 /// Which strand of which link a session is.
@@ -209,6 +242,8 @@ impl<'a> Hello<'a> {
         let session = SessionId(reader.u64()?);
         let instance = InstanceId(reader.array()?);
         let oldest = Sequence::from_bits(reader.u32()?);
+        // The check has been looked at by whoever has the whole frame.
+        reader.bytes(FIXED - CHECK_OFFSET)?;
         let options = Options::parse(kind, reader.rest)?;
         Ok(Self {
             version_low,
@@ -224,12 +259,13 @@ impl<'a> Hello<'a> {
             vendor: options.vendor,
             device: options.device,
             wants_stamps: options.wants_stamps,
-            peer: options.peer,
+            secret: options.secret,
             ahead: options.ahead,
             wants_tally: options.wants_tally,
             wants_registers: options.wants_registers,
             strands: options.strands,
             member: options.member,
+            digests: options.digests,
         })
     }
 
@@ -241,6 +277,7 @@ impl<'a> Hello<'a> {
         writer.put(&self.session.0.to_be_bytes());
         writer.put(&self.instance.0);
         writer.put(&self.oldest.bits().to_be_bytes());
+        writer.put(&[0; FIXED - CHECK_OFFSET]);
         let [m0, m1] = self.limits.max_payload.to_be_bytes();
         let [h0, h1, h2, h3] = millis(self.limits.hold).to_be_bytes();
         let [s0, s1, s2, s3] = millis(self.limits.silence).to_be_bytes();
@@ -255,8 +292,8 @@ impl<'a> Hello<'a> {
         if self.wants_stamps {
             put_option(writer, OPTION_STAMPS, &[]);
         }
-        if let Some(peer) = self.peer {
-            put_option(writer, OPTION_PEER, &peer.0);
+        if let Some(Secret(secret)) = &self.secret {
+            put_option(writer, OPTION_SECRET, secret);
         }
         if self.ahead > 0 {
             put_option(writer, OPTION_AHEAD, &self.ahead.to_be_bytes());
@@ -275,6 +312,9 @@ impl<'a> Hello<'a> {
             value[..8].copy_from_slice(&session.0.to_be_bytes());
             value[8..].copy_from_slice(&strand.to_be_bytes());
             put_option(writer, OPTION_MEMBER, &value);
+        }
+        if self.digests {
+            put_option(writer, OPTION_DIGESTS, &[]);
         }
     }
 
@@ -308,12 +348,13 @@ struct Options<'a> {
     vendor: &'a str,
     device: &'a str,
     wants_stamps: bool,
-    peer: Option<InstanceId>,
+    secret: Option<Secret>,
     ahead: u32,
     wants_tally: bool,
     wants_registers: bool,
     strands: u16,
     member: Option<Member>,
+    digests: bool,
 }
 
 impl<'a> Options<'a> {
@@ -363,7 +404,7 @@ impl<'a> Options<'a> {
             OPTION_VENDOR => self.vendor = text()?,
             OPTION_DEVICE => self.device = text()?,
             OPTION_STAMPS if length == 0 => self.wants_stamps = true,
-            OPTION_PEER if length == 16 => self.peer = Some(InstanceId(reader.array()?)),
+            OPTION_SECRET if length == 16 => self.secret = Some(Secret(reader.array()?)),
             OPTION_AHEAD if length == 4 => self.ahead = reader.u32()?,
             OPTION_TALLY if length == 0 => self.wants_tally = true,
             OPTION_REGISTERS if length == 0 => self.wants_registers = true,
@@ -375,8 +416,9 @@ impl<'a> Options<'a> {
                 }
                 self.member = Some(member);
             }
-            OPTION_LIMITS | OPTION_CREDITS | OPTION_STAMPS | OPTION_PEER | OPTION_AHEAD | OPTION_TALLY
-            | OPTION_REGISTERS | OPTION_STRANDS | OPTION_MEMBER => {
+            OPTION_DIGESTS if length == 0 => self.digests = true,
+            OPTION_LIMITS | OPTION_CREDITS | OPTION_STAMPS | OPTION_SECRET | OPTION_AHEAD | OPTION_TALLY
+            | OPTION_REGISTERS | OPTION_STRANDS | OPTION_MEMBER | OPTION_DIGESTS => {
                 return Err(wrong_length);
             }
             _ if option & MANDATORY != 0 => return Err(FrameError::UnknownMandatoryOption(option)),

@@ -5,6 +5,7 @@
 
 mod ahead;
 mod codes;
+mod digest;
 mod error;
 mod hello;
 mod registers;
@@ -13,9 +14,12 @@ mod tally;
 
 pub use ahead::{AHEAD_HEAD, AHEAD_MAX, Ahead, AheadKey, FORGET_KEYS_MAX, Keys};
 pub use codes::{CloseCode, RefuseCode};
+pub use digest::{DIGEST_LENGTH, sign};
+pub(crate) use digest::{is_of, is_signed, seal, trailer};
 pub use error::FrameError;
+pub(crate) use hello::is_same;
 pub use hello::{
-    HELLO_BODY_MAX, Hello, Identity, InstanceId, Limits, Member, NAME_MAX, Outcome, Role, SessionId,
+    HELLO_BODY_MAX, Hello, Identity, InstanceId, Limits, Member, NAME_MAX, Outcome, Role, Secret, SessionId,
 };
 pub use registers::{REGISTERS_MAX, Register, RegisterSpace, Registers};
 pub use sequence::Sequence;
@@ -105,6 +109,10 @@ impl FrameKind {
     /// Whether frames of this kind are numbered, kept until acknowledged, and sent again after a reconnect.
     pub const fn is_numbered(self) -> bool {
         matches!(self, Self::Tlp | Self::Reset | Self::Registers)
+    }
+    /// Whether frames of this kind belong to the handshake. They have a check of their own and never a digest.
+    pub const fn is_greeting(self) -> bool {
+        matches!(self, Self::Hello | Self::Welcome | Self::Refuse)
     }
     const fn has_length(self, length: usize, stamped: bool) -> bool {
         let (least, most) = match self {

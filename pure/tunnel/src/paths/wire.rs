@@ -3,6 +3,7 @@
 use core::fmt;
 
 use super::{PATHS_MAX, RECORD_MAX};
+use crate::frame::is_same;
 
 /// What a path begins with; a session never does: no frame is of the kind that the first byte would be.
 pub const MAGIC: [u8; 8] = *b"FARPATH\n";
@@ -23,9 +24,26 @@ impl PathIndex {
     }
 }
 
-/// What the paths of one stream have in common: random, chosen by the end that dials.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What the paths of one stream have in common: chosen by the end that dials, from a source that nobody can guess, for it admits
+/// whoever knows it.
+#[derive(Clone, Copy)]
 pub struct GroupId(pub [u8; 16]);
+
+impl PartialEq for GroupId {
+    /// Takes as long wherever the first difference is.
+    fn eq(&self, other: &Self) -> bool {
+        is_same(&self.0, &other.0)
+    }
+}
+
+impl Eq for GroupId {}
+
+impl fmt::Debug for GroupId {
+    /// It is for two ends only.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("GroupId(..)")
+    }
+}
 
 /// What tells one stream of a group from another one after it: random, chosen by the end that accepts, never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,11 +2,12 @@
 
 use alloc::collections::VecDeque;
 
-use engine::{Buffer, Instant};
+use engine::{Buffer, Crc32c, Instant};
 
 use super::{Item as Received, Output, Session};
 use crate::frame::{
-    AHEAD_HEAD, Ahead, AheadKey, FORGET_KEYS_MAX, Frame, HEADER_LENGTH, Keys, Sequence, Tally,
+    AHEAD_HEAD, Ahead, AheadKey, FORGET_KEYS_MAX, Frame, FrameKind, HEADER_LENGTH, Keys, Sequence, Tally,
+    seal, trailer,
 };
 
 const KEY_BYTES: usize = size_of::<AheadKey>();
@@ -51,8 +52,8 @@ impl AheadQueue {
         self.items.is_empty()
     }
     /// Bytes of all frames.
-    pub(super) const fn length_max(&self) -> usize {
-        self.length
+    pub(super) fn length_max(&self, digest: Option<Crc32c>) -> usize {
+        self.length + self.items.len() * trailer(FrameKind::Ahead, digest)
     }
     pub(super) fn clear(&mut self) {
         self.items.clear();
@@ -96,11 +97,12 @@ impl AheadQueue {
     pub(super) fn emit(
         &mut self,
         (sequence, acknowledge): (Sequence, Sequence),
+        digest: Option<Crc32c>,
         bytes: &mut [u8],
     ) -> Option<usize> {
         let (_, item) = self.items.front()?;
         let length = item.length();
-        if length > bytes.len() {
+        if length + trailer(FrameKind::Ahead, digest) > bytes.len() {
             return None;
         }
         let emitted = match item {
@@ -116,7 +118,7 @@ impl AheadQueue {
         };
         self.length -= length;
         self.items.pop_front();
-        Some(emitted)
+        Some(seal(digest, bytes, emitted))
     }
 }
 
@@ -174,23 +176,23 @@ mod tests {
             let key = AheadKey(number);
             let ahead =
                 Ahead { address: 0x1000, key, completer: Bdf::new(0, 0, 0), payload_size: 128, once: true };
-            let before = queue.length_max();
+            let before = queue.length_max(None);
             let pushed = queue.push(Sequence::FIRST, ahead, Buffer::zeroed(64));
-            assert_eq!(pushed, queue.length_max() > before, "who sends is told what is not sent");
+            assert_eq!(pushed, queue.length_max(None) > before, "who sends is told what is not sent");
             sent += u32::from(pushed);
             queue.forget(Sequence::FIRST, key);
             let keys = KEYS_MAX * (KEY_BYTES + HEADER_LENGTH);
-            assert!(queue.length_max() <= 2 * 4096 + keys, "{} B wait", queue.length_max());
+            assert!(queue.length_max(None) <= 2 * 4096 + keys, "{} B wait", queue.length_max(None));
         }
         assert!((1..100_000).contains(&sent), "{sent} pieces were sent");
         // What is dropped is forgotten by the key of all.
         let mut bytes = [0; 1 << 16];
         let sequence = (Sequence::FIRST, Sequence::FIRST);
         let mut length = 0;
-        while let Some(more) = queue.emit(sequence, &mut bytes[length..]) {
+        while let Some(more) = queue.emit(sequence, None, &mut bytes[length..]) {
             length += more;
         }
         assert_eq!((bytes[0], &bytes[HEADER_LENGTH..HEADER_LENGTH + KEY_BYTES]), (0x14, &[0; 4][..]));
-        assert!(queue.is_empty() && queue.length_max() == 0 && length > 0);
+        assert!(queue.is_empty() && queue.length_max(None) == 0 && length > 0);
     }
 }

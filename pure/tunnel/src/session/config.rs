@@ -1,6 +1,6 @@
 //! The settings of a session.
 
-use engine::Nanos;
+use engine::{Crc32c, Nanos, crc32c};
 use pcie::ordering::Lane;
 
 use crate::credits::{Amount, CreditLimits, WINDOW_MAX};
@@ -10,7 +10,7 @@ use crate::frame::{Identity, Limits};
 const AHEAD_DEFAULT: u32 = 8 << 20;
 
 /// The settings of a session; [`Config::default`] suits a local network.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// Who we are.
     pub identity: Identity,
@@ -48,6 +48,11 @@ pub struct Config {
     pub strands: u8,
     /// At the device's end: over how many connections a link may be spread, 1 to 8.
     pub strands_max: u8,
+    /// At the host's end: whether all frames have a digest, so that a bit that is turned over on the way is found out. TCP
+    /// itself misses some, and whatever copies its bytes from one connection to another misses all.
+    pub digests: bool,
+    /// Computes digests; the world may have a faster function.
+    pub crc32c: Crc32c,
 }
 
 impl Default for Config {
@@ -72,6 +77,8 @@ impl Default for Config {
             shadow: false,
             strands: 1,
             strands_max: 8,
+            digests: false,
+            crc32c,
         }
     }
 }

@@ -4,14 +4,16 @@ use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
 
-use engine::{Buffer, Nanos};
+use engine::{Buffer, Crc32c, Nanos};
 
 use super::link::NewLink;
 use super::{
     Connection, DownReason, HandshakeError, Link, Output, PINGS_QUICK, Role, Session, Timer, VERSION_HIGH,
     VERSION_LOW,
 };
-use crate::frame::{Frame, FrameError, FrameHeader, FrameKind, Hello, Outcome, RefuseCode, SessionId};
+use crate::frame::{
+    Frame, FrameError, FrameHeader, FrameKind, Hello, Outcome, RefuseCode, Secret, SessionId, is_signed,
+};
 
 /// However soon a peer takes silence for a loss, Pings are no closer.
 const PING_INTERVAL_MIN: Nanos = Nanos::from_millis(1);
@@ -30,6 +32,7 @@ pub(crate) fn greeting<'a>(
     frame: &'a Result<(FrameHeader, Buffer), FrameError>,
     awaited: FrameKind,
     role: Role,
+    crc32c: Crc32c,
 ) -> Result<(&'a FrameHeader, Hello<'a>), Ungreeted> {
     let stranger = |error: &dyn core::fmt::Display| {
         let text = format!("this is a Farlane tunnel, and that was no {awaited:?} of it: {error}");
@@ -61,6 +64,10 @@ pub(crate) fn greeting<'a>(
             return Err(Ungreeted::Refuse(RefuseCode::Version, text));
         }
     }
+    if !is_signed(crc32c, header.kind, &header.emit(), body) {
+        let text = format!("a {:?} was damaged on its way: its CRC32C is wrong", header.kind);
+        return Err(Ungreeted::Refuse(RefuseCode::Damaged, text));
+    }
     match Frame::parse(header, body).map_err(malformed)? {
         Frame::Hello(hello) | Frame::Welcome(hello) if hello.role == role => Ok((header, hello)),
         Frame::Hello(hello) | Frame::Welcome(hello) => {
@@ -72,9 +79,34 @@ pub(crate) fn greeting<'a>(
     }
 }
 
-/// Whether dialling again can't help: somebody must change something first.
-const fn is_final(code: RefuseCode) -> bool {
-    !matches!(code, RefuseCode::InUse | RefuseCode::Busy | RefuseCode::Deadline)
+/// What a refusal by the peer means to a host.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Refusal {
+    /// Dialling again can't help: somebody must change something first.
+    Final,
+    /// The device is somebody else's.
+    Lost,
+    /// It may be otherwise in a while, and a session that is held can still be resumed. Hosts do say Hello properly: who did not
+    /// understand it had it damaged by the network.
+    Passing,
+}
+
+impl Refusal {
+    const fn of(code: RefuseCode) -> Self {
+        match code {
+            RefuseCode::Busy
+            | RefuseCode::Deadline
+            | RefuseCode::Damaged
+            | RefuseCode::NotFarlane
+            | RefuseCode::Malformed => Self::Passing,
+            RefuseCode::InUse => Self::Lost,
+            RefuseCode::Version
+            | RefuseCode::Role
+            | RefuseCode::UnknownOption
+            | RefuseCode::Forbidden
+            | RefuseCode::Other(_) => Self::Final,
+        }
+    }
 }
 
 impl Session {
@@ -118,12 +150,13 @@ impl Session {
             vendor: &config.identity.vendor,
             device: &config.identity.device,
             wants_stamps: config.stamps,
-            peer: self.link.as_ref().map(|link| link.peer.instance),
+            secret: if outcome == Outcome::Resumed { None } else { self.secret },
             ahead: if self.role == Role::Downstream { config.ahead } else { 0 },
             wants_tally: self.role == Role::Upstream && config.tally,
             wants_registers: self.role == Role::Upstream && config.shadow,
             strands: self.strands_told(),
             member: self.member,
+            digests: if self.role == Role::Upstream { config.digests } else { self.peer_digests },
         };
         match outcome {
             Outcome::Asked => self.transmit(&Frame::Hello(hello)),
@@ -152,7 +185,7 @@ impl Session {
             Role::Upstream => (FrameKind::Welcome, Role::Downstream),
             Role::Downstream => (FrameKind::Hello, Role::Upstream),
         };
-        match greeting(&frame, awaited, role) {
+        match greeting(&frame, awaited, role, self.config.crc32c) {
             Ok((header, hello)) if self.role == Role::Upstream => self.on_welcome(header, &hello),
             Ok((header, hello)) => self.on_hello(header, &hello),
             Err(Ungreeted::Refuse(code, text)) => self.refuse(code, text),
@@ -162,11 +195,13 @@ impl Session {
 
     fn on_hello(&mut self, header: &FrameHeader, hello: &Hello<'_>) {
         self.peer_strands = hello.strands;
-        let ours = self.config.identity.instance;
+        self.peer_digests = hello.digests;
+        // Whoever let a further strand in has looked at the secret of its link.
+        let is_known = hello.member.is_some() || self.knows(hello.secret);
         let resumable = self.link.as_ref().is_some_and(|link| {
-            link.id == hello.session
+            is_known
+                && link.id == hello.session
                 && link.peer.instance == hello.instance
-                && hello.peer == Some(ours)
                 && link.can_resume(header.acknowledge, hello.oldest, header.sequence)
         });
         if resumable {
@@ -177,6 +212,7 @@ impl Session {
         } else {
             self.replace_link(hello);
             let id = self.new_session_id();
+            self.secret = hello.member.is_none().then(|| self.new_secret());
             self.greet(id, Outcome::New);
             self.open_link(id, hello);
         }
@@ -192,10 +228,12 @@ impl Session {
             (None, Outcome::Resumed) => false,
             (_, _) => {
                 let first = header.sequence.bits() == 0 && header.acknowledge.bits() == 0;
-                first && hello.session != SessionId::NONE
+                let has_secret = self.member.is_some() || hello.secret.is_some();
+                first && has_secret && hello.session != SessionId::NONE
             }
         };
-        if !fits || hello.version_low != hello.version_high {
+        let digests = hello.digests == self.config.digests;
+        if !fits || !digests || hello.version_low != hello.version_high {
             let error = super::ProtocolError::Welcome;
             self.refuse(RefuseCode::Malformed, format!("{error}"));
             return;
@@ -204,8 +242,22 @@ impl Session {
             self.resume(header);
         } else {
             self.replace_link(hello);
+            if self.member.is_none() {
+                self.secret = hello.secret;
+            }
             self.open_link(hello.session, hello);
         }
+    }
+
+    /// Whether a host shows the secret of the present session.
+    pub(crate) fn knows(&self, shown: Option<Secret>) -> bool {
+        self.secret.is_some() && self.secret == shown
+    }
+
+    /// By what the frames behind this handshake have digests.
+    fn agreed_digest(&self) -> Option<Crc32c> {
+        let wanted = if self.role == Role::Upstream { self.config.digests } else { self.peer_digests };
+        wanted.then_some(self.config.crc32c)
     }
 
     /// A new session begins where one is held: that one is over.
@@ -225,6 +277,7 @@ impl Session {
             hold: hello.limits.hold.min(self.config.hold),
             ping_interval: self.config.ping_interval.min((hello.limits.silence / 3).max(PING_INTERVAL_MIN)),
             stamped: self.config.stamps || hello.wants_stamps,
+            digest: self.agreed_digest(),
             window: self.config.window,
             ahead: hello.ahead,
             tallied: hello.wants_tally,
@@ -244,8 +297,9 @@ impl Session {
     }
 
     fn resume(&mut self, header: &FrameHeader) {
+        let digest = self.agreed_digest();
         if let Some(link) = &mut self.link {
-            link.resume(header.acknowledge);
+            link.resume(header.acknowledge, digest);
         }
         self.timers.disarm(Timer::Hold);
         self.statistics.resumptions += 1;
@@ -257,6 +311,8 @@ impl Session {
 
     fn on_open(&mut self) {
         self.connection = Connection::Open;
+        self.digest = self.agreed_digest();
+        self.reader.set_digest(self.digest);
         self.redial_delay = self.config.redial.0;
         self.pings_quick = PINGS_QUICK;
         self.timers.disarm(Timer::Handshake);
@@ -269,8 +325,7 @@ impl Session {
         self.transmit_last(&Frame::Refuse(code, &text));
         self.drop_connection();
         self.emit(Output::HandshakeFailed(HandshakeError::Refused { code, text }));
-        self.redial_delay = self.config.redial.1;
-        self.redial();
+        self.redial_after(code);
     }
 
     fn on_refused(&mut self, code: RefuseCode, text: String) {
@@ -279,16 +334,23 @@ impl Session {
         let error = HandshakeError::RefusedByPeer { code, text: text.clone() };
         self.emit(Output::HandshakeFailed(error));
         if self.role == Role::Upstream {
-            // Whoever is told to come later has not lost the session.
-            if code != RefuseCode::Busy {
+            let refusal = Refusal::of(code);
+            if refusal != Refusal::Passing {
                 self.link_down(DownReason::Refused { code, text });
             }
-            if is_final(code) {
+            if refusal == Refusal::Final {
                 self.connection = Connection::Stopped;
                 return;
             }
         }
-        self.redial_delay = self.config.redial.1;
+        self.redial_after(code);
+    }
+
+    /// Dials again after a refusal: soon, if nobody meant it.
+    fn redial_after(&mut self, code: RefuseCode) {
+        if code != RefuseCode::Damaged {
+            self.redial_delay = self.config.redial.1;
+        }
         self.redial();
     }
 

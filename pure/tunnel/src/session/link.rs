@@ -2,7 +2,7 @@
 
 use alloc::collections::VecDeque;
 
-use engine::{Instant, Nanos};
+use engine::{Crc32c, Instant, Nanos};
 use pcie::ordering::{Allowance, Lane, Queue, data_credits};
 use pcie::wire::Packet;
 
@@ -11,7 +11,7 @@ use super::ahead::AheadQueue;
 use crate::credits::{CreditLimits, Granting, Spending};
 use crate::frame::{
     Frame, FrameHeader, FrameKind, HEADER_LENGTH, Identity, Registers, ResetPhase, STAMPS_LENGTH, Sequence,
-    SessionId, Stamps, TLP_LENGTH_MAX, Tally, emit_stamps,
+    SessionId, Stamps, TLP_LENGTH_MAX, Tally, emit_stamps, seal, trailer,
 };
 
 /// How many frames are kept for being sent again; a sender waits for an acknowledgement before it sends more.
@@ -21,7 +21,7 @@ pub const REPLAY_BYTES_MAX: usize = 16 << 20;
 /// How many resets may wait for their answer.
 pub(super) const RESETS_MAX: u32 = 16;
 
-/// What a TLP frame has beyond its payload, at most.
+/// What a TLP frame without a digest has beyond its payload, at most.
 const OVERHEAD_MAX: usize = HEADER_LENGTH + STAMPS_LENGTH + (TLP_LENGTH_MAX - 4096);
 
 #[derive(Debug)]
@@ -46,10 +46,11 @@ impl Numbered {
             Self::Reset(_) | Self::Registers(_) => false,
         }
     }
-    /// An upper bound of the bytes of its frame.
-    fn length_max(&self) -> usize {
-        OVERHEAD_MAX + self.payload()
-    }
+}
+
+/// What a frame has beyond its payload, at most.
+const fn overhead_max(digest: Option<Crc32c>) -> usize {
+    OVERHEAD_MAX + trailer(FrameKind::Tlp, digest)
 }
 
 /// See the module.
@@ -63,6 +64,12 @@ pub(super) struct Link {
     /// How often the peer wants to hear from us.
     pub(super) ping_interval: Nanos,
     pub(super) stamped: bool,
+    /// By what all frames of the present connection, or the latest one, have digests.
+    digest: Option<Crc32c>,
+    /// Something has come over the present connection, or the latest one.
+    pub(super) heard: bool,
+    /// The peer is known to have learnt of the link: it has come back to it.
+    resumed: bool,
     /// The peer wants a Tally with each Pong.
     pub(super) tallied: bool,
     /// What the peer said last of what was sent ahead, and when the Ping was sent that asked for it.
@@ -114,6 +121,7 @@ pub(super) struct NewLink {
     pub(super) hold: Nanos,
     pub(super) ping_interval: Nanos,
     pub(super) stamped: bool,
+    pub(super) digest: Option<Crc32c>,
     pub(super) window: CreditLimits,
     pub(super) ahead: u32,
     pub(super) tallied: bool,
@@ -130,6 +138,9 @@ impl Link {
             hold: new.hold,
             ping_interval: new.ping_interval,
             stamped: new.stamped,
+            digest: new.digest,
+            heard: false,
+            resumed: false,
             tallied: new.tallied,
             tally: None,
             answered_ping: Instant::ZERO,
@@ -156,6 +167,10 @@ impl Link {
         }
     }
 
+    /// Whether the peer has learnt of this link: what it was told of it may have been lost on the way.
+    pub(super) const fn is_confirmed(&self) -> bool {
+        self.heard || self.resumed
+    }
     pub(super) const fn oldest(&self) -> Sequence {
         self.oldest
     }
@@ -178,7 +193,7 @@ impl Link {
     }
     /// Payload bytes of the packets that wait.
     pub(super) const fn queued_bytes(&self) -> usize {
-        self.queue.bytes() + self.unsent_bytes - self.unsent * OVERHEAD_MAX
+        self.queue.bytes() + self.unsent_bytes - self.unsent * overhead_max(self.digest)
     }
     pub(super) const fn replay_bytes(&self) -> usize {
         self.replay_bytes
@@ -199,7 +214,7 @@ impl Link {
 
     fn number(&mut self, frame: Numbered) {
         self.unsent += 1;
-        self.unsent_bytes += frame.length_max();
+        self.unsent_bytes += overhead_max(self.digest) + frame.payload();
         self.replay_bytes += frame.payload();
         self.replay_posted += usize::from(frame.is_posted());
         self.replay.push_back(frame);
@@ -253,6 +268,7 @@ impl Link {
             let (expected, found) = (self.expected, header.sequence);
             return Err(ProtocolError::Sequence { expected, found });
         }
+        self.heard = true;
         self.on_acknowledge(header.acknowledge)
     }
 
@@ -303,12 +319,14 @@ impl Link {
     }
 
     /// Goes on over a new connection, from the frame that the peer expects.
-    pub(super) fn resume(&mut self, peer_expects: Sequence) {
+    pub(super) fn resume(&mut self, peer_expects: Sequence, digest: Option<Crc32c>) {
+        (self.resumed, self.heard, self.digest) = (true, false, digest);
         let never = self.unsent - self.again;
         self.forget_before(peer_expects);
         self.again = self.replay.len().saturating_sub(never);
         self.unsent = self.replay.len();
-        self.unsent_bytes = self.replay.iter().map(Numbered::length_max).sum();
+        let payload: usize = self.replay.iter().map(Numbered::payload).sum();
+        self.unsent_bytes = payload + self.unsent * overhead_max(digest);
         self.blocked = false;
         // What had been sent ahead is forgotten at the other end.
         self.ahead.clear();
@@ -328,8 +346,8 @@ impl Link {
 
     /// An upper bound of the bytes of all numbered frames that could be sent now, at most `most`.
     pub(super) fn sendable_bytes(&self, most: usize) -> usize {
-        let numbered = self.unsent_bytes + self.queue.len() * OVERHEAD_MAX + self.queue.bytes();
-        (numbered + self.ahead.length_max()).min(most)
+        let numbered = self.unsent_bytes + self.queue.len() * overhead_max(self.digest) + self.queue.bytes();
+        (numbered + self.ahead.length_max(self.digest)).min(most)
     }
 
     /// Puts frames into `bytes`, as many as credits and room allow, and returns the number of those that are numbered,
@@ -339,7 +357,8 @@ impl Link {
         let (mut frames, mut at) = (0, 0);
         loop {
             while !self.ahead.is_empty() && self.ahead.is_due(self.cursor(), self.next()) {
-                let Some(length) = self.ahead.emit((self.cursor(), self.expected), &mut bytes[at..]) else {
+                let header = (self.cursor(), self.expected);
+                let Some(length) = self.ahead.emit(header, self.digest, &mut bytes[at..]) else {
                     return (frames, at);
                 };
                 at += length;
@@ -348,12 +367,13 @@ impl Link {
                 break;
             }
             let frame = &self.replay[self.replay.len() - self.unsent];
-            let most = frame.length_max();
+            let most = overhead_max(self.digest) + frame.payload();
             if most > bytes.len() - at {
                 break;
             }
             let header = (self.cursor(), self.expected);
-            at += emit_numbered(frame, header, stamps.as_ref(), &mut bytes[at..]);
+            let length = emit_numbered(frame, header, stamps.as_ref(), &mut bytes[at..]);
+            at += seal(self.digest, &mut bytes[at..], length);
             self.unsent -= 1;
             self.unsent_bytes -= most;
             frames += 1;

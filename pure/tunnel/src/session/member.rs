@@ -1,11 +1,11 @@
 //! What a session does as one strand of a link that has several.
 
-use engine::{Engine, Instant, Rng};
+use engine::{Engine, Entropy, Instant};
 use pcie::wire::Packet;
 
-use super::{CloseCode, Config, Connection, DownReason, Item, Output, Session};
+use super::{CloseCode, Config, Connection, DownReason, Item, Link, Output, Session};
 use crate::credits::Cost;
-use crate::frame::{Member, SessionId};
+use crate::frame::{Member, Secret, SessionId};
 
 /// What a packet holds of the credits until it is passed on.
 #[derive(Clone, Copy, Debug)]
@@ -19,8 +19,8 @@ impl Session {
         &self.config
     }
     /// Randomness of its own for what comes with this session.
-    pub(crate) fn fork(&self, name: &str) -> Rng {
-        self.rng.fork(name)
+    pub(crate) fn fork(&self, name: &str) -> Entropy {
+        self.entropy.fork(name)
     }
     /// The session's name, while the link is up.
     pub(crate) fn id(&self) -> Option<SessionId> {
@@ -46,9 +46,17 @@ impl Session {
     pub(crate) const fn count_dropped(&mut self) {
         self.statistics.dropped += 1;
     }
-    /// From the next Hello on it is this strand of this link.
-    pub(crate) const fn set_member(&mut self, member: Member) {
-        self.member = Some(member);
+    /// From the next Hello on it is this strand of this link, whose secret is `secret`.
+    pub(crate) const fn set_member(&mut self, member: Member, secret: Option<Secret>) {
+        (self.member, self.secret) = (Some(member), secret);
+    }
+    /// What the latest Welcome gave, or gives, to the host.
+    pub(crate) const fn secret(&self) -> Option<Secret> {
+        self.secret
+    }
+    /// At the device's end: whether the host is known to have learnt of the link; false while the link is down.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.link.as_ref().is_some_and(Link::is_confirmed)
     }
     /// Takes the link down, telling the peer why.
     pub(crate) fn end(&mut self, now: Instant, code: CloseCode, reason: DownReason) {

@@ -29,13 +29,13 @@ use alloc::borrow::ToOwned;
 use alloc::collections::VecDeque;
 use alloc::string::String;
 
-use engine::{Buffer, Engine, Instant, Nanos, Pool, Rng};
+use engine::{Buffer, Crc32c, Engine, Entropy, Instant, Nanos, Pool};
 use pcie::wire::Packet;
 
 use crate::credits::Cost;
 use crate::frame::{
-    Ahead, CloseCode, Frame, Identity, InstanceId, Member, Registers, ResetPhase, Role, SessionId, Stamps,
-    Tally,
+    Ahead, CloseCode, Frame, Identity, InstanceId, Member, Registers, ResetPhase, Role, Secret, SessionId,
+    Stamps, Tally,
 };
 use crate::stream::FrameReader;
 use clock::Clock;
@@ -43,9 +43,9 @@ use link::Link;
 use timers::{Timer, Timers};
 
 /// The lowest version of the protocol that we speak.
-pub const VERSION_LOW: u16 = 1;
+pub const VERSION_LOW: u16 = 2;
 /// The highest version of the protocol that we speak.
-pub const VERSION_HIGH: u16 = 1;
+pub const VERSION_HIGH: u16 = 2;
 /// How many packets may wait for credits or a connection; beyond, the link goes down.
 pub const QUEUE_PACKETS_MAX: usize = 65_536;
 /// How many payload bytes may wait for credits or a connection; beyond, the link goes down.
@@ -176,7 +176,7 @@ enum Item {
 pub struct Session {
     role: Role,
     config: Config,
-    rng: Rng,
+    entropy: Entropy,
     now: Instant,
     connection: Connection,
     link: Option<Link>,
@@ -202,35 +202,45 @@ pub struct Session {
     acknowledge_due: bool,
     /// Over how many connections the peer would spread a link.
     peer_strands: u16,
+    /// The peer, a host, wants all frames to have digests.
+    peer_digests: bool,
     /// The link that this is a further strand of.
     member: Option<Member>,
+    /// What proves that a host has, or had, the session: at the device's end the present one, at the host's what the latest
+    /// Welcome gave, or the link's main strand has.
+    secret: Option<Secret>,
+    /// By what all frames of this connection have digests.
+    digest: Option<Crc32c>,
+    /// A frame that was incomplete when last looked at: how many came before it, and since when.
+    incomplete: Option<(u64, Instant)>,
     statistics: Statistics,
 }
 
 impl Session {
     /// The end towards the root complex. It dials as soon as it is first settled. No two ends should have the same seed.
-    pub fn upstream(config: Config, rng: Rng) -> Self {
-        let mut session = Self::new(Role::Upstream, config, rng);
+    pub fn upstream(config: Config, entropy: impl Into<Entropy>) -> Self {
+        let mut session = Self::new(Role::Upstream, config, entropy.into());
         session.timers.arm(Timer::Dial, Instant::ZERO);
         session
     }
 
-    /// The end towards the device. It waits for [`Input::Connected`].
-    pub fn downstream(config: Config, rng: Rng) -> Self {
-        Self::new(Role::Downstream, config, rng)
+    /// The end towards the device. It waits for [`Input::Connected`]. Whoever may have the device knows what comes out of
+    /// `entropy` for it.
+    pub fn downstream(config: Config, entropy: impl Into<Entropy>) -> Self {
+        Self::new(Role::Downstream, config, entropy.into())
     }
 
-    fn new(role: Role, mut config: Config, mut rng: Rng) -> Self {
+    fn new(role: Role, mut config: Config, mut entropy: Entropy) -> Self {
         config.normalise();
         if config.identity.instance == InstanceId::default() {
             // Two ends that share a name would take each other's sessions over.
-            rng.fill(&mut config.identity.instance.0);
+            entropy.fill(&mut config.identity.instance.0);
         }
         let redial_delay = config.redial.0;
         Self {
             role,
             config,
-            rng,
+            entropy,
             now: Instant::ZERO,
             connection: Connection::None,
             link: None,
@@ -250,7 +260,11 @@ impl Session {
             tally_due: None,
             acknowledge_due: false,
             peer_strands: 0,
+            peer_digests: false,
             member: None,
+            secret: None,
+            digest: None,
+            incomplete: None,
             statistics: Statistics::default(),
         }
     }
@@ -405,6 +419,13 @@ impl Session {
         Timer::OF_CONNECTION.into_iter().for_each(|timer| self.timers.disarm(timer));
         (self.ping_due, self.ping_sent_at, self.pong_due, self.tally_due) = (false, None, None, None);
         self.acknowledge_due = false;
+        (self.digest, self.incomplete) = (None, None);
+    }
+
+    /// We give the connection up.
+    fn lose_connection(&mut self, reason: LossReason) {
+        self.emit(Output::CloseConnection);
+        self.on_connection_lost(reason);
     }
 
     /// The connection is no more. Holds the link, if it is up, and dials, if that is ours to do.
@@ -437,7 +458,7 @@ impl Session {
         let delay = self.redial_delay;
         self.redial_delay = (delay * 2).max(shortest).min(longest);
         // Up to a quarter more, so that many ends don't dial in step.
-        let jitter = Nanos::new(self.rng.below(delay.get() / 4 + 1));
+        let jitter = Nanos::new(self.entropy.below(delay.get() / 4 + 1));
         self.timers.arm(Timer::Dial, self.now + delay + jitter);
     }
 
@@ -446,6 +467,9 @@ impl Session {
         self.timers.disarm(Timer::Hold);
         if let Some(link) = self.link.take() {
             self.statistics.dropped += u64::try_from(link.queued_packets()).unwrap_or(u64::MAX);
+            if self.role == Role::Downstream {
+                self.secret = None;
+            }
             self.emit(Output::LinkDown { reason });
         }
     }
@@ -481,8 +505,21 @@ impl Session {
             self.timers.arm(Timer::Silence, end);
             return;
         }
-        self.emit(Output::CloseConnection);
-        self.on_connection_lost(LossReason::Silence(self.config.silence));
+        self.lose_connection(LossReason::Silence(self.config.silence));
+    }
+
+    /// Gives the connection up if a frame has been incomplete for too long: its length may have been damaged on the way, and
+    /// what would make it whole is not under way.
+    fn look_for_rest(&mut self) {
+        self.incomplete = match (self.reader.begun(), self.incomplete) {
+            (Some(now), Some((before, since))) if now == before => Some((now, since)),
+            (Some(now), _) => Some((now, self.now)),
+            (None, _) => None,
+        };
+        let silence = self.config.silence;
+        if self.incomplete.is_some_and(|(_, since)| self.now - since >= silence) {
+            self.lose_connection(LossReason::Incomplete(silence));
+        }
     }
 
     fn on_ping_timer(&mut self) {
@@ -494,6 +531,7 @@ impl Session {
             interval = interval.min(PING_QUICK_INTERVAL);
         }
         self.timers.arm(Timer::Ping, self.now + interval);
+        self.look_for_rest();
     }
 
     fn on_timer(&mut self, timer: Timer) {
@@ -512,7 +550,14 @@ impl Session {
 
     /// A name for a session that no other has had.
     fn new_session_id(&mut self) -> SessionId {
-        SessionId(self.rng.next_u64().max(1))
+        SessionId(self.entropy.next_u64().max(1))
+    }
+
+    /// What only the host of a new session is told.
+    fn new_secret(&self) -> Secret {
+        let mut secret = Secret([0; 16]);
+        self.entropy.fork("secret").fill(&mut secret.0);
+        secret
     }
 }
 

@@ -113,6 +113,10 @@ pub enum LossReason {
     Disconnected,
     /// Nothing was heard for this long.
     Silence(Nanos),
+    /// The rest of a frame did not come for this long.
+    Incomplete(Nanos),
+    /// A frame was changed on its way.
+    Damaged(FrameError),
 }
 
 impl fmt::Display for LossReason {
@@ -120,6 +124,8 @@ impl fmt::Display for LossReason {
         match self {
             Self::Disconnected => f.write_str("the connection was lost"),
             Self::Silence(length) => write!(f, "nothing was heard for {length}"),
+            Self::Incomplete(length) => write!(f, "the rest of a frame did not come for {length}"),
+            Self::Damaged(error) => write!(f, "a frame was damaged on its way: {error}"),
         }
     }
 }

@@ -8,8 +8,8 @@ use pcie::wire::Packet;
 use super::{Arrival, Connection, DownReason, Item, LossReason, Output, ProtocolError, Session, Timer};
 use crate::credits::{Cost, cost};
 use crate::frame::{
-    AHEAD_HEAD, CloseCode, Frame, FrameHeader, FrameKind, HEADER_LENGTH, Pong, RefuseCode, Registers,
-    ResetPhase, Role, Tally, parse_tlp,
+    AHEAD_HEAD, CloseCode, Frame, FrameError, FrameHeader, FrameKind, HEADER_LENGTH, Pong, RefuseCode,
+    Registers, ResetPhase, Role, Tally, parse_tlp,
 };
 
 /// After so many numbered frames an acknowledgement no longer waits for company.
@@ -57,7 +57,7 @@ impl Session {
                     Ok(())
                 }
                 (Ok(Some((header, body))), _) => self.on_frame(&header, body),
-                (Err(error), _) => Err(ProtocolError::Frame(error)),
+                (Err(error), _) => self.on_bad_frame(error),
             };
             if let Err(error) = result {
                 self.end_link(CloseCode::Protocol, DownReason::Protocol(error));
@@ -76,7 +76,7 @@ impl Session {
         let result = match self.reader.next(&mut self.pool) {
             Ok(Some((header, body))) => self.pass_on_tlp(&header, body, packet),
             Ok(None) => Ok(None),
-            Err(error) => Err(ProtocolError::Frame(error)),
+            Err(error) => self.on_bad_frame(error).map(|()| None),
         };
         let arrival = result.unwrap_or_else(|error| {
             self.end_link(CloseCode::Protocol, DownReason::Protocol(error));
@@ -84,6 +84,16 @@ impl Session {
         });
         self.read(false);
         arrival
+    }
+
+    /// What came is no frame. Where frames have digests, it was one when it was sent, and is sent again over the next
+    /// connection.
+    fn on_bad_frame(&mut self, error: FrameError) -> Result<(), ProtocolError> {
+        if !self.reader.is_checked() {
+            return Err(ProtocolError::Frame(error));
+        }
+        self.lose_connection(LossReason::Damaged(error));
+        Ok(())
     }
 
     /// The TLP that waits, in place: it leaves our memory with this.
@@ -135,10 +145,11 @@ impl Session {
                 self.on_closed_by_peer(code, text);
                 Ok(())
             }
-            Frame::Refuse(RefuseCode::Deadline, _) if self.role == Role::Downstream => {
-                // Our Welcome came too late for the host: it has left this connection and makes another.
-                self.emit(Output::CloseConnection);
-                self.on_connection_lost(LossReason::Disconnected);
+            Frame::Refuse(code, _)
+                if self.role == Role::Downstream && (code == RefuseCode::Deadline || !link.heard) =>
+            {
+                // Our Welcome came too late for the host, or damaged: it has left this connection and makes another.
+                self.lose_connection(LossReason::Disconnected);
                 Ok(())
             }
             Frame::Ahead(ahead, _) if self.takes_ahead() => {

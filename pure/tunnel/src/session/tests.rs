@@ -1,3 +1,4 @@
+mod flips;
 mod waiting;
 
 use std::string::{String, ToString};

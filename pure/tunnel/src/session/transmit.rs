@@ -1,16 +1,22 @@
 //! What goes out: everything that waits shares a segment, nothing waits for company.
 
-use engine::{Buffer, BufferMut};
+use engine::{Buffer, BufferMut, Crc32c};
 
 use super::{Connection, Item, Output, Session, Timer};
-use crate::frame::{BODY_MAX, CREDIT_BODY, Frame, HEADER_LENGTH, HELLO_BODY_MAX, Pong, Sequence, TALLY_BODY};
+use crate::frame::{
+    BODY_MAX, CREDIT_BODY, DIGEST_LENGTH, Frame, FrameKind, HEADER_LENGTH, HELLO_BODY_MAX, Pong, Sequence,
+    TALLY_BODY, seal, sign, trailer,
+};
 
 /// The longest piece of stream that is handed out at once, bytes.
 pub const SEGMENT_MAX: usize = 32 << 10;
-/// Kept free in every segment for a Credit, a Ping, a Pong and a Tally.
-const CONTROL_MAX: usize = 3 * (HEADER_LENGTH + CREDIT_BODY) + HEADER_LENGTH + TALLY_BODY;
 /// A frame of the handshake, or a Close.
-const LAST_MAX: usize = HEADER_LENGTH + HELLO_BODY_MAX;
+const LAST_MAX: usize = HEADER_LENGTH + HELLO_BODY_MAX + DIGEST_LENGTH;
+
+/// Kept free in every segment for a Credit, a Ping, a Pong and a Tally.
+const fn control_max(digest: Option<Crc32c>) -> usize {
+    3 * (HEADER_LENGTH + CREDIT_BODY) + HEADER_LENGTH + TALLY_BODY + 4 * trailer(FrameKind::Credit, digest)
+}
 
 impl Session {
     /// The next segment, if there is anything to send.
@@ -24,8 +30,9 @@ impl Session {
         if !alone && !link.wants_to_send() {
             return None;
         }
-        let room = link.sendable_bytes(SEGMENT_MAX - CONTROL_MAX);
-        let mut block = self.pool.take(room + CONTROL_MAX);
+        let control = control_max(self.digest);
+        let room = link.sendable_bytes(SEGMENT_MAX - control);
+        let mut block = self.pool.take(room + control);
         let bytes = &mut block[..];
         let (frames, mut length) = link.emit(self.now, &mut bytes[..room]);
         if !alone && length == 0 {
@@ -42,23 +49,27 @@ impl Session {
     /// Adds what travels with the segment's `frames` or makes it worth sending. Returns its length.
     fn emit_control(&mut self, frames: usize, bytes: &mut [u8]) -> usize {
         let Some(link) = &mut self.link else { return 0 };
-        let (sequence, acknowledge) = (link.cursor(), link.expected());
+        let (sequence, acknowledge, digest) = (link.cursor(), link.expected(), self.digest);
+        let put = |frame: &Frame<'_>, bytes: &mut [u8]| {
+            let length = frame.emit(sequence, acknowledge, bytes);
+            seal(digest, bytes, length)
+        };
         let mut at = 0;
         if self.acknowledge_due || link.credits_due(false) {
             let credit = Frame::Credit(link.tell_credits());
-            at += credit.emit(sequence, acknowledge, &mut bytes[at..]);
+            at += put(&credit, &mut bytes[at..]);
             let others = frames > 0 || self.ping_due || self.pong_due.is_some();
             self.statistics.acknowledgements_alone += u64::from(!others);
         }
         if core::mem::take(&mut self.ping_due) {
             self.ping_sent_at = Some(self.now);
-            at += Frame::Ping(self.now).emit(sequence, acknowledge, &mut bytes[at..]);
+            at += put(&Frame::Ping(self.now), &mut bytes[at..]);
         }
         if let Some((ping_sent_at, ping_received_at)) = self.pong_due.take() {
             let pong = Pong { ping_sent_at, ping_received_at, sent_at: self.now };
-            at += Frame::Pong(pong).emit(sequence, acknowledge, &mut bytes[at..]);
+            at += put(&Frame::Pong(pong), &mut bytes[at..]);
             if let Some(tally) = self.tally_due.take() {
-                at += Frame::Tally(tally).emit(sequence, acknowledge, &mut bytes[at..]);
+                at += put(&Frame::Tally(tally), &mut bytes[at..]);
             }
         }
         // Whatever was sent has acknowledged what had arrived. Credits that have not been told can wait: see
@@ -86,6 +97,7 @@ impl Session {
     /// Hands out a frame of the handshake or of the end in a segment of its own.
     pub(super) fn transmit(&mut self, frame: &Frame<'_>) {
         let (sequence, acknowledge) = match &self.link {
+            _ if frame.kind() == FrameKind::Refuse => (Sequence::FIRST, Sequence::FIRST),
             // A Hello or a Welcome tells of new frames; what has not been acknowledged is told by its own field.
             Some(link) if matches!(frame, Frame::Hello(_) | Frame::Welcome(_)) => {
                 (link.next(), link.expected())
@@ -95,7 +107,12 @@ impl Session {
         };
         const { assert!(LAST_MAX <= HEADER_LENGTH + BODY_MAX) };
         let mut block = self.pool.take(LAST_MAX);
-        let length = frame.emit(sequence, acknowledge, &mut block);
+        let mut length = frame.emit(sequence, acknowledge, &mut block);
+        if frame.kind().is_greeting() {
+            sign(self.config.crc32c, &mut block[..length]);
+        } else {
+            length = seal(self.digest, &mut block, length);
+        }
         let segment = self.seal(block, length);
         self.items.push_back(Item::Output(Output::Transmit(segment)));
     }

@@ -1,6 +1,6 @@
 //! What fuzzers feed to the strands of a link.
 
-use engine::{Buffer, Instant, Nanos, Pool};
+use engine::{Buffer, Instant, Nanos, Pool, Rng};
 use pcie::wire::{Bdf, Kind, Packet};
 
 use super::courses::COURSES_MAX;
@@ -154,7 +154,8 @@ impl World {
                 let instance = self.ends[UP].main().config().identity.instance;
                 let admitted = strand == 0
                     || member.is_some_and(|(session, strand)| {
-                        self.ends[DOWN].admits(instance, Member { session, strand })
+                        let secret = self.ends[UP].main().secret();
+                        self.ends[DOWN].admits(instance, Member { session, strand }, secret)
                     });
                 if admitted {
                     self.cut(strand);

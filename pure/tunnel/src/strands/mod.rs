@@ -16,10 +16,10 @@ mod tests;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use engine::{Buffer, Engine, Instant, Rng};
+use engine::{Buffer, Engine, Entropy, Instant};
 use pcie::wire::Packet;
 
-use crate::frame::{Ahead, AheadKey, InstanceId, Member, Registers, Role};
+use crate::frame::{Ahead, AheadKey, InstanceId, Member, Registers, Role, Secret};
 use crate::session::{self, Arrival, Config, Output, Session};
 use message::Message;
 use others::{Other, Others};
@@ -39,29 +39,31 @@ pub(crate) struct Bundle {
 
 impl Bundle {
     /// The end towards the root complex, with as many strands as `config` says.
-    pub(crate) fn upstream(mut config: Config, mut rng: Rng) -> Self {
+    pub(crate) fn upstream(mut config: Config, entropy: impl Into<Entropy>) -> Self {
+        let mut entropy = entropy.into();
         let count = usize::from(config.strands).clamp(1, STRANDS_MAX);
         if count == 1 {
-            return Self { main: Session::upstream(config, rng), others: None };
+            return Self { main: Session::upstream(config, entropy), others: None };
         }
-        name(&mut config, &mut rng);
+        name(&mut config, &mut entropy);
         // What is told of the link, or shown of the device, comes on the main one.
         let of_others = Config { tally: false, shadow: false, ..config.clone() };
         let others = (1..count).map(|strand| {
             let mut session =
-                Session::upstream(of_others.clone(), rng.fork(&alloc::format!("strand {strand}")));
+                Session::upstream(of_others.clone(), entropy.fork(&alloc::format!("strand {strand}")));
             // It is dialled when the main one is up.
             session.close(Instant::ZERO, "");
             Other { session, open: false }
         });
-        let others = Others::new(Role::Upstream, config.clone(), others.collect(), rng.fork("others"));
-        Self { main: Session::upstream(config, rng), others: Some(Box::new(others)) }
+        let others = Others::new(Role::Upstream, config.clone(), others.collect(), entropy.fork("others"));
+        Self { main: Session::upstream(config, entropy), others: Some(Box::new(others)) }
     }
 
     /// The end towards the device. It takes as many strands as `config` says.
-    pub(crate) fn downstream(mut config: Config, mut rng: Rng) -> Self {
-        name(&mut config, &mut rng);
-        Self { main: Session::downstream(config, rng), others: None }
+    pub(crate) fn downstream(mut config: Config, entropy: impl Into<Entropy>) -> Self {
+        let mut entropy = entropy.into();
+        name(&mut config, &mut entropy);
+        Self { main: Session::downstream(config, entropy), others: None }
     }
 
     /// The main strand.
@@ -273,8 +275,8 @@ impl Bundle {
     /// At the device's end: the link that has come up has several strands.
     #[cold]
     fn spread(&mut self) {
-        let (config, rng) = (self.main.config().clone(), self.main.fork("strands"));
-        let mut others = Others::new(Role::Downstream, config, Vec::new(), rng);
+        let (config, entropy) = (self.main.config().clone(), self.main.fork("strands"));
+        let mut others = Others::new(Role::Downstream, config, Vec::new(), entropy);
         others.active = true;
         others.link = self.main.id();
         self.others = Some(Box::new(others));
@@ -295,9 +297,11 @@ impl Bundle {
         }
     }
 
-    /// At the device's end: a connection for a strand besides the main one says Hello. Whether it belongs to the link.
-    pub(crate) fn admits(&self, instance: InstanceId, member: Member) -> bool {
+    /// At the device's end: a connection for a strand besides the main one says Hello. Whether it belongs to the link, whose
+    /// secret it has to show.
+    pub(crate) fn admits(&self, instance: InstanceId, member: Member, secret: Option<Secret>) -> bool {
         self.is_spread()
+            && self.main.knows(secret)
             && (1..self.main.strands()).contains(&usize::from(member.strand))
             && self.main.id() == Some(member.session)
             && self.main.peer().is_some_and(|peer| peer.instance == instance)
@@ -319,8 +323,8 @@ impl Bundle {
 }
 
 /// All strands are of one instance.
-fn name(config: &mut Config, rng: &mut Rng) {
+fn name(config: &mut Config, entropy: &mut Entropy) {
     if config.identity.instance == InstanceId::default() {
-        rng.fill(&mut config.identity.instance.0);
+        entropy.fill(&mut config.identity.instance.0);
     }
 }

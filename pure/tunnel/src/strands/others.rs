@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use engine::{Buffer, Instant, Pool, Rng};
+use engine::{Buffer, Entropy, Instant, Pool};
 use pcie::wire::Packet;
 
 use super::courses::Courses;
@@ -39,7 +39,7 @@ pub(super) struct Other {
 pub(super) struct Others {
     role: Role,
     pub(super) config: Config,
-    rng: Rng,
+    entropy: Entropy,
     pub(super) others: Vec<Other>,
     /// The link is up and may have several strands.
     pub(super) active: bool,
@@ -57,11 +57,11 @@ pub(super) struct Others {
 }
 
 impl Others {
-    pub(super) fn new(role: Role, config: Config, others: Vec<Other>, rng: Rng) -> Self {
+    pub(super) fn new(role: Role, config: Config, others: Vec<Other>, entropy: Entropy) -> Self {
         Self {
             role,
             config,
-            rng,
+            entropy,
             others,
             active: false,
             link: None,
@@ -77,8 +77,7 @@ impl Others {
 
     /// At the device's end: one more strand.
     pub(super) fn make(&mut self) -> Other {
-        let seed = self.rng.next_u64();
-        Other { session: Session::downstream(self.config.clone(), Rng::from_seed(seed)), open: false }
+        Other { session: Session::downstream(self.config.clone(), self.entropy.split()), open: false }
     }
     pub(super) fn add(&mut self) {
         let other = self.make();
@@ -356,7 +355,7 @@ impl Others {
         let strands = main.strands();
         for (other, strand) in self.others.iter_mut().zip(1_u16..) {
             if usize::from(strand) < strands {
-                other.session.set_member(Member { session: id, strand });
+                other.session.set_member(Member { session: id, strand }, main.secret());
                 other.session.restart(now);
             }
         }

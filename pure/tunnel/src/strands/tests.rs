@@ -242,8 +242,10 @@ impl Net {
                 let member =
                     main.id().map(|session| Member { session, strand: u16::try_from(strand).unwrap() });
                 let instance = InstanceId([1; 16]);
-                let admitted =
-                    strand == 0 || member.is_some_and(|member| self.ends[DOWN].admits(instance, member));
+                let admitted = strand == 0
+                    || member.is_some_and(|member| {
+                        self.ends[DOWN].admits(instance, member, self.ends[UP].main().secret())
+                    });
                 if self.lines[strand].reachable && admitted {
                     self.lines[strand].alive = true;
                     self.lines[strand].latest = [now; 2];

@@ -2,7 +2,7 @@ mod patience;
 
 use std::vec::Vec;
 
-use engine::{Nanos, settle};
+use engine::{Nanos, Rng, settle};
 use pcie::config::{Identity as Function, Link};
 use pcie::wire::{Bdf, CompletionStatus, ConfigType, Kind, Tag};
 
@@ -117,7 +117,10 @@ impl World {
             Output::Connect { port } if self.reachable => {
                 self.count += 1;
                 self.connections[usize::from(port.0)] = Some(self.count);
-                let input = downstream::Input::Accepted(ConnectionId(self.count));
+                let input = downstream::Input::Accepted(
+                    ConnectionId(self.count),
+                    core::net::Ipv4Addr::LOCALHOST.into(),
+                );
                 self.far[usize::from(port.0)].handle_input(self.now, input);
                 self.upstream.handle_input(self.now, Input::Connected(port));
             }

@@ -75,6 +75,8 @@ pub struct FarDriver<F, B: Backing = Ssd> {
     inputs: VecDeque<<B::Device as Device>::Input>,
     pool: Pool,
     report: F,
+    /// The latest time that the engines were told within a turn: theirs never goes back.
+    told: Instant,
     wake: Option<Instant>,
     /// Deadlines may have changed since `wake` was found out. They are looked at when there is time for it.
     unsettled: bool,
@@ -110,6 +112,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
             inputs: VecDeque::new(),
             pool: Pool::default(),
             report,
+            told: Instant::ZERO,
             wake: None,
             unsettled: true,
             stopping: false,
@@ -144,11 +147,11 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         self.backing.register(sources)
     }
 
-    fn accept(&mut self, now: Instant, sources: &Sources) -> io::Result<bool> {
-        let mut accepted = self.accept_quic(now, sources)?;
+    fn accept(&mut self, context: &Context<'_>) -> io::Result<bool> {
+        let mut accepted = self.accept_quic(context)?;
         for _ in 0..ACCEPTS_PER_TURN {
             match self.listener.accept() {
-                Ok(Some(connection)) => self.admit(now, Stream::Tcp(connection), sources)?,
+                Ok(Some(connection)) => self.admit(context, Stream::Tcp(connection))?,
                 Ok(None) => break,
                 // No descriptor is left: those who have one go on.
                 Err(error) => {
@@ -162,11 +165,11 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
     }
 
     /// The same of QUIC, whose listener also opens and closes connections.
-    fn accept_quic(&mut self, now: Instant, sources: &Sources) -> io::Result<bool> {
+    fn accept_quic(&mut self, context: &Context<'_>) -> io::Result<bool> {
         let mut accepted = false;
         while let Some(listener) = &self.quic {
             match listener.accept() {
-                Ok(Some(stream)) => self.admit(now, Stream::Quic(Box::new(stream)), sources)?,
+                Ok(Some(stream)) => self.admit(context, Stream::Quic(Box::new(stream)))?,
                 Ok(None) => break,
                 Err(error) => {
                     (self.report)(Event::AcceptFailed(error));
@@ -178,15 +181,19 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         Ok(accepted)
     }
 
-    fn admit(&mut self, now: Instant, stream: Stream, sources: &Sources) -> io::Result<()> {
-        stream.register(sources)?;
+    fn admit(&mut self, context: &Context<'_>, stream: Stream) -> io::Result<()> {
+        stream.register(context.sources())?;
         let id = ConnectionId(self.next_id);
         self.next_id = self.next_id.wrapping_add(1);
         // Only what TCP carries may be one of several paths.
         let opening = matches!(stream, Stream::Tcp(_)).then(Vec::new);
+        let address = stream.peer().ip();
         self.peers.push(Peer { id, stream, opening, closing: false });
-        self.far.handle_input(now, Input::Network(downstream::Input::Accepted(id)));
+        let now = context.now.max(self.told);
+        self.far.handle_input(now, Input::Network(downstream::Input::Accepted(id, address)));
         self.exchange(now);
+        // A host that has said Hello does not lose its place to those who come behind it in the same turn.
+        self.receive_from(self.peers.len() - 1, context);
         Ok(())
     }
 
@@ -200,56 +207,64 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
 
     /// Takes what the peers have sent; returns whether there was anything.
     fn receive(&mut self, context: &Context<'_>) -> bool {
-        // The turn's own time will do, unless somebody notes when things happen.
-        let mut now = context.now;
         let mut busy = false;
         for index in 0..self.peers.len() {
-            for _ in 0..PIECES_PER_TURN {
-                let Some(peer) = self.peers.get_mut(index) else { return busy };
-                if !self.backing.has_room() {
-                    peer.stream.keep_up();
-                    break;
+            busy |= self.receive_from(index, context);
+        }
+        busy
+    }
+
+    /// The same of the peer at `index`, if there is one.
+    fn receive_from(&mut self, index: usize, context: &Context<'_>) -> bool {
+        // The turn's own time will do, unless somebody notes when things happen.
+        let mut now = context.now.max(self.told);
+        let mut busy = false;
+        for _ in 0..PIECES_PER_TURN {
+            let Some(peer) = self.peers.get_mut(index) else { return busy };
+            if !self.backing.has_room() {
+                peer.stream.keep_up();
+                break;
+            }
+            let id = peer.id;
+            let mut short = false;
+            let input = match peer.stream.receive(&mut self.pool) {
+                Ok(Received::Nothing) => break,
+                Ok(Received::Data(_)) if peer.closing => continue,
+                Ok(Received::Data(bytes)) => {
+                    short = bytes.len() < SHORT;
+                    let bytes = match &peer.opening {
+                        None => Some(bytes),
+                        Some(_) => self.open(now, index, bytes),
+                    };
+                    busy = true;
+                    let Some(bytes) = bytes else { continue };
+                    downstream::Input::Received(id, bytes)
                 }
-                let id = peer.id;
-                let mut short = false;
-                let input = match peer.stream.receive(&mut self.pool) {
-                    Ok(Received::Nothing) => break,
-                    Ok(Received::Data(_)) if peer.closing => continue,
-                    Ok(Received::Data(bytes)) => {
-                        short = bytes.len() < SHORT;
-                        let bytes = match &peer.opening {
-                            None => Some(bytes),
-                            Some(_) => self.open(now, index, bytes),
-                        };
-                        busy = true;
-                        let Some(bytes) = bytes else { continue };
-                        downstream::Input::Received(id, bytes)
+                Ok(Received::Closed) | Err(_) => {
+                    if core::mem::replace(&mut peer.closing, true) {
+                        break;
                     }
-                    Ok(Received::Closed) | Err(_) => {
-                        if core::mem::replace(&mut peer.closing, true) {
-                            break;
-                        }
-                        downstream::Input::Disconnected(id)
-                    }
-                };
-                busy = true;
-                if self.far.is_timed() {
-                    now = context.clock.now();
+                    downstream::Input::Disconnected(id)
                 }
-                self.far.handle_input(now, Input::Network(input));
-                if self.far.is_timed() {
-                    now = context.clock.now();
-                    self.far.advance(now);
-                }
-                // An answer leaves before anything else is looked at.
-                self.exchange(now);
-                if let Some(peer) = self.peers.get_mut(index) {
-                    // What fails here is seen with the next receive.
-                    let _ = peer.stream.flush();
-                }
-                if short {
-                    break;
-                }
+            };
+            busy = true;
+            if self.far.is_timed() {
+                now = context.clock.now();
+            }
+            self.far.handle_input(now, Input::Network(input));
+            if self.far.is_timed() {
+                now = context.clock.now();
+                self.far.advance(now);
+            }
+            // An answer leaves before anything else is looked at.
+            self.told = now;
+            self.exchange(now);
+            if let Some(peer) = self.peers.get_mut(index) {
+                // What fails here is seen with the next receive.
+                let _ = peer.stream.flush();
+            }
+            if short {
+                break;
             }
         }
         busy
@@ -324,7 +339,7 @@ impl<F: FnMut(Event), B: Backing> Driver for FarDriver<F, B> {
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         let sources = context.sources();
         self.register(sources)?;
-        let mut busy = !self.stopping && self.has_callers(context) && self.accept(context.now, sources)?;
+        let mut busy = !self.stopping && self.has_callers(context) && self.accept(context)?;
         for peer in &mut self.peers {
             busy |= peer.stream.turn(context.now, sources)?;
         }

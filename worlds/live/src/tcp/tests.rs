@@ -192,7 +192,7 @@ fn a_far_end_behind_any_of_its_addresses_is_found() {
     let absent = [nobody(), nobody()];
     let addresses = [&absent[..], &[listener.address()]].concat();
     let clock = Clock::start();
-    let route = Route { addresses, others: Vec::new(), tcp: Options::default(), quic: None };
+    let route = Route { addresses, others: Vec::new(), tcp: Options::default(), quic: None, digests: true };
     let mut dials = Dials { link: Link::new(route), failed: Vec::new() };
     dials.link.connect(clock.now());
     let mut reactor = Reactor::new(clock, Nanos::ZERO).unwrap();

@@ -76,7 +76,7 @@ impl HostNode {
             switch,
             root_config: root,
             plan,
-            upstream: Upstream::new(&switch, sessions, &rng.fork("upstream")),
+            upstream: Upstream::new(&switch, sessions, rng.fork("upstream")),
             session,
             root: RootComplex::new(root),
             memory,
@@ -318,7 +318,7 @@ impl HostNode {
     pub(super) fn restart(&mut self, rng: Rng) {
         self.session.identity.instance = instance(&mut rng.fork("instance"));
         let sessions = self.peers.iter().map(|_| self.session.clone()).collect();
-        self.upstream = Upstream::new(&self.switch, sessions, &rng.fork("upstream"));
+        self.upstream = Upstream::new(&self.switch, sessions, rng.fork("upstream"));
         self.root = RootComplex::new(self.root_config);
         self.reads.clear();
         self.lines.iter_mut().for_each(|line| *line = None);

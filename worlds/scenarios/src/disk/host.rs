@@ -280,7 +280,7 @@ impl HostNode {
 
 fn build(settings: near::Config, session: &SessionConfig, ports: usize, rng: &Rng) -> Near {
     let sessions = (0..ports).map(|_| session.clone()).collect();
-    Near::over_tunnels(settings, sessions, &rng.fork("upstream"))
+    Near::over_tunnels(settings, sessions, rng.fork("upstream"))
 }
 
 fn port_index(port: usize) -> PortIndex {

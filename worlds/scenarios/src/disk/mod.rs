@@ -160,6 +160,7 @@ impl Scene {
             lookahead: self.lookahead,
             shadow: self.lookahead,
             strands: self.strands,
+            digests: self.world.rng("digests").one_in(2),
             ahead: AHEAD[usize::try_from(self.world.rng(name).below(3)).expect("one of three")],
             ..impatient(name, instance, HOLD)
         }

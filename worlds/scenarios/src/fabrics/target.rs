@@ -50,7 +50,7 @@ impl TargetNode {
         rng: Rng,
         behind: Option<Behind>,
     ) -> Self {
-        let config = Config { connection, directory: directory(ports), rng };
+        let config = Config { connection, directory: directory(ports), rng: rng.into() };
         let target = build(Instant::ZERO, &config, &core);
         Self { config, core, lands, target, behind, lines: Vec::new(), events: Vec::new() }
     }
@@ -215,7 +215,7 @@ impl TargetNode {
     }
 
     pub(super) fn restart(&mut self, now: Instant, rng: Rng) {
-        self.config.rng = rng;
+        self.config.rng = rng.into();
         self.target = build(now, &self.config, &self.core);
         self.lines.clear();
         if let Some(behind) = &mut self.behind {

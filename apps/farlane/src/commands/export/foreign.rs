@@ -7,8 +7,8 @@ use std::rc::Rc;
 
 use engine::Nanos;
 use live::asked::Asked;
-use live::attach::random;
 use live::clock::Clock;
+use live::entropy;
 use live::far::{Event, FarDriver, Server};
 use live::reactor::{Outcome, Reactor};
 use live::tcp::Listener;
@@ -57,11 +57,11 @@ pub(super) fn run(args: &ExportArgs, path: &Path) -> Result<(), Error> {
     let clock = Clock::start();
     let quic = args.quic.listen(1, clock.now())?;
     let quic_place = quic.as_ref().map(QuicPlace::of);
-    let mut rng = random();
+    let mut entropy = entropy::system();
     let name = format!("farlane export {}", path.display());
-    let session = session(args.hold.into(), &mut rng, name, "PCIe device of another process");
+    let session = session(args.hold.into(), &mut entropy, name, "PCIe device of another process");
     let device = Foreign::new(Config::default());
-    let far = Far::around(clock.now(), session, device, rng.fork("sessions"));
+    let far = Far::around(clock.now(), session, device, entropy);
     let server = Server::new(path).map_err(Error::Output)?;
 
     let known = Rc::new(RefCell::new(Known::default()));

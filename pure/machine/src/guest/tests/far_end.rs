@@ -113,7 +113,10 @@ impl Pair {
             let (port, input) = match output {
                 Output::Connect(port) => {
                     self.rig.guest.handle_input(now, Input::Connected(port));
-                    (port, downstream::Input::Accepted(connection(port)))
+                    (
+                        port,
+                        downstream::Input::Accepted(connection(port), core::net::Ipv4Addr::LOCALHOST.into()),
+                    )
                 }
                 Output::Transmit(port, bytes) => (port, downstream::Input::Received(connection(port), bytes)),
                 Output::Close(port) => (port, downstream::Input::Disconnected(connection(port))),

@@ -99,7 +99,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         let mut connection = nvme_tcp::controller::Config::new(Rc::clone(&pool));
         connection.crc32c = crc32c::crc32c_append;
         Self {
-            target: Target::new(now, Config { connection, directory, rng: crate::attach::random() }),
+            target: Target::new(now, Config { connection, directory, rng: crate::entropy::system() }),
             ports: Vec::new(),
             links: Vec::new(),
             lively: Vec::new(),

@@ -1,0 +1,23 @@
+//! The system's random source, from which everything comes that admits somebody.
+
+use engine::Entropy;
+use rustix::rand::{GetRandomFlags, getrandom};
+
+/// Randomness that nobody can guess, however much of it they have seen.
+pub const fn system() -> Entropy {
+    Entropy::System(fill)
+}
+
+/// Fills `bytes` from getrandom(2), which waits only until the machine has gathered enough after its start.
+fn fill(mut bytes: &mut [u8]) {
+    while !bytes.is_empty() {
+        match getrandom(&mut *bytes, GetRandomFlags::empty()) {
+            Ok(count) => bytes = &mut bytes[count..],
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => panic!("Linux has had getrandom since 3.17, and it does not fail: {error}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
