@@ -33,21 +33,28 @@ pub fn frame(bytes: &[u8]) {
     assert_eq!(block[..length], bytes[..length]);
 }
 
+/// Settings with a digest that is always zero, so that bytes come further.
+fn config() -> Config {
+    Config { crc32c: |_, _| 0, ..Config::default() }
+}
+
 /// A session of either role, connected, with a packet under way, whose peer says `bytes` in pieces of a length that
-/// the second byte tells; the first chooses the role and whether a handshake precedes.
+/// the second byte tells; the first chooses the role, whether a handshake precedes, and whether frames have digests.
 pub fn session(bytes: &[u8]) {
     let [mode, size, stream @ ..] = bytes else { return };
     let upstream = mode & 1 == 0;
+    let digests = mode & 4 != 0;
+    let config = Config { digests, ..config() };
     let mut session = if upstream {
-        Session::upstream(Config::default(), Rng::from_seed(1))
+        Session::upstream(config, Rng::from_seed(1))
     } else {
-        Session::downstream(Config::default(), Rng::from_seed(1))
+        Session::downstream(config, Rng::from_seed(1))
     };
     let mut now = Instant::ZERO;
     settle(&mut session, now, |_| ());
     session.handle_input(now, Input::Connected);
     if mode & 2 == 0 {
-        greet(&mut session, upstream);
+        greet(&mut session, upstream, digests);
     }
     for piece in stream.chunks(usize::from(*size).max(1)) {
         session.send(now, Packet::memory_read(Bdf::new(1, 0, 0), Tag::new(1), 0x1000, 4));
@@ -60,11 +67,12 @@ pub fn session(bytes: &[u8]) {
 }
 
 /// Brings `session` up with a peer of the other role.
-fn greet(session: &mut Session, upstream: bool) {
+fn greet(session: &mut Session, upstream: bool, digests: bool) {
+    let config = Config { digests, ..config() };
     let mut peer = if upstream {
-        Session::downstream(Config::default(), Rng::from_seed(2))
+        Session::downstream(config, Rng::from_seed(2))
     } else {
-        Session::upstream(Config::default(), Rng::from_seed(2))
+        Session::upstream(config, Rng::from_seed(2))
     };
     settle(&mut peer, Instant::ZERO, |_| ());
     peer.handle_input(Instant::ZERO, Input::Connected);
@@ -84,7 +92,7 @@ fn greet(session: &mut Session, upstream: bool) {
 /// Three connections to the device's end, each byte of `bytes` but the stream's naming one: pairs of a connection
 /// and a length, then so many bytes for it.
 pub fn gate(bytes: &[u8]) {
-    let mut downstream = Downstream::new(Config::default(), Rng::from_seed(1));
+    let mut downstream = Downstream::new(config(), Rng::from_seed(1));
     let mut now = Instant::ZERO;
     let mut rest = bytes;
     while let [which, length, stream @ ..] = rest {
@@ -108,20 +116,40 @@ pub fn gate(bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frame::{FrameKind, Role};
+    use crate::session::greeting;
     use proptest::prelude::{ProptestConfig, any, prop, proptest};
 
     #[test]
     fn a_greeted_session_is_up() {
-        for upstream in [true, false] {
+        for (upstream, digests) in [(true, true), (true, false), (false, true), (false, false)] {
+            let config = Config { digests, ..config() };
             let mut session = if upstream {
-                Session::upstream(Config::default(), Rng::from_seed(1))
+                Session::upstream(config, Rng::from_seed(1))
             } else {
-                Session::downstream(Config::default(), Rng::from_seed(1))
+                Session::downstream(config, Rng::from_seed(1))
             };
             settle(&mut session, Instant::ZERO, |_| ());
             session.handle_input(Instant::ZERO, Input::Connected);
-            greet(&mut session, upstream);
+            greet(&mut session, upstream, digests);
             assert!(session.is_open());
+        }
+    }
+
+    #[test]
+    fn the_greetings_among_the_seeds_are_understood() {
+        const SEEDS: [&[u8]; 3] = [
+            include_bytes!("../../../fuzz/seeds/session/up-whole"),
+            include_bytes!("../../../fuzz/seeds/session/down-whole"),
+            include_bytes!("../../../fuzz/seeds/gate/one"),
+        ];
+        for (seed, start) in SEEDS.iter().zip([2, 2, 4]) {
+            let (head, body) = seed[start..].split_first_chunk().unwrap();
+            let header = FrameHeader::parse(head).unwrap();
+            let role = if header.kind == FrameKind::Hello { Role::Upstream } else { Role::Downstream };
+            let body = Buffer::copy_from_slice(&body[..usize::from(header.length)]);
+            let frame = Ok((header, body));
+            assert!(greeting(&frame, header.kind, role, config().crc32c).is_ok(), "{frame:?}");
         }
     }
 
