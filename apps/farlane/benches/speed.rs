@@ -1,5 +1,6 @@
 //! The figures that Farlane answers for, each as a ratio to a floor of the same run: what the tunnel adds to raw TCP
-//! between two spinning processes, and what a far end costs in memory and, idle, in processor time.
+//! between two spinning processes, what digests add to that, and what a far end costs in memory and, idle, in processor
+//! time.
 //!
 //! `make bench` runs it after the engines' own benchmarks. Medians over runs that interleave floor and subject; no
 //! figure here is a test.
@@ -9,7 +10,7 @@
 mod support;
 
 use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 
 use serde_json::Value;
 
@@ -41,6 +42,7 @@ fn main() {
         println!("  {name:<44}{:>12.0}", median(runs.iter().map(|run| run["direct"][key].as_f64().unwrap())));
     }
     println!("  T_tunnel, ns{:>44.0}", median(runs.iter().map(|run| run["t_tunnel_ns"].as_f64().unwrap())));
+    digests();
     far_end();
 }
 
@@ -62,13 +64,11 @@ fn demo() -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// What a far end with a 1 GiB namespace costs.
-fn far_end() {
-    let directory = tempfile::tempdir().unwrap();
-    let disk = directory.path().join("disk.img");
+/// A far end with these options, and its URL.
+fn export(options: &[&str]) -> (Child, String) {
     let mut export = farlane()
-        .args(["export", "--json", "--listen", "127.0.0.1:0", "--namespace"])
-        .arg(format!("{},size=1GiB", disk.display()))
+        .args(["export", "--json", "--listen", "127.0.0.1:0"])
+        .args(options)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
@@ -77,6 +77,53 @@ fn far_end() {
     BufReader::new(export.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let said: Value = serde_json::from_str(&line).unwrap();
     let url = format!("tcp://{}", said["listening"].as_str().unwrap());
+    (export, url)
+}
+
+/// What the digests of frames add to a command over TCP, with a processor for each end.
+fn digests() {
+    let (mut export, url) = export(&["--ram", "1MiB", "--spin", "10s", "--cpu", "0"]);
+    let median_ns = |workload: &str, depth: &str, more: &[&str]| {
+        let output = farlane()
+            .args(["bench", &url, "--json", "--cpu", "1", "--spin", "10s", "--runtime", "1s"])
+            .args(["--rw", workload, "--bs", "4k", "--iodepth", depth])
+            .args(more)
+            .stderr(Stdio::inherit())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "the load failed");
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        report["latency_ns"]["p50"].as_f64().unwrap()
+    };
+    println!(
+        "\n{:<46}{:>12}{:>12}{:>8}  aim",
+        "CRC32C of each frame, 4 KiB, median ns", "without", "with", "ratio"
+    );
+    for (workload, depth) in [("randread", "1"), ("randwrite", "1"), ("randread", "32"), ("randwrite", "32")]
+    {
+        let pairs: Vec<[f64; 2]> = (0..2 * RUNS)
+            .map(|run| {
+                // Neither is always the first.
+                let with_first = run % 2 == 0;
+                let first = median_ns(workload, depth, if with_first { &[] } else { &["--no-crc"] });
+                let second = median_ns(workload, depth, if with_first { &["--no-crc"] } else { &[] });
+                if with_first { [second, first] } else { [first, second] }
+            })
+            .collect();
+        let [without, with] = [0, 1].map(|which| median(pairs.iter().map(|pair| pair[which])));
+        let ratio = median(pairs.iter().map(|[without, with]| with / without));
+        let name = format!("{workload}, depth {depth}");
+        println!("{name:<46}{without:>12.0}{with:>12.0}{ratio:>8.3}  at most 1.03");
+    }
+    export.kill().unwrap();
+    export.wait().unwrap();
+}
+
+/// What a far end with a 1 GiB namespace costs.
+fn far_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = directory.path().join("disk.img");
+    let (mut export, url) = export(&["--namespace", &format!("{},size=1GiB", disk.display())]);
     for workload in ["randwrite", "randread"] {
         for bytes in ["4k", "128k"] {
             let status = farlane()

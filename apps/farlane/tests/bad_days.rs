@@ -105,6 +105,43 @@ fn a_hundred_cuts_lose_nothing() {
     assert!(!far.said().contains("link down: no"), "{}", far.said());
 }
 
+#[test]
+fn bits_that_are_turned_over_on_the_way_change_nothing_and_are_noticed() {
+    let far = Export::start(&["--ram", "16MiB"]);
+    for seed in 1..=3 {
+        let proxy = Proxy::flipping(&far.address, 30, 200 << 10, seed);
+        let load = verified(&proxy.url(), "3s", &["--timeout", "30s"]);
+        let said = assert_verified(load);
+        assert!(proxy.cuts() >= 10, "seed {seed}: only {} flips", proxy.cuts());
+        assert!(!said.contains("link down") && !said.contains("reset"), "seed {seed}: {said}");
+        let noticed = said.matches("damaged").count() + far.said().matches("damaged").count();
+        assert!(noticed > 0, "seed {seed}: {said}");
+    }
+}
+
+#[test]
+fn twenty_connections_that_say_nothing_keep_out_neither_a_new_host_nor_one_that_resumes() {
+    let far = Export::start(&["--ram", "16MiB", "--hold", "1s"]);
+    let relay = Relay::to(&far.address);
+    let idle =
+        |count| -> Vec<TcpStream> { (0..count).map(|_| TcpStream::connect(&far.address).unwrap()).collect() };
+    for count in [20, 400] {
+        let first = idle(count);
+        // They would be sent away after five seconds, and until then the next one gets in.
+        let found = json(&["ping", &far.url(), "--count", "10", "--timeout", "2s", "--json"]);
+        assert_eq!(found["count"], 10);
+        let load = verified(&format!("tcp://{}", relay.address), "3s", &[]);
+        let passed = relay.passed();
+        wait_until("the load runs", || relay.passed() > passed + (1 << 20));
+        relay.cut();
+        let second = idle(count);
+        relay.join();
+        let said = assert_verified(load);
+        assert!(said.contains("resumed") && !said.contains("link down"), "{count}: {said}");
+        drop((first, second));
+    }
+}
+
 /// Says `bytes` to the far end; what it answers before it hangs up.
 fn say(address: &str, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).unwrap();

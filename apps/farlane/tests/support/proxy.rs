@@ -1,4 +1,4 @@
-//! A stretch of network that breaks.
+//! A stretch of network that breaks, or changes what passes.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -6,27 +6,49 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::spawn;
 
-/// Passes connections on to a far end, and cuts each after some bytes until there were enough cuts.
+/// Passes connections on to a far end, and does some mischief to each after some bytes, until there was enough of it.
 #[derive(Debug)]
 pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
     cuts: Arc<AtomicU64>,
 }
 
+/// What becomes of a connection.
+#[derive(Clone, Copy, Debug)]
+enum Mischief {
+    /// It ends.
+    Cut,
+    /// This bit of the next byte is turned over.
+    Flip(u8),
+}
+
 impl Proxy {
     /// Cuts the connection `cuts` times, each time after at most `most` bytes, by the choice of `seed`.
     pub(crate) fn cutting(far: &str, cuts: u64, most: u64, seed: u64) -> Self {
         let mut random = seed;
-        Self::to(far, move |_, cut| {
-            // Knuth's MMIX generator: its upper bits will do.
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (cut < cuts).then_some((random >> 33) % most + 1)
+        Self::to(far, move |_, cut| (cut < cuts).then(|| next(&mut random) % most + 1))
+    }
+
+    /// Turns a bit over in the connection `flips` times, each time in another connection and after at most `most` bytes, by the
+    /// choice of `seed`.
+    pub(crate) fn flipping(far: &str, flips: u64, most: u64, seed: u64) -> Self {
+        let mut random = seed;
+        Self::with(far, move |_, flipped| {
+            let [bit, ..] = (next(&mut random) % 8).to_le_bytes();
+            (flipped < flips).then(|| (next(&mut random) % most + 1, Mischief::Flip(bit)))
         })
     }
 
     /// Cuts each connection after so many bytes as `cut_after` says, if any. It is told how many there were before, and how many
     /// of those were cut.
     pub(crate) fn to(far: &str, mut cut_after: impl FnMut(u64, u64) -> Option<u64> + Send + 'static) -> Self {
+        Self::with(far, move |number, cut| Some((cut_after(number, cut)?, Mischief::Cut)))
+    }
+
+    fn with(
+        far: &str,
+        mut mischief: impl FnMut(u64, u64) -> Option<(u64, Mischief)> + Send + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let done = Arc::new(AtomicU64::new(0));
@@ -38,14 +60,14 @@ impl Proxy {
                     // What comes goes on at once.
                     let _ = stream.set_nodelay(true);
                 }
-                let cut_after = cut_after(number, count.load(Ordering::SeqCst)).unwrap_or(u64::MAX);
-                carry(near, far, cut_after, &count);
+                let mischief = mischief(number, count.load(Ordering::SeqCst));
+                carry(near, far, mischief.unwrap_or((u64::MAX, Mischief::Cut)), &count);
             }
         });
         Self { address, cuts: done }
     }
 
-    /// How often it has cut.
+    /// How often it has cut, or turned a bit over.
     pub(crate) fn cuts(&self) -> u64 {
         self.cuts.load(Ordering::SeqCst)
     }
@@ -56,10 +78,16 @@ impl Proxy {
     }
 }
 
-/// Passes bytes both ways, `cut_after` of them together.
-fn carry(near: TcpStream, far: TcpStream, cut_after: u64, cuts: &Arc<AtomicU64>) {
-    // What may still pass, and whether the cut was counted.
-    let state = Arc::new(Mutex::new((cut_after, false)));
+/// A random number: by Knuth's MMIX generator, whose upper bits will do.
+const fn next(random: &mut u64) -> u64 {
+    *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    *random >> 33
+}
+
+/// Passes bytes both ways, and does the mischief when so many of them have passed together.
+fn carry(near: TcpStream, far: TcpStream, (after, mischief): (u64, Mischief), cuts: &Arc<AtomicU64>) {
+    // What may still pass, and whether the mischief is done.
+    let state = Arc::new(Mutex::new((after, false)));
     let ways = [(near.try_clone(), far.try_clone()), (Ok(far), Ok(near))];
     for (from, to) in ways {
         let (Ok(mut from), Ok(mut to)) = (from, to) else { return };
@@ -68,13 +96,23 @@ fn carry(near: TcpStream, far: TcpStream, cut_after: u64, cuts: &Arc<AtomicU64>)
             let mut piece = [0; 16 << 10];
             while let Ok(count @ 1..) = from.read(&mut piece) {
                 let passes = {
-                    let (left, counted) = &mut *state.lock().unwrap();
+                    let (left, done) = &mut *state.lock().unwrap();
                     let passes = (count as u64).min(*left);
                     *left -= passes;
-                    if passes < count as u64 && !std::mem::replace(counted, true) {
+                    let place = usize::try_from(passes).unwrap();
+                    let is_due = passes < count as u64 && !std::mem::replace(done, true);
+                    if is_due {
                         cuts.fetch_add(1, Ordering::SeqCst);
                     }
-                    usize::try_from(passes).unwrap()
+                    match mischief {
+                        Mischief::Cut => place,
+                        Mischief::Flip(bit) => {
+                            if is_due {
+                                piece[place] ^= 1 << bit;
+                            }
+                            count
+                        }
+                    }
                 };
                 if to.write_all(&piece[..passes]).is_err() || passes < count {
                     break;
