@@ -69,6 +69,44 @@ fn a_host_connects_and_uses_a_namespace() {
     }
 }
 
+/// Admin commands end at once, with their data: a host whose SGL is shorter than the data must hear of it all the same.
+#[test]
+fn data_beyond_the_sgl_are_refused_on_every_queue() {
+    let mut rig = Rig::new(directory());
+    let host = rig.admin_queue(DISK).unwrap();
+    rig.enable(host);
+    let queue = rig.io_queue(DISK, 1, 1).unwrap();
+    let discovery = rig.admin_queue(Nqn::DISCOVERY).unwrap();
+    rig.enable(discovery);
+    let log = |page: u32, bytes: u32| admin(AdminOpcode::GetLogPage, page | (bytes / 4 - 1) << 16, 0);
+    let report = SubmissionQueueEntry { cdw10: 63, cdw11: 1, ..io(IoOpcode::ReservationReport, 0, 1) };
+    let report = SubmissionQueueEntry { cdw12: 0, ..report };
+    let identify = admin(AdminOpcode::Identify, 1, 0);
+    let cases = [
+        (host, identify, 4096, 1024),
+        (host, identify, 4096, 0),
+        (host, log(2, 512), 512, 64),
+        (host, log(1, 4096), 4096, 4092),
+        (host, admin(AdminOpcode::GetFeatures, 0x81, 1), 16, 8),
+        (queue, io(IoOpcode::Read, 0, 8), 4096, 512),
+        (queue, report, 256, 64),
+        (discovery, identify, 4096, 1024),
+        (discovery, log(0x70, 1024), 1024, 512),
+    ];
+    for (queue, entry, whole, short) in cases {
+        let refused = rig.ask(queue, entry, Data::Read(short));
+        let code = refused.entry.status().code();
+        assert_eq!(code, StatusCode::DataSglLengthInvalid, "{entry:?} with {short} B");
+        assert_eq!((refused.entry.dw0, refused.data.len()), (0, 0), "{entry:?} with {short} B");
+        let taken = rig.ask(queue, entry, Data::Read(whole));
+        assert!(taken.entry.status().is_success(), "{entry:?}: {}", taken.entry.status());
+        assert_eq!(taken.data.len(), whole as usize, "{entry:?}");
+    }
+    // The failures of the subsystem's own are in its log, the last one first: of the I/O queue, about the data pointer.
+    let errors = rig.ask(host, log(1, 64), Data::Read(64)).data;
+    assert_eq!((errors[0], errors[8], errors[14]), (7, 1, 24));
+}
+
 #[test]
 fn what_comes_too_early_is_out_of_sequence() {
     let mut rig = Rig::new(directory());

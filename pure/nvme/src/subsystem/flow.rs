@@ -61,9 +61,29 @@ impl Subsystem {
     }
 
     pub(super) fn on_host_data_failed(&mut self, token: CommandToken, status: Status) {
-        if self.slots.of(token).state != State::Free {
-            self.fail(token, Failure { status, location: Location::DATA_POINTER, lba: 0, dw0: 0 });
+        let failure = Failure { status, location: Location::DATA_POINTER, lba: 0, dw0: 0 };
+        match self.slots.of(token).state {
+            State::Free => self.revoke_success(token, &failure),
+            _ => self.fail(token, failure),
         }
+    }
+
+    /// The transport could not move the last data of a command, whose success stands behind those data among the outputs.
+    /// The token is not given again before its completion is polled, so that the slot still knows the command.
+    #[cold]
+    fn revoke_success(&mut self, token: CommandToken, failure: &Failure) {
+        let of_token =
+            |output: &&mut Output| matches!(output, Output::Complete { token: one, .. } if *one == token);
+        let Some(Output::Complete { completion, .. }) = self.outputs.iter_mut().find(of_token) else {
+            return;
+        };
+        if !completion.status.is_success() {
+            return;
+        }
+        *completion = CompletionResult { dw0: failure.dw0, dw1: 0, status: failure.status.with_more() };
+        let slot = self.slots.of(token);
+        let (controller, queue, entry) = (slot.controller, slot.queue, slot.entry);
+        self.record_failure(controller, queue, &entry, failure);
     }
 
     #[inline]

@@ -44,8 +44,8 @@ pub enum Input {
         /// The bytes, as many as were asked for; for a write, they go to the medium as they are.
         data: Buffer,
     },
-    /// The data could not be moved, in either direction. Ends the command with `status`, unless it was
-    /// completed already.
+    /// The data could not be moved, in either direction. Ends the command with `status`, unless [`Output::Complete`]
+    /// was polled already.
     HostDataFailed {
         /// The command.
         token: CommandToken,
