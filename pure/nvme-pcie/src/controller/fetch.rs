@@ -161,7 +161,8 @@ impl Controller {
         slot.entry = entry;
         let [first, second] = entry.data_pointer;
         slot.pointer = match entry.data_transfer() {
-            DataTransfer::Prp | DataTransfer::Reserved => DataPointer::Prp(first, second),
+            DataTransfer::Prp => DataPointer::Prp(first, second),
+            DataTransfer::Reserved => DataPointer::Reserved,
             DataTransfer::SglContiguousMetadata | DataTransfer::SglSegmentMetadata => {
                 let mut descriptor = [0; 16];
                 descriptor[..8].copy_from_slice(&first.to_le_bytes());

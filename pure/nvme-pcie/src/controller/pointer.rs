@@ -14,6 +14,8 @@ const SGL_SEGMENT_BYTES_MAX: u32 = 4096;
 
 const PRP_BYTES: u32 = 8;
 const DESCRIPTOR_BYTES: u32 = 16;
+/// Where an SGL segment starts: at a quad word.
+const SGL_SEGMENT_ALIGNMENT: u64 = 8;
 
 /// Which way a command's data goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +42,8 @@ pub(super) enum DataPointer {
     Prp(u64, u64),
     /// The first SGL descriptor.
     Sgl([u8; 16]),
+    /// PSDT has a reserved value.
+    Reserved,
 }
 
 /// Why a data pointer can't be followed.
@@ -47,14 +51,18 @@ pub(super) enum DataPointer {
 pub(super) enum PointerFault {
     /// A PRP entry's offset is not 0 where it must be, or is not a multiple of 4 (of 8 for a list).
     PrpOffset,
-    /// A segment descriptor is malformed or in the wrong place.
+    /// A PRP entry that is needed is 0: there is none.
+    PrpMissing,
+    /// A segment descriptor is malformed, or stands in the last segment; a segment that is not the last one ends without it.
     SglSegment,
-    /// More descriptors than [`SGL_DESCRIPTORS_MAX`], or a last segment that points on.
+    /// More descriptors than [`SGL_DESCRIPTORS_MAX`], or a segment descriptor that is not the last of its segment.
     SglDescriptorCount,
     /// The SGL describes fewer bytes than the command moves.
     SglLength,
     /// The descriptor's type or subtype is not supported.
     SglType,
+    /// PSDT has a reserved value.
+    Transfer,
 }
 
 /// What the walk needs next.
@@ -116,6 +124,7 @@ impl Walk {
         match pointer {
             DataPointer::Prp(first, second) => self.start_prp(first, second, page),
             DataPointer::Sgl(descriptor) => self.on_descriptors(&descriptor, true),
+            DataPointer::Reserved => Step::Failed(PointerFault::Transfer),
         }
     }
 
@@ -171,10 +180,10 @@ impl Walk {
         if self.left > page.bytes() {
             return self.read_prp_list(second, page);
         }
-        if page.offset_of(second) != 0 {
-            return Step::Failed(PointerFault::PrpOffset);
+        match check_page(second, page) {
+            Ok(()) => self.push(Some(second), self.left),
+            Err(fault) => return Step::Failed(fault),
         }
-        self.push(Some(second), self.left);
         Step::Done
     }
 
@@ -184,6 +193,9 @@ impl Walk {
     }
 
     fn read_prp_list(&mut self, list: u64, page: PageSize) -> Step {
+        if list == 0 {
+            return Step::Failed(PointerFault::PrpMissing);
+        }
         if !page.offset_of(list).is_multiple_of(PRP_BYTES) {
             return Step::Failed(PointerFault::PrpOffset);
         }
@@ -204,8 +216,8 @@ impl Walk {
                     _ => Step::Failed(PointerFault::PrpOffset),
                 };
             }
-            if page.offset_of(entry) != 0 {
-                return Step::Failed(PointerFault::PrpOffset);
+            if let Err(fault) = check_page(entry, page) {
+                return Step::Failed(fault);
             }
             self.push(Some(entry), self.left.min(page.bytes()));
             if self.left == 0 {
@@ -239,12 +251,13 @@ impl Walk {
                     }
                 }
                 // In a last segment nothing may point on; the descriptor in the command is no segment.
-                Descriptor::SEGMENT | Descriptor::LAST_SEGMENT if at_end && (first || !last_segment) => {
-                    return self.read_sgl_segment(descriptor);
-                }
-                Descriptor::SEGMENT | Descriptor::LAST_SEGMENT => {
+                Descriptor::SEGMENT | Descriptor::LAST_SEGMENT if last_segment && !first => {
                     return Step::Failed(PointerFault::SglSegment);
                 }
+                Descriptor::SEGMENT | Descriptor::LAST_SEGMENT if !at_end => {
+                    return Step::Failed(PointerFault::SglDescriptorCount);
+                }
+                Descriptor::SEGMENT | Descriptor::LAST_SEGMENT => return self.read_sgl_segment(descriptor),
                 _ => return Step::Failed(PointerFault::SglType),
             }
             if self.left == 0 {
@@ -256,7 +269,8 @@ impl Walk {
 
     fn read_sgl_segment(&mut self, descriptor: Descriptor) -> Step {
         let length = descriptor.length;
-        if length == 0 || !length.is_multiple_of(DESCRIPTOR_BYTES) {
+        let is_aligned = descriptor.address.is_multiple_of(SGL_SEGMENT_ALIGNMENT);
+        if length == 0 || !length.is_multiple_of(DESCRIPTOR_BYTES) || !is_aligned {
             return Step::Failed(PointerFault::SglSegment);
         }
         if length > SGL_SEGMENT_BYTES_MAX {
@@ -264,6 +278,16 @@ impl Walk {
         }
         self.list = List::Sgl { last: descriptor.kind == Descriptor::LAST_SEGMENT };
         Step::ReadList { address: descriptor.address, length }
+    }
+}
+
+/// Whether a PRP entry behind the first one names a page. An entry of 0 is one that the host did not fill in: taken for an
+/// address, it would have the page at 0 overwritten.
+fn check_page(entry: u64, page: PageSize) -> Result<(), PointerFault> {
+    match (entry, page.offset_of(entry)) {
+        (0, _) => Err(PointerFault::PrpMissing),
+        (_, 0) => Ok(()),
+        _ => Err(PointerFault::PrpOffset),
     }
 }
 
@@ -422,6 +446,25 @@ mod tests {
         assert_eq!(walk(DataPointer::Prp(0x1000, 0x8000), 12288, to_host, &memory), refused);
     }
 
+    #[test]
+    fn a_page_that_is_needed_and_not_named_is_missing() {
+        let missing = Err(PointerFault::PrpMissing);
+        let (to_host, none) = (Direction::ToHost, BTreeMap::new());
+        assert_eq!(walk(DataPointer::Prp(0x1c00, 0), 4096, to_host, &none), missing);
+        assert_eq!(walk(DataPointer::Prp(0x1000, 0), 4097, to_host, &none), missing);
+        assert_eq!(walk(DataPointer::Prp(0x1000, 0), 12288, to_host, &none), missing);
+        // What is not needed is not looked at.
+        assert!(walk(DataPointer::Prp(0x1c00, 0), 1024, to_host, &none).is_ok());
+        // A list that ends too early, and one whose next list is not named.
+        let mut memory = BTreeMap::new();
+        put(&mut memory, 0x8000, &0x3000_u64.to_le_bytes());
+        assert_eq!(walk(DataPointer::Prp(0x1000, 0x8000), 12288, to_host, &memory), missing);
+        assert!(walk(DataPointer::Prp(0x1004, 0x8000), 12288 - 4, to_host, &memory) == missing);
+        let mut memory = BTreeMap::new();
+        put(&mut memory, 0x8ff0, &0x3000_u64.to_le_bytes());
+        assert_eq!(walk(DataPointer::Prp(0x1000, 0x8ff0), 16384, to_host, &memory), missing);
+    }
+
     fn descriptor(kind: u8, address: u64, length: u32) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&address.to_le_bytes());
@@ -462,6 +505,15 @@ mod tests {
         assert_eq!(fault(descriptor(0x30, 0x8000, 16)), PointerFault::SglSegment);
         assert_eq!(fault(descriptor(0x30, 0x8000, 8192)), PointerFault::SglDescriptorCount);
         assert_eq!(fault(descriptor(0x00, 0x8000, 100)), PointerFault::SglLength);
+        assert_eq!(fault(descriptor(0x00, 0x8000, 0)), PointerFault::SglLength);
+        assert_eq!(fault(descriptor(0x5a, 0, 512)), PointerFault::SglType);
+        for kind in [0x20, 0x30] {
+            assert_eq!(fault(descriptor(kind, 0x8004, 16)), PointerFault::SglSegment);
+            assert_eq!(fault(descriptor(kind, 0x8000, 0)), PointerFault::SglSegment);
+        }
+        assert_eq!(fault(descriptor(0x20, 0x8000, 32)), PointerFault::SglDescriptorCount);
+        let reserved = walk(DataPointer::Reserved, 512, Direction::ToHost, &memory);
+        assert_eq!(reserved, Err(PointerFault::Transfer));
     }
 
     #[test]

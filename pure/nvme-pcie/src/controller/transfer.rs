@@ -235,6 +235,7 @@ impl Controller {
 const fn status_of(fault: PointerFault) -> StatusCode {
     match fault {
         PointerFault::PrpOffset => StatusCode::PrpOffsetInvalid,
+        PointerFault::PrpMissing | PointerFault::Transfer => StatusCode::InvalidField,
         PointerFault::SglSegment => StatusCode::InvalidSglSegmentDescriptor,
         PointerFault::SglDescriptorCount => StatusCode::InvalidSglDescriptorCount,
         PointerFault::SglLength => StatusCode::DataSglLengthInvalid,

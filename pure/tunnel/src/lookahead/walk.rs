@@ -11,6 +11,8 @@ const LIST_MAX: u32 = 4096;
 const LISTS_MAX: u32 = 64;
 const PRP_BYTES: u64 = 8;
 const DESCRIPTOR_BYTES: u32 = 16;
+/// Where an SGL segment starts: at a quad word.
+const SGL_SEGMENT_ALIGNMENT: u64 = 8;
 /// SGL descriptor types with an address, subtype 0.
 const SGL_DATA_BLOCK: u8 = 0x00;
 const SGL_SEGMENT: u8 = 0x20;
@@ -136,14 +138,19 @@ impl Walk {
         if self.left > self.page {
             return self.read_prp_list(second);
         }
-        if self.left > 0 {
+        if self.left > 0 && self.is_page(second) {
             self.found(second, self.page, data);
         }
         Next::Done
     }
 
+    /// Whether a PRP entry behind the first one names a page: 0 stands for none.
+    const fn is_page(&self, entry: u64) -> bool {
+        entry != 0 && entry.is_multiple_of(self.page)
+    }
+
     fn read_prp_list(&mut self, list: u64) -> Next {
-        if !list.is_multiple_of(PRP_BYTES) {
+        if list == 0 || !list.is_multiple_of(PRP_BYTES) {
             return Next::Done;
         }
         let room = (self.page - list % self.page) / PRP_BYTES;
@@ -159,6 +166,9 @@ impl Walk {
                 // The last entry of a list that is full points to the next one.
                 return self.read_prp_list(entry);
             }
+            if !self.is_page(entry) {
+                return Next::Done;
+            }
             self.found(entry, self.page, data);
         }
         Next::Done
@@ -169,7 +179,10 @@ impl Walk {
         let length = u32::from_le_bytes([l0, l1, l2, l3]);
         match kind {
             SGL_DATA_BLOCK => self.found(address, u64::from(length), data),
-            SGL_SEGMENT | SGL_LAST_SEGMENT if length.is_multiple_of(DESCRIPTOR_BYTES) => {
+            SGL_SEGMENT | SGL_LAST_SEGMENT
+                if length.is_multiple_of(DESCRIPTOR_BYTES)
+                    && address.is_multiple_of(SGL_SEGMENT_ALIGNMENT) =>
+            {
                 return self.read_list(address, length);
             }
             _ => {}
