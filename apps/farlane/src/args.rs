@@ -346,7 +346,7 @@ pub(crate) struct AttachArgs {
 #[derive(Debug, Args)]
 pub(crate) struct Target {
     /// The far end, tcp://HOST:PORT or quic://HOST:PORT?cert=SHA256HEX; the socket of a device in another process, vfio-user:SOCKET; or a subsystem of
-    /// NVMe/TCP by one or more paths, nvme-tcp://HOST:PORT[,HOST:PORT]/NQN[?queues=4&hdgst=on&ddgst=on&ctrl-loss-tmo=600&
+    /// NVMe/TCP by one or more paths, nvme-tcp://HOST:PORT[,HOST:PORT]/NQN[?queues=4&hdgst=off&ddgst=off&ctrl-loss-tmo=600&
     /// fast-io-fail-tmo=5&hostnqn=NQN&policy=round-robin|latency]
     #[arg(value_name = "URL")]
     pub(crate) url: DeviceUrl,

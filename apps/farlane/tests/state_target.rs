@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::process::Command;
 
 use engine::{Buffer, Nanos};
-use live::fabrics::initiator::{AttachError, Attachment, Options};
+use live::fabrics::initiator::{AttachError, Attachment, DigestUse, Options};
 use nvme::wire::feature::FeatureId;
 use nvme::wire::{AdminOpcode, IoOpcode, NamespaceId, StatusCode, SubmissionQueueEntry};
 use nvme_fabrics::host::{self, Data, multipath};
@@ -60,8 +60,8 @@ fn host(target: &Export, number: u8) -> Attachment {
     let options = Options {
         association: host::Config::new(NQN.parse().unwrap(), name, HostId([number; 16])),
         multipath: multipath::Config::default(),
-        header_digest: false,
-        data_digest: false,
+        header_digest: DigestUse::Preferred,
+        data_digest: DigestUse::Preferred,
         spin: Nanos::ZERO,
     };
     let paths = vec![live::tcp::resolve(&target.address).unwrap()];

@@ -8,7 +8,7 @@ use engine::{Buffer, Engine, Instant, Pool};
 use nvme::wire::{CompletionQueueEntry, StatusCode, SubmissionQueueEntry};
 
 use crate::controller::{self, Queue};
-use crate::host::{self, Data};
+use crate::host::{self, Data, DigestUse};
 use crate::wire::{Agreement, CommonHeader, Framing, InitializeRequest, InitializeResponse, Receiver};
 
 /// Outputs handled after one input at most.
@@ -110,7 +110,8 @@ fn on_controller(
 pub fn host(bytes: &[u8]) {
     let (header_digest, data_digest, cut, rest) = settings(bytes);
     let mut config = host::Config::new(Rc::new(RefCell::new(Pool::new(1 << 20))));
-    (config.header_digest, config.data_digest) = (header_digest, data_digest);
+    config.header_digest = DigestUse::preferred_if(header_digest);
+    config.data_digest = DigestUse::preferred_if(data_digest);
     let mut connection = host::Connection::new(NOW, config);
     let response = InitializeResponse { alignment: 4, header_digest, data_digest, host_data_max: 4096 };
     connection.handle_input(NOW, host::Input::Received(Buffer::copy_from_slice(&response.emit())));

@@ -1,5 +1,7 @@
 //! Both ends of a connection against each other, over a wire that cuts the stream anywhere.
 
+mod flips;
+
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -10,7 +12,7 @@ use nvme::wire::{CommandId, CompletionQueueEntry, StatusCode, SubmissionQueueEnt
 use proptest::prelude::*;
 
 use crate::controller::{self, Queue, Slot};
-use crate::host::{self, Data};
+use crate::host::{self, Data, DigestUse};
 use crate::{QUEUE_SIZE_MAX, SharedPool};
 
 const NOW: Instant = Instant::ZERO;
@@ -223,8 +225,8 @@ fn connect(settings: Settings) -> Pair {
         ..controller::Config::new(pool())
     };
     let host = host::Config {
-        header_digest: settings.digests.0,
-        data_digest: settings.digests.1,
+        header_digest: DigestUse::preferred_if(settings.digests.0),
+        data_digest: DigestUse::preferred_if(settings.digests.1),
         alignment: settings.host_dwords * 4,
         ready_to_transfer_max: settings.r2ts,
         queue_size: settings.queue_size,
@@ -338,7 +340,7 @@ fn a_host_that_does_not_read_gets_no_more_to_do() {
 
 #[test]
 fn a_broken_data_digest_fails_its_command_only() {
-    let host = host::Config { data_digest: true, ..host::Config::new(pool()) };
+    let host = host::Config { data_digest: DigestUse::Required, ..host::Config::new(pool()) };
     let mut pair = Pair::new(4, controller::Config::new(pool()), host, true);
     // To the host: one bit of the data.
     pair.host.submit(1, entry(READ, 9, 1024, false), Data::Read(1024)).unwrap();

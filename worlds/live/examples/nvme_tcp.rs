@@ -7,7 +7,7 @@
 use std::error::Error;
 
 use engine::Nanos;
-use live::fabrics::initiator::{Attachment, Options};
+use live::fabrics::initiator::{Attachment, DigestUse, Options};
 use nvme_fabrics::host::{self, multipath};
 use nvme_fabrics::wire::HostId;
 
@@ -20,8 +20,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let options = Options {
         association: host::Config::new(name.parse()?, host, HostId(*b"an example's id.")),
         multipath: multipath::Config::default(),
-        header_digest: true,
-        data_digest: true,
+        header_digest: DigestUse::Preferred,
+        data_digest: DigestUse::Preferred,
         spin: Nanos::from_micros(100),
     };
     // One path, with the addresses that its name has. Several paths are several such lists.

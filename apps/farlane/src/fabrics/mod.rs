@@ -2,7 +2,7 @@
 
 pub(crate) mod url;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use engine::{Buffer, Instant, Nanos, Pool};
@@ -50,6 +50,8 @@ pub(crate) struct Fabrics {
     pool: Pool,
     /// Paths that were told of as lost.
     lost: BTreeSet<PathIndex>,
+    /// The digests that paths were told of as being without.
+    missing: BTreeMap<PathIndex, &'static str>,
 }
 
 /// Who this host is to controllers: as nvme-cli keeps it, or made of the machine's identifier.
@@ -144,9 +146,29 @@ impl Fabrics {
             completed: VecDeque::new(),
             pool: Pool::default(),
             lost: BTreeSet::new(),
+            missing: BTreeMap::new(),
         };
         fabrics.take_identity();
+        for path in (0..).map(PathIndex).take(url.paths.len()) {
+            fabrics.tell_digests(path);
+        }
         Ok(fabrics)
+    }
+
+    /// Says once which digests a path has to do without.
+    fn tell_digests(&mut self, path: PathIndex) {
+        let missing = self.attachment.initiator().missing_digests(path);
+        let told = match missing {
+            Some(what) => self.missing.insert(path, what),
+            None => self.missing.remove(&path),
+        };
+        if let Some(what) = missing.filter(|_| missing != told) {
+            eprintln!(
+                "farlane: path {}: the controller enables no {what}: a bit that flips in transit may go unnoticed; \
+                 'hdgst=off' and 'ddgst=off' in the URL ask for none",
+                path.0 + 1
+            );
+        }
     }
 
     /// What the controller tells, as one behind PCI Express would.
@@ -279,6 +301,7 @@ impl Fabrics {
                 self.take_identity();
             }
             Output::ProtocolError(_, why) => eprintln!("farlane: {why}"),
+            Output::Initialized(id, _) if id.queue.is_admin() => self.tell_digests(id.path),
             Output::PathEnded(path, Some(failure)) => {
                 if self.attachment.initiator().multipath().is_over() {
                     return Err(AttachError::Failed(failure).into());

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use live::fabrics::initiator::DigestUse;
 use nvme_fabrics::host::multipath::Policy;
 use nvme_fabrics::wire::{HostId, Nqn};
 
@@ -28,8 +29,8 @@ pub(crate) struct SubsystemUrl {
 pub(crate) struct Settings {
     pub(crate) queues: Option<u16>,
     pub(crate) queue_size: Option<u16>,
-    pub(crate) header_digest: bool,
-    pub(crate) data_digest: bool,
+    pub(crate) header_digest: DigestUse,
+    pub(crate) data_digest: DigestUse,
     pub(crate) host: Option<Nqn>,
     pub(crate) host_id: Option<HostId>,
     pub(crate) keep_alive: Option<Duration>,
@@ -90,8 +91,8 @@ impl Settings {
             parsed.ok_or_else(|| format!("{key}={value}: expected a number from {least} to {most}"))
         };
         let switch = || match value {
-            "on" | "true" | "1" | "yes" => Ok(true),
-            "off" | "false" | "0" | "no" => Ok(false),
+            "on" | "true" | "1" | "yes" => Ok(DigestUse::Required),
+            "off" | "false" | "0" | "no" => Ok(DigestUse::Off),
             _ => Err(format!("{key}={value}: expected on or off")),
         };
         let time = || match value.parse::<u32>() {
@@ -160,12 +161,21 @@ mod tests {
         assert_eq!(url.paths, ["a:4420", "[::1]:4421", "b:4420"]);
         assert_eq!(url.subsystem.as_str(), "nqn.2014-08.org.example:x");
         let settings = &url.settings;
-        assert!(settings.header_digest && settings.data_digest);
+        assert_eq!(
+            (settings.header_digest, settings.data_digest),
+            (DigestUse::Required, DigestUse::Required)
+        );
         assert_eq!((settings.queues, settings.controller_loss), (Some(4), Some(None)));
         assert_eq!(settings.fast_io_fail, Some(Duration::from_millis(500)));
         assert_eq!((settings.policy, settings.host_id.unwrap().0[15]), (Policy::LowestLatency, 255));
         let discovery: SubsystemUrl = "nvme-tcp://box".parse().unwrap();
         assert!(discovery.subsystem.is_discovery() && discovery.paths == ["box:8009"]);
+        let digests = |text: &str| {
+            let settings = text.parse::<SubsystemUrl>().unwrap().settings;
+            (settings.header_digest, settings.data_digest)
+        };
+        assert_eq!(digests("nvme-tcp://box"), (DigestUse::Preferred, DigestUse::Preferred));
+        assert_eq!(digests("nvme-tcp://box?hdgst=off&ddgst=on"), (DigestUse::Off, DigestUse::Required));
         for wrong in [
             "nvme-tcp://",
             "nvme-tcp://a:x/nqn.2014-08.org.example:x",

@@ -29,6 +29,8 @@ struct Line {
     /// None while it is being dialled.
     connection: Option<Box<Connection>>,
     config: tcp::Config,
+    /// What was agreed upon, once that is so.
+    parameters: Option<tcp::Parameters>,
 }
 
 /// See the module.
@@ -104,6 +106,24 @@ impl Initiator {
         self.multipath.submit_admin(now, cookie, entry, data)?;
         self.exchange(now);
         Ok(())
+    }
+
+    /// What the Admin Queue of a path has agreed upon; none while it is not connected.
+    pub fn parameters(&self, path: PathIndex) -> Option<tcp::Parameters> {
+        self.lines.get(usize::from(path.0))?.first()?.as_ref()?.parameters
+    }
+
+    /// The digests that are asked for and that the controller of a path has not enabled, in words.
+    pub fn missing_digests(&self, path: PathIndex) -> Option<&'static str> {
+        let tcp::Parameters { header_digest, data_digest, .. } = self.parameters(path)?;
+        let asked = &self.config.connection;
+        match (asked.header_digest.is_asked() && !header_digest, asked.data_digest.is_asked() && !data_digest)
+        {
+            (false, false) => None,
+            (true, false) => Some("header digests"),
+            (false, true) => Some("data digests"),
+            (true, true) => Some("header and data digests"),
+        }
     }
 
     fn line(&mut self, id: ConnectionId) -> Option<&mut Line> {
@@ -186,13 +206,16 @@ impl Initiator {
     fn open(&mut self, path: PathIndex, queue: QueueId, size: u16, capsule_data_max: u32) {
         self.generation = self.generation.wrapping_add(1);
         let id = ConnectionId { path, queue, generation: self.generation };
-        let config = tcp::Config { queue_size: size, capsule_data_max, ..self.config.connection.clone() };
+        let agreed = self.parameters(path).filter(|_| !queue.is_admin());
+        let agreed_digests = agreed.map(|agreed| (agreed.header_digest, agreed.data_digest));
+        let connection = self.config.connection.clone();
+        let config = tcp::Config { queue_size: size, capsule_data_max, agreed_digests, ..connection };
         let lines = &mut self.lines[usize::from(path.0)];
         let index = usize::from(queue.0);
         if lines.len() <= index {
             lines.resize_with(index + 1, || None);
         }
-        lines[index] = Some(Line { id, connection: None, config });
+        lines[index] = Some(Line { id, connection: None, config, parameters: None });
         self.outputs.push_back(Output::Dial(id));
     }
 
@@ -221,6 +244,9 @@ impl Initiator {
                     }
                 }
                 Some(tcp::Output::Initialized(parameters)) => {
+                    if let Some(line) = self.line(id) {
+                        line.parameters = Some(parameters);
+                    }
                     self.outputs.push_back(Output::Initialized(id, parameters));
                     self.multipath.on_queue_open(now, id.path, id.queue);
                 }

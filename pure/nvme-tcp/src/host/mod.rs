@@ -14,7 +14,9 @@ mod tests;
 use engine::{Buffer, Engine, Instant};
 use nvme::wire::{CommandId, SubmissionQueueEntry};
 
-pub use types::{Closed, Completed, Config, Data, Input, Output, Parameters, Statistics, SubmitError};
+pub use types::{
+    Closed, Completed, Config, Data, DigestUse, Input, Output, Parameters, Statistics, SubmitError,
+};
 
 use crate::emit::Sender;
 use crate::reader::{Reader, Step};
@@ -65,8 +67,8 @@ impl Connection {
         config.check();
         let request = InitializeRequest {
             alignment: config.alignment,
-            header_digest: config.header_digest,
-            data_digest: config.data_digest,
+            header_digest: config.header_digest.is_asked(),
+            data_digest: config.data_digest.is_asked(),
             ready_to_transfer_max: config.ready_to_transfer_max.into(),
         };
         let mut outbox = Outbox::default();
@@ -208,13 +210,18 @@ impl Connection {
 
     /// Answers a broken PDU, of whose header `shown` bytes have come, and ends the connection.
     fn fail(&mut self, fault: Fault, shown: usize) {
+        self.end(fault, shown, Closed::ControllerFault(fault));
+    }
+
+    /// Ends the connection for the reason `why`, of which the controller hears as `fault`.
+    fn end(&mut self, fault: Fault, shown: usize, why: Closed) {
         if self.is_over() {
             return;
         }
         let header = self.reader.inbound.head(shown).unwrap_or_default();
         let (bytes, length) = TerminateRequest { fault }.emit(Receiver::Controller, header);
         self.outbox.write(&bytes[..length]);
-        self.close(Closed::ControllerFault(fault));
+        self.close(why);
     }
 
     fn close(&mut self, why: Closed) {

@@ -13,6 +13,9 @@ use crate::wire::{
 
 type Step = crate::reader::Step<Output>;
 
+/// Where ICResp enables digests.
+const DIGEST_FIELD: u32 = 11;
+
 /// Data of a PDU that are coming.
 #[derive(Debug)]
 pub(super) struct Arrival {
@@ -68,8 +71,13 @@ impl Connection {
         let response = InitializeResponse::parse(self.reader.header(framing))?;
         let InitializeResponse { alignment, header_digest, data_digest, host_data_max } = response;
         // A digest that was not asked for.
-        if (header_digest && !self.config.header_digest) || (data_digest && !self.config.data_digest) {
-            return Err(Fault::unsupported(11));
+        let asked = (self.config.header_digest.is_asked(), self.config.data_digest.is_asked());
+        if (header_digest && !asked.0) || (data_digest && !asked.1) {
+            return Err(Fault::unsupported(DIGEST_FIELD));
+        }
+        if let Some(why) = self.config.refuses(header_digest, data_digest) {
+            self.end(Fault::unsupported(DIGEST_FIELD), INITIALISE_LENGTH, why);
+            return Ok(Step::Again);
         }
         self.reader.inbound.consume(INITIALISE_LENGTH);
         self.host_data_max = host_data_max;

@@ -20,7 +20,7 @@ struct Rig {
 impl Rig {
     fn raw(header_digest: bool) -> Self {
         let config = Config {
-            header_digest,
+            header_digest: super::DigestUse::preferred_if(header_digest),
             ready_to_transfer_max: 2,
             ..Config::new(Rc::new(RefCell::new(Pool::default())))
         };

@@ -8,6 +8,35 @@ use nvme::wire::{CommandId, CompletionQueueEntry};
 use crate::wire::{ALIGNMENT_MAX, Crc32c, Fault, crc32c};
 use crate::{ADMIN_CAPSULE_DATA_MAX, QUEUE_SIZE_MAX, R2TS_PER_COMMAND_MAX, SharedPool};
 
+/// Whether a kind of digest is used on a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DigestUse {
+    /// It is not asked for.
+    Off,
+    /// It is asked for; the connection goes on without where the controller does not enable it.
+    #[default]
+    Preferred,
+    /// It is asked for; the connection ends where the controller does not enable it.
+    Required,
+}
+
+impl DigestUse {
+    /// Preferred where it is `wanted`, else off.
+    pub const fn preferred_if(wanted: bool) -> Self {
+        if wanted { Self::Preferred } else { Self::Off }
+    }
+
+    /// Whether the ICReq asks for it.
+    pub const fn is_asked(self) -> bool {
+        !matches!(self, Self::Off)
+    }
+
+    /// Whether a connection may go on whose controller has enabled it or not.
+    const fn allows(self, enabled: bool) -> bool {
+        enabled || !matches!(self, Self::Required)
+    }
+}
+
 /// What a host's end of a connection is.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -15,10 +44,13 @@ pub struct Config {
     pub pool: SharedPool,
     /// Computes digests.
     pub crc32c: Crc32c,
-    /// Header digests are asked for.
-    pub header_digest: bool,
-    /// Data digests are asked for.
-    pub data_digest: bool,
+    /// Header digests.
+    pub header_digest: DigestUse,
+    /// Data digests.
+    pub data_digest: DigestUse,
+    /// Whether header and data digests were agreed upon on the Admin Queue, for an I/O queue: a connection with other
+    /// digests ends, as a bit of its ICReq or ICResp may have flipped.
+    pub agreed_digests: Option<(bool, bool)>,
     /// Data towards the host are to start at a multiple of so many bytes (HPDA): 4..=128, a multiple of 4.
     pub alignment: u8,
     /// R2Ts of one command taken at once (MAXR2T): 1..=[`R2TS_PER_COMMAND_MAX`].
@@ -32,13 +64,23 @@ pub struct Config {
 }
 
 impl Config {
+    /// Why a connection with these digests can't go on, if so.
+    pub(super) fn refuses(&self, header: bool, data: bool) -> Option<Closed> {
+        if self.agreed_digests.is_some_and(|agreed| agreed != (header, data)) {
+            return Some(Closed::DigestsDiffer);
+        }
+        let allowed = self.header_digest.allows(header) && self.data_digest.allows(data);
+        (!allowed).then_some(Closed::DigestRefused)
+    }
+
     /// The usual limits, for an Admin Queue of 32 entries.
     pub fn new(pool: SharedPool) -> Self {
         Self {
             pool,
             crc32c,
-            header_digest: false,
-            data_digest: false,
+            header_digest: DigestUse::Off,
+            data_digest: DigestUse::Off,
+            agreed_digests: None,
             alignment: 4,
             ready_to_transfer_max: 1,
             queue_size: 32,
@@ -137,6 +179,10 @@ pub enum Closed {
     Terminated(Fault),
     /// The controller sent no ICResp in time.
     InitialiseTimeout,
+    /// The controller does not enable a digest that is required.
+    DigestRefused,
+    /// The controller enables other digests than on the Admin Queue.
+    DigestsDiffer,
 }
 
 impl fmt::Display for Closed {
@@ -145,6 +191,12 @@ impl fmt::Display for Closed {
             Self::ControllerFault(fault) => write!(f, "the controller broke the protocol: {fault}"),
             Self::Terminated(fault) => write!(f, "the controller ended it: {fault}"),
             Self::InitialiseTimeout => f.write_str("the controller sent no ICResp in time"),
+            Self::DigestRefused => {
+                f.write_str("the controller does not enable the digests that are required")
+            }
+            Self::DigestsDiffer => {
+                f.write_str("the controller enables other digests on an I/O queue than on the Admin Queue")
+            }
         }
     }
 }

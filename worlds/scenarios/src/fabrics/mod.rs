@@ -13,6 +13,7 @@ use nvme::subsystem::BlockSize;
 use nvme_fabrics::host::multipath::{self, Policy};
 use nvme_fabrics::host::{self as association};
 use nvme_fabrics::wire::{HostId, Nqn};
+use nvme_tcp::host::DigestUse;
 use sim::faults::Plan;
 use sim::media::MediaProfile;
 use sim::stream::{Lane, LinkProfile};
@@ -116,8 +117,8 @@ fn subsystem_name() -> Nqn {
 fn host_settings(rng: &mut Rng, number: u8) -> (initiator::Config, association::Config) {
     let pool = nvme_tcp::SharedPool::default();
     let connection = nvme_tcp::host::Config {
-        header_digest: rng.one_in(2),
-        data_digest: rng.one_in(2),
+        header_digest: DigestUse::preferred_if(rng.one_in(2)),
+        data_digest: DigestUse::preferred_if(rng.one_in(2)),
         initialise_timeout: HOLD,
         ..nvme_tcp::host::Config::new(pool)
     };

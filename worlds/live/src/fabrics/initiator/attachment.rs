@@ -10,7 +10,7 @@ use machine::initiator::{self, Initiator, Output};
 use nvme::wire::{CompletionQueueEntry, IoOpcode, NamespaceId, Status, SubmissionQueueEntry};
 use nvme_fabrics::host::multipath::{self, Completed, Request, SubmitError};
 use nvme_fabrics::host::{self, Data, Failure, Identity};
-use nvme_tcp::host as tcp;
+use nvme_tcp::host::{self as tcp, DigestUse};
 
 use super::InitiatorDriver;
 use crate::attached::{Application, Attached, WaitError};
@@ -28,10 +28,10 @@ pub struct Options {
     pub association: host::Config,
     /// The paths together.
     pub multipath: multipath::Config,
-    /// Header digests are asked for.
-    pub header_digest: bool,
-    /// Data digests are asked for.
-    pub data_digest: bool,
+    /// Header digests.
+    pub header_digest: DigestUse,
+    /// Data digests.
+    pub data_digest: DigestUse,
     /// How long to spin for the next event before sleeping.
     pub spin: Nanos,
 }

@@ -3,6 +3,7 @@
 mod attachment;
 
 pub use attachment::{AttachError, Attachment, Options};
+pub use nvme_tcp::host::DigestUse;
 
 use std::collections::VecDeque;
 use std::io;

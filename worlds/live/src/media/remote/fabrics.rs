@@ -8,7 +8,7 @@ use engine::Nanos;
 use machine::initiator::Output;
 use nvme::wire::SubmissionQueueEntry;
 use nvme_fabrics::host::Data;
-use nvme_fabrics::host::multipath::{Origin, Request, SubmitError};
+use nvme_fabrics::host::multipath::{Origin, PathIndex, Request, SubmitError};
 use nvme_pcie::host::Namespace;
 
 use super::OpenError;
@@ -22,13 +22,17 @@ pub(super) struct Fabrics {
     attachment: Attachment,
     /// I/O queues take turns.
     queue: u16,
+    /// A connection was made whose digests were not looked at.
+    is_new: bool,
+    /// Its owner was told that digests are missing.
+    is_told: bool,
 }
 
 impl Fabrics {
     /// A way to a subsystem, with which connections are begun.
     pub(super) fn begin(paths: Vec<Vec<SocketAddr>>, options: &Options) -> Result<Self, OpenError> {
         let attachment = Attachment::connect(paths, options).map_err(OpenError::Fabrics)?;
-        Ok(Self { attachment, queue: 0 })
+        Ok(Self { attachment, queue: 0, is_new: true, is_told: false })
     }
 
     /// Waits until the subsystem takes commands.
@@ -48,7 +52,23 @@ impl Fabrics {
         Ok(self.attachment.step()? != Turn::Idle)
     }
 
+    /// Which digests a path has to do without, said once.
+    fn missing_digests(&mut self) -> Option<Happened> {
+        self.is_new = false;
+        let initiator = self.attachment.initiator();
+        let paths = (0..).map(PathIndex).take(initiator.multipath().paths().count());
+        let mut missing = paths.filter_map(|path| initiator.missing_digests(path));
+        let what = missing.next().filter(|_| !self.is_told)?;
+        self.is_told = true;
+        Some(Happened::Note(format!("has no {what}: a bit that flips in transit may go unnoticed")))
+    }
+
     pub(super) fn next(&mut self) -> Option<Happened> {
+        if self.is_new
+            && let Some(note) = self.missing_digests()
+        {
+            return Some(note);
+        }
         loop {
             return Some(match self.attachment.poll_event()? {
                 Output::Completed(completed) => {
@@ -57,7 +77,10 @@ impl Fabrics {
                     let piece = u32::try_from(completed.cookie).unwrap_or(u32::MAX);
                     Happened::Ended(Ended { piece, result, is_unheard: completed.origin == Origin::Host })
                 }
-                Output::PathUp(_) => Happened::Here,
+                Output::PathUp(_) => {
+                    self.is_new = true;
+                    Happened::Here
+                }
                 Output::PathLost(_, why) if !self.attachment.initiator().multipath().is_live() => {
                     Happened::Away(why.to_string())
                 }

@@ -166,6 +166,7 @@ impl RemoteMedium {
                         (self.link, self.seen) = (Link::Away, self.clock.now());
                     }
                 }
+                Happened::Note(what) => self.tell(&what),
                 Happened::Lost(why) => self.lose(&why),
             }
         }

@@ -36,6 +36,8 @@ pub(super) enum Happened {
     Away(String),
     /// It can be reached, for the first time or again.
     Here,
+    /// Something that its owner may want to know.
+    Note(String),
     /// This way ends here: another one must be made.
     Lost(String),
 }
