@@ -2,6 +2,7 @@
 
 mod arbitration;
 mod memory;
+mod pointers;
 mod shadow;
 
 use std::vec::Vec;

@@ -253,7 +253,8 @@ fn a_flip_that_takes_digests_away_ends_the_connection_that_must_have_them() {
     let required = |config: &mut host::Config| config.header_digest = DigestUse::Required;
     let agreed = |config: &mut host::Config| config.agreed_digests = Some((true, true));
     let none = |config: &mut host::Config| config.agreed_digests = Some((false, true));
-    let cases: [(&dyn Fn(&mut host::Config), bool, Option<host::Closed>); 6] = [
+    type Change<'a> = &'a dyn Fn(&mut host::Config);
+    let cases: [(Change<'_>, bool, Option<host::Closed>); 6] = [
         (&required, false, Some(host::Closed::DigestRefused)),
         (&agreed, false, Some(host::Closed::DigestsDiffer)),
         (&none, true, Some(host::Closed::DigestsDiffer)),
