@@ -48,6 +48,8 @@ struct Run {
     /// Half as many a second as the deepest has made of itself, whatever becomes of those before.
     half: Value,
     large: Value,
+    /// Without digests: reads at a depth of 1, and at 32.
+    plain: [Value; 2],
 }
 
 fn main() {
@@ -69,6 +71,12 @@ fn main() {
     rates("  by the median latency", "", &runs, |run| rate(&run.deep, 32));
     rates("depth 128", "600,000", &runs, |run| run.deeper["iops"].as_f64().unwrap());
     rates("  by the median latency", "", &runs, |run| rate(&run.deeper, 128));
+    println!(
+        "\n{:<46}{:>12}{:>12}{:>8}  aim",
+        "4 KiB random reads, median us", "no digests", "digests", "ratio"
+    );
+    row("depth 1", "at most 1.03", &runs, |run| (us(&run.plain[0]), us(&run.read)));
+    row("depth 32", "at most 1.03", &runs, |run| (us(&run.plain[1]), us(&run.deep)));
     println!("\n{:<46}{:>12}{:>12}{:>12}", "4 KiB random reads, latency in us", "a second", "p50", "p99.9");
     latency("depth 32", &runs, |run| &run.deep);
     latency("half of what depth 128 gives", &runs, |run| &run.half);
@@ -124,20 +132,33 @@ fn target(control: &std::path::Path, options: &[&str]) -> (Child, SocketAddr) {
 
 fn run(address: SocketAddr) -> Run {
     let (read_trip_us, write_trip_us) = trips_us();
+    let plain = |depth| bench_by(address, "&hdgst=off&ddgst=off", ("randread", "4k", depth), &[]);
+    let plain_1 = plain(1);
     let read = bench(address, "randread", "4k", 1, &[]);
     let write = bench(address, "randwrite", "4k", 1, &[]);
+    let plain = [plain_1, plain(32)];
     let deep = bench(address, "randread", "4k", 32, &[]);
     let deeper = bench(address, "randread", "4k", 128, &[]);
     let half = format!("{:.0}", deeper["iops"].as_f64().unwrap() / 2.0);
     let half = bench(address, "randread", "4k", 128, &["--rate", &half]);
     let stream_mib_s = stream_mib_s();
     let large = bench(address, "randread", "128k", 8, &[]);
-    Run { read_trip_us, write_trip_us, stream_mib_s, read, write, deep, deeper, half, large }
+    Run { read_trip_us, write_trip_us, stream_mib_s, read, write, deep, deeper, half, large, plain }
 }
 
 fn bench(address: SocketAddr, workload: &str, bytes: &str, depth: u32, more: &[&str]) -> Value {
+    bench_by(address, "", (workload, bytes, depth), more)
+}
+
+/// As `bench`, with more in the URL's query.
+fn bench_by(
+    address: SocketAddr,
+    query: &str,
+    (workload, bytes, depth): (&str, &str, u32),
+    more: &[&str],
+) -> Value {
     let output = farlane()
-        .args(["bench", &format!("nvme-tcp://{address}/{NQN}?queue-size=256"), "--json"])
+        .args(["bench", &format!("nvme-tcp://{address}/{NQN}?queue-size=256{query}"), "--json"])
         .args(["--cpu", "1", "--spin", "10s", "--rw", workload, "--bs", bytes])
         .args(["--iodepth", &depth.to_string(), "--runtime", "1s"])
         .args(more)

@@ -9,6 +9,7 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use support::relay::Relay;
 use support::running::wait_until;
 use support::{Export, FARLANE, json};
 
@@ -164,4 +165,23 @@ fn a_host_may_have_sixty_four_queues() {
     for queue in 1..=64 {
         assert!(target.said().contains(&format!("has queue {queue}, ")), "{}", target.said());
     }
+}
+
+/// Each flipped bit ends a connection or fails a command, which goes again: what is read is what was written.
+#[test]
+fn bits_that_flip_in_transit_change_nothing_that_is_read() {
+    let target = target();
+    let relay = Relay::to(&target.address);
+    let url = format!("nvme-tcp://{}/{NQN}?queues=2&fast-io-fail-tmo=40", relay.address);
+    let load =
+        ["--rw", "randrw", "--iodepth", "8", "--size", "4MiB", "--timeout", "40s", "--verify", "--json"];
+    // Seldom enough for a command to get through in one of its tries.
+    for (size, every) in [("4k", 150_001), ("64k", 1_500_007)] {
+        relay.flip_every(every);
+        let arguments = [&["bench", &url, "--bs", size, "--runtime", "2s"][..], &load].concat();
+        let done = json(&arguments);
+        assert_eq!((done["errors"].as_u64(), done["verified"].as_bool()), (Some(0), Some(true)), "{done}");
+        assert!(done["compared"].as_u64() > Some(0), "{done}");
+    }
+    assert!(relay.flipped() > 20, "{} bits have flipped", relay.flipped());
 }

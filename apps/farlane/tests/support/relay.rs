@@ -1,4 +1,4 @@
-//! A stretch of network that can be cut and joined again.
+//! A stretch of network that can be cut and joined again, or that flips bits.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -27,6 +27,10 @@ struct State {
     listens: AtomicBool,
     /// Bytes that have passed, both ways.
     passed: AtomicU64,
+    /// A bit flips whenever so many more bytes have passed; never where it is 0.
+    flip_every: AtomicU64,
+    /// Bits that have flipped.
+    flipped: AtomicU64,
     /// Both ends of every connection there has been since the last cut.
     streams: Mutex<Vec<TcpStream>>,
 }
@@ -53,6 +57,16 @@ impl Relay {
             }
         });
         Self { address, state }
+    }
+
+    /// Flips a bit of every `bytes` that pass from now on, whichever way; never, when that is 0.
+    pub(crate) fn flip_every(&self, bytes: u64) {
+        self.state.flip_every.store(bytes, Ordering::SeqCst);
+    }
+
+    /// Bits that have flipped.
+    pub(crate) fn flipped(&self) -> u64 {
+        self.state.flipped.load(Ordering::SeqCst)
     }
 
     /// Ends every connection, and refuses further ones.
@@ -100,18 +114,31 @@ fn connect(near: TcpStream, far: &str, state: &Arc<State>) {
     let ways = [(near.try_clone().unwrap(), far.try_clone().unwrap()), (far, near)];
     for (from, to) in ways {
         let state = state.clone();
-        spawn(move || pass(from, to, &state.passed));
+        spawn(move || pass(from, to, &state));
+    }
+}
+
+/// Counts bytes that pass, and flips one bit of them when it is time.
+fn flip(bytes: &mut [u8], state: &State) {
+    let count = bytes.len() as u64;
+    let before = state.passed.fetch_add(count, Ordering::SeqCst);
+    let every = state.flip_every.load(Ordering::SeqCst);
+    if every > 0 && before / every != (before + count) / every {
+        let number = state.flipped.fetch_add(1, Ordering::SeqCst);
+        // Spread over the bytes and over their bits.
+        let at = usize::try_from((before + number * 7919) % count).unwrap();
+        bytes[at] ^= 1 << (number % 8);
     }
 }
 
 /// Passes bytes one way until either end has ended, and ends both.
-fn pass(mut from: TcpStream, mut to: TcpStream, passed: &AtomicU64) {
+fn pass(mut from: TcpStream, mut to: TcpStream, state: &State) {
     let mut piece = vec![0; 64 << 10];
     while let Ok(count @ 1..) = from.read(&mut piece) {
+        flip(&mut piece[..count], state);
         if to.write_all(&piece[..count]).is_err() {
             break;
         }
-        passed.fetch_add(count as u64, Ordering::SeqCst);
     }
     for stream in [from, to] {
         let _ = stream.shutdown(Shutdown::Both);

@@ -7,7 +7,9 @@ use alloc::vec::Vec;
 use engine::Instant;
 use nvme::wire::feature::{self, FeatureId};
 use nvme::wire::identify::{IdentifyController, cns};
-use nvme::wire::{AdminOpcode, Bits, CommandId, Status, StatusCode, SubmissionQueueEntry, Text};
+use nvme::wire::{
+    AdminOpcode, Bits, CommandId, FusedOperation, Status, StatusCode, SubmissionQueueEntry, Text,
+};
 
 use super::{AssociationKey, QUEUE_ENTRIES_MAX, Served, Target};
 use crate::wire::{
@@ -116,6 +118,10 @@ impl Target {
     /// # Panics
     /// When there is no such association, or it is not with a discovery controller.
     pub fn discover(&mut self, now: Instant, key: AssociationKey, entry: &SubmissionQueueEntry) -> Reply {
+        // No admin command is a part of a fused operation.
+        if entry.fused() != FusedOperation::Normal {
+            return failed(StatusCode::InvalidField);
+        }
         match AdminOpcode::from(entry.opcode) {
             AdminOpcode::Identify => self.identify_discovery(key, entry),
             AdminOpcode::GetLogPage => self.discovery_log(key, entry),

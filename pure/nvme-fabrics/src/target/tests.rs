@@ -333,6 +333,52 @@ fn the_log_shows_a_host_what_it_may_use() {
 }
 
 #[test]
+fn a_discovery_controller_refuses_each_thing_with_its_status() {
+    let mut target = with(|_| ());
+    let key = ask(0, 0xffff).to(Nqn::DISCOVERY).of(&mut target).unwrap().association;
+    enable(&mut target, key);
+    let identify = |cns| command(AdminOpcode::Identify, cns);
+    // A header, and a page for each record.
+    let length = 1024 * (1 + u32::try_from(log(&mut target, key).1.len()).unwrap());
+    let log = |page: u32, dwords: u32| command(AdminOpcode::GetLogPage, page | (dwords - 1) << 16);
+    let feature = |cdw10| command(AdminOpcode::GetFeatures, cdw10);
+    let opcode = |opcode| SubmissionQueueEntry { opcode, ..SubmissionQueueEntry::default() };
+    let field = StatusCode::InvalidField;
+    let cases = [
+        (identify(0), field),
+        (identify(2), field),
+        (identify(0xff), field),
+        (SubmissionQueueEntry { flags: 1, ..identify(1) }, field),
+        (SubmissionQueueEntry { flags: 2, ..identify(1) }, field),
+        (SubmissionQueueEntry { flags: 3, ..identify(1) }, field),
+        (log(1, 16), StatusCode::InvalidLogPage),
+        (log(0xc0, 16), StatusCode::InvalidLogPage),
+        (SubmissionQueueEntry { cdw11: 0x10, ..log(0x70, 1) }, field),
+        (SubmissionQueueEntry { cdw12: 2, ..log(0x70, 16) }, field),
+        (SubmissionQueueEntry { cdw12: length + 4, ..log(0x70, 16) }, field),
+        (SubmissionQueueEntry { cdw13: 1, ..log(0x70, 16) }, field),
+        (SubmissionQueueEntry { cdw14: 1 << 23, ..log(0x70, 16) }, field),
+        (feature(0), field),
+        (feature(2), field),
+        (feature(0x0b | 7 << 8), field),
+        (command(AdminOpcode::SetFeatures, 7), field),
+        (command(AdminOpcode::SetFeatures, 1 << 31 | 0x0b), StatusCode::FeatureNotSaveable),
+        (opcode(0x0d), StatusCode::InvalidCommandOpcode),
+        (opcode(0x03), StatusCode::InvalidCommandOpcode),
+        (opcode(0xff), StatusCode::InvalidCommandOpcode),
+    ];
+    for (entry, code) in cases {
+        assert_eq!(target.discover(START, key, &entry), Reply::Failed(code.into()), "{entry:?}");
+    }
+    // More than there is reads as zeroes, and the end of the log is a place in it.
+    let Reply::Data(long) = target.discover(START, key, &log(0x70, 4096)) else { panic!("a log") };
+    let end = usize::try_from(length).unwrap();
+    assert!(long.len() == 16_384 && long[end..].iter().all(|byte| *byte == 0));
+    let last = SubmissionQueueEntry { cdw12: length, ..log(0x70, 1) };
+    assert_eq!(target.discover(START, key, &last), Reply::Data(Vec::from([0; 4])));
+}
+
+#[test]
 fn a_change_of_the_log_is_told_once_until_it_is_read() {
     let mut target = with(|_| ());
     let key = ask(0, 0xffff).to(Nqn::DISCOVERY).of(&mut target).unwrap().association;

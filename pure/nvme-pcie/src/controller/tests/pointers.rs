@@ -128,7 +128,7 @@ impl Bench {
         let mut after = self.memory().to_vec();
         let code = self.run(queue, entry);
         assert_eq!(code, expected.err().unwrap_or(StatusCode::SuccessfulCompletion), "{context}: {entry:x?}");
-        let queues = QUEUES as usize..QUEUES as usize + 0x4000;
+        let queues = usize::try_from(QUEUES).unwrap()..usize::try_from(QUEUES + 0x4000).unwrap();
         if let (false, Ok(pieces)) = (is_write, expected) {
             let mut rest = data;
             for &(at, length) in pieces {
