@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde_json::Value;
 use support::proxy::Proxy;
 use support::relay::Relay;
-use support::running::{Running, wait_until};
+use support::running::{Running, signal, wait_until};
 use support::{Export, fail, json};
 use tempfile::TempDir;
 
@@ -265,6 +265,21 @@ fn a_host_that_is_interrupted_leaves_in_order_and_the_next_one_need_not_wait() {
     assert!(said.contains("interrupted"), "{said}");
     far.wait_for("closed by the peer");
     assert_serves(&far);
+}
+
+#[test]
+fn a_host_that_comes_right_behind_a_goodbye_finds_the_device_free() {
+    let far = Export::start(&["--ram", "16MiB", "--hold", "10min"]);
+    let load = verified(&far.url(), "60s", &[]);
+    far.wait_for("link up");
+    // The far end finds both at once, the goodbye first.
+    signal(far.id(), "STOP");
+    load.signal("INT");
+    load.fail();
+    let next = Running::start(&["ping", &far.url(), "--count", "10", "--json"]);
+    sleep(Duration::from_millis(500));
+    signal(far.id(), "CONT");
+    assert_eq!(next.json().0["count"], 10);
 }
 
 #[test]

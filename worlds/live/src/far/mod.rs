@@ -339,7 +339,12 @@ impl<F: FnMut(Event), B: Backing> Driver for FarDriver<F, B> {
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         let sources = context.sources();
         self.register(sources)?;
-        let mut busy = !self.stopping && self.has_callers(context) && self.accept(context)?;
+        let mut busy = false;
+        if !self.stopping && self.has_callers(context) {
+            // A host that says goodbye has the device no more, whoever comes behind it.
+            busy = self.receive(context);
+            busy |= self.accept(context)?;
+        }
         for peer in &mut self.peers {
             busy |= peer.stream.turn(context.now, sources)?;
         }
