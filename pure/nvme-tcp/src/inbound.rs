@@ -46,6 +46,11 @@ impl Inbound {
         }
     }
 
+    /// Bytes that have come and are not understood yet, but for the beginning of a header.
+    pub(crate) fn len(&self) -> usize {
+        self.left() + self.later.iter().map(|block| block.len()).sum::<usize>()
+    }
+
     /// Bytes of the block that are not understood yet.
     fn left(&self) -> usize {
         self.block.len() - self.at

@@ -67,7 +67,10 @@ impl Bench {
                         self.there[id.0 as usize] = false;
                         self.target.handle_input(self.now, Input::Closed(id));
                     }
-                    Output::HandOver { .. } | Output::Notify { .. } | Output::Event(_) => {}
+                    Output::HandOver { .. }
+                    | Output::Listen(_)
+                    | Output::Notify { .. }
+                    | Output::Event(_) => {}
                 }
             }
             if done.is_empty() {

@@ -55,6 +55,7 @@ impl Target {
 
     /// Takes away what a connection stands for. Its place is the caller's to free.
     pub(super) fn release(&mut self, id: ConnectionId, why: &Close) {
+        self.uncount(id);
         let Some(peer) = self.peer(id) else { return };
         let (association, number) = match &peer.standing {
             Standing::Over => return,
@@ -120,6 +121,7 @@ impl Target {
         }
         let connections = member.queues.iter().map(|(_, connection)| *connection).chain([member.admin]);
         for connection in connections {
+            self.uncount(connection);
             if let Some(peer) = self.peer(connection) {
                 peer.standing = Standing::Over;
                 drop(peer.take_tokens());
@@ -144,6 +146,7 @@ impl Target {
         let (admin, queues) = (member.admin, core::mem::take(&mut member.queues));
         let controller = member.controller;
         for (_, connection) in queues {
+            self.uncount(connection);
             if let Some(peer) = self.peer(connection) {
                 drop(peer.take_tokens());
             }

@@ -16,21 +16,26 @@ use super::{Close, ConnectionId, Output, Target};
 impl Target {
     /// Takes what a connection has to say.
     pub(super) fn poll_connection(&mut self, id: ConnectionId) {
-        while let Some(peer) = self.peer(id)
-            && let Some(output) = peer.connection.poll_output()
-        {
+        loop {
+            self.permit(id);
+            let Some(output) = self.peer(id).and_then(|peer| peer.connection.poll_output()) else { return };
             match output {
                 ConnectionOutput::Command { slot, entry } => self.on_command(id, slot, entry),
                 ConnectionOutput::HostData { slot, data } => self.on_host_data(id, slot, data),
                 ConnectionOutput::HostDataFailed { slot, status } => {
                     self.on_host_data_failed(id, slot, status);
                 }
-                ConnectionOutput::Initialized(parameters) => peer.parameters = Some(parameters),
+                ConnectionOutput::Initialized(parameters) => {
+                    if let Some(peer) = self.peer(id) {
+                        peer.parameters = Some(parameters);
+                    }
+                }
                 ConnectionOutput::Closed(why) => {
                     self.retire(id, &Close::Protocol(why));
                     return;
                 }
             }
+            self.count(id);
         }
     }
 

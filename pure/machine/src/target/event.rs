@@ -67,6 +67,8 @@ pub struct Handover {
 pub enum Output {
     /// There is something to send: [`super::Target::outbox`]. Said once, until all of it is sent.
     Send(ConnectionId),
+    /// Bytes from the host are wanted again: what waits in the socket is not told of a second time.
+    Listen(ConnectionId),
     /// The connection is over: what its outbox holds is to be sent, then it is to be closed, and told by
     /// [`Input::Closed`].
     Close(ConnectionId),
@@ -161,6 +163,10 @@ pub enum Close {
     Reset,
     /// The Keep Alive Timer has expired.
     KeepAlive,
+    /// The host took nothing of what waited for it, or sent nothing of what it was asked for, for too long.
+    Unread,
+    /// The same, while others waited for the memory.
+    Memory,
     /// Nobody used or enabled the controller.
     Idle,
     /// The Admin Queue is gone, and with it the others.
@@ -184,6 +190,10 @@ impl fmt::Display for Close {
             Self::CrossControllerReset => f.write_str("the host has ended it through another controller"),
             Self::Reset => f.write_str("the host has reset the controller"),
             Self::KeepAlive => f.write_str("the host fell silent: its Keep Alive Timeout has passed"),
+            Self::Unread => f.write_str("the host reads nothing, or owes data, for 30 s"),
+            Self::Memory => {
+                f.write_str("the host reads nothing, and others wait for the memory that this takes")
+            }
             Self::Idle => f.write_str("nobody uses the controller"),
             Self::Association => f.write_str("the Admin Queue is gone"),
             Self::NotOffered => f.write_str("it is no longer offered"),

@@ -88,6 +88,7 @@ impl Target {
                 };
                 let sent = usize::try_from(peer.sent).expect("little was said so far");
                 let handover = Handover { received, sent };
+                self.uncount(id);
                 self.peers[id.0 as usize] = None;
                 self.outputs.push_back(Output::HandOver { connection: id, subsystem, handover });
             }
@@ -110,6 +111,8 @@ impl Target {
         if connected.subsystem.is_none() {
             self.add_member(connected.association, Member::new(None, id));
         }
+        // What was nobody's is the host's from now on.
+        self.uncount(id);
         let Some(peer) = self.peers[id.0 as usize].as_mut() else { return };
         let capsule_data_max =
             if connected.queue.is_admin() { ADMIN_CAPSULE_DATA_MAX } else { CAPSULE_DATA_MAX };

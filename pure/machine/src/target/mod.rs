@@ -8,6 +8,7 @@ mod association;
 mod commands;
 mod event;
 mod fabrics;
+mod memory;
 mod peer;
 mod status;
 mod subsystem;
@@ -15,6 +16,7 @@ mod subsystem;
 mod tests;
 
 pub use event::{Accepted, Close, ConnectionId, Event, Handover, Input, Output, QueueDescription};
+pub use memory::{MEMORY_MAX, MemoryStatus, UNREAD_MAX, UNREAD_MAX_UNDER_PRESSURE};
 pub use status::{AssociationStatus, ConnectionStatus};
 
 use alloc::collections::VecDeque;
@@ -28,6 +30,7 @@ use nvme_tcp::Outbox;
 use nvme_tcp::controller::Input as ConnectionInput;
 
 use association::Member;
+use memory::Memory;
 use peer::{Peer, Standing};
 use subsystem::Served;
 
@@ -66,6 +69,7 @@ pub struct Target {
     awaiting: VecDeque<(Instant, ConnectionId)>,
     /// Connections that may have something to say.
     touched: Vec<ConnectionId>,
+    memory: Memory,
     outputs: VecDeque<Output>,
     rng: Entropy,
     now: Instant,
@@ -82,6 +86,7 @@ impl Target {
             subsystems: Vec::new(),
             awaiting: VecDeque::new(),
             touched: Vec::new(),
+            memory: Memory::default(),
             outputs: VecDeque::new(),
             rng: config.rng,
             now,
@@ -165,6 +170,9 @@ impl Target {
         let Some(peer) = self.peer(connection) else { return };
         peer.connection.sent(count);
         peer.sent += count as u64;
+        if count > 0 {
+            peer.taken = now;
+        }
         if peer.connection.outbox().is_empty() {
             peer.is_sending = false;
         }
@@ -194,6 +202,7 @@ impl Target {
         self.now = now;
         let Some(peer) = self.peer(connection) else { return };
         peer.connection.landed(count);
+        peer.given = now;
         self.touch(connection);
         self.work();
     }
@@ -239,16 +248,20 @@ impl Target {
                 self.drain_core(subsystem);
             }
             self.announce(connection);
+            self.count(connection);
         }
     }
 
     /// Says once that a connection has something to send.
     fn announce(&mut self, connection: ConnectionId) {
+        let now = self.now;
         if let Some(peer) = self.peer(connection)
             && !peer.is_sending
             && !peer.connection.outbox().is_empty()
         {
             peer.is_sending = true;
+            peer.taken = now;
+            self.watch_for_reading();
             self.outputs.push_back(Output::Send(connection));
         }
     }
@@ -292,6 +305,7 @@ impl Target {
         if let Standing::AwaitingConnect(awaiting) = &mut peer.standing {
             awaiting.remember(&bytes);
         }
+        peer.given = now;
         peer.connection.handle_input(now, ConnectionInput::Received(bytes));
         self.touch(id);
         self.work();
@@ -314,6 +328,7 @@ impl Target {
         if self.peer(id).is_some_and(|peer| !peer.is_over()) {
             self.release(id, &Close::Lost);
         }
+        self.uncount(id);
         if let Some(place) = self.peers.get_mut(id.0 as usize) {
             *place = None;
         }
@@ -358,6 +373,7 @@ impl Engine for Target {
             let expired = self.fabrics.association(key).is_some_and(|one| one.keep_alive_has_expired(now));
             self.end_association(key, if expired { &Close::KeepAlive } else { &Close::Idle });
         }
+        self.end_unread();
         for index in 0..self.subsystems.len() {
             let due = |served: &&mut Served| served.core.poll_timeout().is_some_and(|at| at <= now);
             if let Some(served) = self.subsystems[index].as_mut().filter(due) {
@@ -376,6 +392,6 @@ impl Engine for Target {
     fn poll_timeout(&self) -> Option<Instant> {
         let awaiting = self.awaiting.front().map(|(at, _)| *at);
         let cores = self.subsystems.iter().flatten().filter_map(|served| served.core.poll_timeout());
-        cores.chain(awaiting).chain(self.fabrics.poll_timeout()).min()
+        cores.chain(awaiting).chain(self.fabrics.poll_timeout()).chain(self.memory.poll_timeout()).min()
     }
 }

@@ -8,7 +8,7 @@ use nvme::subsystem::{CommandToken, ControllerKey};
 use nvme::wire::{CommandId, CompletionQueueEntry, Status, SubmissionQueueId};
 use nvme_fabrics::target::{AssociationKey, Connected, SubsystemKey};
 use nvme_fabrics::wire::{ConnectCommand, PortId, QueueId, TransportAddress};
-use nvme_tcp::controller::{Config, Connection, Parameters, Slot};
+use nvme_tcp::controller::{Config, Connection, Held, Parameters, Slot};
 
 use super::HISTORY_MAX;
 use super::event::Accepted;
@@ -104,6 +104,14 @@ pub(super) struct Peer {
     /// The world was told that there is something to send.
     pub(super) is_sending: bool,
     pub(super) is_touched: bool,
+    /// What the target counts as held by it.
+    pub(super) counted: Held,
+    /// It is among those that wait for memory.
+    pub(super) is_waiting: bool,
+    /// When the host last took something of what waited for it, or that began to wait.
+    pub(super) taken: Instant,
+    /// When the host last sent something.
+    pub(super) given: Instant,
 }
 
 impl Peer {
@@ -123,6 +131,10 @@ impl Peer {
             skip,
             is_sending: false,
             is_touched: false,
+            counted: Held::default(),
+            is_waiting: false,
+            taken: now,
+            given: now,
         }
     }
 

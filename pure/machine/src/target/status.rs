@@ -42,6 +42,8 @@ pub struct AssociationStatus {
     pub is_ready: bool,
     /// Keep Alive Timeout.
     pub keep_alive: Option<Nanos>,
+    /// Bytes that are held for it: what it has not read, and what it was asked for.
+    pub memory: u64,
     /// Its queues, the Admin Queue first.
     pub connections: Vec<ConnectionStatus>,
 }
@@ -61,6 +63,7 @@ impl Target {
                 controller: association.controller(),
                 is_ready: association.is_ready(),
                 keep_alive: association.keep_alive(),
+                memory: self.memory_of(nvme_fabrics::target::AssociationKey(index)),
                 connections: connections.filter_map(|id| self.connection_status(id)).collect(),
             })
         };

@@ -3,6 +3,7 @@
 use core::fmt;
 
 use engine::Instant;
+use nvme::subsystem::KEEP_ALIVE_MAX_MILLISECONDS;
 use nvme::wire::{Status, StatusCode};
 
 use super::association::Queues;
@@ -68,6 +69,8 @@ pub enum Why {
     QueueTwice(QueueId),
     /// The controller is not enabled.
     NotReady,
+    /// The Keep Alive Timeout is longer than a host may be silent; in milliseconds.
+    KeepAlive(u32),
 }
 
 impl fmt::Display for Why {
@@ -85,6 +88,12 @@ impl fmt::Display for Why {
             Self::Busy => f.write_str("no controller is free"),
             Self::Queue(queue) => write!(f, "there is no queue {queue}"),
             Self::QueueTwice(queue) => write!(f, "queue {queue} is connected already"),
+            Self::KeepAlive(timeout) => {
+                write!(
+                    f,
+                    "the Keep Alive Timeout is {timeout} ms, and {KEEP_ALIVE_MAX_MILLISECONDS} ms at most"
+                )
+            }
             Self::NotReady => f.write_str("the controller is not enabled"),
         }
     }
@@ -210,6 +219,10 @@ impl Target {
         command: &ConnectCommand,
         data: ConnectData,
     ) -> Result<Outcome, Refusal> {
+        let timeout = command.keep_alive_timeout;
+        if timeout > KEEP_ALIVE_MAX_MILLISECONDS {
+            return Err(Refusal::new(StatusCode::KeepAliveTimeoutInvalid, Why::KeepAlive(timeout)));
+        }
         let free = self.associations.iter().position(Option::is_none).unwrap_or(self.associations.len());
         let index = u32::try_from(free).ok().filter(|_| free < ASSOCIATIONS_MAX);
         let index = index.ok_or(Refusal::new(FabricsStatus::ControllerBusy, Why::Busy))?;

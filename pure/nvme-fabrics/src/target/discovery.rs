@@ -5,6 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use engine::Instant;
+use nvme::subsystem::KEEP_ALIVE_MAX_MILLISECONDS;
 use nvme::wire::feature::{self, FeatureId};
 use nvme::wire::identify::{IdentifyController, cns};
 use nvme::wire::{
@@ -247,6 +248,9 @@ impl Target {
                 Reply::Done(0)
             }
             other if u8::from(other) == KEEP_ALIVE_TIMER => {
+                if entry.cdw11 > KEEP_ALIVE_MAX_MILLISECONDS {
+                    return failed(StatusCode::KeepAliveTimeoutInvalid);
+                }
                 self.set_keep_alive(now, key, entry.cdw11);
                 Reply::Done(0)
             }

@@ -202,6 +202,33 @@ fn static_controllers_are_asked_for_and_are_one_hosts() {
 }
 
 #[test]
+fn nobody_is_silent_for_longer_than_the_greatest_keep_alive_timeout() {
+    use nvme::subsystem::KEEP_ALIVE_MAX_MILLISECONDS as MOST;
+    let mut target = with(|_| ());
+    for name in [DISK, Nqn::DISCOVERY] {
+        let mut asked = ask(0, 0xffff);
+        asked.data.subsystem = nqn(name);
+        asked.command.keep_alive_timeout = MOST + 1;
+        let refusal = asked.clone().of(&mut target).unwrap_err();
+        assert_eq!(refusal.status, StatusCode::KeepAliveTimeoutInvalid.into());
+        assert_eq!(refusal.why, Why::KeepAlive(MOST + 1));
+        asked.command.keep_alive_timeout = MOST;
+        asked.of(&mut target).unwrap();
+    }
+    let longer = SubmissionQueueEntry {
+        opcode: nvme::wire::AdminOpcode::SetFeatures.into(),
+        cdw10: 0x0f,
+        cdw11: MOST + 1,
+        ..SubmissionQueueEntry::default()
+    };
+    let mut discovery = ask(0, 0xffff);
+    discovery.data.subsystem = nqn(Nqn::DISCOVERY);
+    let key = discovery.of(&mut target).unwrap().association;
+    let reply = target.discover(START, key, &longer);
+    assert!(matches!(reply, Reply::Failed(status) if status == StatusCode::KeepAliveTimeoutInvalid.into()));
+}
+
+#[test]
 fn a_reset_keeps_the_association_and_a_shutdown_ends_it_in_time() {
     let mut target = with(|_| ());
     let mut forever = ask(0, 0xffff);

@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 use engine::{Buffer, Engine, Instant};
 use nvme::wire::{CompletionQueueEntry, Status};
 
-pub use types::{Closed, Config, Input, Output, Parameters, Queue, Slot, Statistics};
+pub use types::{Closed, Config, Held, Input, Output, Parameters, Permission, Queue, Slot, Statistics};
 
 use crate::emit::Sender;
 use crate::reader::{Reader, Step};
@@ -29,7 +29,7 @@ use crate::wire::{Agreement, Fault, Receiver, TerminateRequest};
 use crate::{ADMIN_CAPSULE_DATA_MAX, DataPointer, Outbox, QUEUE_SIZE_MAX, TRANSFER_BYTES_MAX};
 use receive::Arrival;
 use slots::Slots;
-use transmit::{Early, Held};
+use transmit::{Early, HeldData};
 
 /// Where a connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub struct Connection {
     ready_to_transfer_max: usize,
     slots: Slots,
     outbox: Outbox,
-    held: Option<Held>,
+    held: Option<HeldData>,
     /// The held data.
     pieces: Vec<Buffer>,
     early: Vec<Early>,
@@ -65,8 +65,11 @@ pub struct Connection {
     waiting: VecDeque<u16>,
     /// Bytes that R2Ts have asked for and that have not come.
     pulling: u64,
-    /// Bytes that commands in flight will give to the host.
+    /// Bytes that commands in flight will give to the host, or have brought in their capsules.
     reserved: u64,
+    /// Bytes that the host was asked for, and has sent, for commands in flight.
+    pulled: u64,
+    permission: Permission,
     statistics: Statistics,
 }
 
@@ -92,6 +95,8 @@ impl Connection {
             waiting: VecDeque::new(),
             pulling: 0,
             reserved: 0,
+            pulled: 0,
+            permission: Permission::ALL,
             statistics: Statistics::default(),
             config,
         }
@@ -158,6 +163,36 @@ impl Connection {
         }
         let arrival = self.arrival.as_mut().expect("bytes land only where a place was named");
         arrival.span.advance(count);
+    }
+
+    /// What the connection holds for its host.
+    pub fn held(&self) -> Held {
+        let to_host = self.backlog() + self.reader.inbound.len() as u64;
+        Held { to_host, from_host: self.pulled }
+    }
+
+    /// Whether the host was asked for data that have not come.
+    pub const fn is_owed_data(&self) -> bool {
+        self.pulling > 0
+    }
+
+    /// Says what the connection may do from now on: see [`Permission`].
+    pub fn permit(&mut self, permission: Permission) {
+        self.permission = permission;
+        if !self.is_over() {
+            self.ask_waiting();
+        }
+    }
+
+    /// Ends the connection without a word: what the outbox holds is dropped.
+    pub fn give_up(&mut self) {
+        self.state = State::Over;
+        self.outbox = Outbox::default();
+        self.held = None;
+        self.pieces.clear();
+        self.early.clear();
+        self.reader.inbound.clear();
+        self.arrival = None;
     }
 
     /// Commands that were not completed.
@@ -255,9 +290,12 @@ impl Connection {
     }
 
     /// Whether the host leaves so much unread, or has so much coming, that it gets nothing more to do.
-    fn is_stuffed(&self) -> bool {
-        let backlog = self.outbox.len() as u64 + self.reserved;
-        backlog > self.config.backlog_bytes_max
+    const fn is_stuffed(&self) -> bool {
+        !self.permission.commands || self.backlog() > self.config.backlog_bytes_max
+    }
+
+    const fn backlog(&self) -> u64 {
+        self.outbox.len() as u64 + self.reserved
     }
 
     /// Answers a broken PDU, of whose header `shown` bytes have come, and ends the connection.

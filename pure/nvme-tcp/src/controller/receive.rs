@@ -10,7 +10,7 @@ use crate::wire::{
     Agreement, CommandCapsule, CommonHeader, Fault, Flags, Framing, HostToControllerData, INITIALISE_LENGTH,
     InitializeRequest, InitializeResponse, PduKind, TerminateRequest,
 };
-use crate::{ADMIN_CAPSULE_DATA_MAX, DataPointer, R2TS_PER_COMMAND_MAX};
+use crate::{ADMIN_CAPSULE_DATA_MAX, DataPointer, R2TS_PER_COMMAND_MAX, TRANSFER_BYTES_MAX};
 
 type Step = crate::reader::Step<Output>;
 
@@ -146,7 +146,9 @@ impl Connection {
     #[inline]
     fn begin(&mut self, entry: SubmissionQueueEntry, capsule: Buffer) -> Step {
         let pointer = DataPointer::of(&entry);
-        let reserved = if is_to_host(entry.opcode) { pointer.length() } else { 0 };
+        let brought = u32::try_from(capsule.len()).expect("a capsule has a limit");
+        let reserved =
+            brought + if is_to_host(entry.opcode) { pointer.length().min(TRANSFER_BYTES_MAX) } else { 0 };
         let command = Command {
             id: entry.command_id,
             pointer,
@@ -154,6 +156,7 @@ impl Connection {
             pull: Pull::default(),
             pushed: 0,
             reserved,
+            pulled: 0,
             response: None,
         };
         match self.slots.issue(command) {

@@ -59,6 +59,8 @@ pub(super) struct Command {
     pub(super) pushed: u32,
     /// Bytes that the command counts in the connection's backlog.
     pub(super) reserved: u32,
+    /// Bytes that the host was asked for.
+    pub(super) pulled: u32,
     /// The completion of a command that was given up while its data were coming.
     pub(super) response: Option<CompletionQueueEntry>,
 }
@@ -179,6 +181,7 @@ mod tests {
             pull: Pull::default(),
             pushed: 0,
             reserved: 0,
+            pulled: 0,
             response: None,
         }
     }

@@ -11,7 +11,7 @@ use crate::wire::{ControllerToHostData, Flags, PduKind, ReadyToTransfer, Respons
 /// Data of a command that lie one behind the other and were not sent: what follows goes in the same PDU, and so may the
 /// completion of the command (the SUCCESS flag).
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct HeldData {
     slot: u16,
     command: CommandId,
     offset: u32,
@@ -44,7 +44,7 @@ impl Connection {
     pub(super) fn ask_waiting(&mut self) {
         for _ in 0..self.waiting.len() {
             let full = self.pulling >= u64::from(self.config.pull_bytes_max);
-            if full && self.pulling > 0 {
+            if (full && self.pulling > 0) || (!self.permission.data && !self.is_next_asked()) {
                 return;
             }
             let Some(slot) = self.waiting.pop_front() else { return };
@@ -55,11 +55,21 @@ impl Connection {
         }
     }
 
+    /// Whether the transfer that waits next has begun, so that its memory is counted.
+    fn is_next_asked(&mut self) -> bool {
+        let next = self.waiting.front().copied();
+        next.and_then(|slot| self.slots.get(slot)).is_some_and(|command| command.pulled > 0)
+    }
+
     /// Sends R2Ts for the transfer of `slot`; whether it is all asked for.
     fn ask(&mut self, slot: u16) -> bool {
         let limit = self.config.ready_to_transfer_bytes_max;
         let windows_max = self.ready_to_transfer_max;
         let Some(command) = self.slots.get(slot) else { return true };
+        if command.pulled == 0 {
+            command.pulled = command.pull.length;
+            self.pulled += u64::from(command.pulled);
+        }
         let (id, pull) = (command.id, &mut command.pull);
         while pull.asked < pull.length {
             let open = pull.windows[..windows_max].iter().position(|window| !window.is_open());
@@ -120,7 +130,7 @@ impl Connection {
             }
             _ => {
                 self.release_held();
-                self.held = Some(Held { slot, command: id, offset, length, is_last });
+                self.held = Some(HeldData { slot, command: id, offset, length, is_last });
             }
         }
         self.pieces.push(data);
@@ -134,8 +144,8 @@ impl Connection {
         }
     }
 
-    fn send_held(&mut self, held: &Held, flags: Flags) {
-        let Held { command, offset, length, is_last, .. } = *held;
+    fn send_held(&mut self, held: &HeldData, flags: Flags) {
+        let HeldData { command, offset, length, is_last, .. } = *held;
         let pdu = ControllerToHostData { command, offset, length };
         let flags = flags.with(Flags::LAST_PDU, is_last);
         let data = (length, self.pieces.drain(..));
@@ -147,6 +157,7 @@ impl Connection {
     pub(super) fn respond(&mut self, slot: Slot, entry: CompletionQueueEntry) {
         let Some(command) = self.slots.retire(slot.0) else { return };
         self.reserved -= u64::from(command.reserved);
+        self.pulled -= u64::from(command.pulled);
         if self.is_over() {
             return;
         }

@@ -79,6 +79,36 @@ pub struct Queue {
     pub success_flag: bool,
 }
 
+/// What a connection holds for its host, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// What the host is to read, what commands in flight will bring included, and what it has said that was not understood.
+    pub to_host: u64,
+    /// What the host was asked for, and has sent, for commands that were not completed.
+    pub from_host: u64,
+}
+
+impl Held {
+    /// All of it.
+    pub const fn all(self) -> u64 {
+        self.to_host + self.from_host
+    }
+}
+
+/// What a connection may do that takes memory, beside its own limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Permission {
+    /// Take commands.
+    pub commands: bool,
+    /// Ask for data of commands that it has; those that it has asked for come all the same.
+    pub data: bool,
+}
+
+impl Permission {
+    /// Everything.
+    pub const ALL: Self = Self { commands: true, data: true };
+}
+
 /// What the world tells the connection.
 #[derive(Debug)]
 pub enum Input {

@@ -21,6 +21,8 @@ pub const CONTROLLERS_MAX: u16 = 4096;
 
 /// What Keep Alive Support (KAS) counts in.
 const KEEP_ALIVE_UNIT_MILLISECONDS: u32 = 100;
+/// The greatest Keep Alive Timeout, in milliseconds: an hour. Whoever says nothing for longer has gone.
+pub const KEEP_ALIVE_MAX_MILLISECONDS: u32 = 3_600_000;
 /// SGL Support (SGLS) over fabrics: SGLs without alignment rules, offsets into the capsule, transport data blocks.
 const SGL_SUPPORT_FABRICS: u32 = 1 | 1 << 20 | 1 << 21;
 

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use engine::{Instant, Nanos};
 
+use super::KEEP_ALIVE_MAX_MILLISECONDS;
 use super::config::Config;
 use super::controller::{ControllerConfig, ControllerKey, Transport};
 use super::errors::{Failure, Location};
@@ -445,6 +446,9 @@ impl Subsystem {
         };
         if refused {
             return Err(invalid(Location::CDW11));
+        }
+        if id == FeatureId::KeepAliveTimer && cdw11 > KEEP_ALIVE_MAX_MILLISECONDS {
+            return Err(Failure::field(StatusCode::KeepAliveTimeoutInvalid, Location::CDW11));
         }
         Ok(match id {
             FeatureId::PowerManagement => 0,

@@ -49,7 +49,8 @@ pub use config::{
     POOL_NAMESPACES, PoolConfig, TRANSFER_BYTES_MAX,
 };
 pub use controller::{
-    CONTROLLERS_MAX, ControllerConfig, ControllerKey, FabricsConfig, HostIdentity, Transport,
+    CONTROLLERS_MAX, ControllerConfig, ControllerKey, FabricsConfig, HostIdentity,
+    KEEP_ALIVE_MAX_MILLISECONDS, Transport,
 };
 pub use errors::ERROR_LOG_ENTRIES;
 pub use event_log::{EVENT_LOG_BYTES_MAX, PersistentEvent};

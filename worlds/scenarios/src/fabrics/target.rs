@@ -177,6 +177,7 @@ impl TargetNode {
                 Some(behind) => behind.submit(request),
                 None => context.media(request),
             },
+            Output::Listen(_) => {}
             Output::HandOver { .. } => unreachable!("there is one reactor"),
             Output::Event(event) => {
                 if self.events.len() == EVENTS_MAX {

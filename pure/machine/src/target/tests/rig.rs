@@ -54,6 +54,10 @@ pub(super) struct Rig {
     pub(super) moved: Option<Handover>,
     /// Media answer nothing for now.
     pub(super) is_held: bool,
+    /// Connections whose hosts read nothing.
+    pub(super) unread: Vec<usize>,
+    /// Keep Alive Timeout of the Connects to come, in milliseconds.
+    pub(super) keep_alive: u32,
     held: Vec<(SubsystemKey, Request)>,
     disk: RamDisk,
     pool: SharedPool,
@@ -82,6 +86,8 @@ impl Rig {
             events: Vec::new(),
             moved: None,
             is_held: false,
+            unread: Vec::new(),
+            keep_alive: 5000,
             held: Vec::new(),
             disk: RamDisk::new(BYTES),
             pool,
@@ -141,6 +147,7 @@ impl Rig {
                     }
                     Output::Event(event) => events.push(event),
                     Output::Close(id) => hosts[id.0 as usize].is_closed = true,
+                    Output::Listen(_) => {}
                     Output::HandOver { handover, .. } => *moved = Some(handover),
                     Output::Send(_) | Output::Notify { .. } => {}
                 }
@@ -175,7 +182,7 @@ impl Rig {
         let id = Self::id(index);
         let mut pool = Pool::default();
         let mut towards = Vec::new();
-        if let Some(outbox) = self.target.outbox(id) {
+        if let Some(outbox) = self.target.outbox(id).filter(|_| !self.unread.contains(&index)) {
             for slice in outbox.slices() {
                 towards.push(pool.copy(slice));
             }
@@ -231,7 +238,7 @@ impl Rig {
             queue: QueueId(queue),
             submission_queue_size: 31,
             attributes: ConnectAttributes(flow),
-            keep_alive_timeout: 5000,
+            keep_alive_timeout: self.keep_alive,
         };
         let data = ConnectData {
             host_id: HostId([1; 16]),

@@ -106,8 +106,13 @@ fn fabrics_have_no_queue_commands_and_a_timer() {
     assert_eq!(bench.subsystem.keep_alive_milliseconds(first), 5_100);
     assert_eq!(bench.subsystem.keep_alive_milliseconds(second), 0);
     assert_eq!(bench.of(second).succeeds(ADMIN, get(FeatureId::KeepAliveTimer, 0)), 0);
-    bench.succeeds(ADMIN, set(FeatureId::KeepAliveTimer, u32::MAX));
-    assert_eq!(bench.subsystem.keep_alive_milliseconds(second), u32::MAX / 100 * 100);
+    let most = crate::subsystem::KEEP_ALIVE_MAX_MILLISECONDS;
+    bench.succeeds(ADMIN, set(FeatureId::KeepAliveTimer, most));
+    assert_eq!(bench.subsystem.keep_alive_milliseconds(second), most);
+    for longer in [most + 1, u32::MAX] {
+        bench.fails(ADMIN, set(FeatureId::KeepAliveTimer, longer), StatusCode::KeepAliveTimeoutInvalid);
+    }
+    assert_eq!(bench.subsystem.keep_alive_milliseconds(second), most);
     let save = SubmissionQueueEntry { cdw10: 0x0b | 1 << 31, ..admin(AdminOpcode::SetFeatures) };
     bench.fails(ADMIN, save, StatusCode::FeatureNotSaveable);
     let mut pcie = Bench::new();

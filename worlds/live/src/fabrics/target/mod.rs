@@ -37,6 +37,9 @@ const SILENT: Nanos = Nanos::from_millis(10);
 /// How long a host may take to close a connection that we have ended, before it is dropped.
 const LINGER: Nanos = Nanos::from_secs(1);
 
+/// How long until the system is asked again for what it refused: to end a sleep for the sake of a port or a medium.
+const REGISTER_AGAIN: Nanos = Nanos::from_millis(10);
+
 /// What the application is told.
 #[derive(Debug)]
 pub enum Event {
@@ -68,6 +71,8 @@ pub struct TargetDriver<F> {
     lively: Vec<ConnectionId>,
     /// Connections with something to send.
     sending: Vec<ConnectionId>,
+    /// Connections whose hosts may have sent what was not wanted then, and is now.
+    wanted: Vec<ConnectionId>,
     /// Connections that we have ended and that the host has not closed.
     lingering: Vec<(Instant, ConnectionId)>,
     /// By subsystem.
@@ -83,6 +88,8 @@ pub struct TargetDriver<F> {
     mailbox: Option<Mailbox>,
     /// Connections on their way there.
     leaving: Vec<(SubsystemKey, Moved)>,
+    /// That connections are turned away has been told.
+    is_refusing: bool,
     report: F,
     /// The latest time that the engines were told.
     now: Instant,
@@ -104,6 +111,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
             links: Vec::new(),
             lively: Vec::new(),
             sending: Vec::new(),
+            wanted: Vec::new(),
             lingering: Vec::new(),
             media: Vec::new(),
             unregistered: Vec::new(),
@@ -112,6 +120,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
             pool,
             mailbox: None,
             leaving: Vec::new(),
+            is_refusing: false,
             report,
             now,
             wake: None,
@@ -140,6 +149,11 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     /// Takes connections from `mailbox`, and gives it those of other reactors.
     pub fn set_mailbox(&mut self, mailbox: Mailbox) {
         self.mailbox = Some(mailbox);
+    }
+
+    /// Holds at most `bytes` or so for hosts: see [`Target::set_memory_max`].
+    pub const fn set_memory_max(&mut self, bytes: u64) {
+        self.target.set_memory_max(bytes);
     }
 
     /// The engines.
@@ -182,25 +196,41 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         self.ports.iter().map(|port| (port.id, port.listener.address()))
     }
 
-    fn register(&mut self, sources: &Sources) -> io::Result<()> {
+    /// Has news of ports and media end a sleep. What the system refuses is tried again.
+    fn register(&mut self, sources: &Sources) {
+        let mut refused = None;
         for port in self.ports.iter_mut().filter(|port| !port.is_registered) {
-            sources.add(port.listener.as_raw_fd(), Attention::OnNews)?;
-            port.is_registered = true;
+            match sources.add(port.listener.as_raw_fd(), Attention::OnNews) {
+                Ok(()) => port.is_registered = true,
+                Err(error) => refused = Some(error),
+            }
         }
         for key in core::mem::take(&mut self.unregistered) {
-            if let Some(media) = &self.media[key.0 as usize] {
-                for descriptor in media.poll_fds() {
-                    if !self.registered.contains(&(key, descriptor)) {
-                        sources.add(descriptor, Attention::EachTurn)?;
-                        self.registered.push((key, descriptor));
+            let Some(media) = &self.media[key.0 as usize] else { continue };
+            for descriptor in media.poll_fds() {
+                if self.registered.contains(&(key, descriptor)) {
+                    continue;
+                }
+                match sources.add(descriptor, Attention::EachTurn) {
+                    Ok(()) => self.registered.push((key, descriptor)),
+                    Err(error) => {
+                        self.unregistered.push(key);
+                        refused = Some(error);
+                        break;
                     }
                 }
             }
         }
-        Ok(())
+        if let Some(error) = refused {
+            self.refuse(error);
+        }
     }
 
-    fn accept(&mut self, now: Instant, sources: &Sources) -> io::Result<bool> {
+    fn is_registered(&self) -> bool {
+        self.unregistered.is_empty() && self.ports.iter().all(|port| port.is_registered)
+    }
+
+    fn accept(&mut self, now: Instant, sources: &Sources) -> bool {
         let mut accepted = false;
         for index in 0..self.ports.len() {
             for _ in 0..ACCEPTS_PER_TURN {
@@ -209,12 +239,13 @@ impl<F: FnMut(Event)> TargetDriver<F> {
                 match port.listener.accept() {
                     Ok(Some(connection)) => {
                         accepted = true;
-                        self.begin(now, sources, Link::new(connection.into(), id, now), None)?;
+                        self.is_refusing = false;
+                        self.begin(now, sources, Link::new(connection.into(), id, now), None);
                     }
                     Ok(None) => break,
                     // No descriptor is left: those who have one go on.
                     Err(error) => {
-                        (self.report)(Event::AcceptFailed(error));
+                        self.refuse(error);
                         break;
                     }
                 }
@@ -224,27 +255,30 @@ impl<F: FnMut(Event)> TargetDriver<F> {
             accepted = true;
             // One that has failed meanwhile needs no answer.
             if let Ok(socket) = Socket::new(moved.socket) {
-                self.begin(now, sources, Link::new(socket, moved.port, now), Some(moved.handover))?;
+                self.begin(now, sources, Link::new(socket, moved.port, now), Some(moved.handover));
             }
         }
-        Ok(accepted)
+        accepted
     }
 
-    fn begin(
-        &mut self,
-        now: Instant,
-        sources: &Sources,
-        link: Link,
-        resume: Option<Handover>,
-    ) -> io::Result<()> {
+    /// Says that connections are turned away, once until one is let in.
+    fn refuse(&mut self, error: io::Error) {
+        if !core::mem::replace(&mut self.is_refusing, true) {
+            (self.report)(Event::AcceptFailed(error));
+        }
+    }
+
+    fn begin(&mut self, now: Instant, sources: &Sources, link: Link, resume: Option<Handover>) {
         let free = self.links.iter().position(Option::is_none).unwrap_or(self.links.len());
-        let (Ok(index), Ok(local)) = (u32::try_from(free), link.socket.local()) else { return Ok(()) };
+        let (Ok(index), Ok(local)) = (u32::try_from(free), link.socket.local()) else { return };
         if index >= CONNECTIONS_MAX {
-            return Ok(());
+            return self.refuse(io::ErrorKind::QuotaExceeded.into());
         }
         let connection = ConnectionId(index);
         let (port, peer) = (link.port, link.socket.peer());
-        sources.add(link.socket.as_raw_fd(), Attention::EachTurn)?;
+        if let Err(error) = sources.add(link.socket.as_raw_fd(), Attention::EachTurn) {
+            return self.refuse(error);
+        }
         if free == self.links.len() {
             self.links.push(None);
         }
@@ -253,7 +287,6 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         let accepted = Accepted { connection, port, peer, local, resume };
         self.target.handle_input(now, Input::Accepted(accepted));
         self.exchange(now);
-        Ok(())
     }
 
     /// Takes what hosts have sent by connections at rest, of which the kernel has news; returns whether there was anything.
@@ -293,6 +326,20 @@ impl<F: FnMut(Event)> TargetDriver<F> {
             let _ = sources.change(link.socket.as_raw_fd(), Attention::EachTurn);
             self.lively.push(id);
         }
+    }
+
+    /// Looks again at connections whose hosts were made to wait: the kernel does not tell twice of what they have sent.
+    fn listen_again(&mut self, sources: &Sources) -> bool {
+        let wanted = core::mem::take(&mut self.wanted);
+        for id in &wanted {
+            if let Some(link) = self.links[id.0 as usize].as_mut() {
+                link.heard = self.now;
+                if !link.is_lively {
+                    self.wake_up(*id, sources);
+                }
+            }
+        }
+        !wanted.is_empty()
     }
 
     fn put_to_rest(&mut self, context: &Context<'_>) {
@@ -368,7 +415,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
             while let Some((subsystem, completion)) = self.inputs.pop_front() {
                 self.target.handle_input(now, Input::Media { subsystem, completion });
             }
-            let Self { target, links, sending, lingering, media, inputs, leaving, report, .. } = self;
+            let Self { target, links, sending, wanted, lingering, media, inputs, leaving, report, .. } = self;
             drain(target, |output| match output {
                 Output::Media { subsystem, request } => {
                     if let Some(media) = media.get_mut(subsystem.0 as usize).and_then(Option::as_mut) {
@@ -376,6 +423,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
                     }
                 }
                 Output::Send(id) => sending.push(id),
+                Output::Listen(id) => wanted.push(id),
                 Output::Close(id) => {
                     if let Some(link) = links[id.0 as usize].as_mut() {
                         link.is_ended = true;
@@ -510,9 +558,9 @@ impl<F: FnMut(Event)> TargetDriver<F> {
 impl<F: FnMut(Event)> Driver for TargetDriver<F> {
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         let sources = context.sources();
-        self.register(sources)?;
+        self.register(sources);
         self.now = self.now.max(context.now);
-        let mut busy = context.news && !self.stopping && self.accept(self.now, sources)?;
+        let mut busy = context.news && !self.stopping && self.accept(self.now, sources);
         if context.news && self.lively.len() < self.links.len() {
             busy |= self.receive_at_rest(context);
         }
@@ -520,6 +568,7 @@ impl<F: FnMut(Event)> Driver for TargetDriver<F> {
         let looks = if busy || self.is_media_busy() { 1 } else { LOOKS };
         busy |= (0..looks).any(|_| self.receive(context));
         self.put_to_rest(context);
+        busy |= self.listen_again(sources);
         self.see_off(sources);
         // The engines have been told later times since the turn began, and theirs never goes back.
         let now = self.now;
@@ -542,7 +591,8 @@ impl<F: FnMut(Event)> Driver for TargetDriver<F> {
     fn poll_timeout(&self) -> Option<Instant> {
         let lingering = self.lingering.first().map(|(at, _)| *at);
         let media = self.media.iter().flatten().filter_map(Media::poll_timeout);
-        media.chain(self.wake).chain(lingering).min()
+        let again = (!self.is_registered()).then(|| self.now + REGISTER_AGAIN);
+        media.chain(self.wake).chain(lingering).chain(again).min()
     }
 
     fn on_stop(&mut self, now: Instant) {
