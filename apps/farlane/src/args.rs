@@ -226,6 +226,11 @@ impl Served {
         self.namespace.is_empty() && self.ram.is_empty() && self.pool.is_none() && self.vfio.is_empty()
     }
 
+    /// How many media have files of their own open.
+    pub(crate) fn media(&self) -> usize {
+        self.namespace.len() + self.vfio.len() + usize::from(self.pool.is_some())
+    }
+
     /// What is served, in words: so many namespaces, and perhaps room for more.
     pub(crate) fn count(&self, namespaces: usize) -> String {
         let namespaces = match namespaces {

@@ -228,6 +228,16 @@ pub(crate) enum Error {
     #[diagnostic(help("farlane status shows what there is"))]
     Asked { why: String },
 
+    #[error("{0}")]
+    #[diagnostic(help(
+        "raise the limit first: ulimit -n {} in the shell that starts it, or LimitNOFILE={} in a systemd unit", .0.needed, .0.needed
+    ))]
+    Descriptors(#[from] live::descriptors::TooFew),
+
+    #[error("--cpu: {0}")]
+    #[diagnostic(help("choose one of these, or leave --cpu out"))]
+    Processor(live::reactor::PinError),
+
     #[error("output: {0}")]
     Output(io::Error),
 
@@ -272,6 +282,7 @@ impl Error {
             | Self::NoNetworkAdmin { .. }
             | Self::Interface { .. }
             | Self::NoNamespace { .. }
+            | Self::Processor(_)
             | Self::FarNamespace { .. }
             | Self::Range { .. } => 2,
             Self::Interrupted => 130,

@@ -62,13 +62,18 @@ fn capsule(entry: [u8; 64], data: &[u8]) -> Vec<u8> {
 
 /// Connect for the Admin Queue, of 32 entries.
 fn connect() -> Vec<u8> {
+    connect_queue(0, 0xffff, 31)
+}
+
+/// Connect for a queue of a controller, of one entry more than `size`; without Keep Alive Timeout.
+fn connect_queue(queue: u8, controller: u16, size: u8) -> Vec<u8> {
     let mut entry = [0; 64];
     (entry[0], entry[1], entry[4]) = (0x7f, 0x40, 1);
     entry[32..36].copy_from_slice(&1024_u32.to_le_bytes());
-    (entry[39], entry[44]) = (1, 31);
+    (entry[39], entry[42], entry[44]) = (1, queue, size);
     let mut data = [0; 1024];
     data[0] = 7;
-    data[16..18].fill(0xff);
+    data[16..18].copy_from_slice(&controller.to_le_bytes());
     data[256..256 + NQN.len()].copy_from_slice(NQN.as_bytes());
     let host = b"nqn.2026-01.io.farlane:stranger";
     data[512..512 + host.len()].copy_from_slice(host);
@@ -82,6 +87,32 @@ fn enable() -> Vec<u8> {
     entry[44] = 0x14;
     entry[48..52].copy_from_slice(&0x0046_0001_u32.to_le_bytes());
     capsule(entry, &[])
+}
+
+/// Read of 128 KiB, as much as one command may.
+fn read_much(id: u8) -> Vec<u8> {
+    let mut entry = [0; 64];
+    (entry[0], entry[1], entry[2], entry[4]) = (2, 0x40, id, 1);
+    entry[32..36].copy_from_slice(&(128_u32 << 10).to_le_bytes());
+    (entry[39], entry[48]) = (0x5a, 0xff);
+    capsule(entry, &[])
+}
+
+/// What the target answers to a command of a host that is not asked for data; DW0 of it.
+fn ask(host: &mut TcpStream, command: &[u8]) -> u32 {
+    host.write_all(command).unwrap();
+    let mut response = [0; 24];
+    host.read_exact(&mut response).unwrap();
+    assert_eq!(response[22..24], [0, 0], "{response:x?}");
+    u32::from_le_bytes(response[8..12].try_into().unwrap())
+}
+
+/// A connection that is initialised.
+fn connection(target: &Export) -> TcpStream {
+    let mut host = TcpStream::connect(&target.address).unwrap();
+    host.write_all(&initialize()).unwrap();
+    host.read_exact(&mut [0; 128]).unwrap();
+    host
 }
 
 /// Identify Controller: 72 B that ask for 4 KiB.
@@ -184,4 +215,63 @@ fn bits_that_flip_in_transit_change_nothing_that_is_read() {
         assert!(done["compared"].as_u64() > Some(0), "{done}");
     }
     assert!(relay.flipped() > 20, "{} bits have flipped", relay.flipped());
+}
+
+/// Of a file, so that what waits takes memory of its own.
+#[test]
+fn three_hundred_queues_that_are_not_read_hold_what_they_may_and_others_are_served() {
+    const BUDGET: u64 = 64 << 10;
+    let directory = tempfile::tempdir().unwrap();
+    let control = directory.path().join("control");
+    let control = control.to_str().unwrap();
+    let disk = format!("{},size=64MiB", directory.path().join("disk").display());
+    let mut command = Command::new(FARLANE);
+    command.args(["target", "--json", "--listen", "127.0.0.1:0", "--nqn", NQN, "--memory-max", "64MiB"]);
+    command.args(["--namespace", &disk, "--control", control]);
+    let target = Export::of(command);
+    works(&target);
+    let before = resident(&target);
+    let bench = [
+        "bench",
+        "--json",
+        "--rw",
+        "randrw",
+        "--verify",
+        "--iodepth",
+        "4",
+        "--size",
+        "16MiB",
+        "--runtime",
+        "12s",
+        &url(&target),
+    ];
+    let host = support::running::Running::start(&bench);
+    let (mut most, mut queues) = (0, Vec::new());
+    for _ in 0..6 {
+        let mut admin = connection(&target);
+        let controller = u16::try_from(ask(&mut admin, &connect()) & 0xffff).unwrap();
+        ask(&mut admin, &enable());
+        queues.push(admin);
+        for queue in 1..=50 {
+            let mut queue_of_it = connection(&target);
+            ask(&mut queue_of_it, &connect_queue(queue, controller, 63));
+            // It may be full, or over, before all of them are taken.
+            queue_of_it.set_nonblocking(true).unwrap();
+            let commands: Vec<u8> = (0..63).flat_map(read_much).collect();
+            let _ = queue_of_it.write(&commands);
+            queues.push(queue_of_it);
+            most = most.max(resident(&target));
+        }
+    }
+    let status = json(&["target", "status", "--json", "--control", control]);
+    let memory = &status["memory"];
+    assert_eq!(memory["budget_bytes"].as_u64(), Some(BUDGET << 10), "{memory}");
+    assert!(memory["used_bytes"].as_u64().unwrap() > BUDGET << 7, "{memory}");
+    let (report, said) = host.json();
+    assert_eq!(report["errors"].as_u64(), Some(0), "{report} {said}");
+    most = most.max(resident(&target));
+    // Besides what is counted, each connection has a block that it receives into, and tables.
+    assert!(most < before + BUDGET + (96 << 10), "{before} KiB became {most} KiB");
+    works(&target);
+    drop(queues);
 }

@@ -120,6 +120,10 @@ fn what_cannot_be_exported_is_refused_by_its_name() {
         (&["--namespace", &at("file,fast")], &["'fast'", "readonly"]),
         (&["--namespace", &other_size], &["1048576 B", "size=2097152"]),
         (&["--namespace", &file, "--namespace", &file], &["file: is in use"]),
+        (
+            &["--ram", "1MiB", "--cpu", "99999"],
+            &["--cpu", "no processor 99999", "this process may use", "leave --cpu out"],
+        ),
         (&["--ram", "1MiB", "--listen", "far"], &["'far'", "--listen"]),
         (&["--ram", "1MiB", "--listen", &far.address], &["can't listen on", &far.address, "choose another"]),
         (&["--listen", "127.0.0.1:0", "--listen", "127.0.0.1:0", "--ram", "1MiB"], &["nothing to offer"]),

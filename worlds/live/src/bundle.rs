@@ -162,7 +162,7 @@ impl Bundle {
     }
 
     /// Does what is due: acknowledges, gives up paths, dials.
-    pub(crate) fn turn(&mut self, now: Instant, sources: &Sources) -> io::Result<bool> {
+    pub(crate) fn turn(&mut self, now: Instant, sources: &Sources) -> bool {
         self.now = self.now.max(now);
         for connection in self.slots.iter_mut().filter_map(|slot| slot.connection.as_mut()) {
             connection.turn(now);
@@ -173,34 +173,37 @@ impl Bundle {
             busy = true;
         }
         for index in 0..PATHS_MAX {
-            busy |= self.dial(index, sources)?;
+            busy |= self.dial(index, sources);
         }
-        Ok(busy)
+        busy
     }
 
-    fn dial(&mut self, index: usize, sources: &Sources) -> io::Result<bool> {
+    fn dial(&mut self, index: usize, sources: &Sources) -> bool {
         let (now, begun) = (self.now, self.begun);
         let slot = &mut self.slots[index];
-        let Some(dialling) = &mut slot.dialling else { return Ok(false) };
+        let Some(dialling) = &mut slot.dialling else { return false };
         if self.over || slot.connection.is_some() || dialling.look > now {
-            return Ok(false);
+            return false;
         }
         dialling.look = now + if begun { LOOK_LATER } else { LOOK_FIRST };
         match dialling.dialer.poll(now) {
-            Dialled::Waiting => Ok(false),
+            Dialled::Waiting => false,
             Dialled::Began(descriptor) => {
-                sources.add(descriptor, Attention::EachTurn)?;
-                Ok(true)
+                if let Err(error) = sources.add(descriptor, Attention::EachTurn) {
+                    dialling.has_failed = true;
+                    self.failure = Some((self.peer, error));
+                }
+                true
             }
             Dialled::Failed(address, error) => {
                 dialling.has_failed = true;
                 self.failure = Some((address, error));
-                Ok(true)
+                true
             }
             Dialled::Connected(connection) => {
                 (dialling.joined, dialling.has_failed) = (now, false);
                 self.join(index, connection);
-                Ok(true)
+                true
             }
         }
     }

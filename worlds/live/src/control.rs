@@ -55,17 +55,20 @@ impl Control {
     /// Takes what clients ask, and sends what `answer` says to it. Returns whether there was anything.
     ///
     /// # Errors
-    /// When the process has no descriptors left.
+    /// When nothing can be waited for: at the first call only.
     pub fn turn(&mut self, sources: &Sources, mut answer: impl FnMut(&str) -> String) -> io::Result<bool> {
         let mut busy = false;
         if !self.is_registered {
             sources.add(self.listener.as_raw_fd(), Attention::OnNews)?;
             self.is_registered = true;
         }
+        // Who can't be let in asks again: the program and its other clients go on.
         while self.clients.len() < CLIENTS_MAX
-            && let Some(connection) = self.listener.accept()?
+            && let Ok(Some(connection)) = self.listener.accept()
         {
-            sources.add(connection.as_raw_fd(), Attention::OnNews)?;
+            if sources.add(connection.as_raw_fd(), Attention::OnNews).is_err() {
+                continue;
+            }
             self.clients.push(Client { connection, request: Vec::new(), is_answered: false });
             busy = true;
         }

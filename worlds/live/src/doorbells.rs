@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags};
 
+use crate::faults::Guard;
 use crate::shared::{MapError, check_size};
 
 /// Bytes of a doorbell.
@@ -19,6 +20,8 @@ pub struct Doorbells {
     base: NonNull<u8>,
     /// Bytes.
     length: usize,
+    /// None once the mapping is to go.
+    guard: Option<Guard>,
 }
 
 impl Doorbells {
@@ -42,7 +45,9 @@ impl Doorbells {
             )
         }?;
         let base = NonNull::new(base.cast()).ok_or(MapError::Range)?;
-        Ok(Self { base, length })
+        let mut doorbells = Self { base, length, guard: None };
+        doorbells.guard = Some(Guard::new(base, length).map_err(MapError::Io)?);
+        Ok(doorbells)
     }
 
     /// The doorbell `offset` bytes from the beginning, a multiple of 4.
@@ -77,6 +82,7 @@ impl Doorbells {
 
 impl Drop for Doorbells {
     fn drop(&mut self) {
+        self.guard = None;
         // SAFETY: base and length are those of a mapping that `self` made and owns, and references into it are bound
         // to `self`.
         let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.length) };

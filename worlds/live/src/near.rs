@@ -110,10 +110,10 @@ impl NearDriver {
         events.into_iter().rev().for_each(|event| self.events.push_front(event));
     }
 
-    fn dial(&mut self, now: Instant, sources: &Sources) -> io::Result<bool> {
+    fn dial(&mut self, now: Instant, sources: &Sources) -> bool {
         let mut busy = false;
         for (port, index) in self.ports.iter_mut().zip(0..) {
-            let Some(dialled) = port.link.dial(now, sources)? else { continue };
+            let Some(dialled) = port.link.dial(now, sources) else { continue };
             let (input, failure) = match dialled {
                 Dial::Path { path, is_away } => {
                     let event = tunnel::Event::of_path(tunnel::paths::PathIndex(path), is_away);
@@ -129,7 +129,7 @@ impl NearDriver {
             busy = true;
             self.near.handle_input(now, input);
         }
-        Ok(busy)
+        busy
     }
 
     /// Takes what the far ends have sent; returns whether there was anything.
@@ -284,7 +284,7 @@ impl Driver for NearDriver {
             self.exchange(now);
             self.flush(sources);
         }
-        let dialled = self.dial(now, sources)?;
+        let dialled = self.dial(now, sources);
         busy |= dialled;
         // Nothing else comes from anywhere else soon.
         let looks = if busy || self.local.is_some() { 1 } else { LOOKS };

@@ -10,6 +10,7 @@ use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
+use crate::faults::Guard;
 use pcie::memory::{Memory, Unmapped};
 use rustix::fs::{FileType, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
@@ -82,10 +83,13 @@ struct Region {
     base: NonNull<u8>,
     /// `mapping.length`, as the system counts it.
     length: usize,
+    /// None once the mapping is to go.
+    guard: Option<Guard>,
 }
 
 impl Drop for Region {
     fn drop(&mut self) {
+        self.guard = None;
         // SAFETY: base and length are those of a mapping that this region made and owns, and whoever has a pointer
         // into it got it from `self` and has not kept it.
         let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.length) };
@@ -94,6 +98,17 @@ impl Drop for Region {
 }
 
 impl Region {
+    /// Whether the file behind it was cut short: what is read is not what the other process has.
+    #[inline]
+    fn is_lost(&self) -> bool {
+        self.guard.as_ref().is_some_and(Guard::is_lost)
+    }
+
+    #[inline]
+    fn unless_lost(&self, address: u64, length: usize) -> Result<(), Unmapped> {
+        if self.is_lost() { Err(Unmapped { address, length }) } else { Ok(()) }
+    }
+
     const fn last(&self) -> u64 {
         self.mapping.address + (self.mapping.length - 1)
     }
@@ -122,6 +137,11 @@ impl SharedMemory {
     /// Nothing yet.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The address of a mapping whose file was cut short after it was mapped, if there is one.
+    pub fn lost(&self) -> Option<u64> {
+        self.regions.iter().find(|region| region.is_lost()).map(|region| region.mapping.address)
     }
 
     /// How many mappings there are.
@@ -158,7 +178,9 @@ impl SharedMemory {
             )
         }?;
         let base = NonNull::new(base.cast()).ok_or(MapError::Range)?;
-        self.regions.insert(at, Region { mapping, base, length });
+        let mut region = Region { mapping, base, length, guard: None };
+        region.guard = Some(Guard::new(base, length).map_err(MapError::Io)?);
+        self.regions.insert(at, region);
         Ok(())
     }
 
@@ -207,10 +229,10 @@ impl SharedMemory {
     /// Copies the bytes at `address` into `bytes`.
     ///
     /// # Errors
-    /// When they do not all lie in one mapping that may be read.
+    /// When they do not all lie in one mapping that may be read, or their file was cut short.
     pub fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Unmapped> {
         let found = self.find(address, bytes.len()).filter(|(region, _)| region.mapping.readable);
-        let (_, place) = found.ok_or(Unmapped { address, length: bytes.len() })?;
+        let (region, place) = found.ok_or(Unmapped { address, length: bytes.len() })?;
         // What is read was written before what told us to read it.
         fence(Ordering::Acquire);
         let aligned = place.as_ptr().addr().is_multiple_of(WORD) && bytes.len().is_multiple_of(WORD);
@@ -222,22 +244,23 @@ impl SharedMemory {
                 let word_place = unsafe { AtomicU64::from_ptr(place.as_ptr().add(index * WORD).cast()) };
                 *word = word_place.load(Ordering::Acquire).to_ne_bytes();
             }
-            return Ok(());
+            return region.unless_lost(address, bytes.len());
         }
         // SAFETY: `place..place + length` lies within a readable mapping, and `bytes` is memory of ours that the
         // mapping, being new when it was made, does not overlap. The other process may change the bytes meanwhile:
         // then those of before and after are mixed, and any value is valid for a u8.
         unsafe { std::ptr::copy_nonoverlapping(place.as_ptr(), bytes.as_mut_ptr(), bytes.len()) };
-        Ok(())
+        region.unless_lost(address, bytes.len())
     }
 
     /// Copies `bytes` to `address`, behind everything that was written before.
     ///
     /// # Errors
-    /// When they do not all lie in one mapping that may be written; nothing is written then.
+    /// When they do not all lie in one mapping that may be written, or their file was cut short; nothing that anybody
+    /// sees is written then.
     pub fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Unmapped> {
         let found = self.find(address, bytes.len()).filter(|(region, _)| region.mapping.writable);
-        let (_, place) = found.ok_or(Unmapped { address, length: bytes.len() })?;
+        let (region, place) = found.ok_or(Unmapped { address, length: bytes.len() })?;
         fence(Ordering::Release);
         let aligned = place.as_ptr().addr().is_multiple_of(WORD) && bytes.len().is_multiple_of(WORD);
         if bytes.len() <= SMALL && aligned {
@@ -247,11 +270,11 @@ impl SharedMemory {
                 let word_place = unsafe { AtomicU64::from_ptr(place.as_ptr().add(index * WORD).cast()) };
                 word_place.store(u64::from_ne_bytes(*word), Ordering::Release);
             }
-            return Ok(());
+            return region.unless_lost(address, bytes.len());
         }
         // SAFETY: as for `read`, the other way.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place.as_ptr(), bytes.len()) };
-        Ok(())
+        region.unless_lost(address, bytes.len())
     }
 }
 
@@ -368,6 +391,65 @@ mod tests {
         let beyond = Mapping { offset: u64::MAX, ..at(0x8000, 0x1000) };
         assert!(matches!(shared.map(memory(0x1000), beyond), Err(MapError::Range)));
         assert_eq!(shared.regions(), 1);
+    }
+
+    /// As of a file in a file system: nobody can be kept from cutting it short.
+    #[test]
+    fn memory_that_is_taken_away_is_lost_and_nothing_else() {
+        let unsealed = || {
+            let file = memfd_create("guest", MemfdFlags::CLOEXEC).unwrap();
+            ftruncate(&file, 0x4000).unwrap();
+            file
+        };
+        let (taken, other) = (unsealed(), unsealed());
+        let mut shared = SharedMemory::new();
+        shared.map(taken.try_clone().unwrap(), at(0, 0x4000)).unwrap();
+        shared.map(other, at(0x1_0000, 0x4000)).unwrap();
+        shared.write(0x2000, &[7; 0x1000]).unwrap();
+        shared.write(0x1_2000, &[8; 0x1000]).unwrap();
+        ftruncate(&taken, 0x1000).unwrap();
+        assert_eq!(shared.lost(), None, "nobody has looked yet");
+        // In whole words, and in one piece that begins where something still is.
+        let mut bytes = [0; 0x1800];
+        for (address, length) in [(0x2000, 8), (0x800, 0x1800), (0, 1)] {
+            assert!(shared.read(address, &mut bytes[..length]).is_err(), "{address:#x}");
+            assert!(shared.write(address, &bytes[..length]).is_err(), "{address:#x}");
+            assert_eq!(shared.lost(), Some(0));
+        }
+        shared.read(0x1_2000, &mut bytes[..0x1000]).unwrap();
+        assert_eq!(bytes[..0x1000], [8; 0x1000]);
+        // Another one takes its place.
+        shared.unmap(0, 0x4000);
+        assert_eq!(shared.lost(), None);
+        shared.map(unsealed(), at(0, 0x4000)).unwrap();
+        shared.write(0x2000, &[9; 8]).unwrap();
+    }
+
+    /// Not a test by itself: the process that the next one sees end.
+    #[test]
+    fn child_that_is_broken() {
+        if std::env::var_os("FARLANE_LIVE_TEST_SHARED_CHILD").is_none() {
+            return;
+        }
+        let mut shared = SharedMemory::new();
+        shared.map(memory(0x1000), at(0, 0x1000)).unwrap();
+        // An access that is bad is repeated; what was done before about the signal is done one after the other.
+        for _ in 0..4 {
+            // SAFETY: raises a signal in this process, as an access to bad memory of our own would.
+            unsafe { libc::raise(libc::SIGBUS) };
+        }
+    }
+
+    #[test]
+    fn a_fault_of_our_own_still_ends_the_process() {
+        use std::os::unix::process::ExitStatusExt;
+        let status = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["shared::tests::child_that_is_broken", "--exact"])
+            .env("FARLANE_LIVE_TEST_SHARED_CHILD", "1")
+            .stdout(std::process::Stdio::null())
+            .status()
+            .unwrap();
+        assert_eq!(status.signal(), Some(libc::SIGBUS), "{status}");
     }
 
     #[test]

@@ -55,13 +55,13 @@ impl Stream {
 
     /// Does what has become due, once a turn. Whether anything was.
     #[inline]
-    pub(crate) fn turn(&mut self, now: Instant, sources: &Sources) -> io::Result<bool> {
+    pub(crate) fn turn(&mut self, now: Instant, sources: &Sources) -> bool {
         match self {
             // What is due to QUIC is done with each receive.
-            Self::Quic(_) => Ok(false),
+            Self::Quic(_) => false,
             Self::Tcp(connection) => {
                 connection.turn(now);
-                Ok(false)
+                false
             }
             Self::Paths(bundle) => bundle.turn(now, sources),
         }

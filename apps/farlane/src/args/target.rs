@@ -8,7 +8,7 @@ use nvme::subsystem::{ANA_GROUPS_MAX, AnaState};
 use nvme_fabrics::wire::Nqn;
 use serde::{Deserialize, Serialize};
 
-use super::{MediumSpec, Output, RamSpec, Served, Spin};
+use super::{MediumSpec, Output, RamSpec, Served, Spin, parse_size};
 
 pub(super) const EXAMPLES: &str = "Examples:
   farlane target --nqn nqn.2026-01.io.farlane:disk --ram 1GiB
@@ -59,6 +59,10 @@ pub(crate) struct OfferArgs {
     /// Threads that carry out commands; a subsystem is one thread's. With --cpu, they have the processors from that one on
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_cores)]
     pub(crate) cores: usize,
+    /// Memory that is held for hosts at most, of what they have not read and what they write; each has a fair share, and waits
+    /// when it has that [default: an eighth of this machine's memory, 4GiB at most]
+    #[arg(long, value_name = "SIZE", value_parser = parse_memory_max)]
+    pub(crate) memory_max: Option<u64>,
     /// Announce the discovery service by multicast DNS (_nvme-disc._tcp), on the interfaces of the addresses that it listens
     /// on; farlane discover --mdns finds it
     #[arg(long)]
@@ -213,6 +217,16 @@ pub(crate) struct RemoveArgs {
 
 /// Threads of a target.
 const CORES_MAX: usize = 64;
+
+/// The least that lets a host have commands of the greatest length.
+const MEMORY_MIN: u64 = 4 << 20;
+
+fn parse_memory_max(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        bytes if bytes < MEMORY_MIN => Err("expected at least 4MiB".to_owned()),
+        bytes => Ok(bytes),
+    }
+}
 
 fn parse_cores(text: &str) -> Result<usize, String> {
     let count = text.parse().ok().filter(|count| (1..=CORES_MAX).contains(count));

@@ -10,11 +10,11 @@ use machine::guest::{Config, Guest};
 
 use crate::args::AttachArgs;
 use crate::commands::guest::{announce, conclude, listen, report, spin};
-use crate::commands::{control, status, stay_on};
+use crate::commands::{OPENED_BY_LISTENER, begin_serving, control, status};
 use crate::error::Error;
 
 pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
-    stay_on(args.spin.cpu)?;
+    begin_serving(args.spin.cpu, OPENED_BY_LISTENER)?;
     args.spread.check_far(&args.url, &args.transport)?;
     let name = &args.url.name();
     let route = args.transport.checked()?.route(name);
@@ -44,14 +44,14 @@ pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
     config.root.timeout = args.completion_timeout;
     let guest = Guest::over_tunnel(config, route.session(session), entropy);
 
+    let mut reactor = Reactor::new(clock, spin(&args.socket, &args.spin)).map_err(Error::Output)?;
+    reactor.stop().on_signals().map_err(Error::Output)?;
     let text = format!("attaching the function at {} to a guest", args.url);
     announce(args.output.json, listener.path(), &text)?;
     let driver = GuestDriver::over_tcp(guest, route, listener, report);
     let mut driver = Asked::new(driver, control, |driver: &GuestDriver<_>, line: &str| {
         status::answer(line, || status::of_guest(clock.now(), driver))
     });
-    let mut reactor = Reactor::new(clock, spin(&args.socket, &args.spin)).map_err(Error::Output)?;
-    reactor.stop().on_signals().map_err(Error::Output)?;
     reactor.run(&mut driver).map_err(|error| Error::Child { what: "the guest's end", error })?;
     conclude(args.output.json, driver.driver().guest(), None, "the guest's end")
 }

@@ -10,11 +10,11 @@ use nvme_pcie::function::{self, Function};
 use crate::args::DeviceArgs;
 use crate::commands::guest::{announce, conclude, listen, report, spin};
 use crate::commands::served::Ssd;
-use crate::commands::stay_on;
+use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, begin_serving};
 use crate::error::Error;
 
 pub(crate) fn run(args: &DeviceArgs) -> Result<(), Error> {
-    stay_on(args.spin.cpu)?;
+    begin_serving(args.spin.cpu, OPENED_BY_LISTENER + OPENED_BY_NAMESPACE * args.served.media())?;
     let clock = Clock::start();
     let ssd = Ssd::build(clock, &args.served, &args.socket.path.to_string_lossy())?;
     let listener = listen(&args.socket.path)?;
@@ -29,11 +29,11 @@ pub(crate) fn run(args: &DeviceArgs) -> Result<(), Error> {
     let guest =
         Guest::direct(Config { doorbells: args.socket.poll_doorbells, ..Config::default() }, clock.now());
 
+    let mut reactor = Reactor::new(clock, spin(&args.socket, &args.spin)).map_err(Error::Output)?;
+    reactor.stop().on_signals().map_err(Error::Output)?;
     let text = format!("offering {summary} of SSD {serial} to a guest");
     announce(args.output.json, listener.path(), &text)?;
     let mut driver = GuestDriver::direct(guest, function, media, listener, report);
-    let mut reactor = Reactor::new(clock, spin(&args.socket, &args.spin)).map_err(Error::Output)?;
-    reactor.stop().on_signals().map_err(Error::Output)?;
     reactor.run(&mut driver).map_err(|error| Error::Child { what: "the device", error })?;
     let controller = driver.controller().map(Controller::statistics);
     conclude(args.output.json, driver.guest(), controller, "the device")

@@ -21,16 +21,22 @@ use tunnel::session::HandshakeError;
 use crate::args::{ExportArgs, MemoryBuffer, Served};
 use crate::commands::guest::tell_commands;
 use crate::commands::served::Ssd;
-use crate::commands::{control, print, print_json, status, stay_on};
+use crate::commands::{
+    OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, begin_serving, control, print, print_json, status,
+};
 use crate::error::Error;
 
 pub(crate) fn run(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
-    stay_on(args.spin.cpu)?;
+    let opened = OPENED_BY_LISTENER * (1 + args.listen.len()) + OPENED_BY_NAMESPACE * args.served.media();
+    begin_serving(args.spin.cpu, opened)?;
     if let Some(path) = &args.vfio_user {
         return foreign::run(&args, path);
     }
     let control = control::bind(args.control.control.as_ref())?;
     let clock = Clock::start();
+    // Whoever reads where it listens may end it in good order.
+    let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::Output)?;
+    reactor.stop().on_signals().map_err(Error::Output)?;
     let far_ends = args.served.divide(&args.listen, matches)?;
     let tcp = args.tcp.options()?;
     let mut quic = args.quic.listen(far_ends.len(), clock.now())?;
@@ -48,8 +54,6 @@ pub(crate) fn run(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
     let mut drivers = Asked::new(drivers, control, |drivers: &Several<_>, line: &str| {
         status::answer(line, || status::of_far_ends(drivers.iter().map(of_far).collect()))
     });
-    let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::Output)?;
-    reactor.stop().on_signals().map_err(Error::Output)?;
     reactor.run(&mut drivers).map_err(|error| Error::Child { what: "the far end", error })?;
     for driver in drivers.driver().iter() {
         tell_commands(driver.far().function().controller().statistics());

@@ -147,6 +147,9 @@ pub(crate) fn report(event: Event) {
         Event::MapFailed(address, error) => {
             eprintln!("farlane: the guest's memory at {address:#x} can't be mapped: {error}");
         }
+        Event::MemoryLost(address) => eprintln!(
+            "farlane: the guest has cut its memory at {address:#x} short, which ends its session: nothing there can be trusted"
+        ),
         Event::NoDoorbells(error) => {
             eprintln!(
                 "farlane: there is no shared memory for doorbells: {error}; the client rings by messages"

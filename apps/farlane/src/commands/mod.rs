@@ -24,7 +24,16 @@ pub(crate) mod tsn;
 
 use std::io::Write;
 
+use live::descriptors;
+
 use crate::error::Error;
+
+/// Descriptors that every command that serves opens: of its loop, of signals, of the control socket, of what saves a state.
+const OPENED: u64 = 12;
+/// Descriptors of a namespace, at most.
+pub(crate) const OPENED_BY_NAMESPACE: usize = 6;
+/// Descriptors of a listener, or of a thread's loop.
+pub(crate) const OPENED_BY_LISTENER: usize = 3;
 
 /// Prints `value` as one line of JSON.
 pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Error> {
@@ -43,8 +52,12 @@ pub(crate) fn print(text: &str) -> Result<(), Error> {
 
 /// Keeps this thread on processor `cpu`, if one was chosen.
 pub(crate) fn stay_on(cpu: Option<usize>) -> Result<(), Error> {
-    match cpu {
-        None => Ok(()),
-        Some(cpu) => live::reactor::pin(cpu).map_err(|error| Error::Child { what: "--cpu", error }),
-    }
+    cpu.map_or(Ok(()), |cpu| live::reactor::pin(cpu).map_err(Error::Processor))
+}
+
+/// Begins a command that serves others: with as many descriptors as this process may have, and on processor `cpu`. Those who
+/// are served are not to fail for what was known before: `opened` descriptors are about to be used for what is offered.
+pub(crate) fn begin_serving(cpu: Option<usize>, opened: usize) -> Result<(), Error> {
+    descriptors::prepare(OPENED + opened as u64)?;
+    stay_on(cpu)
 }

@@ -74,6 +74,8 @@ pub struct FarDriver<F, B: Backing = Ssd> {
     /// What the backing has for the device.
     inputs: VecDeque<<B::Device as Device>::Input>,
     pool: Pool,
+    /// That connections are turned away has been told.
+    is_refusing: bool,
     report: F,
     /// The latest time that the engines were told within a turn: theirs never goes back.
     told: Instant,
@@ -111,6 +113,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
             backing,
             inputs: VecDeque::new(),
             pool: Pool::default(),
+            is_refusing: false,
             report,
             told: Instant::ZERO,
             wake: None,
@@ -147,42 +150,52 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         self.backing.register(sources)
     }
 
-    fn accept(&mut self, context: &Context<'_>) -> io::Result<bool> {
-        let mut accepted = self.accept_quic(context)?;
+    fn accept(&mut self, context: &Context<'_>) -> bool {
+        let mut accepted = self.accept_quic(context);
         for _ in 0..ACCEPTS_PER_TURN {
             match self.listener.accept() {
-                Ok(Some(connection)) => self.admit(context, Stream::Tcp(connection))?,
+                Ok(Some(connection)) => self.admit(context, Stream::Tcp(connection)),
                 Ok(None) => break,
                 // No descriptor is left: those who have one go on.
                 Err(error) => {
-                    (self.report)(Event::AcceptFailed(error));
+                    self.refuse(error);
                     break;
                 }
             }
             accepted = true;
         }
-        Ok(accepted)
+        accepted
     }
 
     /// The same of QUIC, whose listener also opens and closes connections.
-    fn accept_quic(&mut self, context: &Context<'_>) -> io::Result<bool> {
+    fn accept_quic(&mut self, context: &Context<'_>) -> bool {
         let mut accepted = false;
         while let Some(listener) = &self.quic {
             match listener.accept() {
-                Ok(Some(stream)) => self.admit(context, Stream::Quic(Box::new(stream)))?,
+                Ok(Some(stream)) => self.admit(context, Stream::Quic(Box::new(stream))),
                 Ok(None) => break,
                 Err(error) => {
-                    (self.report)(Event::AcceptFailed(error));
+                    self.refuse(error);
                     break;
                 }
             }
             accepted = true;
         }
-        Ok(accepted)
+        accepted
     }
 
-    fn admit(&mut self, context: &Context<'_>, stream: Stream) -> io::Result<()> {
-        stream.register(context.sources())?;
+    /// Says that connections are turned away, once until one is let in.
+    fn refuse(&mut self, error: io::Error) {
+        if !core::mem::replace(&mut self.is_refusing, true) {
+            (self.report)(Event::AcceptFailed(error));
+        }
+    }
+
+    fn admit(&mut self, context: &Context<'_>, stream: Stream) {
+        if let Err(error) = stream.register(context.sources()) {
+            return self.refuse(error);
+        }
+        self.is_refusing = false;
         let id = ConnectionId(self.next_id);
         self.next_id = self.next_id.wrapping_add(1);
         // Only what TCP carries may be one of several paths.
@@ -194,7 +207,6 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         self.exchange(now);
         // A host that has said Hello does not lose its place to those who come behind it in the same turn.
         self.receive_from(self.peers.len() - 1, context);
-        Ok(())
     }
 
     /// Whether somebody may want to connect, or waits for an answer to that.
@@ -343,10 +355,10 @@ impl<F: FnMut(Event), B: Backing> Driver for FarDriver<F, B> {
         if !self.stopping && self.has_callers(context) {
             // A host that says goodbye has the device no more, whoever comes behind it.
             busy = self.receive(context);
-            busy |= self.accept(context)?;
+            busy |= self.accept(context);
         }
         for peer in &mut self.peers {
-            busy |= peer.stream.turn(context.now, sources)?;
+            busy |= peer.stream.turn(context.now, sources);
         }
         // Nothing comes from anywhere else soon.
         let looks = if busy || self.backing.is_busy() { 1 } else { LOOKS };

@@ -67,24 +67,26 @@ impl Server {
     }
 
     /// Connects if it is time to; returns whether that has succeeded.
-    fn dial<F: FnMut(Event)>(&mut self, world: &mut World<'_, Foreign<OwnedFd>, F>) -> io::Result<bool> {
+    fn dial<F: FnMut(Event)>(&mut self, world: &mut World<'_, Foreign<OwnedFd>, F>) -> bool {
         if self.connection.is_some() || world.now < self.redial_at {
-            return Ok(false);
+            return false;
         }
-        match Connection::connect(&self.path) {
+        let watched = |connection: Connection| {
+            world.sources.add(connection.as_raw_fd(), Attention::EachTurn).map(|()| connection)
+        };
+        match Connection::connect(&self.path).and_then(watched) {
             Ok(connection) => {
-                world.sources.add(connection.as_raw_fd(), Attention::EachTurn)?;
                 self.connection = Some(connection);
                 self.told = false;
                 world.inputs.push_back(Input::Connected);
-                Ok(true)
+                true
             }
             Err(error) => {
                 if !core::mem::replace(&mut self.told, true) {
                     (world.report)(Event::NoServer(error));
                 }
                 self.wait(world.now);
-                Ok(false)
+                false
             }
         }
     }
@@ -232,7 +234,7 @@ impl Backing for Server {
         device: &Foreign<OwnedFd>,
         world: &mut World<'_, Foreign<OwnedFd>, F>,
     ) -> io::Result<bool> {
-        let busy = self.dial(world)?;
+        let busy = self.dial(world);
         match self.receive(device.is_throttled(), world.inputs)? {
             Socket::Quiet if self.closing && self.connection.as_ref().is_some_and(|it| it.unsent() == 0) => {
                 self.drop_connection(world.now, world.sources);

@@ -21,6 +21,8 @@ pub enum Event {
     TurnedAway(Option<i32>),
     /// Memory of the guest could not be mapped.
     MapFailed(u64, MapError),
+    /// The client has cut short the file behind its memory at this address, and with that ended its session.
+    MemoryLost(u64),
     /// The file for shared doorbells can't be had.
     NoDoorbells(io::Error),
     /// A client's interrupt could not be signalled.

@@ -3,6 +3,7 @@
 mod doorbells;
 mod event;
 mod local;
+mod memory;
 mod signal;
 
 pub use event::Event;
@@ -12,7 +13,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use engine::{Engine, Instant, Nanos, Pool, fire, next_wake};
-use machine::guest::{Errno, Guest, Input, Output};
+use machine::guest::{Guest, Input, Output};
 use nvme_pcie::controller::Controller;
 use nvme_pcie::function::{self, Function};
 use tunnel::upstream::{PortIndex, Upstream};
@@ -21,11 +22,12 @@ use crate::clock::Clock;
 use crate::media::Media;
 use crate::reactor::{Attention, Context, Driver, Glance, Sources, Turn};
 use crate::route::Route;
-use crate::shared::{MapError, Mapping, SharedMemory};
+use crate::shared::{Mapping, SharedMemory};
 use crate::tcp::{Dial, Link};
 use crate::unix::{Connection, Listener, Received};
 use doorbells::{Doorbells, Look};
 use local::Local;
+use memory::errno_of;
 use signal::Signaller;
 
 /// Pieces taken from one connection in a turn, so that none starves the others.
@@ -183,26 +185,30 @@ impl<F: FnMut(Event)> GuestDriver<F> {
     }
 
     /// Serves the client that waits, if the function is there.
-    fn admit(&mut self, now: Instant, sources: &Sources) -> io::Result<bool> {
+    fn admit(&mut self, now: Instant, sources: &Sources) -> bool {
         if self.client.is_some() || !self.guest.takes_client() {
-            return Ok(false);
+            return false;
         }
-        let Some(connection) = self.waiting.take() else { return Ok(false) };
-        sources.add(connection.as_raw_fd(), Attention::EachTurn)?;
+        let Some(connection) = self.waiting.take() else { return false };
+        if let Err(error) = sources.add(connection.as_raw_fd(), Attention::EachTurn) {
+            (self.report)(Event::AcceptFailed(error));
+            return true;
+        }
         self.client = Some(Client { connection, closing: false, at_rest: false });
         self.guest.handle_input(now, Input::ClientConnected);
         self.exchange(now);
-        Ok(true)
+        true
     }
 
     /// Takes what the client has sent; returns whether there was anything.
-    fn receive_client(&mut self, clock: Clock, sources: &Sources, news: bool) -> io::Result<bool> {
+    fn receive_client(&mut self, clock: Clock, sources: &Sources, news: bool) -> bool {
         let mut busy = false;
         if let Some(client) = self.client.as_mut().filter(|_| self.shared) {
-            if !core::mem::replace(&mut client.at_rest, true) {
-                sources.change(client.connection.as_raw_fd(), Attention::OnNews)?;
+            if !client.at_rest {
+                // Where that fails, it is looked at in each turn as before.
+                client.at_rest = sources.change(client.connection.as_raw_fd(), Attention::OnNews).is_ok();
             } else if !news {
-                return Ok(false);
+                return false;
             }
         }
         for _ in 0..PIECES_PER_TURN {
@@ -230,7 +236,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
             self.exchange(clock.now());
             self.flush(sources);
         }
-        Ok(busy)
+        busy
     }
 
     fn drop_client(&mut self, sources: &Sources) {
@@ -288,27 +294,27 @@ impl<F: FnMut(Event)> GuestDriver<F> {
     }
 
     /// Takes what the far end has sent; returns whether there was anything.
-    fn receive_far(&mut self, clock: Clock, sources: &Sources) -> io::Result<bool> {
+    fn receive_far(&mut self, clock: Clock, sources: &Sources) -> bool {
         let mut busy = false;
-        let Side::Far(far) = &self.side else { return Ok(false) };
+        let Side::Far(far) = &self.side else { return false };
         for index in 0..far.len() {
-            busy |= self.receive_link(index, clock, sources)?;
+            busy |= self.receive_link(index, clock, sources);
         }
-        Ok(busy)
+        busy
     }
 
     /// The same of one connection.
-    fn receive_link(&mut self, index: usize, clock: Clock, sources: &Sources) -> io::Result<bool> {
+    fn receive_link(&mut self, index: usize, clock: Clock, sources: &Sources) -> bool {
         let mut busy = false;
-        let Side::Far(far) = &mut self.side else { return Ok(false) };
+        let Side::Far(far) = &mut self.side else { return false };
         let port = PortIndex(u8::try_from(index).expect("a link has at most 8 connections"));
-        if let Some(dialled) = far[index].dial(clock.now(), sources)? {
+        if let Some(dialled) = far[index].dial(clock.now(), sources) {
             busy = true;
             let input = match dialled {
                 Dial::Path { path, is_away } => {
                     let event = tunnel::Event::of_path(tunnel::paths::PathIndex(path), is_away);
                     (self.report)(Event::Guest(machine::guest::Event::Link(event)));
-                    return Ok(true);
+                    return true;
                 }
                 Dial::Connected => {
                     self.unreachable = false;
@@ -338,7 +344,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
             self.exchange(now);
             self.flush(sources);
         }
-        Ok(busy)
+        busy
     }
 
     /// Passes outputs to the world, and what it answers back in, until all are quiet. Returns whether there were any.
@@ -510,30 +516,19 @@ impl<F: FnMut(Event)> GuestDriver<F> {
     }
 }
 
-fn errno_of(error: &MapError) -> Errno {
-    match error {
-        MapError::Overlap => Errno::EEXIST,
-        MapError::Range | MapError::BeyondEnd { .. } => Errno::EINVAL,
-        MapError::NotMemory => Errno::ENODEV,
-        MapError::Io(error) => {
-            error.raw_os_error().and_then(|number| u32::try_from(number).ok()).map_or(Errno::EIO, Errno)
-        }
-    }
-}
-
 impl<F: FnMut(Event)> Driver for GuestDriver<F> {
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         let sources = context.sources();
         self.looked_at = context.now;
         self.register(sources)?;
-        let mut busy = self.receive_client(context.clock, sources, context.news)?;
+        let mut busy = self.receive_client(context.clock, sources, context.news);
         if context.news && !self.stopping {
             busy |= self.accept();
         }
-        busy |= self.receive_far(context.clock, sources)?;
+        busy |= self.receive_far(context.clock, sources);
         // The engines have been told later times since the turn began, and theirs never goes back.
         let now = if busy { context.clock.now() } else { context.now };
-        busy |= self.admit(now, sources)?;
+        busy |= self.admit(now, sources);
         let sweeps = now - self.swept_at >= SWEEP_EVERY;
         if sweeps {
             self.swept_at = now;
@@ -548,6 +543,7 @@ impl<F: FnMut(Event)> Driver for GuestDriver<F> {
         if !(busy || ringing) || self.wake.is_some_and(|at| at <= now) {
             busy |= self.settle(now);
         }
+        busy |= self.heed_lost_memory(now, sources);
         busy |= self.flush(sources);
         // What was submitted last is on its way only after this.
         busy |= self.reap(now)?;

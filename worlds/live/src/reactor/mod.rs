@@ -23,9 +23,9 @@ use mio::{Events, Interest, Poll, Token};
 
 use crate::clock::Clock;
 
-pub use processor::{pin, spin_default};
+pub use processor::{PinError, pin, processors, spin_default};
 pub use several::Several;
-pub use stop::Stop;
+pub use stop::{HangUp, Stop};
 
 /// How often a spinning loop asks the kernel for news of the descriptors that are not looked at in each turn.
 const NEWS_EVERY: Nanos = Nanos::from_micros(100);

@@ -1,5 +1,6 @@
 //! The processor that a loop runs on.
 
+use std::fmt;
 use std::io;
 
 use engine::Nanos;
@@ -13,12 +14,46 @@ pub fn spin_default() -> Nanos {
     }
 }
 
-/// Keeps this thread on one of the processors that it may use: the one at `index` among them, counted around. Two
-/// ends that spin for each other on one machine need different ones, and the system does not know that.
+/// Why a thread was not kept on a processor.
+#[derive(Debug)]
+pub enum PinError {
+    /// This process may use fewer processors.
+    NoSuch {
+        /// The one that was asked for, the first being 0.
+        index: usize,
+        /// How many there are.
+        count: usize,
+    },
+    /// The system refuses.
+    Io(io::Error),
+}
+
+impl fmt::Display for PinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSuch { index, count: 1 } => {
+                write!(f, "there is no processor {index}: this process may use one, 0")
+            }
+            Self::NoSuch { index, count } => {
+                write!(f, "there is no processor {index}: this process may use {count}, 0 to {}", count - 1)
+            }
+            Self::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for PinError {}
+
+/// How many processors this thread may use; [`pin`] numbers them from 0.
 ///
 /// # Errors
-/// When the system refuses.
-pub fn pin(index: usize) -> io::Result<()> {
+/// When the system does not say.
+pub fn processors() -> io::Result<usize> {
+    allowed().map(|allowed| allowed.len())
+}
+
+/// The numbers that the system gives the processors which this thread may use.
+fn allowed() -> io::Result<Vec<usize>> {
     let mut allowed = std::mem::MaybeUninit::<libc::cpu_set_t>::zeroed();
     // SAFETY: the kernel writes at most one `cpu_set_t`; 0 is the calling thread.
     let result = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), allowed.as_mut_ptr()) };
@@ -29,12 +64,19 @@ pub fn pin(index: usize) -> io::Result<()> {
     let allowed = unsafe { allowed.assume_init() };
     let most = usize::try_from(libc::CPU_SETSIZE).expect("a constant of the system");
     // SAFETY: every processor asked about is below the size of the set.
-    let processors: Vec<_> =
-        (0..most).filter(|&number| unsafe { libc::CPU_ISSET(number, &allowed) }).collect();
-    if processors.is_empty() {
-        return Err(io::ErrorKind::NotFound.into());
-    }
-    let chosen = processors[index % processors.len()];
+    Ok((0..most).filter(|&number| unsafe { libc::CPU_ISSET(number, &allowed) }).collect())
+}
+
+/// Keeps this thread on one of the processors that it may use: the one at `index` among them. Two ends that spin for
+/// each other on one machine need different ones, and the system does not know that.
+///
+/// # Errors
+/// When there is no such processor, or the system refuses.
+pub fn pin(index: usize) -> Result<(), PinError> {
+    let allowed = allowed().map_err(PinError::Io)?;
+    let Some(&chosen) = allowed.get(index) else {
+        return Err(PinError::NoSuch { index, count: allowed.len() });
+    };
     // SAFETY: all zeroes is a valid `cpu_set_t`, the empty one.
     let mut one = unsafe { std::mem::zeroed::<libc::cpu_set_t>() };
     // SAFETY: the processor is below the size of the set.
@@ -42,7 +84,7 @@ pub fn pin(index: usize) -> io::Result<()> {
     // SAFETY: the kernel reads one `cpu_set_t`; 0 is the calling thread.
     match unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &one) } {
         0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
+        _ => Err(PinError::Io(io::Error::last_os_error())),
     }
 }
 
@@ -54,9 +96,16 @@ mod tests {
     fn a_thread_stays_where_it_is_put() {
         // In a thread of its own, which takes the choice with it.
         std::thread::spawn(|| {
-            pin(usize::MAX).unwrap();
+            let count = processors().unwrap();
+            let error = pin(count).unwrap_err();
+            assert!(
+                matches!(error, PinError::NoSuch { index, count: there } if (index, there) == (count, count))
+            );
+            assert!(
+                error.to_string().contains(&format!("may use {count}, 0 to {}", count - 1)) || count == 1
+            );
+            pin(count - 1).unwrap();
             assert_eq!(std::thread::available_parallelism().unwrap().get(), 1);
-            pin(5).unwrap();
             assert_eq!(spin_default(), Nanos::ZERO);
         })
         .join()

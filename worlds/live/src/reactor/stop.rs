@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 /// Asks a loop to end, from any thread.
@@ -37,23 +37,69 @@ impl Stop {
         self.asked.load(Ordering::Acquire)
     }
 
-    /// Lets SIGINT (ctrl-c) and SIGTERM ask for the end. The second of them ends the process at once, by the
-    /// status that a shell expects.
+    /// Lets SIGINT (ctrl-c) and SIGTERM ask for the end, and SIGHUP (the terminal is gone), unless this process was
+    /// started with that ignored (nohup). The second SIGINT or SIGTERM ends the process at once, by the status that a
+    /// shell expects.
     ///
     /// # Errors
     /// When the system refuses the handlers or their thread.
     pub fn on_signals(&self) -> io::Result<()> {
-        let mut signals = Signals::new([SIGINT, SIGTERM])?;
+        self.watch(|stop| stop.ask())
+    }
+
+    /// As [`Stop::on_signals`], but that SIGHUP asks for something else, which the [`HangUp`] tells; the loop is woken.
+    ///
+    /// # Errors
+    /// When the system refuses the handlers or their thread.
+    pub fn on_signals_but_hang_up(&self) -> io::Result<HangUp> {
+        let hang_up = HangUp::default();
+        let asked = Arc::clone(&hang_up.0);
+        self.watch(move |stop| {
+            asked.store(true, Ordering::Release);
+            stop.wake();
+        })?;
+        Ok(hang_up)
+    }
+
+    fn watch(&self, on_hang_up: impl Fn(&Self) + Send + 'static) -> io::Result<()> {
+        let mut wanted = vec![SIGINT, SIGTERM];
+        if !is_ignored(SIGHUP)? {
+            wanted.push(SIGHUP);
+        }
+        let mut signals = Signals::new(wanted)?;
         let stop = self.clone();
         std::thread::Builder::new().name("signals".into()).spawn(move || {
             for signal in &mut signals {
-                if stop.is_asked_for() {
-                    std::process::exit(128 + signal);
+                match signal {
+                    SIGHUP => on_hang_up(&stop),
+                    _ if stop.is_asked_for() => std::process::exit(128 + signal),
+                    _ => stop.ask(),
                 }
-                stop.ask();
             }
         })?;
         Ok(())
+    }
+}
+
+/// Whether SIGHUP has come.
+#[derive(Clone, Debug, Default)]
+pub struct HangUp(Arc<AtomicBool>);
+
+impl HangUp {
+    /// Whether it has come since this was asked last.
+    pub fn take(&self) -> bool {
+        self.0.swap(false, Ordering::AcqRel)
+    }
+}
+
+/// Whether the process does nothing about `signal`, as it was started.
+fn is_ignored(signal: libc::c_int) -> io::Result<bool> {
+    // SAFETY: a `sigaction` of zeroes is a valid value, which the system overwrites.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: without a new action, the call only writes the present one to where it is told, which outlives the call.
+    match unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) } {
+        0 => Ok(action.sa_sigaction == libc::SIG_IGN),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::RawFd;
 
 use engine::{Buffer, Instant, Pool};
 
@@ -78,48 +79,49 @@ impl Link {
         }
     }
 
-    pub(crate) fn dial(&mut self, now: Instant, sources: &Sources) -> io::Result<Option<Dial>> {
+    pub(crate) fn dial(&mut self, now: Instant, sources: &Sources) -> Option<Dial> {
         let dialer = match &mut self.transport {
-            Transport::Idle => return Ok(None),
+            Transport::Idle => return None,
             Transport::Connected(stream) => {
-                stream.turn(now, sources)?;
-                return Ok(stream.news().map(|(path, is_away)| Dial::Path { path, is_away }));
+                stream.turn(now, sources);
+                return stream.news().map(|(path, is_away)| Dial::Path { path, is_away });
             }
             Transport::Greeting(_) => return self.greet(now, sources),
             Transport::Joining(bundle) => {
-                bundle.turn(now, sources)?;
-                return Ok(self.joined());
+                bundle.turn(now, sources);
+                return self.joined();
             }
             Transport::Dialling(dialer) => dialer,
         };
-        Ok(match dialer.poll(now) {
+        match dialer.poll(now) {
             Dialled::Waiting => None,
-            Dialled::Began(descriptor) => {
-                sources.add(descriptor, Attention::EachTurn)?;
-                None
-            }
+            Dialled::Began(descriptor) => self.watch(descriptor, sources),
             Dialled::Failed(address, error) => Some(self.fail(address, error)),
             Dialled::Connected(connection) => {
                 self.transport = Transport::Connected(Stream::Tcp(connection));
                 Some(Dial::Connected)
             }
-        })
+        }
     }
 
-    fn greet(&mut self, now: Instant, sources: &Sources) -> io::Result<Option<Dial>> {
-        let Transport::Greeting(dialer) = &mut self.transport else { return Ok(None) };
-        Ok(match dialer.poll(now) {
+    fn greet(&mut self, now: Instant, sources: &Sources) -> Option<Dial> {
+        let Transport::Greeting(dialer) = &mut self.transport else { return None };
+        match dialer.poll(now) {
             quic::Dialled::Waiting => None,
-            quic::Dialled::Began(descriptor) => {
-                sources.add(descriptor, Attention::EachTurn)?;
-                None
-            }
+            quic::Dialled::Began(descriptor) => self.watch(descriptor, sources),
             quic::Dialled::Failed(address, error) => Some(self.fail(address, error)),
             quic::Dialled::Connected(stream) => {
                 self.transport = Transport::Connected(Stream::Quic(Box::new(stream)));
                 Some(Dial::Connected)
             }
-        })
+        }
+    }
+
+    /// Has an attempt end sleeps; one of which that can't be had has come to nothing.
+    fn watch(&mut self, descriptor: RawFd, sources: &Sources) -> Option<Dial> {
+        let error = sources.add(descriptor, Attention::EachTurn).err()?;
+        let address = *self.route.addresses.first()?;
+        Some(self.fail(address, error))
     }
 
     /// An attempt came to nothing: the next one begins with the next address.

@@ -18,12 +18,13 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsRawFd, RawFd};
 
+use crate::descriptors::{Door, HEADROOM};
 pub(crate) use block::BlockLength;
 pub use connection::{Connection, Received};
 pub use dial::{Dialer, Dialled};
 pub(crate) use link::{Dial, Link};
 pub(crate) use options::keep_short;
-pub use options::{Options, Unavailable};
+pub use options::{Options, SILENCE_MAX, Unavailable};
 pub(crate) use outbox::Outbox;
 pub use outbox::{OUTBOX_BYTES_MAX, OutboxFull};
 pub(crate) use system::Direct;
@@ -46,6 +47,7 @@ pub struct Listener {
     socket: TcpListener,
     address: SocketAddr,
     options: Options,
+    door: Door,
 }
 
 impl Listener {
@@ -63,7 +65,7 @@ impl Listener {
         socket.listen(BACKLOG)?;
         let socket = TcpListener::from(socket);
         let address = socket.local_addr()?;
-        Ok(Self { socket, address, options: Options::default() })
+        Ok(Self { socket, address, options: Options::default(), door: Door::new(HEADROOM) })
     }
 
     /// Has all connections that come from now on ask `options` of the kernel.
@@ -81,8 +83,13 @@ impl Listener {
     /// The next connection, if one waits.
     ///
     /// # Errors
-    /// When the process has no descriptors or memory left; a connection that failed by itself is passed over.
+    /// When the process has no descriptors or memory left for it: whoever waits has been turned away. A connection that
+    /// failed by itself is passed over.
     pub fn accept(&self) -> io::Result<Option<Connection>> {
+        self.door.admit(|| self.take())
+    }
+
+    fn take(&self) -> io::Result<Option<Connection>> {
         for _ in 0..BACKLOG {
             match self.socket.accept() {
                 Ok((socket, peer)) => match self.prepare(socket, peer) {

@@ -5,12 +5,25 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
 use engine::Nanos;
-use rustix::net::sockopt::{set_tcp_congestion, set_tcp_thin_linear_timeouts};
+use std::time::Duration;
+
+use rustix::net::sockopt::{
+    set_socket_keepalive, set_tcp_congestion, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl,
+    set_tcp_thin_linear_timeouts, set_tcp_user_timeout,
+};
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Microseconds: the least that a retransmission waits beyond the smoothed round trip. Linux 6.15 and later; the C library's
 /// headers don't have it yet.
 const TCP_RTO_MIN_US: libc::c_int = 45;
+
+/// How long the other end of a connection may answer nothing. Longer than a network takes to find another way, and longer
+/// than any time-out of ours above it.
+pub const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// A connection at rest is probed after this, then at this interval, and is over after so many probes without an answer.
+const PROBE_AFTER: Duration = Duration::from_secs(15);
+const PROBE_EVERY: Duration = Duration::from_secs(5);
+const PROBES: u32 = 3;
 
 /// What a connection asks of the kernel; of a new one, nothing. Each end has its own: a lost segment is sent again by whoever
 /// sent it.
@@ -71,8 +84,13 @@ impl Options {
         self.apply(&socket)
     }
 
-    /// Asks them of `socket`.
+    /// Asks them of `socket`, and that its connection ends when the other end has fallen silent.
     pub(super) fn apply(&self, socket: &(impl AsFd + AsRawFd)) -> Result<(), Unavailable> {
+        bound_silence(socket).map_err(|error| Unavailable {
+            what: "end of connections whose other end is silent (SO_KEEPALIVE, TCP_USER_TIMEOUT)",
+            remedy: "use a kernel that has both; Linux has since 2.6.37".to_owned(),
+            error,
+        })?;
         if let Some(rto_min) = self.rto_min {
             set_rto_min(socket, rto_min).map_err(|error| Unavailable {
                 what: "shorter retransmission timeout (--rto-min; Linux 6.15 has it)",
@@ -102,6 +120,18 @@ impl Options {
         }
         Ok(())
     }
+}
+
+/// Ends a connection whose other end answers nothing for [`SILENCE_MAX`] or so: neither the probes of a connection at rest
+/// nor what was sent, nor takes any of what waits.
+fn bound_silence(socket: &(impl AsFd + AsRawFd)) -> io::Result<()> {
+    set_socket_keepalive(socket, true)?;
+    set_tcp_keepidle(socket, PROBE_AFTER)?;
+    set_tcp_keepintvl(socket, PROBE_EVERY)?;
+    set_tcp_keepcnt(socket, PROBES)?;
+    let milliseconds = u32::try_from(SILENCE_MAX.as_millis()).unwrap_or(u32::MAX);
+    set_tcp_user_timeout(socket, milliseconds)?;
+    Ok(())
 }
 
 /// Has the kernel take no more from us than it sends soon: what waits with us may turn out to be of no use.
@@ -139,6 +169,14 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         Options::default().apply(&socket).unwrap();
+        // Whoever has gone without a word is found out, in rest and in the middle of sending.
+        use rustix::net::sockopt::{
+            socket_keepalive, tcp_keepcnt, tcp_keepidle, tcp_keepintvl, tcp_user_timeout,
+        };
+        assert!(socket_keepalive(&socket).unwrap());
+        let probes = tcp_keepintvl(&socket).unwrap() * tcp_keepcnt(&socket).unwrap();
+        assert_eq!(tcp_keepidle(&socket).unwrap() + probes, SILENCE_MAX);
+        assert_eq!(u128::from(tcp_user_timeout(&socket).unwrap()), SILENCE_MAX.as_millis());
         let options = Options { thin: true, congestion: Some("reno".to_owned()), ..Options::default() };
         options.apply(&socket).unwrap();
         assert!(rustix::net::sockopt::tcp_thin_linear_timeouts(&socket).unwrap());

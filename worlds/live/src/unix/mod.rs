@@ -12,6 +12,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use crate::descriptors::{Door, OWN_HEADROOM};
 pub use connection::{Connection, DESCRIPTORS_MAX, Received, SendError};
 
 /// Longest path of a socket, in bytes: what the kernel has room for, without the zero at the end.
@@ -61,6 +62,7 @@ pub struct Listener {
     path: PathBuf,
     /// Device and inode of the name, so that only our own is removed.
     name: Option<(u64, u64)>,
+    door: Door,
 }
 
 impl Listener {
@@ -83,7 +85,7 @@ impl Listener {
         let socket = socket.map_err(|error| why_not(path, error))?;
         socket.set_nonblocking(true)?;
         let name = fs::symlink_metadata(path).ok().map(|name| (name.dev(), name.ino()));
-        Ok(Self { socket, path: path.to_owned(), name })
+        Ok(Self { socket, path: path.to_owned(), name, door: Door::new(OWN_HEADROOM) })
     }
 
     /// Where it listens.
@@ -94,8 +96,12 @@ impl Listener {
     /// The next client, if one waits.
     ///
     /// # Errors
-    /// When the process has no descriptors left.
+    /// When the process has no descriptors left for it: whoever waits has been turned away.
     pub fn accept(&self) -> io::Result<Option<Connection>> {
+        self.door.admit(|| self.take())
+    }
+
+    fn take(&self) -> io::Result<Option<Connection>> {
         loop {
             match self.socket.accept() {
                 Ok((socket, _)) => return Connection::new(socket).map(Some),

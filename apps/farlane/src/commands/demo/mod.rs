@@ -63,7 +63,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
 
     // Two ends that spin need a processor each, where there are two. Children inherit ours, so it is chosen last. Where
     // there is a network to emulate as well, nobody has one to itself.
-    let (spin, cpu) = if described.is_some() { (SPIN_OVER, None) } else { (SPIN, Some(1)) };
+    let (spin, cpu) = if described.is_some() { (SPIN_OVER, None) } else { (SPIN, Some(second())) };
     let far = Child::export(&disk, size, MEASURED_BYTES, cpu, spin)?;
     say(&format!("a far end is up: process {}, {} on tcp://{}", far.id(), disk.display(), far.address()));
     let mut address = far.address();
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
         say(&format!("{} lies between: tcp://{address}", described.path.display()));
         network = Some(between);
     } else {
-        floor = Some(Child::floor_server(1)?);
+        floor = Some(Child::floor_server(second())?);
         pin(0);
     }
     let target = Target {
@@ -135,6 +135,11 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
         _ => None,
     };
     Report { verified, figures, hops, lookahead: args.lookahead.is_on(), over }.print(args.output.json)
+}
+
+/// The processor of the far end: the second one, where there are two.
+fn second() -> usize {
+    live::reactor::processors().map_or(0, |count| usize::from(count > 1))
 }
 
 /// Keeps the near end off the far end's processor. Where that can't be, the figures are worse, not wrong.

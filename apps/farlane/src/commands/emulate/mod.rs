@@ -14,12 +14,12 @@ use scenarios::file::link::Link;
 use serde::Serialize;
 
 use crate::args::EmulateArgs;
-use crate::commands::{print, print_json, stay_on};
+use crate::commands::{OPENED_BY_LISTENER, begin_serving, print, print_json};
 use crate::distribution::Distribution;
 use crate::error::Error;
 
 pub(crate) fn run(args: &EmulateArgs) -> Result<(), Error> {
-    stay_on(args.spin.cpu)?;
+    begin_serving(args.spin.cpu, OPENED_BY_LISTENER)?;
     let text = std::fs::read_to_string(&args.link)
         .map_err(|error| Error::File { path: args.link.clone(), error })?;
     let link = Link::parse(&text).map_err(|why| Error::Link { path: args.link.clone(), why })?;

@@ -16,6 +16,9 @@ use crate::distribution::Distribution;
 use crate::error::Error;
 
 pub(super) fn run(args: &EmulateArgs, connect: &str, link: &Link) -> Result<(), Error> {
+    // Whoever reads where it listens may end it in good order.
+    let clock = Clock::start();
+    let mut reactor = reactor(args, clock)?;
     let to = resolve(connect).map_err(|error| Error::Connect { error })?;
     let address = args.listen;
     let listener = Listener::bind(address).map_err(|error| Error::Listen { address, error })?;
@@ -29,8 +32,6 @@ pub(super) fn run(args: &EmulateArgs, connect: &str, link: &Link) -> Result<(), 
         print(&format!("{address} is {connect} through {}\n", args.link.display()))?;
     }
 
-    let clock = Clock::start();
-    let mut reactor = reactor(args, clock)?;
     let network = link.network(&Rng::from_seed(args.seed));
     let (ticked, late) = (Cell::new(false), RefCell::new(Distribution::new()));
     let mut relay = Relay::new(clock.now(), network, listener, to, |event| match event {

@@ -26,6 +26,17 @@ pub(crate) struct Offer {
     pub(crate) referrals: Vec<(SocketAddr, Nqn)>,
 }
 
+impl Offer {
+    /// How many media have files of their own open.
+    pub(crate) fn media(&self) -> usize {
+        let of = |subsystem: &SubsystemSpec| match &subsystem.source {
+            Source::Given(served) => served.media(),
+            Source::Listed(listed) => listed.len(),
+        };
+        self.subsystems.iter().map(of).sum()
+    }
+}
+
 /// Where it listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PortSpec {

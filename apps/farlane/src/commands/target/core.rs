@@ -50,8 +50,9 @@ pub(super) struct Core {
 }
 
 impl Core {
-    pub(super) fn new(clock: Clock) -> Self {
-        let driver = TargetDriver::new(clock.now(), Directory::default(), report as fn(Event));
+    pub(super) fn new(clock: Clock, memory_max: u64) -> Self {
+        let mut driver = TargetDriver::new(clock.now(), Directory::default(), report as fn(Event));
+        driver.set_memory_max(memory_max);
         Self { clock, driver }
     }
 

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use engine::{Instant, Nanos};
 use live::clock::Clock;
 use live::fabrics::target::Mailbox;
-use live::reactor::{Context, Driver, Reactor, Stop, Turn, pin};
+use live::reactor::{Context, Driver, Reactor, Stop, Turn, pin, processors};
 use nvme_fabrics::target::{Directory, SubsystemKey};
 
 use super::core::Core;
@@ -33,8 +33,16 @@ struct Other {
 
 impl Cores {
     /// As many as `count`, this thread's, which `stop` ends, among them.
-    pub(super) fn start(clock: Clock, stop: &Stop, spin: &Spin, count: usize) -> Result<Self, Error> {
-        let mut first = Core::new(clock);
+    pub(super) fn start(
+        clock: Clock,
+        stop: &Stop,
+        spin: &Spin,
+        count: usize,
+        memory_max: u64,
+    ) -> Result<Self, Error> {
+        // Each has the same part of it.
+        let memory_max = memory_max / count as u64;
+        let mut first = Core::new(clock, memory_max);
         let reactor = |_| Reactor::new(clock, Nanos::from(spin.spin)).map_err(Error::Output);
         let reactors = (1..count).map(reactor).collect::<Result<Vec<_>, _>>()?;
         let stops = reactors.iter().map(Reactor::stop);
@@ -47,7 +55,8 @@ impl Cores {
             let (jobs, taken) = channel();
             let (own, all) = (reactor.stop(), Ending(stop.clone()));
             let processor = spin.cpu.map(|first| first + index);
-            let run = move || work(clock, reactor, mailbox, taken, processor, all);
+            let core = move || Core::new(clock, memory_max);
+            let run = move || work(core, reactor, mailbox, taken, processor, all);
             let builder = std::thread::Builder::new().name(format!("core {index}"));
             others.push(Other { jobs, stop: own, thread: builder.spawn(run).map_err(Error::Output)? });
         }
@@ -136,7 +145,7 @@ impl Drop for Ending {
 }
 
 fn work(
-    clock: Clock,
+    core: impl FnOnce() -> Core,
     mut reactor: Reactor,
     mailbox: Mailbox,
     jobs: Receiver<Job>,
@@ -144,9 +153,10 @@ fn work(
     ending: Ending,
 ) -> io::Result<()> {
     if let Some(processor) = processor {
-        pin(processor)?;
+        // More threads than processors share them.
+        pin(processor % processors()?.max(1)).map_err(io::Error::other)?;
     }
-    let mut core = Core::new(clock);
+    let mut core = core();
     core.driver.set_mailbox(mailbox);
     reactor.run(&mut Worker { core, jobs })?;
     drop(ending);

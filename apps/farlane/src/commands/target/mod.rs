@@ -20,7 +20,7 @@ use live::reactor::Reactor;
 use nvme_fabrics::target::ControllerModel;
 
 use crate::args::OfferArgs;
-use crate::commands::stay_on;
+use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, begin_serving};
 use crate::error::Error;
 use config::{Offer, PortSpec, Source, SubsystemSpec};
 use cores::Cores;
@@ -34,21 +34,28 @@ pub(crate) fn run(args: OfferArgs) -> Result<(), Error> {
 }
 
 fn offer(args: OfferArgs) -> Result<(), Error> {
-    stay_on(args.spin.cpu)?;
-    let clock = Clock::start();
     let offer = match &args.config {
         Some(path) => config::read(path)?,
         None => given(&args),
     };
+    let loops = offer.ports.len() + args.cores;
+    let opened = OPENED_BY_LISTENER * loops + OPENED_BY_NAMESPACE * offer.media();
+    begin_serving(args.spin.cpu, opened)?;
+    let clock = Clock::start();
     let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::Output)?;
-    let cores = Cores::start(clock, &reactor.stop(), &args.spin, args.cores)?;
+    let memory_max = args.memory_max.unwrap_or_else(live::memory::budget_default);
+    let cores = Cores::start(clock, &reactor.stop(), &args.spin, args.cores, memory_max)?;
     let announcer = args.mdns.then(|| Announcer::new(args.mdns_port)).transpose()?;
     let mut server = Server::new(cores, args.config.clone(), announcer, offer)?;
     if let Some(control) = control(args.control.as_ref())? {
         server.set_control(control);
     }
+    if args.config.is_some() {
+        server.reload_on(reactor.stop().on_signals_but_hang_up().map_err(Error::Output)?);
+    } else {
+        reactor.stop().on_signals().map_err(Error::Output)?;
+    }
     server.announce(args.output.json)?;
-    reactor.stop().on_signals().map_err(Error::Output)?;
     let ended = reactor.run(&mut server).and_then(|_| server.join());
     ended.map_err(|error| Error::Child { what: "the target", error })?;
     eprintln!("farlane: the target has shut down");

@@ -1,7 +1,7 @@
 //! What a target tells of itself: as JSON, and that as text.
 
 use live::fabrics::target::TargetDriver;
-use machine::target::{AssociationStatus, ConnectionStatus};
+use machine::target::{AssociationStatus, ConnectionStatus, MemoryStatus};
 use nvme_fabrics::target::{Subsystem, SubsystemKey};
 use serde_json::{Value, json};
 
@@ -31,6 +31,7 @@ pub(super) fn of<F: FnMut(live::fabrics::target::Event)>(driver: &TargetDriver<F
         "listening": listening,
         "generation": target.directory().generation,
         "connections": target.connection_count(),
+        "memory": memory(target.memory()),
         "subsystems": target.directory().subsystems.iter().filter(|one| one.is_here).map(subsystem).collect::<Vec<_>>(),
         "discovery": controllers(&associations, None),
     })
@@ -39,13 +40,22 @@ pub(super) fn of<F: FnMut(live::fabrics::target::Event)>(driver: &TargetDriver<F
 /// Adds what another core tells of the subsystems that are its own.
 pub(super) fn join(all: &mut Value, other: Value) {
     let Value::Object(mut other) = other else { return };
-    let connections = |value: &Value| value.as_u64().unwrap_or_default();
-    all["connections"] = json!(connections(&all["connections"]) + connections(&other["connections"]));
+    let number = |value: &Value| value.as_u64().unwrap_or_default();
+    all["connections"] = json!(number(&all["connections"]) + number(&other["connections"]));
+    for key in ["budget_bytes", "used_bytes", "waiting"] {
+        let more = number(&other["memory"][key]);
+        all["memory"][key] = json!(number(&all["memory"][key]) + more);
+    }
     if let (Some(subsystems), Some(Value::Array(more))) =
         (all["subsystems"].as_array_mut(), other.remove("subsystems"))
     {
         subsystems.extend(more);
     }
+}
+
+/// What is held for hosts.
+fn memory(status: MemoryStatus) -> Value {
+    json!({ "budget_bytes": status.budget, "used_bytes": status.used, "waiting": status.waiting })
 }
 
 fn controllers(associations: &[AssociationStatus], of: Option<SubsystemKey>) -> Vec<Value> {
@@ -55,6 +65,7 @@ fn controllers(associations: &[AssociationStatus], of: Option<SubsystemKey>) -> 
             "host": one.host.as_str(),
             "host_id": one.host_id.to_string(),
             "ready": one.is_ready,
+            "memory_bytes": one.memory,
             "keep_alive_ms": one.keep_alive.map(|timeout| timeout.get() / 1_000_000),
             "queues": one.connections.iter().map(queue).collect::<Vec<_>>(),
         })
@@ -83,6 +94,14 @@ pub(crate) fn text(status: &Value) -> String {
     for address in list(&status["listening"]) {
         text += &format!("listening at {}\n", plain(&address));
     }
+    let bytes = |value: &Value| indicatif::BinaryBytes(value.as_u64().unwrap_or_default());
+    let memory = &status["memory"];
+    text += &format!("{} of {} held for hosts", bytes(&memory["used_bytes"]), bytes(&memory["budget_bytes"]));
+    text += &match memory["waiting"].as_u64().unwrap_or_default() {
+        0 => "\n".to_owned(),
+        1 => ", 1 connection waits for more\n".to_owned(),
+        waiting => format!(", {waiting} connections wait for more\n"),
+    };
     for subsystem in list(&status["subsystems"]) {
         text += &format!("{}\n", plain(&subsystem["nqn"]));
         for namespace in list(&subsystem["namespaces"]) {
@@ -118,8 +137,9 @@ fn controller_text(controller: &Value) -> String {
         None => "no queue",
     };
     let ready = if controller["ready"] == json!(true) { "" } else { ", not enabled" };
+    let held = indicatif::BinaryBytes(controller["memory_bytes"].as_u64().unwrap_or_default());
     format!(
-        "  controller {}: {} from {peer}, queues of {} entries, {digests}, {commands} commands{ready}\n",
+        "  controller {}: {} from {peer}, queues of {} entries, {digests}, {commands} commands, {held} held{ready}\n",
         controller["controller"],
         controller["host"].as_str().unwrap_or_default(),
         entries.join("+"),

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use engine::Instant;
 use live::control::Control;
 use live::mdns::Announcer;
-use live::reactor::{Context, Driver, Turn};
+use live::reactor::{Context, Driver, HangUp, Turn};
 use live::tcp::Listener;
 use nvme_fabrics::target::{Directory, Hosts, Port, Referral, Subsystem, SubsystemKey};
 use nvme_fabrics::wire::{Nqn, PortId};
@@ -42,6 +42,8 @@ pub(super) struct Server {
     /// Tells others on the network of the discovery service.
     announcer: Option<Announcer>,
     control: Option<Control>,
+    /// What asks for the file to be read again, beside the control socket.
+    hang_up: Option<HangUp>,
     ports: Vec<(PortId, PortSpec, SocketAddr)>,
     subsystems: Vec<Offered>,
     referrals: Vec<(SocketAddr, Nqn)>,
@@ -61,6 +63,7 @@ impl Server {
             config,
             announcer,
             control: None,
+            hang_up: None,
             ports: Vec::new(),
             subsystems: Vec::new(),
             referrals: Vec::new(),
@@ -85,6 +88,11 @@ impl Server {
 
     pub(super) fn set_control(&mut self, control: Control) {
         self.control = Some(control);
+    }
+
+    /// Reads the file again when the process is sent SIGHUP.
+    pub(super) fn reload_on(&mut self, hang_up: HangUp) {
+        self.hang_up = Some(hang_up);
     }
 
     /// Says what is offered where.
@@ -301,6 +309,12 @@ fn backing(namespace: Option<&str>, ram: Option<&str>) -> Result<Backing, String
 impl Driver for Server {
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         let turn = self.cores.first.driver.turn(context)?;
+        if context.news
+            && self.hang_up.as_ref().is_some_and(HangUp::take)
+            && let Err(error) = self.reload()
+        {
+            eprintln!("farlane: nothing has changed: {error}");
+        }
         if context.news
             && let Some(mut control) = self.control.take()
         {
