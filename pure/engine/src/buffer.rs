@@ -193,11 +193,14 @@ const SEARCH_MAX: usize = 8;
 /// Blocks that are used again when their last holder lets go, so that steady state allocates nothing.
 ///
 /// A pool keeps a reference to every block it has sealed, and hands out again those that nobody else
-/// holds. It remembers at most `retain` bytes a class, and forgets one for each that is too many.
+/// holds. It remembers at most `retain` bytes of all lengths together, but for one block, and forgets others of the length
+/// of which it has most for each that is too many.
 #[derive(Debug)]
 pub struct Pool {
     classes: [Class; CLASSES],
     retain: usize,
+    /// Bytes of the blocks that it remembers.
+    retained: usize,
 }
 
 /// Blocks of one size.
@@ -236,9 +239,7 @@ impl Class {
     #[cold]
     fn forget_one(&mut self) {
         self.turn = if self.turn + 1 < self.blocks.len() { self.turn + 1 } else { 0 };
-        if !self.blocks.is_empty() {
-            self.blocks.swap_remove(self.turn);
-        }
+        self.blocks.swap_remove(self.turn);
     }
 }
 
@@ -252,9 +253,9 @@ impl Pool {
     /// The longest buffer that can be taken: 1 MiB.
     pub const LENGTH_MAX: usize = size_of_class(CLASSES - 1);
 
-    /// An empty pool that remembers at most `retain` bytes a class.
+    /// An empty pool that remembers at most `retain` bytes.
     pub fn new(retain: usize) -> Self {
-        Self { classes: core::array::from_fn(|_| Class::default()), retain }
+        Self { classes: core::array::from_fn(|_| Class::default()), retain, retained: 0 }
     }
 
     /// A buffer of `length` bytes of unspecified content, aligned to 4 KiB where it is as long as that.
@@ -264,7 +265,13 @@ impl Pool {
     pub fn take(&mut self, length: usize) -> BufferMut {
         assert!(length <= Self::LENGTH_MAX, "{length} B asked of a pool that gives {} B", Self::LENGTH_MAX);
         let class = class_of(length);
-        let block = self.classes[class].take().unwrap_or_else(|| new_block(class));
+        let block = match self.classes[class].take() {
+            Some(block) => {
+                self.retained -= block_bytes(class);
+                block
+            }
+            None => new_block(class),
+        };
         BufferMut::over(block, length, slack_of(class))
     }
 
@@ -273,12 +280,23 @@ impl Pool {
         // A block is as long as its class and its slack, whatever the buffer was truncated to.
         let length = buffer.block.len();
         let class = class_of(if length > ALIGNMENT { length - ALIGNMENT } else { length });
-        let of_class = &mut self.classes[class];
-        if (of_class.blocks.len() + 1) * size_of_class(class) > self.retain {
-            of_class.forget_one();
-        }
-        of_class.blocks.push(Rc::clone(&buffer.block));
+        while self.retained + block_bytes(class) > self.retain && self.forget_one() {}
+        self.retained += block_bytes(class);
+        self.classes[class].blocks.push(Rc::clone(&buffer.block));
         buffer.freeze()
+    }
+
+    /// Forgets a block of the length of which there are most bytes; whether there was any.
+    #[cold]
+    fn forget_one(&mut self) -> bool {
+        let bytes = |class: usize| self.classes[class].blocks.len() * block_bytes(class);
+        let Some(class) = (0..CLASSES).max_by_key(|class| bytes(*class)).filter(|class| bytes(*class) > 0)
+        else {
+            return false;
+        };
+        self.classes[class].forget_one();
+        self.retained -= block_bytes(class);
+        true
     }
 
     /// A sealed copy of `bytes`.
@@ -294,7 +312,7 @@ impl Pool {
 
 #[cold]
 fn new_block(class: usize) -> Rc<[u8]> {
-    core::iter::repeat_n(0, size_of_class(class) + slack_of(class)).collect()
+    core::iter::repeat_n(0, block_bytes(class)).collect()
 }
 
 /// The class of the smallest blocks that hold `length` bytes.
@@ -310,6 +328,11 @@ const fn size_of_class(class: usize) -> usize {
 /// What a block of `class` has beyond its size, so that an aligned start can be chosen in it.
 const fn slack_of(class: usize) -> usize {
     if size_of_class(class) < ALIGNMENT { 0 } else { ALIGNMENT }
+}
+
+/// Bytes of a block of `class`.
+const fn block_bytes(class: usize) -> usize {
+    size_of_class(class) + slack_of(class)
 }
 
 fn length_u32(length: usize) -> u32 {
@@ -357,10 +380,31 @@ mod tests {
 
     #[test]
     fn a_pool_forgets_what_it_may_not_retain() {
-        let mut pool = Pool::new(8192);
+        let mut pool = Pool::new(16 << 10);
+        let blocks = |pool: &Pool| pool.classes.iter().map(|class| class.blocks.len()).sum::<usize>();
         let held: Vec<_> = (0..5).map(|_| pool.copy(&[0; 4096])).collect();
-        assert_eq!(pool.classes[class_of(4096)].blocks.len(), 2);
+        assert_eq!((blocks(&pool), pool.retained), (2, 2 * block_bytes(class_of(4096))));
         drop(held);
+        // Others take the place of those.
+        pool.copy(&[0; 300]);
+        assert_eq!((blocks(&pool), pool.retained), (2, block_bytes(class_of(4096)) + 512));
+        pool.copy(&[0; 1 << 16]);
+        assert_eq!((blocks(&pool), pool.retained), (1, block_bytes(class_of(1 << 16))));
+        pool.copy(&[0; 512]);
+        assert_eq!((blocks(&pool), pool.retained), (1, 512));
+    }
+
+    #[test]
+    fn lengths_of_all_kinds_share_what_a_pool_may_retain() {
+        let mut pool = Pool::new(1 << 20);
+        for length in [512, 4096, 16 << 10, 64 << 10, 256 << 10, 512, 4096] {
+            let held: Vec<_> =
+                (0..(2 << 20) / length).map(|_| pool.copy(&[7; 256 << 10][..length])).collect();
+            drop(held);
+            let blocks = pool.classes.iter().flat_map(|class| &class.blocks);
+            let retained: usize = blocks.map(|block| block.len()).sum();
+            assert!(retained <= 1 << 20, "{retained} B after blocks of {length} B");
+        }
     }
 
     #[test]

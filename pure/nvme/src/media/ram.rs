@@ -1,4 +1,4 @@
-//! A medium in memory: pages of 4 KiB, allocated when first written, shared with whoever reads them.
+//! A medium in memory: runs of 64 KiB, allocated when first written, shared with whoever reads them.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -8,31 +8,49 @@ use engine::Buffer;
 
 use super::{Completion, IoId, MediaError, Operation, Request};
 
-/// Bytes of a page: what is allocated, shared and zeroed at once.
+/// Bytes of a page: what is zeroed at once, and copied for a reader's sake.
 const PAGE: usize = 4096;
-/// Pages of a run: what a large write puts in one block, so that a large read is few pieces.
+/// Pages of a run.
 const RUN_PAGES: usize = 16;
-/// Bytes of a run.
+/// Bytes of a run: what is allocated and shared at once, so that a large read is few pieces.
 const RUN: usize = RUN_PAGES * PAGE;
+/// Pages that lie beside their runs at most, because these were read when the pages were written.
+const MOVED_MAX: usize = 128;
+/// Pages that a write puts beside their run at most; a larger one copies the run.
+const MOVED_AT_ONCE: u32 = 4;
 /// Bytes of replaced pages, and of replaced runs, that are kept until their readers let go, to be used again.
 const REPLACED_BYTES_MAX: usize = 1 << 20;
-/// The longest disk: its table of pages takes 1/170 of it, even before anything is written.
+/// The longest disk: its table of runs takes 1/2048 of it, even before anything is written.
 pub const BYTES_MAX: u64 = 1 << 44;
 
 /// A disk in memory; what was never written, or was deallocated, reads as zeroes and takes no space.
 ///
-/// A read hands out slices of the pages themselves. A write into a page that a reader still holds replaces the page, so
-/// that what was handed out never changes. The pages of a run that was written at once are slices of one block; a write
-/// of less, or a deallocation, takes them apart, so that no page keeps a block of others alive.
+/// A read hands out slices of the runs themselves. A write into a run that a reader still holds puts its pages beside the
+/// run, so that what was handed out never changes; they go to their places when the readers have let go. All memory
+/// is in blocks of one size, but for these few pages: what is freed fits what is allocated next, whatever the
+/// lengths of writes, and the disk takes no more memory than it has bytes.
 #[derive(Debug)]
 pub struct RamDisk {
     bytes: u64,
-    /// Page n holds the bytes from n * PAGE on; empty means zeroes.
-    pages: Vec<Buffer>,
+    /// Run n holds the bytes from n * RUN on.
+    runs: Vec<Run>,
     /// A run of them.
     zeroes: Buffer,
+    /// Pages beside their runs by their numbers, each there once, the oldest first.
+    moved: VecDeque<(usize, Buffer)>,
     replaced_pages: Replaced,
     replaced_runs: Replaced,
+}
+
+/// Pages that lie one behind the other.
+#[derive(Clone, Debug, Default)]
+struct Run {
+    /// Empty where no page was written.
+    block: Buffer,
+    /// A bit for each page that has contents, the first page's lowest; others read as zeroes.
+    written: u16,
+    /// A bit for each page whose contents lie beside the run.
+    moved: u16,
 }
 
 /// Buffers of one length that were replaced while somebody read them, oldest first.
@@ -48,8 +66,7 @@ impl Replaced {
     }
 
     fn keep(&mut self, buffer: Buffer) {
-        let fits = buffer.len() == self.length && !buffer.is_part();
-        if fits && self.buffers.len() < REPLACED_BYTES_MAX / self.length {
+        if buffer.len() == self.length && self.buffers.len() < REPLACED_BYTES_MAX / self.length {
             self.buffers.push_back(buffer);
         }
     }
@@ -73,11 +90,11 @@ impl RamDisk {
     /// When `bytes` is more than [`BYTES_MAX`].
     pub fn new(bytes: u64) -> Self {
         assert!(bytes <= BYTES_MAX, "a RAM disk of {bytes} B: at most {BYTES_MAX}");
-        let count = page_of(bytes.next_multiple_of(PAGE as u64));
         Self {
             bytes,
-            pages: core::iter::repeat_n(Buffer::EMPTY, count).collect(),
+            runs: core::iter::repeat_n(Run::default(), runs_of(bytes)).collect(),
             zeroes: Buffer::zeroed(RUN),
+            moved: VecDeque::with_capacity(MOVED_MAX),
             replaced_pages: Replaced::new(PAGE),
             replaced_runs: Replaced::new(RUN),
         }
@@ -94,18 +111,20 @@ impl RamDisk {
     /// When `bytes` is more than [`BYTES_MAX`].
     pub fn resize(&mut self, bytes: u64) {
         assert!(bytes <= BYTES_MAX, "a RAM disk of {bytes} B: at most {BYTES_MAX}");
-        let (page, start) = split(bytes);
-        if bytes < self.bytes && start > 0 && !self.pages[page].is_empty() {
-            self.write_page(page, start, &[0; PAGE][start..]);
+        if bytes < self.bytes {
+            self.clear(bytes, self.bytes - bytes);
         }
-        self.pages.resize(page_of(bytes.next_multiple_of(PAGE as u64)), Buffer::EMPTY);
+        self.runs.resize(runs_of(bytes), Run::default());
+        self.moved.retain(|(page, _)| page / RUN_PAGES < self.runs.len());
         self.bytes = bytes;
     }
 
-    /// Bytes of memory that pages with contents take.
+    /// Bytes of memory that it holds: runs with contents, and what is kept beside them.
     pub fn resident_bytes(&self) -> u64 {
-        let pages = self.pages.iter().filter(|page| !page.is_empty()).count();
-        u64::try_from(pages * PAGE).unwrap_or(u64::MAX)
+        let runs = self.runs.iter().filter(|run| !run.block.is_empty()).count();
+        let kept = |replaced: &Replaced| replaced.buffers.len() * replaced.length;
+        let beside = self.moved.len() * PAGE + kept(&self.replaced_pages) + kept(&self.replaced_runs);
+        u64::try_from(runs * RUN + beside).unwrap_or(u64::MAX)
     }
 
     /// Carries out `request` at once and hands its completions to `complete`.
@@ -117,7 +136,7 @@ impl RamDisk {
             Operation::Write { offset, data, durable: _ } => self.write(offset, &data),
             Operation::Flush => Ok(()),
             Operation::WriteZeroes { offset, length, .. } | Operation::Deallocate { offset, length } => {
-                self.zero(offset, length)
+                self.check(offset, length).map(|()| self.clear(offset, length))
             }
         };
         complete(Completion::Done { id, result });
@@ -132,145 +151,203 @@ impl RamDisk {
         complete: &mut impl FnMut(Completion),
     ) -> Result<(), MediaError> {
         self.check(offset, u64::from(length))?;
-        let (mut page, mut start) = split(offset);
+        let (mut run, mut start) = split(offset);
         let (mut done, mut left) = (0, length as usize);
         while left > 0 {
-            let data = self.piece(page, start, left);
+            let data = self.piece(run, start, left.min(RUN - start));
             let count = data.len();
             complete(Completion::Data { id, offset: done, data });
             done += u32::try_from(count).unwrap_or(u32::MAX);
             left -= count;
-            (page, start) = (page + (start + count) / PAGE, (start + count) % PAGE);
+            start += count;
+            if start == RUN {
+                (run, start) = (run + 1, 0);
+            }
         }
         Ok(())
     }
 
-    /// As many of the `wanted` bytes from byte `start` of a page on as are in one block.
+    /// As many of the `wanted` bytes from byte `start` of a run on as lie one behind the other.
     #[inline]
-    fn piece(&self, page: usize, start: usize, wanted: usize) -> Buffer {
-        let count = wanted.min(PAGE - start);
-        let first = &self.pages[page];
-        let following = self.pages[page + 1..].iter();
-        if first.is_empty() {
-            let more = following.take(RUN_PAGES - 1).take_while(|page| page.is_empty()).count();
-            return self.zeroes.slice(start..(start + wanted).min((more + 1) * PAGE));
+    fn piece(&self, index: usize, start: usize, wanted: usize) -> Buffer {
+        let run = &self.runs[index];
+        if run.written == u16::MAX && run.moved == 0 {
+            return run.block.slice(start..start + wanted);
         }
-        if count == wanted || !first.is_part() {
-            return if count == PAGE { first.clone() } else { first.slice(start..start + count) };
+        let page = start / PAGE;
+        if run.moved >> page & 1 == 1
+            && let Some(moved) = self.find_moved(index * RUN_PAGES + page)
+        {
+            let start = start % PAGE;
+            return self.moved[moved].1.slice(start..PAGE.min(start + wanted));
         }
-        let mut piece = first.slice(start..PAGE);
-        for next in following {
-            let count = (wanted - piece.len()).min(PAGE);
-            if count == 0 || !piece.extend(next, count) {
-                break;
-            }
-        }
-        piece
+        let in_block = run.written & !run.moved;
+        let (source, alike) =
+            if in_block >> page & 1 == 1 { (&run.block, in_block) } else { (&self.zeroes, !run.written) };
+        let pages = (alike >> page).trailing_ones() as usize;
+        source.slice(start..((page + pages) * PAGE).min(start + wanted))
+    }
+
+    fn find_moved(&self, page: usize) -> Option<usize> {
+        self.moved.iter().position(|(of, _)| *of == page)
     }
 
     #[inline]
     fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), MediaError> {
         self.check(offset, data.len() as u64)?;
-        let (mut page, mut start) = split(offset);
+        if !self.moved.is_empty() {
+            self.bring_back_oldest();
+        }
+        let (mut run, mut start) = split(offset);
         let mut rest = data;
         while !rest.is_empty() {
-            if rest.len() >= RUN && start == 0 && page.is_multiple_of(RUN_PAGES) {
-                let (run, after) = rest.split_at(RUN);
-                self.write_run(page, run);
-                (rest, page) = (after, page + RUN_PAGES);
-                continue;
-            }
-            let (piece, after) = rest.split_at(rest.len().min(PAGE - start));
-            self.write_page(page, start, piece);
+            let (piece, after) = rest.split_at(rest.len().min(RUN - start));
+            self.write_run(run, start, piece);
             rest = after;
-            (page, start) = (page + 1, 0);
+            (run, start) = (run + 1, 0);
         }
         Ok(())
     }
 
-    /// Writes the whole run that begins with `first`: in place if it is one block that nobody reads, else into another.
-    fn write_run(&mut self, first: usize, run: &[u8]) {
-        let pages = &mut self.pages[first..first + RUN_PAGES];
-        let mut whole = mem::take(&mut pages[0]);
-        for page in &mut pages[1..] {
-            let next = mem::take(page);
-            whole.extend(&next, PAGE);
-        }
-        match whole.try_mut().filter(|bytes| bytes.len() == RUN) {
-            Some(bytes) => bytes.copy_from_slice(run),
-            None => {
-                let mut fresh = self.replaced_runs.take();
-                if let Some(bytes) = fresh.try_mut() {
-                    bytes.copy_from_slice(run);
-                }
-                self.replaced_runs.keep(mem::replace(&mut whole, fresh));
-            }
-        }
-        for (index, page) in self.pages[first..first + RUN_PAGES].iter_mut().enumerate() {
-            *page = whole.slice(index * PAGE..(index + 1) * PAGE);
-        }
-    }
-
-    /// Gives each page of the run that `page` is in a block of its own, if they share one.
-    #[cold]
-    fn take_apart(&mut self, page: usize) {
-        let first = page - page % RUN_PAGES;
-        let end = (first + RUN_PAGES).min(self.pages.len());
-        for page in self.pages[first..end].iter_mut().filter(|page| page.is_part()) {
-            *page = Buffer::copy_from_slice(page);
-        }
-    }
-
-    /// Writes `piece` into a page, in place if nobody reads it, else into a copy.
+    /// Writes `piece` into a run: in place if nobody reads it, else beside it or into a copy.
     #[inline]
-    fn write_page(&mut self, page: usize, start: usize, piece: &[u8]) {
-        if self.pages[page].is_part() {
-            self.take_apart(page);
-        }
-        let place = &mut self.pages[page];
-        if place.is_empty() && piece.len() == PAGE {
-            *place = Buffer::copy_from_slice(piece);
-            return;
-        }
-        if let Some(bytes) = place.try_mut().filter(|bytes| !bytes.is_empty()) {
-            bytes[start..start + piece.len()].copy_from_slice(piece);
-            return;
-        }
-        let mut fresh = self.replaced_pages.take();
-        let place = &mut self.pages[page];
-        if let Some(bytes) = fresh.try_mut() {
-            if piece.len() < PAGE {
-                bytes.copy_from_slice(if place.is_empty() { &self.zeroes[..PAGE] } else { place });
+    fn write_run(&mut self, index: usize, start: usize, piece: &[u8]) {
+        let pages = pages_of(start, start + piece.len());
+        let run = &mut self.runs[index];
+        if run.block.is_empty() {
+            run.block = self.replaced_runs.take();
+        } else if run.block.try_mut().is_none() {
+            let count = pages.count_ones();
+            if count <= MOVED_AT_ONCE && self.moved.len() + count as usize <= MOVED_MAX {
+                return self.write_beside(index, start, piece);
             }
-            bytes[start..start + piece.len()].copy_from_slice(piece);
+            self.replace(index, pages == u16::MAX && piece.len() == RUN);
         }
-        self.replaced_pages.keep(mem::replace(place, fresh));
+        if self.runs[index].moved != 0 {
+            self.bring_back(index);
+        }
+        let run = &mut self.runs[index];
+        let new = pages & !run.written;
+        run.written |= pages;
+        // Nobody else has the block by now.
+        let Some(bytes) = run.block.try_mut() else { return };
+        let end = start + piece.len();
+        if new != 0 {
+            // What the piece leaves of a page without contents is zeroes.
+            let (first, last) = (start / PAGE, (end - 1) / PAGE);
+            if new >> first & 1 == 1 {
+                bytes[first * PAGE..start].fill(0);
+            }
+            if new >> last & 1 == 1 {
+                bytes[end..(last + 1) * PAGE].fill(0);
+            }
+        }
+        bytes[start..end].copy_from_slice(piece);
     }
 
-    /// Gives whole pages back and clears the rest.
-    fn zero(&mut self, offset: u64, length: u64) -> Result<(), MediaError> {
-        self.check(offset, length)?;
-        let (mut page, mut start) = split(offset);
+    /// Takes another block for a run that somebody reads, with the same contents unless all of it is written next.
+    #[cold]
+    fn replace(&mut self, index: usize, is_whole: bool) {
+        let mut fresh = self.replaced_runs.take();
+        let run = &mut self.runs[index];
+        if let Some(bytes) = fresh.try_mut().filter(|_| !is_whole) {
+            bytes.copy_from_slice(&run.block);
+        }
+        self.replaced_runs.keep(mem::replace(&mut run.block, fresh));
+    }
+
+    /// Writes `piece`, which is of few pages, into pages beside a run that somebody reads.
+    #[cold]
+    fn write_beside(&mut self, index: usize, mut start: usize, mut piece: &[u8]) {
+        while !piece.is_empty() {
+            let (page, within) = (start / PAGE, start % PAGE);
+            let (now, rest) = piece.split_at(piece.len().min(PAGE - within));
+            let (number, bit) = (index * RUN_PAGES + page, 1 << page);
+            let there = self.find_moved(number);
+            let mut fresh = match there {
+                Some(there) if self.moved[there].1.try_mut().is_some() => mem::take(&mut self.moved[there].1),
+                _ => {
+                    let mut fresh = self.replaced_pages.take();
+                    let run = &self.runs[index];
+                    let before = match there {
+                        Some(there) => &self.moved[there].1[..],
+                        None if run.written & bit != 0 => &run.block[page * PAGE..(page + 1) * PAGE],
+                        None => &self.zeroes[..PAGE],
+                    };
+                    if let Some(bytes) = fresh.try_mut() {
+                        bytes.copy_from_slice(before);
+                    }
+                    fresh
+                }
+            };
+            if let Some(bytes) = fresh.try_mut() {
+                bytes[within..within + now.len()].copy_from_slice(now);
+            }
+            match there {
+                Some(there) => self.replaced_pages.keep(mem::replace(&mut self.moved[there].1, fresh)),
+                None => self.moved.push_back((number, fresh)),
+            }
+            let run = &mut self.runs[index];
+            run.moved |= bit;
+            run.written |= bit;
+            (start, piece) = (start + now.len(), rest);
+        }
+    }
+
+    /// Puts the pages beside a run into it, if nobody reads it.
+    #[cold]
+    fn bring_back(&mut self, index: usize) {
+        let Self { runs, moved, replaced_pages, .. } = self;
+        let run = &mut runs[index];
+        let Some(bytes) = run.block.try_mut() else { return };
+        run.moved = 0;
+        moved.retain_mut(|(number, page)| {
+            if *number / RUN_PAGES != index {
+                return true;
+            }
+            bytes[*number % RUN_PAGES * PAGE..][..PAGE].copy_from_slice(page);
+            replaced_pages.keep(mem::take(page));
+            false
+        });
+    }
+
+    /// Puts the page that has been beside its run for longest into it, or lets it wait for longer than all others.
+    #[cold]
+    fn bring_back_oldest(&mut self) {
+        let Some((number, page)) = self.moved.pop_front() else { return };
+        let index = number / RUN_PAGES;
+        self.moved.push_back((number, page));
+        self.bring_back(index);
+    }
+
+    /// Gives whole runs back and makes the rest zeroes.
+    fn clear(&mut self, offset: u64, length: u64) {
+        let (mut index, mut start) = split(offset);
         let mut left = length;
         while left > 0 {
-            if left >= RUN as u64 && start == 0 && page.is_multiple_of(RUN_PAGES) {
-                self.pages[page..page + RUN_PAGES].fill(Buffer::EMPTY);
-                (left, page) = (left - RUN as u64, page + RUN_PAGES);
-                continue;
-            }
-            let count = usize::try_from(left).unwrap_or(usize::MAX).min(PAGE - start);
-            if count == PAGE {
-                if self.pages[page].is_part() {
-                    self.take_apart(page);
+            let count = usize::try_from(left).unwrap_or(usize::MAX).min(RUN - start);
+            let end = start + count;
+            // Pages that are cleared in part.
+            for (from, to) in edges(start, end).into_iter().flatten() {
+                if self.runs[index].written >> (from / PAGE) & 1 == 1 {
+                    self.write_run(index, from, &[0; PAGE][..to - from]);
                 }
-                self.pages[page] = Buffer::EMPTY;
-            } else if !self.pages[page].is_empty() {
-                self.write_page(page, start, &[0; PAGE][..count]);
+            }
+            let (first, last) = (start.next_multiple_of(PAGE), end / PAGE * PAGE);
+            let whole = if first < last { pages_of(first, last) } else { 0 };
+            let run = &mut self.runs[index];
+            if run.moved & whole != 0 {
+                self.moved
+                    .retain(|(page, _)| page / RUN_PAGES != index || whole >> (page % RUN_PAGES) & 1 == 0);
+            }
+            run.moved &= !whole;
+            run.written &= !whole;
+            if run.written == 0 {
+                run.block = Buffer::EMPTY;
             }
             left -= count as u64;
-            (page, start) = (page + 1, 0);
+            (index, start) = (index + 1, 0);
         }
-        Ok(())
     }
 
     #[inline]
@@ -282,15 +359,32 @@ impl RamDisk {
     }
 }
 
-/// The page that holds the byte at `offset`, and where in it.
+/// The run that holds the byte at `offset`, and where in it.
 #[inline]
 fn split(offset: u64) -> (usize, usize) {
-    (page_of(offset), usize::try_from(offset % PAGE as u64).unwrap_or_default())
+    let run = usize::try_from(offset / RUN as u64).expect("BYTES_MAX has fewer runs than an address space");
+    (run, usize::try_from(offset % RUN as u64).unwrap_or_default())
 }
 
+/// Runs of a disk of `bytes`.
+fn runs_of(bytes: u64) -> usize {
+    split(bytes.next_multiple_of(RUN as u64)).0
+}
+
+/// A bit for each page of a run that has some of the bytes from `start` to `end`.
 #[inline]
-fn page_of(offset: u64) -> usize {
-    usize::try_from(offset / PAGE as u64).expect("BYTES_MAX has fewer pages than an address space")
+const fn pages_of(start: usize, end: usize) -> u16 {
+    let (first, last) = (start / PAGE, (end - 1) / PAGE);
+    (u16::MAX << first) & (u16::MAX >> (RUN_PAGES - 1 - last))
+}
+
+/// What of the bytes of a run from `start` to `end` is less than a page, at either side.
+fn edges(start: usize, end: usize) -> [Option<(usize, usize)>; 2] {
+    let (first, last) = (start.next_multiple_of(PAGE), end / PAGE * PAGE);
+    if first > last {
+        return [Some((start, end)), None];
+    }
+    [(start < first).then_some((start, first)), (last < end).then_some((last, end))]
 }
 
 #[cfg(test)]
@@ -337,7 +431,9 @@ mod tests {
             assert_eq!((&pieces[0][..], result), (&[expected; 512][..], Ok(())), "at {offset}");
         }
         assert_eq!(held[0][..], [1; 4096], "a reader keeps what it has");
-        assert_eq!(disk.resident_bytes(), 4096);
+        run(&mut disk, Operation::Deallocate { offset: 0, length: 512 }).1.unwrap();
+        run(&mut disk, Operation::Deallocate { offset: 0, length: 12288 }).1.unwrap();
+        assert!(disk.runs[0].block.is_empty());
     }
 
     #[test]
@@ -351,7 +447,7 @@ mod tests {
             assert_eq!((&now[0][..], &held[0][..]), (&[value; 512][..], &[1; 4096][..]));
         }
         run(&mut disk, Operation::Deallocate { offset: 0, length: 8192 }).1.unwrap();
-        assert_eq!((&held[0][..], disk.resident_bytes()), (&[1; 4096][..], 0));
+        assert_eq!((&held[0][..], disk.runs[0].block.is_empty()), (&[1; 4096][..], true));
     }
 
     #[test]
@@ -363,25 +459,32 @@ mod tests {
         assert_eq!(run(&mut disk, write(4096, &[1; 904])).1, Ok(()));
     }
 
+    fn read(disk: &mut RamDisk, offset: u64, length: usize) -> Vec<Buffer> {
+        let length = u32::try_from(length).unwrap();
+        let (pieces, result) = run(disk, Operation::Read { offset, length });
+        result.unwrap();
+        pieces
+    }
+
+    fn joined(pieces: &[Buffer]) -> Vec<u8> {
+        pieces.iter().flat_map(|piece| piece.iter().copied()).collect()
+    }
+
+    fn lengths(pieces: &[Buffer]) -> Vec<usize> {
+        pieces.iter().map(|piece| piece.len()).collect()
+    }
+
     #[test]
-    fn large_writes_are_read_in_few_pieces_until_they_are_taken_apart() {
-        let read = |disk: &mut RamDisk, offset, length| {
-            let (pieces, result) = run(disk, Operation::Read { offset, length });
-            result.unwrap();
-            pieces
-        };
-        let lengths = |pieces: &[Buffer]| pieces.iter().map(|piece| piece.len()).collect::<Vec<_>>();
-        let run_bytes = u32::try_from(RUN).unwrap();
+    fn large_reads_are_few_pieces_however_small_the_writes_were() {
         let mut disk = RamDisk::new(3 * RUN as u64 + 512);
-        assert_eq!(lengths(&read(&mut disk, 0, 3 * run_bytes)), [RUN; 3]);
+        assert_eq!(lengths(&read(&mut disk, 0, 3 * RUN)), [RUN; 3]);
         let content: Vec<u8> = (0..2 * RUN).map(|index| (index / 512 % 251).to_le_bytes()[0]).collect();
-        run(&mut disk, write(0, &content)).1.unwrap();
-        let held = read(&mut disk, 512, 2 * run_bytes - 1024);
+        for (index, sector) in content.chunks(512).enumerate().rev() {
+            run(&mut disk, write(index as u64 * 512, sector)).1.unwrap();
+        }
+        let held = read(&mut disk, 512, 2 * RUN - 1024);
         assert_eq!(lengths(&held), [RUN - 512, RUN - 512]);
-        assert_eq!(
-            held.iter().flat_map(|piece| piece.iter()).copied().collect::<Vec<_>>(),
-            content[512..2 * RUN - 512]
-        );
+        assert_eq!(joined(&held), content[512..2 * RUN - 512]);
         assert_eq!(lengths(&read(&mut disk, RUN as u64 - 512, 1024)), [512, 512]);
         // A reader's run is replaced, one that nobody reads is not.
         run(&mut disk, write(0, &[9; RUN])).1.unwrap();
@@ -389,16 +492,51 @@ mod tests {
         run(&mut disk, write(0, &[8; RUN])).1.unwrap();
         assert_eq!(read(&mut disk, 0, 1)[0].as_ptr(), place);
         assert_eq!(held[0][..], content[512..RUN]);
-        // What is written in part is in pages again.
-        run(&mut disk, write(PAGE as u64, &[7; 512])).1.unwrap();
-        let pieces = read(&mut disk, 0, run_bytes);
-        assert_eq!((pieces.len(), pieces[1][511], pieces[1][512]), (RUN_PAGES, 7, 8));
-        drop(held);
         run(&mut disk, Operation::Deallocate { offset: RUN as u64, length: PAGE as u64 }).1.unwrap();
-        assert_eq!(read(&mut disk, RUN as u64, run_bytes).len(), RUN_PAGES);
-        assert_eq!(disk.resident_bytes(), 2 * RUN as u64 - PAGE as u64);
+        assert_eq!(lengths(&read(&mut disk, RUN as u64, RUN)), [PAGE, RUN - PAGE]);
         run(&mut disk, Operation::Deallocate { offset: 0, length: 3 * RUN as u64 }).1.unwrap();
-        assert_eq!(disk.resident_bytes(), 0);
+        assert!(disk.runs.iter().all(|run| run.block.is_empty()));
+    }
+
+    #[test]
+    fn a_page_beside_its_run_goes_back_when_the_readers_have_gone() {
+        let mut disk = RamDisk::new(RUN as u64);
+        run(&mut disk, write(0, &[1; RUN])).1.unwrap();
+        let held = read(&mut disk, 0, RUN);
+        run(&mut disk, write(PAGE as u64 + 512, &[2; 512])).1.unwrap();
+        let pieces = read(&mut disk, 0, RUN);
+        assert_eq!(lengths(&pieces), [PAGE, PAGE, RUN - 2 * PAGE]);
+        assert_eq!((pieces[1][511], pieces[1][512], pieces[1][1024]), (1, 2, 1));
+        // Its reader keeps what it has, too.
+        run(&mut disk, write(PAGE as u64, &[3; 512])).1.unwrap();
+        assert_eq!((pieces[1][0], held[0][PAGE], disk.moved.len()), (1, 1, 1));
+        drop((held, pieces));
+        run(&mut disk, write(0, &[4; 512])).1.unwrap();
+        let pieces = read(&mut disk, 0, RUN);
+        assert_eq!((lengths(&pieces), disk.moved.len()), (vec![RUN], 0));
+        let at = |index: usize| pieces[0][index];
+        assert_eq!([at(0), at(512), at(PAGE), at(PAGE + 512), at(PAGE + 1024)], [4, 1, 3, 2, 1]);
+    }
+
+    #[test]
+    fn readers_who_never_let_go_have_runs_replaced_and_the_disk_stays_within_its_bounds() {
+        let runs = 2 * MOVED_MAX;
+        let mut disk = RamDisk::new((runs * RUN) as u64);
+        let mut held = Vec::new();
+        for round in 1..=3 {
+            for index in 0..runs {
+                run(&mut disk, write((index * RUN) as u64, &[round; 512])).1.unwrap();
+                held.push((round, read(&mut disk, (index * RUN) as u64, PAGE)));
+                let most = runs * RUN + MOVED_MAX * PAGE + 2 * REPLACED_BYTES_MAX;
+                assert!(disk.resident_bytes() <= most as u64, "{} B", disk.resident_bytes());
+            }
+        }
+        assert!(disk.moved.len() <= MOVED_MAX);
+        assert!(held.iter().all(|(round, pieces)| joined(pieces)[..512] == [*round; 512]));
+        disk.resize(100);
+        assert_eq!(joined(&read(&mut disk, 0, 100)), [3; 100]);
+        disk.resize(RUN as u64);
+        assert_eq!(joined(&read(&mut disk, 96, 8)), [3, 3, 3, 3, 0, 0, 0, 0]);
     }
 
     proptest! {
