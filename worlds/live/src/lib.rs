@@ -7,6 +7,7 @@
 //! guest's memory is [`shared`]. Who goes without where [`descriptors`] run out is decided once. What devices remember is kept in
 //! files of [`state`]. A [`user`] drives a function that another process offers in that way.
 //! Discovery controllers are announced by [`mdns`]. [`entropy`] gives names and secrets that nobody can guess.
+//! People hear of what happens by [`telling`].
 //!
 //! Drivers decide nothing about protocols: they move bytes, read the clock and sleep.
 
@@ -39,6 +40,7 @@ pub mod shared;
 pub mod state;
 mod stream;
 pub mod tcp;
+pub mod telling;
 pub mod unix;
 pub mod user;
 pub mod vfio;

@@ -1,0 +1,151 @@
+//! Lines that repeat themselves are counted rather than written.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// How long lines that are like one another are counted before their number is told.
+const WINDOW: Duration = Duration::from_secs(10);
+/// Lines like one another that are written in a window, unless they are the same.
+const WRITTEN_MAX: u32 = 10;
+/// Kinds of lines that are told apart; what is of further ones is counted as one kind.
+const KINDS_MAX: usize = 64;
+
+/// Decides what is written.
+#[derive(Debug, Default)]
+pub(super) struct Fold {
+    kinds: HashMap<String, Kind>,
+    /// The line that was written last.
+    last: String,
+}
+
+/// Lines that are alike but for their numbers.
+#[derive(Debug)]
+struct Kind {
+    /// When the window ends.
+    ends: Instant,
+    written: u32,
+    /// Lines of this window that were not written, and the latest of them.
+    counted: u64,
+    latest: String,
+}
+
+impl Fold {
+    /// A line at `now`: what is to be written, if anything.
+    pub(super) fn take(&mut self, now: Instant, line: String) -> Option<String> {
+        let mut key = kind_of(&line);
+        if !self.kinds.contains_key(&key) && self.kinds.len() >= KINDS_MAX {
+            key.clear();
+        }
+        let new = || Kind { ends: now + WINDOW, written: 0, counted: 0, latest: String::new() };
+        let kind = self.kinds.entry(key).or_insert_with(new);
+        if kind.written >= WRITTEN_MAX || kind.written > 0 && line == self.last {
+            kind.counted += 1;
+            kind.latest = line;
+            return None;
+        }
+        kind.written += 1;
+        self.last.clone_from(&line);
+        Some(line)
+    }
+
+    /// When a window ends next.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.kinds.values().map(|kind| kind.ends).min()
+    }
+
+    /// What is to be written of the windows that have ended.
+    pub(super) fn expire(&mut self, now: Instant) -> Vec<String> {
+        let mut told = Vec::new();
+        self.kinds.retain(|_, kind| {
+            if now < kind.ends {
+                return true;
+            }
+            told.extend(kind.tell());
+            // What goes on repeating itself is a line for each window.
+            let goes_on = std::mem::take(&mut kind.counted) > 0;
+            (kind.ends, kind.written) = (now + WINDOW, WRITTEN_MAX);
+            goes_on
+        });
+        told
+    }
+
+    /// What is to be written although no window has ended: nothing comes any more.
+    pub(super) fn end(&mut self) -> Vec<String> {
+        let told = self.kinds.values().filter_map(Kind::tell).collect();
+        self.kinds.clear();
+        self.last.clear();
+        told
+    }
+}
+
+impl Kind {
+    fn tell(&self) -> Option<String> {
+        let Self { counted, latest, .. } = self;
+        let seconds = WINDOW.as_secs();
+        (*counted > 0).then(|| format!("{latest} ({counted} more like it in the last {seconds} s)"))
+    }
+}
+
+/// What lines that differ in numbers, addresses and the like have in common.
+fn kind_of(line: &str) -> String {
+    let word = |word| if str::contains(word, |one: char| one.is_ascii_digit()) { "#" } else { word };
+    line.split_ascii_whitespace().map(word).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn feed(fold: &mut Fold, now: Instant, line: &str) -> bool {
+        fold.take(now, line.to_owned()).inspect(|written| assert_eq!(written, line)).is_some()
+    }
+
+    #[test]
+    fn the_same_line_again_is_counted() {
+        let (mut fold, start) = (Fold::default(), Instant::now());
+        assert!(feed(&mut fold, start, "no answer: trying again"));
+        for second in 1..10 {
+            let now = start + Duration::from_secs(second);
+            assert!(!feed(&mut fold, now, "no answer: trying again"));
+            assert_eq!(fold.expire(now), Vec::<String>::new());
+        }
+        assert_eq!(fold.due(), Some(start + WINDOW));
+        let told = fold.expire(start + WINDOW);
+        assert_eq!(told, ["no answer: trying again (9 more like it in the last 10 s)"]);
+        // It goes on, with a line for each window; then it was never there.
+        assert!(!feed(&mut fold, start + WINDOW, "no answer: trying again"));
+        assert_eq!(fold.expire(start + 2 * WINDOW).len(), 1);
+        assert_eq!((fold.expire(start + 3 * WINDOW).len(), fold.due()), (0, None));
+        assert!(feed(&mut fold, start + 3 * WINDOW, "something else"));
+        assert!(feed(&mut fold, start + 3 * WINDOW, "no answer: trying again"));
+    }
+
+    #[test]
+    fn what_differs_only_in_numbers_is_written_a_few_times() {
+        let (mut fold, now) = (Fold::default(), Instant::now());
+        let written = (0..1000).filter(|port| feed(&mut fold, now, &format!("10.0.0.1:{port}: refused")));
+        assert_eq!(written.count(), 10);
+        assert!(feed(&mut fold, now, "10.0.0.1:7: link up"), "another kind");
+        assert_eq!(fold.end(), ["10.0.0.1:999: refused (990 more like it in the last 10 s)"]);
+        assert_eq!(fold.due(), None);
+    }
+
+    #[test]
+    fn a_link_that_comes_and_goes_is_seen_to() {
+        let (mut fold, now) = (Fold::default(), Instant::now());
+        for _ in 0..10 {
+            assert!(feed(&mut fold, now, "link down") && feed(&mut fold, now, "link up"));
+        }
+        assert!(!feed(&mut fold, now, "link down"));
+    }
+
+    #[test]
+    fn strangers_who_say_ever_new_things_take_no_more_room() {
+        let (mut fold, now) = (Fold::default(), Instant::now());
+        let names = (0..26_u8).flat_map(|a| (0..26_u8).map(move |b| [b'a' + a, b'a' + b]));
+        let lines: Vec<_> =
+            names.map(|name| format!("{} is there", String::from_utf8_lossy(&name))).collect();
+        let written = lines.iter().filter(|line| feed(&mut fold, now, line)).count();
+        assert_eq!((written, fold.kinds.len()), (64 + 10, 65));
+    }
+}

@@ -1,0 +1,71 @@
+//! A stream that nobody reads, and what becomes of what is told meanwhile.
+
+use std::sync::{Condvar, Mutex};
+
+use super::*;
+
+/// Whether somebody reads, and what was written.
+type Bytes = (bool, Vec<u8>);
+
+/// A stream that takes nothing until somebody reads.
+#[derive(Clone, Default)]
+struct Pipe(Arc<(Mutex<Bytes>, Condvar)>);
+
+impl Pipe {
+    fn read_from_now_on(&self) {
+        self.0.0.lock().unwrap().0 = true;
+        self.0.1.notify_all();
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.0.0.lock().unwrap().1.clone()).unwrap()
+    }
+}
+
+impl Write for Pipe {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut inner = self.0.1.wait_while(self.0.0.lock().unwrap(), |inner| !inner.0).unwrap();
+        inner.1.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn teller() -> (Teller, Pipe) {
+    let pipe = Pipe::default();
+    (Teller::new("test", Box::new(pipe.clone()), |_| {}), pipe)
+}
+
+#[test]
+fn a_stream_that_nobody_reads_stops_nobody_and_what_was_lost_is_told_later() {
+    let (teller, pipe) = teller();
+    // The stream takes nothing until this loop has ended.
+    for number in 0..10 * WAITING_MAX {
+        teller.send(Item::Text(format!("{number}\n")));
+    }
+    assert!(!teller.flush(Duration::from_millis(10)), "nothing can have been written");
+    assert_eq!(pipe.text(), "");
+    pipe.read_from_now_on();
+    assert!(teller.flush(Duration::from_secs(60)));
+    teller.send(Item::Text("last\n".to_owned()));
+    assert!(teller.flush(Duration::from_secs(60)));
+    let text = pipe.text();
+    assert!(text.starts_with("0\n1\n2\n") && text.contains("\nlast\n"), "{text}");
+    let lost = text.lines().find_map(|line| line.strip_prefix("farlane: ")?.split(' ').next()?.parse().ok());
+    let written = text.lines().filter(|line| line.parse::<usize>().is_ok()).count();
+    assert_eq!(lost, Some(10 * WAITING_MAX - written), "{text}");
+}
+
+#[test]
+fn the_end_tells_what_was_counted() {
+    let (teller, pipe) = teller();
+    pipe.read_from_now_on();
+    for _ in 0..7 {
+        teller.send(Item::Line("no answer".to_owned()));
+    }
+    assert!(teller.flush(Duration::from_secs(60)));
+    assert_eq!(pipe.text(), "no answer\nno answer (6 more like it in the last 10 s)\n");
+}
