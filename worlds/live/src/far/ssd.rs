@@ -74,7 +74,7 @@ impl Backing for Ssd {
     }
 
     fn on_stop(&mut self, device: &Function) {
-        self.media.keep_now(&device.controller().counters());
+        self.media.on_stop(&device.controller().counters());
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

@@ -84,7 +84,7 @@ impl Local {
 
     /// The process is to end in an orderly way.
     pub(super) fn on_stop(&mut self) {
-        self.media.keep_now(&self.function.controller().counters());
+        self.media.on_stop(&self.function.controller().counters());
     }
 
     /// What is to be told of the SSD's state, once.

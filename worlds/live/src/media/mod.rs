@@ -245,10 +245,11 @@ impl Media {
         }
     }
 
-    /// Keeps the counters of the health log where state is kept: the last that is heard of them may be this.
-    pub fn keep_now(&mut self, counters: &Counters) {
+    /// The process is to end in good order. When these media are dropped with nothing under way, what was written to files is
+    /// made durable, and where state is kept this end is no unsafe shutdown.
+    pub fn on_stop(&mut self, counters: &Counters) {
         if let Some(keeper) = self.keeper() {
-            keeper.keep_now(counters);
+            keeper.on_stop(counters);
         }
     }
 
@@ -270,6 +271,22 @@ impl Media {
             Medium::Nvme(controller) => Some(controller),
             _ => None,
         })
+    }
+}
+
+impl Drop for Media {
+    fn drop(&mut self) {
+        if self.in_flight() > 0 || !self.keeper().is_some_and(|keeper| keeper.is_ending()) {
+            return;
+        }
+        let is_durable = self.media.iter().all(|medium| match medium {
+            Medium::File(file) => file.sync().is_ok(),
+            // Memory ends with us; a controller or a far device has what it was given, and a power supply of its own.
+            Medium::Ram(_) | Medium::Nvme(_) | Medium::Remote(_) | Medium::State(_) | Medium::Gone => true,
+        });
+        if let Some(keeper) = self.keeper().filter(|_| is_durable) {
+            keeper.on_rest();
+        }
     }
 }
 

@@ -28,6 +28,8 @@ pub enum StateCause {
     },
     /// It ends too soon.
     CutOff,
+    /// Its digest is not that of its contents.
+    NotAsWritten,
     /// What is written there means nothing: where, what was expected.
     Damaged(String),
     /// It is of something else than what was asked for.
@@ -48,6 +50,13 @@ pub enum StateCause {
     },
 }
 
+impl StateCause {
+    /// Whether a file that was sound may have become so by damage.
+    pub(super) const fn may_be_damage(&self) -> bool {
+        matches!(self, Self::Foreign | Self::CutOff | Self::NotAsWritten | Self::Damaged(_))
+    }
+}
+
 impl StateError {
     pub(super) fn new(path: &Path, cause: StateCause) -> Self {
         Self { path: path.to_owned(), cause }
@@ -66,6 +75,10 @@ impl StateError {
             StateCause::NotAFile => "give the path of a file; it is made if there is none".to_owned(),
             StateCause::Foreign => "give another --state: this file was left as it is".to_owned(),
             StateCause::Newer { .. } => "use the farlane that wrote it, or a later one".to_owned(),
+            StateCause::NotAsWritten => format!(
+                "if people have changed it, make `# end` its last line, without the digest; else put back a copy; \
+                 without {path} the device begins a new life, and a pool's namespaces are lost"
+            ),
             StateCause::CutOff | StateCause::Damaged(_) => format!(
                 "correct it, or put back a copy; without {path} the device begins a new life, and a pool's namespaces are lost"
             ),
@@ -79,20 +92,31 @@ impl StateError {
 
 impl fmt::Display for StateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "state {}: ", self.path.display())?;
-        match &self.cause {
-            StateCause::InUse => f.write_str("is in use (another export or device)"),
-            StateCause::NotAFile => f.write_str("is not a file"),
-            StateCause::Foreign => {
-                f.write_str("is not a state of Farlane's: expected a line `farlane-state = 1` and tables")
+        write!(f, "state {}: {}", self.path.display(), self.cause)
+    }
+}
+
+impl fmt::Display for StateCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InUse => f.write_str("is in use (another export or device)"),
+            Self::NotAFile => f.write_str("is not a file"),
+            Self::Foreign => {
+                f.write_str("is not a state of Farlane's: expected a line `farlane-state = 2` and tables")
             }
-            StateCause::Newer { found } => {
-                write!(f, "is of version {found}, which a later farlane wrote; this one reads version 1")
+            Self::Newer { found } => {
+                write!(
+                    f,
+                    "is of version {found}, which a later farlane wrote; this one reads versions 1 and 2"
+                )
             }
-            StateCause::CutOff => f.write_str("is cut off: expected `# end` for its last line"),
-            StateCause::Damaged(what) => write!(f, "is damaged: {what}"),
-            StateCause::Mismatch { key, what, .. } => write!(f, "{key}: {what}"),
-            StateCause::Io { doing, error } => write!(f, "can't {doing}: {error}"),
+            Self::CutOff => f.write_str("is cut off: expected `# end` for its last line"),
+            Self::NotAsWritten => {
+                f.write_str("is not as it was written: its digest is not that of its contents")
+            }
+            Self::Damaged(what) => write!(f, "is damaged: {what}"),
+            Self::Mismatch { key, what, .. } => write!(f, "{key}: {what}"),
+            Self::Io { doing, error } => write!(f, "can't {doing}: {error}"),
         }
     }
 }

@@ -1,16 +1,21 @@
 //! The file: locked, read, and replaced whole.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use toml::Table;
+
 use super::error::{StateCause, StateError};
+use super::text::sections_of;
 use crate::lock::lock;
 use crate::media::file::survive_size_limits;
 
 /// Bytes of a file of state at most: two firmware images as text, and all that devices remember beside them.
 const BYTES_MAX: u64 = 64 << 20;
+/// Who may read and write it: nobody but its owner, since it has the keys of reservations.
+const MODE: u32 = 0o600;
 /// How often a file is opened again because another process has replaced it meanwhile.
 const REOPENS_MAX: usize = 100;
 
@@ -24,19 +29,40 @@ pub(super) struct StateFile {
     locked: File,
     /// There is nothing at the path yet: `locked` is what will take that place.
     first: bool,
+    /// What is at the path is damaged: it is put aside, and does not become the last good generation.
+    damaged: bool,
+}
+
+/// What is in a file.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// Nothing if there is no file yet.
+    pub(super) text: Option<String>,
+    pub(super) sections: Table,
+    /// What its owner should know.
+    pub(super) note: Option<String>,
 }
 
 impl StateFile {
-    /// Takes the file at `path` for this process, and what is in it: nothing if there is no file yet.
-    pub(super) fn open(path: &Path) -> Result<(Self, Option<String>), StateError> {
+    /// Takes the file at `path` for this process, and what is in it. Where that is damaged, it is what was there before.
+    pub(super) fn open(path: &Path) -> Result<(Self, Found), StateError> {
         survive_size_limits();
         let failed = |cause| StateError::new(path, cause);
         // A link stays one: what it points to is replaced.
         let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         for _ in 0..REOPENS_MAX {
-            if let Some((locked, text)) = try_open(&real).map_err(failed)? {
-                return Ok((Self { path: real, locked, first: text.is_none() }, text));
-            }
+            let Some((locked, bytes)) = try_open(&real).map_err(failed)? else { continue };
+            let first = bytes.is_none();
+            let mut damaged = false;
+            let found = match bytes.map(parse) {
+                None => Found::default(),
+                Some(Ok(found)) => found,
+                Some(Err(cause)) => {
+                    damaged = true;
+                    last_good(&real, &cause).ok_or_else(|| failed(cause))?
+                }
+            };
+            return Ok((Self { path: real, locked, first, damaged }, found));
         }
         Err(failed(StateCause::InUse))
     }
@@ -46,19 +72,22 @@ impl StateFile {
         &self.path
     }
 
-    /// Puts `text` in the place of what is there. When this fails, what is there stays.
+    /// Puts `text` in the place of what is there, which stays as the generation before. When this fails, both stay.
     pub(super) fn replace(&mut self, text: &str) -> io::Result<()> {
-        let new = new_path(&self.path);
+        let new = beside(&self.path, NEW);
         if self.first {
             self.locked.set_len(0)?;
             self.locked.rewind()?;
             write_durably(&mut self.locked, text)?;
+            // One of an earlier life is not the generation before this one.
+            remove_if_there(&beside(&self.path, OLD))?;
             std::fs::rename(&new, &self.path)?;
             self.first = false;
             return sync_directory(&self.path);
         }
         match write_new(&new, text) {
             Ok(file) => {
+                self.keep_aside();
                 std::fs::rename(&new, &self.path)?;
                 self.locked = file;
                 sync_directory(&self.path)
@@ -70,30 +99,93 @@ impl StateFile {
             }
         }
     }
+
+    /// Gives what is at the path a second name, for what is at the first one is about to be replaced. A file system without
+    /// such names keeps no generation before the newest.
+    fn keep_aside(&mut self) {
+        let name = if std::mem::take(&mut self.damaged) { DAMAGED } else { OLD };
+        let aside = beside(&self.path, name);
+        // Earlier versions let everybody read it.
+        let _ = self.locked.set_permissions(Permissions::from_mode(MODE));
+        let _ = remove_if_there(&aside).and_then(|()| std::fs::hard_link(&self.path, &aside));
+    }
 }
 
 impl Drop for StateFile {
     fn drop(&mut self) {
         if self.first {
             // Nothing was ever kept: nothing is left behind.
-            let _ = std::fs::remove_file(new_path(&self.path));
+            let _ = std::fs::remove_file(beside(&self.path, NEW));
         }
     }
 }
 
-/// Where a replacement is written.
-fn new_path(path: &Path) -> PathBuf {
+/// The end of the name under which a replacement is written.
+const NEW: &str = ".new";
+/// The end of the name of the generation before the newest.
+const OLD: &str = ".old";
+/// The end of the name of what was found damaged.
+const DAMAGED: &str = ".damaged";
+
+/// The path whose name is that of `path` with this end.
+fn beside(path: &Path, end: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(".new");
+    name.push(end);
     name.into()
 }
 
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// What is in the bytes of a file.
+fn parse(bytes: Vec<u8>) -> Result<Found, StateCause> {
+    let text = String::from_utf8(bytes).map_err(|_| StateCause::Foreign)?;
+    let parsed = sections_of(&text)?;
+    let edited = "has no digest: it is taken as people have changed it";
+    let note = parsed.is_edited.then(|| edited.to_owned());
+    Ok(Found { text: Some(text), sections: parsed.sections, note })
+}
+
+/// The generation before the one at `path`, in which `cause` was found, if it is there and sound.
+fn last_good(path: &Path, cause: &StateCause) -> Option<Found> {
+    if !cause.may_be_damage() {
+        return None;
+    }
+    let old = beside(path, OLD);
+    let file = File::open(&old).ok().filter(|file| file.metadata().is_ok_and(|it| it.is_file()))?;
+    let found = parse(read(&file).ok()?).ok()?;
+    let (old, damaged) = (old.display(), beside(path, DAMAGED));
+    let damaged = damaged.display();
+    let hint = match cause {
+        StateCause::NotAsWritten => " (people who change it make `# end` its last line)",
+        _ => "",
+    };
+    let note = format!(
+        "{cause}{hint}. The generation before it, {old}, is used: the last change may be missing. What was found is put aside \
+         as {damaged}"
+    );
+    Some(Found { note: Some(note), ..found })
+}
+
+fn read(file: &File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// A file that is locked, and its bytes where there was one already.
+type Opened = (File, Option<Vec<u8>>);
+
 /// The file and what is in it; none if it was replaced meanwhile.
-fn try_open(path: &Path) -> Result<Option<(File, Option<String>)>, StateCause> {
+fn try_open(path: &Path) -> Result<Option<Opened>, StateCause> {
     let io = |doing| move |error| StateCause::Io { doing, error };
     let mut options = OpenOptions::new();
     options.read(true).write(true);
-    let mut file = match options.open(path) {
+    let file = match options.open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return begin(path),
         Err(error) if error.kind() == ErrorKind::IsADirectory => return Err(StateCause::NotAFile),
@@ -110,19 +202,19 @@ fn try_open(path: &Path) -> Result<Option<(File, Option<String>)>, StateCause> {
     if metadata.len() > BYTES_MAX {
         return Err(StateCause::Foreign);
     }
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).map_err(io("read it"))?;
-    let text = String::from_utf8(bytes).map_err(|_| StateCause::Foreign)?;
-    Ok(Some((file, Some(text))))
+    let bytes = read(&file).map_err(io("read it"))?;
+    Ok(Some((file, Some(bytes))))
 }
 
 /// There is no file yet: whoever has the lock of the one that will take its place makes the first.
-fn begin(path: &Path) -> Result<Option<(File, Option<String>)>, StateCause> {
-    let new = new_path(path);
+fn begin(path: &Path) -> Result<Option<Opened>, StateCause> {
+    let new = beside(path, NEW);
     let io = |doing| move |error| StateCause::Io { doing, error };
     let mut options = OpenOptions::new();
-    let file = options.write(true).create(true).truncate(false).open(&new).map_err(io("make it"))?;
+    options.write(true).create(true).truncate(false).mode(MODE);
+    let file = options.open(&new).map_err(io("make it"))?;
     take(&file)?;
+    file.set_permissions(Permissions::from_mode(MODE)).map_err(io("make it its owner's alone"))?;
     let ours = is_at(&file, &new) && !path.exists();
     Ok(ours.then_some((file, None)))
 }
@@ -147,7 +239,9 @@ fn is_at(file: &File, path: &Path) -> bool {
 /// A file with `text`, locked and durable.
 fn write_new(path: &Path, text: &str) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).open(path)?;
+    let mut file = options.write(true).create(true).truncate(true).mode(MODE).open(path)?;
+    // One that was left here may be everybody's.
+    file.set_permissions(Permissions::from_mode(MODE))?;
     match take(&file) {
         Ok(()) => {}
         Err(StateCause::Io { error, .. }) => return Err(error),

@@ -32,6 +32,8 @@ pub struct Keeper {
     counters_due: Instant,
     /// An attempt to save has ended, of which the owner may want to know.
     news: bool,
+    /// The process is to end in good order.
+    ending: bool,
 }
 
 impl Keeper {
@@ -43,8 +45,8 @@ impl Keeper {
         let watch = store.watch()?;
         let (latest, waiting) = (Generation::default(), VecDeque::new());
         let counters_due = Instant::ZERO;
-        let (used, news) = (false, false);
-        Ok(Self { store, watch, state, dirty: true, latest, waiting, used, counters_due, news })
+        let (used, news, ending) = (false, false, false);
+        Ok(Self { store, watch, state, dirty: true, latest, waiting, used, counters_due, news, ending })
     }
 
     /// Becomes readable when `reap` has something to do.
@@ -106,9 +108,25 @@ impl Keeper {
 
     /// Keeps the counters of the health log.
     #[cold]
-    pub fn keep_now(&mut self, counters: &Counters) {
+    fn keep_now(&mut self, counters: &Counters) {
         self.dirty |= self.state.set_counters(counters);
         self.put();
+    }
+
+    /// The process is to end in good order.
+    pub fn on_stop(&mut self, counters: &Counters) {
+        self.keep_now(counters);
+        self.ending = true;
+    }
+
+    /// Whether the process is to end in good order.
+    pub const fn is_ending(&self) -> bool {
+        self.ending
+    }
+
+    /// Nothing is under way any more and everything that was written is durable: this end is that of an SSD at rest.
+    pub fn on_rest(&mut self) {
+        self.dirty |= self.state.set_shut_down();
     }
 
     /// Takes a request: a flush.

@@ -13,6 +13,7 @@ pub mod ssd;
 mod store;
 #[cfg(test)]
 mod tests;
+mod text;
 
 pub use error::{StateCause, StateError};
 pub use hex::Hex;

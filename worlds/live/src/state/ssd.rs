@@ -155,6 +155,11 @@ impl SsdState {
         std::mem::replace(&mut self.shut_down, false)
     }
 
+    /// The SSD may lose its power now. Whether that is news.
+    pub(super) fn set_shut_down(&mut self) -> bool {
+        !std::mem::replace(&mut self.shut_down, true)
+    }
+
     /// What the health log counts; whether that is news.
     pub(super) fn set_counters(&mut self, counters: &Counters) -> bool {
         let counters = CountersState::from(counters);

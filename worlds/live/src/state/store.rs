@@ -15,15 +15,9 @@ use serde::{Deserializer, Serialize};
 use toml::{Table, Value};
 
 use super::error::{StateCause, StateError};
-use super::file::StateFile;
+use super::file::{Found, StateFile};
+use super::text::text_of;
 
-/// The key that says what the file is.
-const VERSION_KEY: &str = "farlane-state";
-/// The version that is written, and the only one that is read.
-const VERSION: i64 = 1;
-/// What stands before everything else, and after.
-const HEAD: &str = "# What a Farlane device remembers. Change it only while no farlane uses it.\n";
-const TAIL: &str = "# end\n";
 /// How long after a failure to try again what could not be saved.
 const RETRY: Duration = Duration::from_secs(5);
 
@@ -65,6 +59,8 @@ struct Owner {
 #[derive(Debug)]
 struct Shared {
     path: String,
+    /// What its owner should know of how it was found.
+    note: Option<String>,
     inner: Mutex<Inner>,
     changed: Condvar,
     /// How often an attempt to save has ended: to be looked at without the lock.
@@ -91,13 +87,11 @@ impl Store {
     /// # Errors
     /// When it is in use, damaged, or of somebody else; see [`StateError`].
     pub fn open(path: &Path) -> Result<Self, StateError> {
-        let (file, text) = StateFile::open(path)?;
-        let sections = match &text {
-            Some(text) => sections_of(text).map_err(|cause| StateError::new(path, cause))?,
-            None => Table::new(),
-        };
+        let (file, found) = StateFile::open(path)?;
+        let Found { text, sections, note } = found;
         let shared = Arc::new(Shared {
             path: file.path().display().to_string(),
+            note,
             inner: Mutex::new(Inner { text, sections, ..Inner::default() }),
             changed: Condvar::new(),
             attempts: AtomicU64::new(0),
@@ -113,6 +107,28 @@ impl Store {
     /// Where it is.
     pub fn path(&self) -> &Path {
         Path::new(&self.0.shared.path)
+    }
+
+    /// What its owner should know of how it was found: damaged, say, and replaced by the generation before it.
+    pub fn note(&self) -> Option<&str> {
+        self.0.shared.note.as_deref()
+    }
+
+    /// Waits until everything that was put is saved, and tries once more what could not be before.
+    ///
+    /// # Errors
+    /// When it can't be saved.
+    pub fn finish(&self) -> Result<(), StateError> {
+        let shared = &self.0.shared;
+        let mut inner = shared.lock();
+        if inner.durable == inner.put {
+            return Ok(());
+        }
+        inner.put += 1;
+        let last = Generation(inner.put);
+        drop(inner);
+        shared.changed.notify_all();
+        self.wait(last)
     }
 
     /// An error about what is in it.
@@ -320,40 +336,6 @@ impl Shared {
                 return;
             }
         }
-    }
-}
-
-fn text_of(sections: &Table) -> String {
-    // Tables have no failures: every value came from one.
-    let tables = toml::to_string(sections).unwrap_or_default();
-    format!("{HEAD}{VERSION_KEY} = {VERSION}\n\n{tables}\n{TAIL}")
-}
-
-/// The sections in `text`, if it is a state.
-fn sections_of(text: &str) -> Result<Table, StateCause> {
-    let ours = text.lines().take(100).any(|line| line.trim_start().starts_with(VERSION_KEY));
-    let mut sections: Table = match toml::from_str(text) {
-        Ok(sections) => sections,
-        Err(_) if !ours => return Err(StateCause::Foreign),
-        Err(_) if !text.trim_end().ends_with(TAIL.trim_end()) => return Err(StateCause::CutOff),
-        Err(error) => return Err(StateCause::Damaged(error.to_string().trim_end().to_owned())),
-    };
-    match sections.remove(VERSION_KEY) {
-        Some(Value::Integer(VERSION)) => {}
-        Some(Value::Integer(found)) if found > VERSION => return Err(StateCause::Newer { found }),
-        Some(_) => {
-            return Err(StateCause::Damaged(format!(
-                "{VERSION_KEY}: expected a version, which is {VERSION}"
-            )));
-        }
-        None => return Err(StateCause::Foreign),
-    }
-    if !text.trim_end().ends_with(TAIL.trim_end()) {
-        return Err(StateCause::CutOff);
-    }
-    match sections.iter().find(|(_, value)| !value.is_table()) {
-        Some((name, _)) => Err(StateCause::Damaged(format!("{name}: expected a table, [{name}]"))),
-        None => Ok(sections),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use nvme::media::MediumId;
@@ -22,6 +23,16 @@ struct Section {
     name: String,
     numbers: BTreeMap<String, u32>,
     bytes: Hex,
+}
+
+/// As people do who have changed something.
+fn edited(text: &str) -> String {
+    let (body, _) = text.rsplit_once("# end ").unwrap();
+    format!("{body}# end\n")
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
 fn section(name: &str) -> Section {
@@ -64,7 +75,7 @@ fn sections_come_back_and_the_file_is_one_processs_at_a_time() {
     assert_eq!(store.section("b").unwrap(), Some(section("last")), "the end waits for what was put");
     assert!(store.expect_only(&["a"]).unwrap_err().to_string().contains("[b]"));
     drop(store);
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "it, and the generation before it");
     assert!(fs::read_to_string(&path).unwrap().starts_with("# What a Farlane"));
 }
 
@@ -85,7 +96,11 @@ fn a_half_written_replacement_and_a_link_do_no_harm() {
     let store = Store::open(&path).unwrap();
     store.wait(store.put("a", &section("kept"))).unwrap();
     drop(store);
-    fs::write(folder.path().join("ssd.state.new"), "farlane-state = 1\n[a").unwrap();
+    let new = folder.path().join("ssd.state.new");
+    fs::write(&new, "farlane-state = 1\n[a").unwrap();
+    for path in [&new, &path] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
+    }
     let link = folder.path().join("link");
     std::os::unix::fs::symlink(&path, &link).unwrap();
     let store = Store::open(&link).unwrap();
@@ -94,6 +109,7 @@ fn a_half_written_replacement_and_a_link_do_no_harm() {
     drop(store);
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert!(fs::read_to_string(&path).unwrap().contains("changed"));
+    assert_eq!([mode(&path), mode(&folder.path().join("ssd.state.old"))], [0o600; 2]);
 }
 
 #[test]
@@ -102,7 +118,7 @@ fn files_that_are_not_as_they_should_be_are_refused_and_left_alone() {
     let store = Store::open(&path).unwrap();
     store.wait(store.put("a", &section("x"))).unwrap();
     drop(store);
-    let sound = fs::read_to_string(&path).unwrap();
+    let sound = edited(&fs::read_to_string(&path).unwrap());
     let changed = |from: &str, to: &str| {
         assert!(sound.contains(from), "{sound}");
         sound.replace(from, to)
@@ -111,8 +127,8 @@ fn files_that_are_not_as_they_should_be_are_refused_and_left_alone() {
         ("hello".to_owned(), "not a state of Farlane's"),
         (String::new(), "not a state of Farlane's"),
         ("[package]\nname = \"x\"\n".to_owned(), "not a state of Farlane's"),
-        (changed("state = 1", "state = 2"), "version 2"),
-        (changed("state = 1", "state = \"1\""), "expected a version"),
+        (changed("state = 2", "state = 3"), "version 3"),
+        (changed("state = 2", "state = \"2\""), "expected a version"),
         (changed("# end\n", ""), "cut off"),
         (sound[..sound.len() * 3 / 4].to_owned(), "cut off"),
         (changed("\n[a]", "\nstray = 3\n[a]"), "stray: expected a table"),
@@ -162,6 +178,117 @@ fn a_failure_to_save_is_told_and_tried_again() {
     store.wait(later).unwrap();
     assert_eq!(watch.outcome(generation), Some(Ok(())));
     assert!(matches!(watch.notice(), Some(Notice::Recovered(_))));
+}
+
+#[test]
+fn what_could_not_be_saved_is_an_error_at_the_end() {
+    let (folder, path) = folder();
+    let store = Store::open(&path).unwrap();
+    store.finish().unwrap();
+    assert!(!path.exists(), "nothing was put");
+    store.wait(store.put("a", &section("x"))).unwrap();
+    let obstacle = folder.path().join("ssd.state.new");
+    fs::create_dir(&obstacle).unwrap();
+    store.put("a", &section("y"));
+    let said = store.finish().unwrap_err().to_string();
+    assert!(said.contains("can't save it") && said.contains("ssd.state"), "{said}");
+    fs::remove_dir(&obstacle).unwrap();
+    store.finish().unwrap();
+    assert!(fs::read_to_string(&path).unwrap().contains("name = \"y\""));
+}
+
+/// What a file gives that was damaged in transit to or from its disk, in words; a note is expected with all but what was
+/// written last.
+fn outcome(path: &Path) -> &'static str {
+    let Ok(store) = Store::open(path) else { return "refused" };
+    match store.section("a") {
+        Ok(Some(Section { name, .. })) if name == "second" => "same",
+        Ok(Some(found)) if found == section("first") && store.note().is_some() => "before",
+        found => panic!("{found:?}, and nothing was said: {:?}", fs::read_to_string(path)),
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_or_flipped_anywhere_never_changes_what_is_remembered_silently() {
+    let (folder, path) = folder();
+    let store = Store::open(&path).unwrap();
+    store.wait(store.put("a", &section("first"))).unwrap();
+    store.wait(store.put("a", &section("second"))).unwrap();
+    drop(store);
+    let sound = fs::read(&path).unwrap();
+    let flipped = (0..8 * sound.len()).map(|bit| {
+        let mut bytes = sound.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        bytes
+    });
+    let cut = (0..sound.len()).map(|length| sound[..length].to_vec());
+    let all: Vec<_> = flipped.chain(cut).collect();
+    let count = |words: &str| {
+        let is_so = |bytes: &&Vec<u8>| {
+            fs::write(&path, bytes).unwrap();
+            outcome(&path) == words
+        };
+        all.iter().filter(is_so).count()
+    };
+    let same = count("same");
+    // Space at the very end, at most, is as good as the newline.
+    assert!(same < 20, "{same} of {}", all.len());
+    assert_eq!(count("before") + same, all.len(), "the generation before is there");
+    fs::remove_file(folder.path().join("ssd.state.old")).unwrap();
+    assert_eq!(count("refused") + same, all.len(), "nothing is there to fall back on");
+}
+
+#[test]
+fn no_bit_of_an_ssds_state_is_without_its_digest() {
+    let (_folder, path) = folder();
+    let first = restored(&path, given("S1"), &["file a", "file b"], Some("file p")).unwrap();
+    keep(&path, &first);
+    let sound = fs::read(&path).unwrap();
+    let expected = text::sections_of(std::str::from_utf8(&sound).unwrap()).unwrap().sections;
+    for bit in 0..8 * sound.len() {
+        let mut bytes = sound.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        let Ok(text) = std::str::from_utf8(&bytes) else { continue };
+        if let Ok(parsed) = text::sections_of(text) {
+            assert_eq!(parsed.sections, expected, "bit {bit}");
+        }
+    }
+}
+
+#[test]
+fn what_was_damaged_is_put_aside_and_the_generation_before_it_stays_until_the_next_is_saved() {
+    let (folder, path) = folder();
+    let store = Store::open(&path).unwrap();
+    store.wait(store.put("a", &section("first"))).unwrap();
+    store.wait(store.put("a", &section("second"))).unwrap();
+    drop(store);
+    let changed = fs::read_to_string(&path).unwrap().replace("second", "sekond");
+    fs::write(&path, &changed).unwrap();
+    let store = Store::open(&path).unwrap();
+    let note = store.note().unwrap();
+    assert!(note.contains("digest") && note.contains("ssd.state.old") && note.contains("`# end`"), "{note}");
+    store.wait(store.put("a", &section("third"))).unwrap();
+    let read = |end: &str| fs::read_to_string(folder.path().join(format!("ssd.state{end}"))).unwrap();
+    assert_eq!(read(".damaged"), changed);
+    assert!(read(".old").contains("first") && read("").contains("third"));
+    drop(store);
+    // A change by hand is taken when its digest is away, and said.
+    fs::write(&path, edited(&read("").replace("third", "fourth"))).unwrap();
+    let store = Store::open(&path).unwrap();
+    assert_eq!(store.section("a").unwrap(), Some(section("fourth")));
+    assert!(store.note().unwrap().contains("people have changed it"));
+    drop(store);
+    // One of the first version has none, which is nothing to speak of.
+    fs::write(&path, read("").replace("state = 2", "state = 1")).unwrap();
+    let store = Store::open(&path).unwrap();
+    assert_eq!((store.note(), store.section("a").unwrap()), (None, Some(section("fourth"))));
+    drop(store);
+    // A new life has no generation before it.
+    fs::remove_file(&path).unwrap();
+    let store = Store::open(&path).unwrap();
+    assert_eq!(store.section::<Section>("a").unwrap(), None);
+    store.wait(store.put("a", &section("new"))).unwrap();
+    assert!(!folder.path().join("ssd.state.old").exists());
 }
 
 const DISK: u64 = 1 << 20;
@@ -323,7 +450,7 @@ fn what_cannot_be_is_refused_with_its_key() {
     keep(&path, &first);
     let again = restored(&path, given("S1"), &["file a", "file b"], Some("file p")).unwrap();
     assert_eq!(again.config.reservations, [reservation]);
-    let sound = fs::read_to_string(&path).unwrap();
+    let sound = edited(&fs::read_to_string(&path).unwrap());
     for (from, to, words) in [
         ("offset = 8192", "offset = 4096", "namespace 4, offset: overlaps namespace 3"),
         ("offset = 8192", "offset = 5", "namespace 4, offset: expected a multiple of 4096"),

@@ -508,7 +508,7 @@ impl<F: FnMut(Event)> Driver for TargetDriver<F> {
         let Self { target, media, .. } = self;
         for (index, media) in (0..).zip(media) {
             if let (Some(media), Some(core)) = (media, target.subsystem(SubsystemKey(index))) {
-                media.keep_now(&core.counters());
+                media.on_stop(&core.counters());
             }
         }
         self.target.shut_down(now);

@@ -159,6 +159,10 @@ impl FileMedium {
     pub fn notes(&self) -> &[Note] {
         &self.notes
     }
+    /// Waits until what was written is durable.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        if self.readonly { Ok(()) } else { self.kernel.file().sync_data() }
+    }
     /// Requests that have not ended.
     pub fn in_flight(&self) -> usize {
         self.jobs.len() - self.free.len() + self.waiting.len() + self.ended.len()

@@ -68,7 +68,7 @@ pub fn restore(
     let mut state = saved.unwrap_or_else(|| SsdState::new(&serial));
     state.serial = serial;
     check(store, &state)?;
-    let mut notes = Vec::new();
+    let mut notes: Vec<_> = store.note().map(str::to_owned).into_iter().collect();
     if origin.is_numbered {
         forget_others(&mut state, &config, origin.namespaces, &mut notes);
     }
