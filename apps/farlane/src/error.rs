@@ -145,6 +145,13 @@ pub(crate) enum Error {
     #[diagnostic(help("one host at a time may use a device: give --listen once"))]
     OneDevice { path: PathBuf, count: usize },
 
+    #[error("not everything is saved: {0}")]
+    #[diagnostic(help(
+        "what has changed since it was saved last is forgotten, and the next start counts an unsafe shutdown; give it room, or a \
+         directory that may be written, before that"
+    ))]
+    NotSaved(StateError),
+
     #[error("{0}")]
     #[diagnostic(help("farlane sim --help has examples"))]
     Simulation(String),

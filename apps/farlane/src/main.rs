@@ -1,5 +1,10 @@
 //! The `farlane` program: arguments, wiring, reports.
 
+/// Tells a person a line, on standard error, without waiting for whoever reads it.
+macro_rules! tell {
+    ($($told:tt)*) => { live::telling::tell(format_args!($($told)*)) };
+}
+
 mod args;
 mod commands;
 mod device_url;
@@ -42,8 +47,11 @@ fn main() -> ExitCode {
         Command::Emulate(args) => commands::emulate::run(&args),
         Command::FloorServer(args) => commands::floor_server::run(&args),
     };
-    let Err(error) = result else { return ExitCode::SUCCESS };
+    let Err(error) = result else {
+        live::telling::flush();
+        return ExitCode::SUCCESS;
+    };
     let code = error.exit_code();
-    eprintln!("Error: {:?}", miette::Report::new(error));
+    live::telling::tell_last(format!("Error: {:?}", miette::Report::new(error)));
     code.into()
 }

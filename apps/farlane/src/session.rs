@@ -460,7 +460,7 @@ fn of_near(event: Event) -> Result<Happened, Error> {
                 | Link::PathBack(_)),
             ..
         } => {
-            eprintln!("farlane: {event}");
+            tell!("farlane: {event}");
         }
         Event::Resetting { reason, .. } => tell_reset(reason),
         _ => {}
@@ -486,5 +486,5 @@ fn of_user(event: machine::user::Event) -> Result<Happened, Error> {
 }
 
 fn tell_reset(reason: ResetReason) {
-    eprintln!("farlane: the controller is being reset: {reason:?}");
+    tell!("farlane: the controller is being reset: {reason:?}");
 }

@@ -138,13 +138,13 @@ fn what_was_acknowledged_outlives_kills_at_any_time() {
         // What was acknowledged was said before the far end was gone.
         std::thread::sleep(Duration::from_millis(50));
         known.extend(heard.try_iter().filter_map(Result::err));
-        assert!(place.state().ends_with("# end\n"));
+        assert!(place.state().contains("\n# end "));
     }
     assert!(known.len() > 1, "nothing was ever acknowledged");
 }
 
 #[test]
-fn an_orderly_end_keeps_the_counters() {
+fn an_orderly_end_is_no_unsafe_shutdown_and_keeps_the_counters() {
     let place = Place::new();
     let mut far = place.export();
     Running::fed(&["write", &far.url(), "--json"], vec![7; 4 << 20]).json();
@@ -156,6 +156,45 @@ fn an_orderly_end_keeps_the_counters() {
     for key in ["host_write_commands", "data_units_written"] {
         assert!(after[key].as_u64() >= before[key].as_u64() && after[key] != 0, "{key}: {before} {after}");
     }
+    assert_eq!((&after["power_cycles"], &after["unsafe_shutdowns"]), (&2.into(), &0.into()), "{after}");
+}
+
+#[test]
+fn an_end_at_which_the_state_cannot_be_saved_is_a_failure() {
+    let place = Place::new();
+    let obstacle = place.path("ssd.state.new");
+    let mut far = place.export();
+    fs::create_dir(&obstacle).unwrap();
+    Running::fed(&["write", &far.url(), "--json"], vec![7; 1 << 20]).json();
+    let (status, said) = far.end_by("TERM");
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("not everything is saved") && said.contains("ssd.state"), "{said}");
+    fs::remove_dir(&obstacle).unwrap();
+
+    let (socket, mut command) = (place.at("socket"), Command::new(FARLANE));
+    command.args(["device", "--json", "--vfio-user", &socket]).args(place.arguments());
+    let mut device = Export::of(command);
+    fs::create_dir(&obstacle).unwrap();
+    Running::fed(&["write", &format!("vfio-user:{socket}"), "--json"], vec![7; 1 << 20]).json();
+    let (status, said) = device.end_by("TERM");
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("not everything is saved"), "{said}");
+}
+
+#[test]
+fn what_is_damaged_is_told_and_the_generation_before_it_is_used() {
+    let place = Place::new();
+    drop(place.export());
+    drop(place.export());
+    let sound = place.state();
+    let damaged = sound.replacen("serial = \"FL", "serial = \"FM", 1);
+    assert_ne!(damaged, sound);
+    fs::write(place.path("ssd.state"), &damaged).unwrap();
+    let mut far = place.export();
+    assert!(sound.contains(identify(&far)["controller"]["sn"].as_str().unwrap()));
+    far.wait_for("ssd.state.old, is used");
+    far.kill();
+    assert_eq!(fs::read_to_string(place.path("ssd.state.damaged")).unwrap(), damaged);
 }
 
 #[test]
@@ -170,7 +209,9 @@ fn a_local_device_keeps_its_state_too() {
         let url = format!("vfio-user:{socket}");
         let said = json(&["identify", &url, "--json"]);
         serials.push((said["controller"]["sn"].clone(), said["namespaces"].clone()));
-        assert_eq!(json(&["smart-log", &url, "--json"])["power_cycles"], round);
+        let health = json(&["smart-log", &url, "--json"]);
+        assert_eq!((&health["power_cycles"], &health["unsafe_shutdowns"]), (&round.into(), &0.into()));
+        Running::fed(&["write", &url, "--json"], vec![7; 1 << 20]).json();
         device.end_by("TERM");
     }
     assert_eq!(serials[0], serials[1]);
@@ -201,8 +242,12 @@ fn state_that_does_not_fit_is_refused_with_the_remedy() {
     let said = export(&["--ram", "1MiB", "--state", &state, "--state", &place.at("second")]);
     assert!(said.contains("give one of them"), "{said}");
 
-    let sound = place.state();
+    let written = place.state();
+    fs::remove_file(place.path("ssd.state.old")).unwrap();
+    // As people do who have changed something.
+    let sound = format!("{}# end\n", written.rsplit_once("# end ").unwrap().0);
     for (text, words) in [
+        (written.replace("block = 512", "block = 4096"), "its digest is not that of its contents"),
         (sound.replace("block = 512", "block = 513"), "block: expected 512 or 4096, found 513"),
         (sound.replace("attached = true", "attached = 7"), "attached = 7"),
         (sound[..sound.len() - 20].to_owned(), "cut off"),
@@ -242,7 +287,7 @@ fn what_cannot_be_saved_is_not_acknowledged() {
     admin.close();
     far.wait_for("the state can't be saved in");
     far.kill();
-    assert!(place.state().ends_with("# end\n"));
+    assert!(place.state().contains("\n# end "));
 
     let again = place.export();
     let mut admin = Admin::attach(&again.address).unwrap();

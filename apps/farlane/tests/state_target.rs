@@ -14,7 +14,7 @@ use nvme::wire::{AdminOpcode, IoOpcode, NamespaceId, StatusCode, SubmissionQueue
 use nvme_fabrics::host::{self, Data, multipath};
 use nvme_fabrics::wire::HostId;
 
-use support::{Export, FARLANE, succeed};
+use support::{Export, FARLANE, json, succeed};
 
 const NQN: &str = "nqn.2026-01.io.farlane:state-test";
 /// Change Persist Through Power Loss State (CPTPL) to persistent, in Reservation Register.
@@ -166,7 +166,7 @@ fn what_is_removed_or_replaced_is_forgotten() {
     ask(&["add", "--namespace", &place.path("two.img")]);
     let mut one = host(&target, 1);
     assert_eq!((protection(&mut one, 2, None), reservation(&mut one, 2).0), (0, 0));
-    drop(one);
+    assert_eq!(write(&mut one, 2), None);
     assert!(
         place.state().contains("two.img") && place.state().contains("[[ssd.reservation]]"),
         "{}",
@@ -174,10 +174,25 @@ fn what_is_removed_or_replaced_is_forgotten() {
     );
     let (status, said) = target.end_by("TERM");
     assert_eq!(status, Some(0), "{said}");
+    drop(one);
     // The other has another file at the next start.
     let target = place.target(&[(1, "two.img")]);
     assert!(target.said().contains("what was remembered of that is forgotten"), "{}", target.said());
     let mut one = host(&target, 1);
     assert_eq!((protection(&mut one, 1, None), reservation(&mut one, 1).0), (0, 0));
     assert_eq!(write(&mut one, 1), None);
+    // The end before this start was an orderly one.
+    let url = format!("nvme-tcp://{}/{NQN}", target.address);
+    assert_eq!(json(&["smart-log", &url, "--json"])["unsafe_shutdowns"], 0);
+}
+
+#[test]
+fn a_target_that_cannot_save_its_state_at_the_end_fails() {
+    let place = Place::new();
+    let mut target = place.target(&[(1, "one.img")]);
+    fs::create_dir(place.path("kept.new")).unwrap();
+    assert_eq!(write(&mut host(&target, 1), 1), None);
+    let (status, said) = target.end_by("TERM");
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("not everything is saved") && said.contains("kept"), "{said}");
 }

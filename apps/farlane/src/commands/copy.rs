@@ -153,7 +153,7 @@ fn report(
         false => format!("{bytes} bytes {verb} in {elapsed}, {mib_s:.1} MiB/s\nsha256 {sha256}"),
     };
     match to_stderr {
-        true => eprintln!("{text}"),
+        true => tell!("{text}"),
         false => print(&format!("{text}\n"))?,
     }
     Ok(())

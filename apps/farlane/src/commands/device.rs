@@ -9,7 +9,7 @@ use nvme_pcie::function::{self, Function};
 
 use crate::args::DeviceArgs;
 use crate::commands::guest::{announce, conclude, listen, report, spin};
-use crate::commands::served::Ssd;
+use crate::commands::served::{Ssd, finish};
 use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, begin_serving};
 use crate::error::Error;
 
@@ -20,7 +20,7 @@ pub(crate) fn run(args: &DeviceArgs) -> Result<(), Error> {
     let listener = listen(&args.socket.path)?;
 
     let device_serial = ssd.device_serial();
-    let Ssd { config, media, serial, summary } = ssd;
+    let Ssd { config, media, store, serial, summary } = ssd;
     let memory_buffer_bytes = args.memory_buffer.bytes();
     let controller = controller::Config { memory_buffer_bytes, ..controller::Config::new(config) };
     let mut config = function::Config::new(controller);
@@ -36,5 +36,7 @@ pub(crate) fn run(args: &DeviceArgs) -> Result<(), Error> {
     let mut driver = GuestDriver::direct(guest, function, media, listener, report);
     reactor.run(&mut driver).map_err(|error| Error::Child { what: "the device", error })?;
     let controller = driver.controller().map(Controller::statistics);
-    conclude(args.output.json, driver.guest(), controller, "the device")
+    let concluded = conclude(args.output.json, driver.guest(), controller, "the device");
+    drop(driver);
+    finish(store).and(concluded)
 }

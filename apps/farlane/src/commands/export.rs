@@ -13,6 +13,7 @@ use live::entropy;
 use live::far::{Event, FarDriver};
 use live::quic::{self, Fingerprint};
 use live::reactor::{Reactor, Several};
+use live::state::Store;
 use live::tcp::{Listener, Options};
 use machine::far::Far;
 use nvme_pcie::{controller, function};
@@ -20,7 +21,7 @@ use tunnel::session::HandshakeError;
 
 use crate::args::{ExportArgs, MemoryBuffer, Served};
 use crate::commands::guest::tell_commands;
-use crate::commands::served::Ssd;
+use crate::commands::served::{Ssd, finish};
 use crate::commands::{
     OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, begin_serving, control, print, print_json, status,
 };
@@ -40,12 +41,15 @@ pub(crate) fn run(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
     let far_ends = args.served.divide(&args.listen, matches)?;
     let tcp = args.tcp.options()?;
     let mut quic = args.quic.listen(far_ends.len(), clock.now())?;
-    let mut drivers = Vec::new();
+    let (mut drivers, mut stores) = (Vec::new(), Vec::new());
     for (index, (listen, served)) in far_ends.into_iter().enumerate() {
         // Memory at two ports of the system's choice is not the same memory.
         let place = format!("{listen} {index}");
         let what = Offered { place: &place, served: &served, memory_buffer: args.memory_buffer, tcp: &tcp };
-        drivers.push(far_end(clock, (listen, quic.take()), &what, args.hold.into(), args.output.json)?);
+        let (driver, store) =
+            far_end(clock, (listen, quic.take()), &what, args.hold.into(), args.output.json)?;
+        drivers.push(driver);
+        stores.extend(store);
     }
     let of_far = |driver: &FarDriver<fn(Event)>| {
         status::of_far(clock.now(), driver, Some(driver.far().function().controller().statistics()))
@@ -58,7 +62,9 @@ pub(crate) fn run(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
     for driver in drivers.driver().iter() {
         tell_commands(driver.far().function().controller().statistics());
     }
-    eprintln!("farlane: the far end has shut down");
+    drop(drivers);
+    finish(stores)?;
+    tell!("farlane: the far end has shut down");
     Ok(())
 }
 
@@ -71,14 +77,17 @@ struct Offered<'a> {
     tcp: &'a Options,
 }
 
-/// A far end that listens, and says so.
+/// What carries out a far end, and where its SSD's state is kept.
+type FarEnd = (FarDriver<fn(Event)>, Option<Store>);
+
+/// A far end that listens, and says so; where its SSD's state is kept.
 fn far_end(
     clock: Clock,
     (listen, quic): (SocketAddr, Option<quic::Listener>),
     what: &Offered<'_>,
     hold: Nanos,
     json: bool,
-) -> Result<FarDriver<fn(Event)>, Error> {
+) -> Result<FarEnd, Error> {
     let ssd = Ssd::build(clock, what.served, what.place)?;
     let listener = Listener::bind(listen).map_err(|error| Error::Listen { address: listen, error })?;
     let listener = listener.with(what.tcp.clone());
@@ -87,7 +96,7 @@ fn far_end(
     let mut entropy = entropy::system();
     let session = session(hold, &mut entropy, format!("farlane export {}", ssd.serial), "NVMe SSD");
     let device_serial = ssd.device_serial();
-    let Ssd { config, media, serial, summary } = ssd;
+    let Ssd { config, media, store, serial, summary } = ssd;
     let memory_buffer_bytes = what.memory_buffer.bytes();
     let controller = controller::Config { memory_buffer_bytes, ..controller::Config::new(config) };
     let mut function = function::Config::new(controller);
@@ -95,10 +104,11 @@ fn far_end(
     let far = Far::new(clock.now(), session, function, entropy);
     announce(json, &summary, address, quic.as_ref().map(QuicPlace::of), &serial)?;
     let driver: FarDriver<fn(Event)> = FarDriver::new(far, listener, media, report);
-    Ok(match quic {
+    let driver = match quic {
         Some(listener) => driver.with_quic(listener),
         None => driver,
-    })
+    };
+    Ok((driver, store))
 }
 
 /// What the tunnel's end says of itself.
@@ -163,10 +173,10 @@ impl QuicPlace {
         if let Some(Self { address, .. }) = place
             && !address.ip().is_loopback()
         {
-            eprintln!(
+            tell!(
                 "farlane: whoever reaches {address} by QUIC owns {what}, too: nobody is asked who they are."
             );
-            eprintln!("farlane: But nobody on the way reads or changes what passes.");
+            tell!("farlane: But nobody on the way reads or changes what passes.");
         }
     }
 }
@@ -174,12 +184,10 @@ impl QuicPlace {
 /// Says who may use what is offered.
 fn warn(address: SocketAddr, what: &str) {
     if address.ip().is_loopback() {
-        eprintln!("farlane: only this machine can reach {address}; nobody is asked who they are");
+        tell!("farlane: only this machine can reach {address}; nobody is asked who they are");
     } else {
-        eprintln!(
-            "farlane: whoever reaches {address} owns {what}: nobody is asked who they are, and nothing is"
-        );
-        eprintln!(
+        tell!("farlane: whoever reaches {address} owns {what}: nobody is asked who they are, and nothing is");
+        tell!(
             "farlane: encrypted. Use it on a network that you trust, or inside a tunnel of your own, or --quic."
         );
     }
@@ -191,15 +199,15 @@ fn report(event: Event) {
     match event {
         // Port scanners and health checks: nothing was said, so nothing is answered.
         Event::Link(_, tunnel::Event::HandshakeFailed(HandshakeError::Disconnected)) | Event::Notify(_) => {}
-        Event::Link(peer, event) => eprintln!("farlane: {}{event}", from(peer)),
-        Event::AcceptFailed(error) => eprintln!("farlane: a connection could not be accepted: {error}"),
-        Event::State(notice) => eprintln!("farlane: {notice}"),
-        Event::Foreign(event) => eprintln!("farlane: {event}"),
+        Event::Link(peer, event) => tell!("farlane: {}{event}", from(peer)),
+        Event::AcceptFailed(error) => tell!("farlane: a connection could not be accepted: {error}"),
+        Event::State(notice) => tell!("farlane: {notice}"),
+        Event::Foreign(event) => tell!("farlane: {event}"),
         Event::NoServer(error) => {
-            eprintln!("farlane: nobody serves the device: {error}; trying again until somebody does");
+            tell!("farlane: nobody serves the device: {error}; trying again until somebody does");
         }
         Event::NoDescriptors(error) => {
-            eprintln!("farlane: there are no descriptors for the device's interrupts: {error}");
+            tell!("farlane: there are no descriptors for the device's interrupts: {error}");
         }
     }
 }

@@ -9,7 +9,7 @@ use machine::guest::{self, Guest};
 use nvme_pcie::controller::Statistics;
 
 use crate::args::{Ahead, Shadowed, Socket, Spin};
-use crate::commands::{print, print_json};
+use crate::commands::{print, print_json, report_json};
 use crate::error::Error;
 
 /// What a client that is busy rings again within.
@@ -38,9 +38,11 @@ pub(crate) fn announce(json: bool, path: &Path, text: &str) -> Result<(), Error>
 
 /// Tells a person, on standard error, what a controller of this process had to do.
 pub(crate) fn tell_commands(of: Statistics) {
-    eprintln!(
+    tell!(
         "farlane: {} commands, {} of them from the controller memory buffer, the others in {} reads of queues;",
-        of.commands, of.pushed, of.fetches
+        of.commands,
+        of.pushed,
+        of.fetches
     );
 }
 
@@ -55,15 +57,19 @@ pub(crate) fn conclude<D: 'static>(
     let (ours, root) = (guest.statistics(), guest.root().statistics());
     let timeouts = guest.root().requester_statistics().timeouts;
     let outside = ours.reads_refused + ours.writes_dropped;
-    eprintln!(
+    tell!(
         "farlane: {} accesses to the configuration space, {} to registers, {} doorbells in shared memory;",
-        ours.config_accesses, ours.bar_accesses, ours.rings
+        ours.config_accesses,
+        ours.bar_accesses,
+        ours.rings
     );
-    eprintln!(
+    tell!(
         "farlane: {} reads and {} writes of the guest's memory, {outside} of them outside of it; {} interrupts;",
-        root.memory_reads, root.memory_writes, ours.signals
+        root.memory_reads,
+        root.memory_writes,
+        ours.signals
     );
-    eprintln!(
+    tell!(
         "farlane: {} round trips: {} of the guest's accesses, {} of resets, {} of the function's reads of memory",
         ours.round_trips(),
         ours.waited,
@@ -75,14 +81,14 @@ pub(crate) fn conclude<D: 'static>(
     }
     let (lookahead, shadow) = tell_tunnel(guest.upstream());
     if timeouts > 0 {
-        eprintln!(
+        tell!(
             "farlane: {timeouts} completion timeouts: requests of our root complex that were not answered in time"
         );
     }
     if ours.given_up > 0 {
-        eprintln!("farlane: {} accesses that the function did not answer in time", ours.given_up);
+        tell!("farlane: {} accesses that the function did not answer in time", ours.given_up);
     }
-    eprintln!("farlane: {what} has shut down");
+    tell!("farlane: {what} has shut down");
     if !json {
         return Ok(());
     }
@@ -93,7 +99,7 @@ pub(crate) fn conclude<D: 'static>(
             "queue_reads": of.fetches,
         })
     });
-    print_json(&serde_json::json!({
+    report_json(&serde_json::json!({
         "controller": controller,
         "config_accesses": ours.config_accesses,
         "register_accesses": ours.bar_accesses,
@@ -118,11 +124,11 @@ pub(crate) fn conclude<D: 'static>(
 fn tell_tunnel(upstream: Option<&tunnel::Upstream>) -> (Option<Ahead>, Option<Shadowed>) {
     let lookahead = upstream.and_then(tunnel::Upstream::lookahead).map(Ahead::from);
     if let Some(lookahead) = &lookahead {
-        eprintln!("farlane: lookahead: {lookahead}");
+        tell!("farlane: lookahead: {lookahead}");
     }
     let shadow = upstream.and_then(tunnel::Upstream::shadow).map(Shadowed::from);
     if let Some(shadow) = &shadow {
-        eprintln!("farlane: {shadow}");
+        tell!("farlane: {shadow}");
     }
     (lookahead, shadow)
 }
@@ -131,33 +137,29 @@ fn tell_tunnel(upstream: Option<&tunnel::Upstream>) -> (Option<Ahead>, Option<Sh
 pub(crate) fn report(event: Event) {
     match event {
         Event::Guest(guest::Event::Link(tunnel::Event::LinkUp { peer })) => {
-            eprintln!("farlane: link up with {peer}");
+            tell!("farlane: link up with {peer}");
         }
-        Event::Guest(event) => eprintln!("farlane: {event}"),
+        Event::Guest(event) => tell!("farlane: {event}"),
         Event::DialFailed(address, error) => {
-            eprintln!("farlane: no far end answers at {address}: {error}; trying again until one does");
+            tell!("farlane: no far end answers at {address}: {error}; trying again until one does");
         }
-        Event::AcceptFailed(error) => eprintln!("farlane: a client could not be accepted: {error}"),
+        Event::AcceptFailed(error) => tell!("farlane: a client could not be accepted: {error}"),
         Event::TurnedAway(process) => {
             let process = process.map(|process| format!(" (process {process})")).unwrap_or_default();
-            eprintln!(
-                "farlane: a second client{process} was turned away: one guest at a time has the function"
-            );
+            tell!("farlane: a second client{process} was turned away: one guest at a time has the function");
         }
         Event::MapFailed(address, error) => {
-            eprintln!("farlane: the guest's memory at {address:#x} can't be mapped: {error}");
+            tell!("farlane: the guest's memory at {address:#x} can't be mapped: {error}");
         }
-        Event::MemoryLost(address) => eprintln!(
+        Event::MemoryLost(address) => tell!(
             "farlane: the guest has cut its memory at {address:#x} short, which ends its session: nothing there can be trusted"
         ),
         Event::NoDoorbells(error) => {
-            eprintln!(
-                "farlane: there is no shared memory for doorbells: {error}; the client rings by messages"
-            );
+            tell!("farlane: there is no shared memory for doorbells: {error}; the client rings by messages");
         }
-        Event::State(notice) => eprintln!("farlane: {notice}"),
+        Event::State(notice) => tell!("farlane: {notice}"),
         Event::SignalFailed(vector, error) => {
-            eprintln!("farlane: the guest's interrupt {vector} can't be signalled: {error}");
+            tell!("farlane: the guest's interrupt {vector} can't be signalled: {error}");
         }
     }
 }

@@ -44,7 +44,7 @@ fn tell_missing(args: &LspciArgs, topology: &Topology) {
         |function: &&Function| function.express.is_some_and(|it| it.port_type == Express::DOWNSTREAM);
     for (url, port) in args.urls.iter().zip(topology.functions().filter(is_downstream)) {
         if port.children.is_empty() {
-            eprintln!("farlane: {url} is not there: the slot below {} is empty", port.bdf);
+            tell!("farlane: {url} is not there: the slot below {} is empty", port.bdf);
         }
     }
 }

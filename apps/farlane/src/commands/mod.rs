@@ -41,6 +41,12 @@ pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Error> {
     print(&format!("{text}\n"))
 }
 
+/// Reports `value` as one line of JSON, without waiting for whoever reads it.
+pub(crate) fn report_json(value: &impl serde::Serialize) -> Result<(), Error> {
+    live::telling::report(serde_json::to_string(value).map_err(|error| Error::Output(error.into()))?);
+    Ok(())
+}
+
 /// Prints `text`; a reader that has gone away (`| head`) ends the program quietly.
 pub(crate) fn print(text: &str) -> Result<(), Error> {
     let mut out = std::io::stdout().lock();

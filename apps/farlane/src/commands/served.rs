@@ -25,6 +25,8 @@ pub(crate) const FAR_PATIENCE: Nanos = Nanos::from_secs(10);
 pub(crate) struct Ssd {
     pub(crate) config: Config,
     pub(crate) media: Media,
+    /// Where its state is kept.
+    pub(crate) store: Option<Store>,
     pub(crate) serial: String,
     /// What is served, in words.
     pub(crate) summary: String,
@@ -47,18 +49,23 @@ impl Ssd {
         given.add_namespaces(clock, served)?;
         let pool = served.pool.as_ref().map(|pool| given.add_pool(pool)).transpose()?;
         let Given { mut config, mut media, origins } = given;
-        if let Some(store) = store {
+        if let Some(store) = &store {
             let origin = Origin { namespaces: &origins, pool: pool.as_deref(), is_numbered: false };
-            config = restore(&store, saved, config, &mut media, origin)?;
+            config = restore(store, saved, config, &mut media, origin)?;
         }
         let summary = served.count(config.namespaces.len());
-        Ok(Self { config, media, serial, summary })
+        Ok(Self { config, media, store, serial, summary })
     }
 
     /// The device's serial number: a function of the controller's.
     pub(crate) fn device_serial(&self) -> u64 {
         u64::from_be_bytes(NamespaceIdentity::derived(&self.serial).eui64)
     }
+}
+
+/// Waits until the state of each SSD that was served is saved, after whatever had changed it has ended.
+pub(crate) fn finish(stores: impl IntoIterator<Item = Store>) -> Result<(), Error> {
+    stores.into_iter().map(|store| store.finish().map_err(Error::NotSaved)).fold(Ok(()), Result::and)
 }
 
 /// Has the SSD's state kept from now on; what its controller is built from.
@@ -71,7 +78,7 @@ pub(crate) fn restore(
 ) -> Result<Config, Error> {
     let restored = ssd::restore(store, saved, config, origin)?;
     for note in &restored.notes {
-        eprintln!("farlane: state {}: {note}", store.path().display());
+        tell!("farlane: state {}: {note}", store.path().display());
     }
     // Whether it can be kept at all is better known before anybody relies on it.
     store.wait(store.put(ssd::SECTION, &restored.state))?;
@@ -113,7 +120,7 @@ impl Given {
         for address in &served.vfio {
             let controller = controllers::open(clock, *address, report_controller)
                 .map_err(|error| Error::Vfio { error })?;
-            eprintln!("farlane: {address} was taken by {}", controller.way());
+            tell!("farlane: {address} was taken by {}", controller.way());
             let extents = controller.extents().to_vec();
             let medium = self.media.add(controller);
             for (index, extent) in (1..).zip(extents) {
@@ -172,7 +179,7 @@ pub(crate) fn open_file(
 ) -> Result<FileMedium, Error> {
     let file = open(path, &Options { size, block, readonly, ..Options::default() })?;
     for note in file.notes() {
-        eprintln!("farlane: {}: {note}", path.display());
+        tell!("farlane: {}: {note}", path.display());
     }
     Ok(file)
 }
@@ -195,7 +202,7 @@ pub(crate) fn open_far(clock: Clock, spec: &FarSpec, patience: Nanos) -> Result<
     };
     let place =
         Place { name: spec.url.to_string(), address, namespace: spec.namespace.map(NamespaceId), hold };
-    let opened = remote::open(clock, place, patience, |what| eprintln!("farlane: {what}"));
+    let opened = remote::open(clock, place, patience, |what| tell!("farlane: {what}"));
     opened.map_err(|error| match error {
         remote::OpenError::Attach(error) => error.into(),
         remote::OpenError::Fabrics(error) => Error::Fabrics(error),
@@ -257,5 +264,5 @@ fn machine() -> String {
 
 /// Tells a person what a controller of this machine is up to.
 fn report_controller(notice: controllers::Notice) {
-    eprintln!("farlane: the SSD: {notice}");
+    tell!("farlane: the SSD: {notice}");
 }

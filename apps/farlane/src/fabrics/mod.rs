@@ -163,7 +163,7 @@ impl Fabrics {
             None => self.missing.remove(&path),
         };
         if let Some(what) = missing.filter(|_| missing != told) {
-            eprintln!(
+            tell!(
                 "farlane: path {}: the controller enables no {what}: a bit that flips in transit may go unnoticed; \
                  'hdgst=off' and 'ddgst=off' in the URL ask for none",
                 path.0 + 1
@@ -291,22 +291,22 @@ impl Fabrics {
                 return Ok(self.on_completed(cookie, entry, &data, Origin::Controller));
             }
             Output::PathLost(path, why) => {
-                eprintln!("farlane: path {} is lost: {why}", path.0 + 1);
+                tell!("farlane: path {} is lost: {why}", path.0 + 1);
                 self.lost.insert(path);
             }
             Output::PathUp(path) => {
                 if self.lost.remove(&path) {
-                    eprintln!("farlane: path {} is up again", path.0 + 1);
+                    tell!("farlane: path {} is up again", path.0 + 1);
                 }
                 self.take_identity();
             }
-            Output::ProtocolError(_, why) => eprintln!("farlane: {why}"),
+            Output::ProtocolError(_, why) => tell!("farlane: {why}"),
             Output::Initialized(id, _) if id.queue.is_admin() => self.tell_digests(id.path),
             Output::PathEnded(path, Some(failure)) => {
                 if self.attachment.initiator().multipath().is_over() {
                     return Err(AttachError::Failed(failure).into());
                 }
-                eprintln!("farlane: path {} is given up: {failure}", path.0 + 1);
+                tell!("farlane: path {} is given up: {failure}", path.0 + 1);
             }
             Output::IdentityChanged(_) => self.take_identity(),
             _ => {}

@@ -41,7 +41,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
     let say = |text: &str| {
         if !args.output.json {
-            eprintln!("{text}");
+            tell!("{text}");
         }
     };
     let source = match &args.file {

@@ -10,11 +10,12 @@ use engine::Nanos;
 use live::clock::Clock;
 use live::emulate::Direction;
 use live::reactor::{Driver, Outcome, Reactor};
+use live::telling;
 use scenarios::file::link::Link;
 use serde::Serialize;
 
 use crate::args::EmulateArgs;
-use crate::commands::{OPENED_BY_LISTENER, begin_serving, print, print_json};
+use crate::commands::{OPENED_BY_LISTENER, begin_serving, report_json};
 use crate::distribution::Distribution;
 use crate::error::Error;
 
@@ -83,11 +84,11 @@ impl<C: Told> Shown<C> {
         }
         self.last = counters;
         if self.json {
-            print_json(&counters.line(late, false))
+            report_json(&counters.line(late, false))
         } else {
             // A person watches; a log has the end.
             if std::io::stderr().is_terminal() {
-                eprint!("\r\x1b[K{}", counters.words());
+                telling::show(format!("\r\x1b[K{}", counters.words()));
             }
             Ok(())
         }
@@ -95,13 +96,14 @@ impl<C: Told> Shown<C> {
 
     fn end(&self, counters: C, late: &Distribution) -> Result<(), Error> {
         if self.json {
-            return print_json(&counters.line(late, true));
+            return report_json(&counters.line(late, true));
         }
         if std::io::stderr().is_terminal() {
-            eprint!("\r\x1b[K");
+            telling::show("\r\x1b[K".to_owned());
         }
-        eprintln!("farlane: the emulated network has ended");
-        print(&format!("{}\nwritten after their time in the model: {late}\n", counters.words()))
+        tell!("farlane: the emulated network has ended");
+        telling::report(format!("{}\nwritten after their time in the model: {late}", counters.words()));
+        Ok(())
     }
 }
 

@@ -50,8 +50,8 @@ pub(super) fn run(args: &EmulateArgs, connect: &str, link: &Link) -> Result<(), 
 fn report(event: &Event) {
     match event {
         Event::Tick | Event::Written(_) => {}
-        Event::Accepted(peer) => eprintln!("farlane: {peer}: connected"),
-        Event::Refused(peer, error) => eprintln!("farlane: {peer}: refused: the other end: {error}"),
+        Event::Accepted(peer) => tell!("farlane: {peer}: connected"),
+        Event::Refused(peer, error) => tell!("farlane: {peer}: refused: the other end: {error}"),
         Event::Ended(peer, why) => {
             let why = match why {
                 link::tcp::Gone::Closed => "closed",
@@ -59,12 +59,12 @@ fn report(event: &Event) {
                 link::tcp::Gone::Reset => "reset",
                 link::tcp::Gone::TimedOut => "timed out in the modelled network",
             };
-            eprintln!("farlane: {peer}: {why}");
+            tell!("farlane: {peer}: {why}");
         }
-        Event::AcceptFailed(error) => eprintln!("farlane: a connection could not be accepted: {error}"),
+        Event::AcceptFailed(error) => tell!("farlane: a connection could not be accepted: {error}"),
         Event::TooMany(peer) => {
             let most = link::network::CONNECTIONS_MAX;
-            eprintln!("farlane: {peer}: refused: there are {most} connections already");
+            tell!("farlane: {peer}: refused: there are {most} connections already");
         }
     }
 }

@@ -94,7 +94,7 @@ pub(super) fn run(args: &ExportArgs, path: &Path) -> Result<(), Error> {
         announce(args, (address, quic_place), path, &summary)?;
     }
     reactor.run(&mut driver).map_err(child)?;
-    eprintln!("farlane: the far end has shut down");
+    tell!("farlane: the far end has shut down");
     Ok(())
 }
 

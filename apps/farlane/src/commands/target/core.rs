@@ -43,6 +43,13 @@ pub(super) struct NewSubsystem {
     pub(super) source: Source,
 }
 
+/// A subsystem that is carried out.
+pub(super) struct Added {
+    pub(super) serial: String,
+    /// Where its state is kept.
+    pub(super) store: Option<Store>,
+}
+
 /// See the module.
 pub(super) struct Core {
     clock: Clock,
@@ -60,13 +67,13 @@ impl Core {
         self.clock.now()
     }
 
-    /// Opens what a subsystem is kept on, and carries it out from now on; its serial number.
-    pub(super) fn add_subsystem(&mut self, key: SubsystemKey, new: NewSubsystem) -> Result<String, Error> {
+    /// Opens what a subsystem is kept on, and carries it out from now on.
+    pub(super) fn add_subsystem(&mut self, key: SubsystemKey, new: NewSubsystem) -> Result<Added, Error> {
         let mut groups = Vec::new();
-        let (mut core, media, serial) = match new.source {
+        let (mut core, media, added) = match new.source {
             Source::Given(served) => {
-                let Ssd { config, media, serial, .. } = Ssd::build(self.clock, &served, new.name.as_str())?;
-                (config, media, serial)
+                let ssd = Ssd::build(self.clock, &served, new.name.as_str())?;
+                (ssd.config, ssd.media, Added { serial: ssd.serial, store: ssd.store })
             }
             Source::Listed(listed) => {
                 groups.extend(listed.iter().map(|one| (one.id, one.ana_group)));
@@ -81,7 +88,7 @@ impl Core {
         for (id, group) in groups {
             self.put_into_group(key, id, group);
         }
-        Ok(serial)
+        Ok(added)
     }
 
     /// A subsystem of the file, as it was if its state is kept.
@@ -91,7 +98,7 @@ impl Core {
         serial: Option<String>,
         state: Option<&Path>,
         listed: &[Listed],
-    ) -> Result<(Config, Media, String), Error> {
+    ) -> Result<(Config, Media, Added), Error> {
         let store = state.map(Store::open).transpose()?;
         let saved = store.as_ref().map(ssd::load).transpose()?.flatten();
         // Whatever its namespaces are, the subsystem is the one of this name.
@@ -107,11 +114,11 @@ impl Core {
             core.namespaces.push(NamespaceConfig { medium, ..namespace });
             origins.push(opened.origin);
         }
-        if let Some(store) = store {
+        if let Some(store) = &store {
             let origin = Origin { namespaces: &origins, pool: None, is_numbered: true };
-            core = restore(&store, saved, core, &mut media, origin)?;
+            core = restore(store, saved, core, &mut media, origin)?;
         }
-        Ok((core, media, serial))
+        Ok((core, media, Added { serial, store }))
     }
 
     pub(super) fn namespace_count(&self, key: SubsystemKey) -> usize {
@@ -280,9 +287,9 @@ fn open_backing(clock: Clock, backing: &Backing, patience: Nanos) -> Result<Open
 /// Tells a person what happens, on standard error.
 fn report(event: Event) {
     match event {
-        Event::Target(event) => eprintln!("farlane: {event}"),
-        Event::AcceptFailed(error) => eprintln!("farlane: a connection could not be accepted: {error}"),
-        Event::State(_, notice) => eprintln!("farlane: the state: {notice}"),
+        Event::Target(event) => tell!("farlane: {event}"),
+        Event::AcceptFailed(error) => tell!("farlane: a connection could not be accepted: {error}"),
+        Event::State(_, notice) => tell!("farlane: the state: {notice}"),
         Event::Notify(..) => {}
     }
 }

@@ -20,6 +20,7 @@ use live::reactor::Reactor;
 use nvme_fabrics::target::ControllerModel;
 
 use crate::args::OfferArgs;
+use crate::commands::served::finish;
 use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, begin_serving};
 use crate::error::Error;
 use config::{Offer, PortSpec, Source, SubsystemSpec};
@@ -56,9 +57,12 @@ fn offer(args: OfferArgs) -> Result<(), Error> {
         reactor.stop().on_signals().map_err(Error::Output)?;
     }
     server.announce(args.output.json)?;
-    let ended = reactor.run(&mut server).and_then(|_| server.join());
+    let ended = reactor.run(&mut server);
+    let stores = server.stores();
+    let ended = ended.and_then(|_| server.join());
     ended.map_err(|error| Error::Child { what: "the target", error })?;
-    eprintln!("farlane: the target has shut down");
+    finish(stores)?;
+    tell!("farlane: the target has shut down");
     Ok(())
 }
 
@@ -98,7 +102,7 @@ fn control(given: Option<&PathBuf>) -> Result<Option<Control>, Error> {
         Ok(control) => Ok(Some(control)),
         Err(error) if given.is_some() => Err(Error::Bind { path, error }),
         Err(error) => {
-            eprintln!("farlane: no control socket at {}: {error}; choose one with --control", path.display());
+            tell!("farlane: no control socket at {}: {error}; choose one with --control", path.display());
             Ok(None)
         }
     }

@@ -11,13 +11,14 @@ use engine::Instant;
 use live::control::Control;
 use live::mdns::Announcer;
 use live::reactor::{Context, Driver, HangUp, Turn};
+use live::state::Store;
 use live::tcp::Listener;
 use nvme_fabrics::target::{Directory, Hosts, Port, Referral, Subsystem, SubsystemKey};
 use nvme_fabrics::wire::{Nqn, PortId};
 use serde_json::{Value, json};
 
 use super::config::{Backing, Listed, Offer, PortSpec, Source, SubsystemSpec};
-use super::core::{Core, NewSubsystem};
+use super::core::{Added, Core, NewSubsystem};
 use super::cores::Cores;
 use super::request::Request;
 use super::status;
@@ -30,6 +31,8 @@ use access::Whose;
 struct Offered {
     key: SubsystemKey,
     serial: String,
+    /// Where its state is kept.
+    store: Option<Store>,
     spec: SubsystemSpec,
     /// Namespaces of the file, and those added since.
     listed: Vec<Listed>,
@@ -79,6 +82,11 @@ impl Server {
         server.referrals = offer.referrals;
         server.publish()?;
         Ok(server)
+    }
+
+    /// Where the state of each subsystem is kept that has one.
+    pub(super) fn stores(&self) -> Vec<Store> {
+        self.subsystems.iter().filter_map(|offered| offered.store.clone()).collect()
     }
 
     /// Waits until every core has ended.
@@ -139,8 +147,8 @@ impl Server {
         };
         let key = SubsystemKey(self.next_key);
         self.next_key += 1;
-        let serial = self.cores.on(key, move |core| core.add_subsystem(key, new))??;
-        self.subsystems.push(Offered { key, serial, spec, listed });
+        let Added { serial, store } = self.cores.on(key, move |core| core.add_subsystem(key, new))??;
+        self.subsystems.push(Offered { key, serial, store, spec, listed });
         self.apply_access(self.subsystems.len() - 1, None)?;
         Ok(())
     }
@@ -234,7 +242,7 @@ impl Server {
         let id = self.add_namespace(index, None, ana_group, &backing)?;
         let offered = &mut self.subsystems[index];
         offered.listed.push(Listed { id, ana_group, backing });
-        eprintln!("farlane: {} has namespace {id}", offered.spec.nqn);
+        tell!("farlane: {} has namespace {id}", offered.spec.nqn);
         Ok(json!({ "nqn": offered.spec.nqn.as_str(), "nsid": id }))
     }
 
@@ -254,7 +262,7 @@ impl Server {
         self.remove_namespace(index, nsid)?;
         let offered = &mut self.subsystems[index];
         offered.listed.retain(|one| one.id != nsid);
-        eprintln!("farlane: {} has namespace {nsid} no more", offered.spec.nqn);
+        tell!("farlane: {} has namespace {nsid} no more", offered.spec.nqn);
         Ok(json!({ "nqn": offered.spec.nqn.as_str(), "nsid": nsid }))
     }
 
@@ -275,7 +283,7 @@ impl Server {
                 Backing::Far(_) => {}
             }
         }
-        eprintln!("farlane: namespace {nsid} of {} has {bytes} B", offered.spec.nqn);
+        tell!("farlane: namespace {nsid} of {} has {bytes} B", offered.spec.nqn);
         Ok(json!({ "nqn": offered.spec.nqn.as_str(), "nsid": nsid, "bytes": bytes }))
     }
 
@@ -313,7 +321,7 @@ impl Driver for Server {
             && self.hang_up.as_ref().is_some_and(HangUp::take)
             && let Err(error) = self.reload()
         {
-            eprintln!("farlane: nothing has changed: {error}");
+            tell!("farlane: nothing has changed: {error}");
         }
         if context.news
             && let Some(mut control) = self.control.take()

@@ -34,7 +34,7 @@ impl Server {
         }
         self.publish().map_err(|error| error.to_string())?;
         for change in &changes {
-            eprintln!("farlane: {change}");
+            tell!("farlane: {change}");
         }
         Ok(json!({ "changes": changes }))
     }
