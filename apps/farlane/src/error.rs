@@ -193,6 +193,14 @@ pub(crate) enum Error {
     #[error("{what} {value} does not fit: expected {expected}")]
     Range { what: &'static str, value: u64, expected: String },
 
+    #[error("the namespace is full: {written} B are written and durable, and the input goes on")]
+    #[diagnostic(help("--length says how much of the input to write; a larger namespace holds more"))]
+    Full { written: u64 },
+
+    #[error("the input ended after {written} B of --length {wanted}: they are written and durable")]
+    #[diagnostic(help("leave --length out to write all of an input, however long it is"))]
+    EndedEarly { wanted: u64, written: u64 },
+
     #[error("{}: {error}", path.display())]
     File { path: PathBuf, error: io::Error },
 

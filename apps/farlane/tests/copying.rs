@@ -4,8 +4,10 @@
 
 mod support;
 
-use std::io::Read;
-use std::process::{Command, Stdio};
+use std::io::{Read, Write};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 use support::running::Running;
@@ -89,4 +91,94 @@ fn nothing_is_written_of_nothing() {
     assert_eq!((&written["bytes"], &written["sha256"]), (&0.into(), &sha256(&[]).into()));
     let read = json(&["read", &far.url(), "--length", "0", "--output", "/dev/null", "--json"]);
     assert_eq!(read["bytes"], 0);
+}
+
+/// Longer than either end of a tunnel waits for a sign of life.
+const LONGER_THAN_SILENCE: Duration = Duration::from_millis(6_500);
+
+fn piped(arguments: &[&str]) -> Child {
+    Command::new(FARLANE)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn an_input_that_is_blocked_stalls_no_session() {
+    let far = Export::start(&["--ram", "4MiB"]);
+    let bytes = noise(1 << 20);
+    let mut write = piped(&["write", &far.url(), "--json"]);
+    let mut stdin = write.stdin.take().unwrap();
+    stdin.write_all(&bytes[..700_001]).unwrap();
+    stdin.flush().unwrap();
+    sleep(LONGER_THAN_SILENCE);
+    stdin.write_all(&bytes[700_001..]).unwrap();
+    drop(stdin);
+    let output = write.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(said(&output), "", "the link was never interrupted");
+    let read = json(&["read", &far.url(), "--length", "1MiB", "--output", "/dev/null", "--json"]);
+    assert_eq!(read["sha256"], sha256(&bytes));
+}
+
+#[test]
+fn an_output_that_is_blocked_stalls_no_session() {
+    let far = Export::start(&["--ram", "16MiB"]);
+    let bytes = noise(16 << 20);
+    Running::fed(&["write", &far.url(), "--json"], bytes.clone()).json();
+    let read = piped(&["read", &far.url()]);
+    sleep(LONGER_THAN_SILENCE);
+    let output = read.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.stdout == bytes);
+    assert!(!said(&output).contains("link"), "{}", said(&output));
+}
+
+#[test]
+fn of_an_input_that_is_too_long_all_that_fits_is_written() {
+    let far = Export::start(&["--ram", "4MiB"]);
+    let bytes = noise((4 << 20) + 70_000);
+    let mut write = piped(&["write", &far.url(), "--offset", "4096"]);
+    let mut stdin = write.stdin.take().unwrap();
+    let fed = bytes.clone();
+    let feeder = std::thread::spawn(move || drop(stdin.write_all(&fed)));
+    let output = write.wait_with_output().unwrap();
+    feeder.join().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let fits = (4 << 20) - 4096;
+    assert!(
+        said(&output).contains(&format!("the namespace is full: {fits} B are written")),
+        "{}",
+        said(&output)
+    );
+    let read = ["read", &far.url(), "--offset", "4096", "--output", "/dev/null", "--json"];
+    assert_eq!(json(&read)["sha256"], sha256(&bytes[..fits]));
+}
+
+#[test]
+fn lengths_that_are_known_are_checked_before_anything_is_overwritten() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path().join("short").to_str().unwrap().to_owned();
+    std::fs::write(&at, noise(8192)).unwrap();
+    let far = Export::start(&["--ram", "1MiB"]);
+    let url = &far.url();
+    let output = piped(&["write", url, "--input", &at, "--length", "16KiB"]).wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("--length 16384") && said(&output).contains("8192"), "{}", said(&output));
+    let output = piped(&["write", url, "--input", &at, "--offset", "1044480"]).wait_with_output().unwrap();
+    assert!(!output.status.success() && said(&output).contains("8192"), "{}", said(&output));
+    let read = json(&["read", url, "--output", "/dev/null", "--json"]);
+    assert_eq!(read["sha256"], sha256(&vec![0; 1 << 20]), "nothing was written");
+    // Of a pipe nobody knows it before.
+    let output =
+        Running::fed(&["write", url, "--length", "16KiB"], noise(8192)).output(Duration::from_secs(60));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains("ended after 8192 B of --length 16384"), "{}", said(&output));
 }

@@ -2,16 +2,19 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
+use engine::Nanos;
 use indicatif::{ProgressBar, ProgressStyle};
 use nvme_pcie::host::{Data, Namespace, QueueId, Submission};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::args::{Extent, ReadArgs, Target, WriteArgs};
+use crate::commands::pieces::{Ahead, Behind, Piece, Sink, Source};
 use crate::commands::{print, print_json};
 use crate::error::Error;
 use crate::session::{Needs, Session};
@@ -24,6 +27,9 @@ struct Json {
     mib_s: f64,
     sha256: String,
 }
+
+/// How long commands alone are waited for while an input or output is blocked.
+const LOOK: Nanos = Nanos::from_millis(1);
 
 /// A namespace of which a part is copied, a chunk a command.
 pub(crate) struct Copy<'a> {
@@ -55,48 +61,52 @@ pub(crate) fn read(args: &ReadArgs) -> Result<(), Error> {
     let mut copy = Copy::new(&mut session, namespace, &args.extent, true)?;
     let length = args.extent.length.unwrap_or(size - args.extent.offset);
     let to_stdout = args.output_file == Path::new("-");
-    let mut output: Box<dyn Write> = match to_stdout {
-        true => Box::new(io::stdout().lock()),
-        false => {
-            Box::new(File::create(&args.output_file).map_err(|error| file_error(&args.output_file, error))?)
-        }
+    let output = match to_stdout {
+        true => io::stdout().as_fd().try_clone_to_owned().map(File::from),
+        false => File::create(&args.output_file),
     };
-    let copied = copy
-        .read(length, |bytes| output.write_all(bytes).map_err(|error| file_error(&args.output_file, error)));
-    match copied {
+    let output = Behind::start(output.map_err(|error| file_error(&args.output_file, error))?);
+    match copy.read(length, &args.output_file, output) {
         // Whoever reads what we write has enough (`| head`).
         Err(Error::File { error, .. }) if to_stdout && error.kind() == io::ErrorKind::BrokenPipe => {
             return Ok(());
         }
         copied => copied?,
     }
-    output.flush().map_err(|error| file_error(&args.output_file, error))?;
     let sha256 = copy.finish();
     // Standard output is the data's when it was asked for.
     report("read", session, started, length, &sha256, args.output.json, to_stdout)
 }
 
 pub(crate) fn write(args: &WriteArgs) -> Result<(), Error> {
+    let (input, known) = open(&args.input)?;
+    if let (Some(wanted), Some(there)) =
+        (args.extent.length, known.filter(|there| Some(*there) < args.extent.length))
+    {
+        let expected = format!("at most {there}, the length of {}", args.input.display());
+        return Err(Error::Range { what: "--length", value: wanted, expected });
+    }
     let (mut session, namespace) = attach(&args.target, &args.extent)?;
     let started = session.now();
-    let (mut input, known): (Box<dyn Read>, Option<u64>) = match args.input == Path::new("-") {
-        true => (Box::new(io::stdin().lock()), None),
-        false => {
-            let file = File::open(&args.input).map_err(|error| file_error(&args.input, error))?;
-            let length = file.metadata().map_err(|error| file_error(&args.input, error))?;
-            (Box::new(file), length.is_file().then_some(length.len()))
-        }
-    };
-    let length = match (args.extent.length, known) {
-        (Some(wanted), Some(there)) => Some(wanted.min(there)),
-        (wanted, there) => wanted.or(there),
-    };
+    let length = args.extent.length.or(known);
     let mut copy = Copy::new(&mut session, namespace, &args.extent, true)?;
-    let written = copy.write(length, |bytes| {
-        read_full(&mut input, bytes).map_err(|error| file_error(&args.input, error))
-    })?;
+    // One byte more than there is room for tells that there is more.
+    let most = length.unwrap_or(copy.room() + 1);
+    let input = Ahead::start(input, usize::try_from(copy.chunk).expect("32 bits fit"), most);
+    let written = copy.write(length, &args.input, input)?;
     let sha256 = copy.finish();
     report("written", session, started, written, &sha256, args.output.json, false)
+}
+
+/// What is to be written, and its length where that is known.
+fn open(path: &Path) -> Result<(Box<dyn Read + Send>, Option<u64>), Error> {
+    if path == Path::new("-") {
+        return Ok((Box::new(io::stdin()), None));
+    }
+    let file = File::open(path).map_err(|error| file_error(path, error))?;
+    let metadata = file.metadata().map_err(|error| file_error(path, error))?;
+    let length = metadata.is_file().then_some(metadata.len());
+    Ok((Box::new(file), length))
 }
 
 fn attach(target: &Target, extent: &Extent) -> Result<(Session, Namespace), Error> {
@@ -113,20 +123,6 @@ fn file_error(path: &Path, error: io::Error) -> Error {
 fn too_long(value: u64, room: u64) -> Error {
     let expected = format!("at most {room} from --offset to the namespace's end");
     Error::Range { what: "the input's length", value, expected }
-}
-
-/// Reads until `bytes` is full or the input ends; returns how much that was.
-fn read_full(input: &mut impl Read, bytes: &mut [u8]) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < bytes.len() {
-        match input.read(&mut bytes[filled..]) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
 }
 
 fn report(
@@ -231,9 +227,15 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// Waits for a command to end, and marks it in `under`.
-    fn wait(&mut self, under: &mut VecDeque<Under>, command: &'static str) -> Result<(), Error> {
-        let Some(completed) = self.session.next_completed(None)? else { return Ok(()) };
+    /// Waits for a command to end, and marks it in `under`. Where an input or output is `blocked`, the wait is short.
+    fn wait(
+        &mut self,
+        under: &mut VecDeque<Under>,
+        command: &'static str,
+        blocked: bool,
+    ) -> Result<(), Error> {
+        let deadline = blocked.then(|| self.session.now() + LOOK);
+        let Some(completed) = self.session.next_completed(deadline)? else { return Ok(()) };
         if !completed.status.is_success() {
             return Err(Error::Command { command, status: completed.status });
         }
@@ -243,13 +245,10 @@ impl<'a> Copy<'a> {
         Ok(())
     }
 
-    /// Reads `length` bytes and hands them to `sink` in order.
-    pub(crate) fn read(
-        &mut self,
-        length: u64,
-        mut sink: impl FnMut(&[u8]) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+    /// Reads `length` bytes and hands them in order to `sink`, which is at `path`.
+    pub(crate) fn read(&mut self, length: u64, path: &Path, mut sink: impl Sink) -> Result<(), Error> {
         self.start_bar(Some(length));
+        let error = |error| file_error(path, error);
         let mut free: Vec<usize> = (0..self.depth).collect();
         let mut under: VecDeque<Under> = VecDeque::new();
         let mut position = 0;
@@ -263,67 +262,80 @@ impl<'a> Copy<'a> {
                 under.push_back(Under { slot, wanted: bytes as usize, done: false });
                 position += u64::from(bytes);
             }
-            self.wait(&mut under, "a read")?;
+            let blocked = !sink.has_room().map_err(error)?;
+            self.wait(&mut under, "a read", blocked)?;
             while under.front().is_some_and(|first| first.done)
+                && sink.has_room().map_err(error)?
                 && let Some(first) = under.pop_front()
             {
                 let data = self.data(first.slot, self.chunk);
                 let bytes = &self.session.bytes(data)[..first.wanted];
                 self.sha256.update(bytes);
-                sink(bytes)?;
+                sink.put(bytes).map_err(error)?;
                 self.bar.inc(first.wanted as u64);
                 free.push(first.slot);
             }
         }
+        while !sink.is_done().map_err(error)? {
+            self.session.keep_alive()?;
+        }
         Ok(())
     }
 
-    /// Writes what `source` gives, up to `length` bytes, and makes it durable; returns how much that was. A part of
-    /// a block at the end leaves the rest of the block as it was.
+    /// Bytes from the offset to the namespace's end.
+    pub(crate) fn room(&self) -> u64 {
+        self.namespace.blocks * u64::from(self.namespace.block_bytes) - self.offset
+    }
+
+    /// Writes what `source`, which is at `path`, gives, and makes it durable; returns how much that was. A part of a
+    /// block at the end leaves the rest of the block as it was.
+    ///
+    /// # Errors
+    /// When the input is shorter than `length`, or longer than there is room for: what there is, or fits, is written.
     pub(crate) fn write(
         &mut self,
         length: Option<u64>,
-        mut source: impl FnMut(&mut [u8]) -> Result<usize, Error>,
+        path: &Path,
+        mut source: impl Source,
     ) -> Result<u64, Error> {
-        self.start_bar(length);
-        let block = self.namespace.block_bytes;
-        let room = self.namespace.blocks * u64::from(block) - self.offset;
+        let room = self.room();
         if let Some(length) = length.filter(|length| *length > room) {
             return Err(too_long(length, room));
         }
+        self.start_bar(length);
+        let limit = length.unwrap_or(room);
         let mut free: Vec<usize> = (0..self.depth).collect();
         let mut under: VecDeque<Under> = VecDeque::new();
-        let (mut position, mut more) = (0, true);
+        let (mut position, mut more, mut overflows) = (0, length != Some(0), false);
         while more || !under.is_empty() {
-            while more && let Some(slot) = free.pop() {
-                let left = length.map_or(u64::MAX, |length| length - position);
-                let wanted = usize::try_from(left.min(u64::from(self.chunk))).unwrap_or(usize::MAX);
-                let mut data = self.data(slot, self.chunk);
-                data.length = u32::try_from(wanted).unwrap_or(u32::MAX).min(data.length);
-                let count = self.session.put(data, &mut source)?;
-                more = count == wanted && u64::try_from(count).is_ok_and(|count| count < left);
-                if count == 0 {
-                    free.push(slot);
-                    break;
-                }
-                if count as u64 > room - position {
-                    return Err(too_long(position + count as u64, room));
-                }
-                self.sha256.update(&self.session.bytes(data)[..count]);
-                let bytes = u32::try_from(count).unwrap_or(self.chunk);
-                if !bytes.is_multiple_of(block) {
-                    // What is under way must not complete while the last block is waited for.
-                    while under.iter().any(|under| !under.done) {
-                        self.wait(&mut under, "a write")?;
+            let mut blocked = false;
+            while more && let Some(&slot) = free.last() {
+                let left = limit - position;
+                let wanted = usize::try_from(left.clamp(1, u64::from(self.chunk))).unwrap_or(usize::MAX);
+                let mut bytes = match source.take(wanted).map_err(|error| file_error(path, error))? {
+                    Piece::Bytes(bytes) => bytes,
+                    Piece::NotYet => {
+                        blocked = true;
+                        break;
                     }
-                    self.complete_block(slot, position, bytes)?;
+                    Piece::End => {
+                        more = false;
+                        break;
+                    }
+                };
+                if bytes.len() as u64 > left {
+                    overflows = true;
+                    bytes.truncate(wanted.min(usize::try_from(left).unwrap_or(usize::MAX)));
                 }
-                self.submit(slot, position, bytes, true)?;
-                under.push_back(Under { slot, wanted: count, done: false });
-                position += count as u64;
+                if !bytes.is_empty() {
+                    free.pop();
+                    self.write_piece(&mut under, slot, position, &bytes)?;
+                    position += bytes.len() as u64;
+                }
+                more = !overflows && length.is_none_or(|length| position < length);
             }
-            if under.iter().any(|under| !under.done) {
-                self.wait(&mut under, "a write")?;
+            if blocked || under.iter().any(|under| !under.done) {
+                self.wait(&mut under, "a write", blocked)?;
             }
             under.retain(|ended| {
                 if ended.done {
@@ -334,7 +346,35 @@ impl<'a> Copy<'a> {
             });
         }
         self.session.execute("a flush", Submission::flush(QueueId(1), self.namespace.id, 0))?;
-        Ok(position)
+        match length {
+            Some(wanted) if position < wanted => Err(Error::EndedEarly { wanted, written: position }),
+            _ if overflows => Err(Error::Full { written: position }),
+            _ => Ok(position),
+        }
+    }
+
+    /// Begins to write a piece of the input.
+    fn write_piece(
+        &mut self,
+        under: &mut VecDeque<Under>,
+        slot: usize,
+        position: u64,
+        bytes: &[u8],
+    ) -> Result<(), Error> {
+        let length = u32::try_from(bytes.len()).unwrap_or(self.chunk);
+        let data = self.data(slot, length);
+        self.session.put(data, |place| place.copy_from_slice(bytes));
+        self.sha256.update(bytes);
+        if !length.is_multiple_of(self.namespace.block_bytes) {
+            // What is under way must not complete while the last block is waited for.
+            while under.iter().any(|under| !under.done) {
+                self.wait(under, "a write", false)?;
+            }
+            self.complete_block(slot, position, length)?;
+        }
+        self.submit(slot, position, length, true)?;
+        under.push_back(Under { slot, wanted: bytes.len(), done: false });
+        Ok(())
     }
 
     /// Fills the last block of what `slot` holds up to its end with what the namespace has there.

@@ -19,6 +19,7 @@ use nvme_pcie::{controller, function};
 
 use crate::args::{DemoArgs, Extent, Shadow, Spin, Spread, Target, Transport};
 use crate::commands::copy::Copy;
+use crate::commands::pieces::Nowhere;
 use crate::error::Error;
 use crate::session::{Needs, Session};
 use child::Child;
@@ -172,15 +173,15 @@ fn verify(session: &mut Session, source: &Path, size: u64, show: bool) -> Result
     let written = {
         let mut copy = copy(session, namespace, size, show)?;
         let mut left = size;
-        copy.write(Some(size), |bytes| {
-            let count = repeat(&mut file, &mut bytes[..], left).map_err(file_error)?;
+        copy.write(Some(size), source, |bytes: &mut [u8]| {
+            let count = repeat(&mut file, bytes, left)?;
             left -= count as u64;
             Ok(count)
         })?;
         copy.finish()
     };
     let mut copy = copy(session, namespace, size, show)?;
-    copy.read(size, |_| Ok(()))?;
+    copy.read(size, source, Nowhere)?;
     let sha256 = copy.finish();
     Ok(Verified { verified: sha256 == written, bytes: size, sha256 })
 }

@@ -1,0 +1,181 @@
+//! Files and pipes read and written by threads of their own, so that one that blocks stalls no session.
+
+use std::io::{self, Read, Write};
+use std::sync::mpsc::{Receiver, RecvError, SyncSender, TryRecvError, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+
+/// Pieces that wait between a thread and its session, at most.
+const WAITING_MAX: usize = 8;
+
+/// What an input has for its session.
+#[derive(Debug)]
+pub(crate) enum Piece {
+    /// The next bytes.
+    Bytes(Vec<u8>),
+    /// Nothing yet.
+    NotYet,
+    /// Nothing more.
+    End,
+}
+
+/// An input, in order.
+pub(crate) trait Source {
+    /// The next bytes, if they are there: `wanted` of them, or of a length of the source's own.
+    fn take(&mut self, wanted: usize) -> io::Result<Piece>;
+}
+
+/// An output, in order.
+pub(crate) trait Sink {
+    /// Whether it takes a piece now.
+    fn has_room(&mut self) -> io::Result<bool>;
+    /// Takes a piece, for which it has room.
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()>;
+    /// Whether everything is written.
+    fn is_done(&mut self) -> io::Result<bool>;
+}
+
+/// An input that a thread reads ahead.
+#[derive(Debug)]
+pub(crate) struct Ahead {
+    pieces: Receiver<io::Result<Vec<u8>>>,
+}
+
+impl Ahead {
+    /// Reads `input` to its end, but no more than `most` bytes, in pieces of `piece`.
+    pub(crate) fn start(input: impl Read + Send + 'static, piece: usize, most: u64) -> Self {
+        let (sender, pieces) = sync_channel(WAITING_MAX);
+        let mut input = input.take(most);
+        std::thread::spawn(move || {
+            loop {
+                let mut bytes = vec![0; piece];
+                let result = read_full(&mut input, &mut bytes).map(|count| {
+                    bytes.truncate(count);
+                    bytes
+                });
+                let is_last = result.as_ref().map_or(true, |bytes| bytes.len() < piece);
+                if sender.send(result).is_err() || is_last {
+                    return;
+                }
+            }
+        });
+        Self { pieces }
+    }
+}
+
+impl Source for Ahead {
+    fn take(&mut self, _: usize) -> io::Result<Piece> {
+        match self.pieces.try_recv() {
+            Ok(Ok(bytes)) if bytes.is_empty() => Ok(Piece::End),
+            Ok(Ok(bytes)) => Ok(Piece::Bytes(bytes)),
+            Ok(Err(error)) => Err(error),
+            Err(TryRecvError::Empty) => Ok(Piece::NotYet),
+            Err(TryRecvError::Disconnected) => Ok(Piece::End),
+        }
+    }
+}
+
+/// An output that a thread writes behind.
+#[derive(Debug)]
+pub(crate) struct Behind {
+    /// None once everything was given to it.
+    pieces: Option<SyncSender<Vec<u8>>>,
+    /// A piece that found no room.
+    waiting: Option<Vec<u8>>,
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl Behind {
+    pub(crate) fn start(mut output: impl Write + Send + 'static) -> Self {
+        let (sender, pieces) = sync_channel::<Vec<u8>>(WAITING_MAX);
+        let thread = std::thread::spawn(move || {
+            loop {
+                match pieces.recv() {
+                    Ok(bytes) => output.write_all(&bytes)?,
+                    Err(RecvError) => return output.flush(),
+                }
+            }
+        });
+        Self { pieces: Some(sender), waiting: None, thread: Some(thread) }
+    }
+
+    /// What the thread has ended with.
+    fn end(&mut self) -> io::Result<()> {
+        self.pieces = None;
+        match self.thread.take().map(JoinHandle::join) {
+            None => Ok(()),
+            Some(Ok(result)) => result,
+            Some(Err(_)) => Err(io::Error::other("the thread that writes has panicked")),
+        }
+    }
+}
+
+impl Sink for Behind {
+    fn has_room(&mut self) -> io::Result<bool> {
+        let Some(bytes) = self.waiting.take() else { return Ok(true) };
+        let Some(pieces) = &self.pieces else { return Ok(true) };
+        match pieces.try_send(bytes) {
+            Ok(()) => Ok(true),
+            Err(TrySendError::Full(bytes)) => {
+                self.waiting = Some(bytes);
+                Ok(false)
+            }
+            Err(TrySendError::Disconnected(_)) => self.end().map(|()| true),
+        }
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.waiting = Some(bytes.to_vec());
+        self.has_room().map(|_| ())
+    }
+
+    fn is_done(&mut self) -> io::Result<bool> {
+        if !self.has_room()? {
+            return Ok(false);
+        }
+        self.pieces = None;
+        if self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            return Ok(false);
+        }
+        self.end().map(|()| true)
+    }
+}
+
+/// Reads until `bytes` is full or the input ends; returns how much that was.
+pub(crate) fn read_full(input: &mut impl Read, bytes: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match input.read(&mut bytes[filled..]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+/// Bytes that are made on the spot.
+impl<F: FnMut(&mut [u8]) -> io::Result<usize>> Source for F {
+    fn take(&mut self, wanted: usize) -> io::Result<Piece> {
+        let mut bytes = vec![0; wanted];
+        let count = self(&mut bytes)?;
+        bytes.truncate(count);
+        Ok(if count == 0 { Piece::End } else { Piece::Bytes(bytes) })
+    }
+}
+
+/// Bytes that nobody wants.
+#[derive(Debug)]
+pub(crate) struct Nowhere;
+
+impl Sink for Nowhere {
+    fn has_room(&mut self) -> io::Result<bool> {
+        Ok(true)
+    }
+    fn put(&mut self, _: &[u8]) -> io::Result<()> {
+        Ok(())
+    }
+    fn is_done(&mut self) -> io::Result<bool> {
+        Ok(true)
+    }
+}
