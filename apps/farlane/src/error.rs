@@ -190,6 +190,18 @@ pub(crate) enum Error {
     #[diagnostic(help("farlane identify URL shows the namespaces that are there"))]
     FarNamespace { why: String },
 
+    #[error("--verify compares nothing with --rw {workload}: only what the run itself has written is known")]
+    #[diagnostic(help("use --rw write, randwrite, rw or randrw with --verify, or leave --verify out"))]
+    NothingToVerify { workload: String },
+
+    #[error("nothing was verified: no write has ended well")]
+    #[diagnostic(help("a longer --runtime lets writes end; the errors above say what became of them"))]
+    NothingVerified,
+
+    #[error("{url} is given twice")]
+    #[diagnostic(help("one host at a time may use a far end: give each of them once"))]
+    GivenTwice { url: String },
+
     #[error("{what} {value} does not fit: expected {expected}")]
     Range { what: &'static str, value: u64, expected: String },
 
@@ -283,12 +295,15 @@ impl Error {
             | Self::TooManyPaths { .. }
             | Self::WhosePath { .. }
             | Self::NoSpread { .. }
-            | Self::Listen { .. }
-            | Self::ListenQuic { .. }
+            | Self::NothingToVerify { .. }
+            | Self::GivenTwice { .. }
             | Self::OneQuic { .. }
             | Self::QuicKey(_)
             | Self::SomebodyElse(_)
-            | Self::Bind { .. }
+            | Self::Bind {
+                error: BindError::TooLong(_) | BindError::NotASocket | BindError::NoDirectory(_),
+                ..
+            }
             | Self::OneDevice { .. }
             | Self::Config { .. }
             | Self::Link { .. }

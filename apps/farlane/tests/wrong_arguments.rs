@@ -45,6 +45,11 @@ fn arguments_that_cannot_be_are_refused_before_anything_is_done() {
         (&["bench", url, "--bs", "8GiB"], &["--bs", "8589934592", "less than 4 GiB"]),
         (&["read", url, "--iodepth", "0"], &["'0'", "--iodepth"]),
         (&["write", url, "--offset", "-1"], &["'-1'"]),
+        (
+            &["bench", url, "--rw", "randread", "--verify"],
+            &["--verify compares nothing", "randread", "randwrite"],
+        ),
+        (&["lspci", url, url], &["127.0.0.1:1 is given twice", "once"]),
         (&["demo", "--size", "0"], &["'0'", "--size", "64MiB"]),
         (&["tsn", "plan", "--rate", "fast"], &["'fast'", "--rate", "100Mbit/s"]),
         (&["tsn", "plan", "--cycle", "2s"], &["'2s'", "--cycle", "500us"]),

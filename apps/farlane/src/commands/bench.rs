@@ -56,6 +56,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Error> {
         depth: args.iodepth,
         ..Needs::default()
     };
+    if args.verify && matches!(args.rw, Workload::Read | Workload::RandRead) {
+        return Err(Error::NothingToVerify { workload: name_of(args.rw) });
+    }
     let mut session = Session::attach(&args.target, needs)?;
     let namespace = session.namespace(args.namespace)?;
     let job = Job {
@@ -86,6 +89,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Error> {
         return Err(Error::Corrupt(format!("{} chunks, the first at {first}", report.corrupt.len())));
     }
     match report.first_error {
+        None if args.verify && report.compared == 0 => Err(Error::NothingVerified),
         None => Ok(()),
         Some(first) => Err(Error::Failures { count: report.errors, first }),
     }
@@ -107,7 +111,8 @@ fn tell(
     connections: Vec<Carried>,
 ) -> Result<(), Error> {
     let round_trips = far_reads.and_then(|reads| reads.round_trips(report.commands));
-    let verified = job.verify.then_some(report.corrupt.is_empty() && report.unverified.is_none());
+    let is_verified = report.compared > 0 && report.corrupt.is_empty() && report.unverified.is_none();
+    let verified = job.verify.then_some(is_verified);
     let name = name_of(job.workload);
     if args.output.json {
         return print_json(&Json {
@@ -155,7 +160,7 @@ fn tell(
         text.push_str(&format!("  connection {number}: {carried}\n"));
     }
     if report.late > 0 {
-        text.push_str(&format!("  {} commands were to begin and found no room\n", report.late));
+        text.push_str(&format!("  {} commands were skipped: the queue was full\n", report.late));
     }
     match &report.first_error {
         None => text.push_str("  no errors\n"),
@@ -164,6 +169,7 @@ fn tell(
     match verified {
         None => {}
         Some(true) => text.push_str(&format!("  verified: {} chunks are as written\n", report.compared)),
+        Some(false) if report.compared == 0 => text.push_str("  NOTHING VERIFIED\n"),
         Some(false) if report.corrupt.is_empty() => text.push_str("  not verified to the end\n"),
         Some(false) => text.push_str(&format!("  CORRUPT: {} chunks\n", report.corrupt.len())),
     }
