@@ -18,7 +18,7 @@ mod target;
 mod transport;
 mod tsn;
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -255,7 +255,7 @@ impl Served {
 pub(crate) struct ExportArgs {
     /// Address and port to listen on. Whoever reaches it owns the SSD: nothing asks who they are. Given again, it begins
     /// another far end, of the namespaces behind it
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4430")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4430", value_parser = parse_address)]
     pub(crate) listen: Vec<SocketAddr>,
     #[command(flatten)]
     pub(crate) served: Served,
@@ -501,6 +501,16 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
         .with_binary()
         .parse_size(text)
         .map_err(|error| format!("{error}; expected a size such as 4096, 4k or 64MiB"))
+}
+
+/// An address to listen on, or its name, with a port.
+pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let expected = "expected ADDRESS:PORT or NAME:PORT, such as 127.0.0.1:4430 or [::1]:4430";
+    let mut found = text.to_socket_addrs().map_err(|error| format!("{error}; {expected}"))?;
+    found.next().ok_or_else(|| format!("the name has no address; {expected}"))
 }
 
 /// A time with its unit, or seconds as fio reads them.

@@ -60,6 +60,12 @@ pub(crate) enum Error {
     FabricsCommand { command: &'static str, error: fabrics::AttachError },
 
     #[error("{0}")]
+    #[diagnostic(help(
+        "a target listens there, or its discovery service, often at port 8009 or 4420? --timeout says how long to try"
+    ))]
+    NoDiscovery(fabrics::AttachError),
+
+    #[error("{0}")]
     #[diagnostic(help("is that a discovery controller? its port is often 8009 or 4420"))]
     Discovery(nvme_fabrics::host::discovery::ReadError),
 
@@ -186,6 +192,12 @@ pub(crate) enum Error {
     #[diagnostic(help("choose one of them with --namespace"))]
     NoNamespace { wanted: u32, there: String },
 
+    #[error("namespace {wanted} does not exist, nor does any other")]
+    #[diagnostic(help(
+        "the controller has no namespace attached: nvme create-ns and attach-ns on its host, or another --namespace or --ram where it is offered, make one"
+    ))]
+    NoNamespaces { wanted: u32 },
+
     #[error("{why}")]
     #[diagnostic(help("farlane identify URL shows the namespaces that are there"))]
     FarNamespace { why: String },
@@ -197,6 +209,10 @@ pub(crate) enum Error {
     #[error("nothing was verified: no write has ended well")]
     #[diagnostic(help("a longer --runtime lets writes end; the errors above say what became of them"))]
     NothingVerified,
+
+    #[error("the bytes of a namespace are nothing for a terminal, which standard output is")]
+    #[diagnostic(help("--output FILE writes them to a file; | hexdump -C shows them"))]
+    Terminal,
 
     #[error("{url} is given twice")]
     #[diagnostic(help("one host at a time may use a far end: give each of them once"))]
@@ -297,6 +313,7 @@ impl Error {
             | Self::NoSpread { .. }
             | Self::NothingToVerify { .. }
             | Self::GivenTwice { .. }
+            | Self::Terminal
             | Self::OneQuic { .. }
             | Self::QuicKey(_)
             | Self::SomebodyElse(_)
@@ -312,6 +329,7 @@ impl Error {
             | Self::NoNetworkAdmin { .. }
             | Self::Interface { .. }
             | Self::NoNamespace { .. }
+            | Self::NoNamespaces { .. }
             | Self::Processor(_)
             | Self::FarNamespace { .. }
             | Self::Range { .. } => 2,

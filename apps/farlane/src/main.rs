@@ -16,6 +16,7 @@ mod picture;
 mod session;
 mod workload;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
@@ -23,8 +24,8 @@ use clap::{CommandFactory, FromArgMatches};
 use args::{Cli, Command};
 
 fn main() -> ExitCode {
-    let matches = Cli::command().get_matches();
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let matches = Cli::command().try_get_matches().unwrap_or_else(|error| refuse(&error));
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| refuse(&error));
     // What was given, in its order.
     let given = matches.subcommand().map_or(&matches, |(_, given)| given);
     let result = match cli.command {
@@ -52,6 +53,32 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     };
     let code = error.exit_code();
-    live::telling::tell_last(format!("Error: {:?}", miette::Report::new(error)));
+    live::telling::tell_last(report(&error));
     code.into()
+}
+
+/// An error as arguments that can't be parsed are told: what is wrong, then what to do.
+fn report(error: &error::Error) -> String {
+    match miette::Diagnostic::help(error) {
+        Some(help) => format!("error: {error}\n\n  help: {help}"),
+        None => format!("error: {error}"),
+    }
+}
+
+/// Ends the program with what is wrong with its arguments, or with the help that was asked for. What a number's parser says
+/// names no expectation.
+fn refuse(error: &clap::Error) -> ! {
+    if error.kind() == clap::error::ErrorKind::ValueValidation {
+        let styled = error.render();
+        let text = match std::io::stderr().is_terminal() {
+            true => styled.ansi().to_string(),
+            false => styled.to_string(),
+        };
+        let text = text.replace("invalid digit found in string", "expected a whole number, such as 1");
+        let text =
+            text.replace("cannot parse integer from empty string", "expected a whole number, such as 1");
+        eprint!("{text}");
+        std::process::exit(error.exit_code());
+    }
+    error.exit()
 }

@@ -264,9 +264,9 @@ impl Session {
         let namespaces = &self.identity()?.namespaces;
         namespaces.iter().find(|namespace| namespace.id.0 == wanted).copied().ok_or_else(|| {
             let there: Vec<_> = namespaces.iter().map(|namespace| namespace.id.0.to_string()).collect();
-            Error::NoNamespace {
-                wanted,
-                there: if there.is_empty() { "none".into() } else { there.join(", ") },
+            match there.is_empty() {
+                true => Error::NoNamespaces { wanted },
+                false => Error::NoNamespace { wanted, there: there.join(", ") },
             }
         })
     }
@@ -486,5 +486,5 @@ fn of_user(event: machine::user::Event) -> Result<Happened, Error> {
 }
 
 fn tell_reset(reason: ResetReason) {
-    tell!("farlane: the controller is being reset: {reason:?}");
+    tell!("farlane: the controller is being reset: {reason}");
 }

@@ -93,6 +93,15 @@ fn a_far_end_that_does_not_come_back_is_an_error_and_a_new_one_serves() {
     assert_serves(&far);
 }
 
+/// How often `what` was told: lines that are alike are counted after the first ones.
+fn times(said: &str, what: &str) -> usize {
+    let more = |line: &str| -> usize {
+        let counted = line.split_once('(').and_then(|(_, rest)| rest.split_once(" more like it"));
+        counted.and_then(|(count, _)| count.parse().ok()).unwrap_or(1)
+    };
+    said.lines().filter(|line| line.contains(what)).map(more).sum()
+}
+
 #[test]
 fn a_hundred_cuts_lose_nothing() {
     let far = Export::start(&["--ram", "16MiB"]);
@@ -100,7 +109,7 @@ fn a_hundred_cuts_lose_nothing() {
     let load = verified(&proxy.url(), "3s", &[]);
     let said = assert_verified(load);
     assert!(proxy.cuts() >= 100, "only {} cuts", proxy.cuts());
-    assert!(said.matches("resumed").count() > 50, "{said}");
+    assert!(times(&said, "resumed") > 50, "{said}");
     assert!(!said.contains("link down") && !said.contains("reset"), "{said}");
     assert!(!far.said().contains("link down: no"), "{}", far.said());
 }

@@ -21,8 +21,6 @@ pub(crate) enum Workload {
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    #[command(flatten)]
-    pub(crate) target: Target,
     /// What to do. Writing overwrites the namespace
     #[arg(long, value_enum, default_value_t = Workload::RandRead)]
     pub(crate) rw: Workload,
@@ -53,4 +51,7 @@ pub(crate) struct BenchArgs {
     pub(crate) seed: u64,
     #[command(flatten)]
     pub(crate) output: Output,
+    // Last: its options have a heading of their own, which would be that of all behind them.
+    #[command(flatten)]
+    pub(crate) target: Target,
 }

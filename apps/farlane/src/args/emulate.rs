@@ -23,7 +23,7 @@ The same with this machine's own TCP in place of a modelled one (as root):
 #[derive(Debug, Args)]
 pub(crate) struct EmulateArgs {
     /// Address and port to listen on; port 0 lets the system choose one
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0", value_parser = super::parse_address)]
     pub(crate) listen: SocketAddr,
     /// Where connections go on to, through the modelled network
     #[arg(long, value_name = "HOST:PORT", required_unless_present = "between")]

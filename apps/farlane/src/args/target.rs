@@ -37,10 +37,10 @@ pub(crate) struct OfferArgs {
     pub(crate) action: Option<TargetAction>,
     /// Address and port to listen on; may be given again. Whoever reaches it may use what is offered, unless --host names
     /// who may
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4420")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4420", value_parser = super::parse_address)]
     pub(crate) listen: Vec<SocketAddr>,
     /// What hosts are told to connect to, where that is not what --listen says: the outer side of an address translation
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = super::parse_address)]
     pub(crate) advertise: Vec<SocketAddr>,
     /// Name of the subsystem
     #[arg(long, value_name = "NQN", required_unless_present = "config")]
@@ -194,7 +194,7 @@ pub(crate) struct AnaArgs {
     #[arg(long, value_name = "STATE")]
     pub(crate) state: AccessState,
     /// For the controllers of this port, by the address that it listens on [default: every port]
-    #[arg(long, value_name = "ADDR", conflicts_with = "controller")]
+    #[arg(long, value_name = "ADDR", conflicts_with = "controller", value_parser = super::parse_address)]
     pub(crate) port: Option<SocketAddr>,
     /// For this controller only, as long as it exists
     #[arg(long, value_name = "CNTLID")]

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, IsTerminal, Read};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
@@ -55,6 +55,9 @@ struct Under {
 }
 
 pub(crate) fn read(args: &ReadArgs) -> Result<(), Error> {
+    if args.output_file == Path::new("-") && io::stdout().is_terminal() {
+        return Err(Error::Terminal);
+    }
     let (mut session, namespace) = attach(&args.target, &args.extent)?;
     let started = session.now();
     let size = namespace.blocks * u64::from(namespace.block_bytes);

@@ -78,7 +78,11 @@ impl Record {
 pub(crate) fn run(args: &DiscoverArgs) -> Result<(), Error> {
     let timeout = Nanos::from(args.timeout);
     let Some(url) = &args.url else { return search(args) };
-    let mut attachment = fabrics::attach(url, Needs::default(), Nanos::ZERO, timeout)?;
+    let attached = fabrics::attach(url, Needs::default(), Nanos::ZERO, timeout);
+    let mut attachment = attached.map_err(|error| match error {
+        Error::Fabrics(error) => Error::NoDiscovery(error),
+        error => error,
+    })?;
     let (mut reader, mut step) = Reader::start();
     let entries = loop {
         match step {

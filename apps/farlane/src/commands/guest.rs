@@ -38,12 +38,15 @@ pub(crate) fn announce(json: bool, path: &Path, text: &str) -> Result<(), Error>
 
 /// Tells a person, on standard error, what a controller of this process had to do.
 pub(crate) fn tell_commands(of: Statistics) {
-    tell!(
-        "farlane: {} commands, {} of them from the controller memory buffer, the others in {} reads of queues;",
-        of.commands,
-        of.pushed,
-        of.fetches
-    );
+    let Statistics { commands, pushed, fetches, .. } = of;
+    match (pushed, fetches) {
+        (0, 0) => tell!("farlane: {commands} commands;"),
+        (0, _) => tell!("farlane: {commands} commands, in {fetches} reads of queues;"),
+        (_, 0) => tell!("farlane: {commands} commands, all from the controller memory buffer;"),
+        _ => tell!(
+            "farlane: {commands} commands, {pushed} of them from the controller memory buffer, the others in {fetches} reads of queues;"
+        ),
+    }
 }
 
 /// Tells a person what there was to do, on standard error, and that `what` has shut down; and a machine, on standard output.

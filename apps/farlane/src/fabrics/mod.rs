@@ -103,7 +103,12 @@ pub(crate) fn attach(
     spin: Nanos,
     timeout: Nanos,
 ) -> Result<Attachment, Error> {
-    let mut attachment = Attachment::connect(paths(url)?, &options(url, needs, spin))?;
+    let mut options = options(url, needs, spin);
+    if url.settings.controller_loss.is_none() {
+        // Whoever waits for a command waits as long for a controller that is lost as for one that is not there.
+        options.association.controller_loss_timeout = Some(timeout);
+    }
+    let mut attachment = Attachment::connect(paths(url)?, &options)?;
     attachment.stop().on_signals().map_err(AttachError::Io)?;
     attachment.wait_ready(timeout)?;
     Ok(attachment)

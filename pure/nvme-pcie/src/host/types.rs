@@ -140,6 +140,20 @@ pub enum ResetReason {
     Requested,
 }
 
+impl fmt::Display for ResetReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Timeout { queue, command } => {
+                let (queue, command) = (queue.0, command.0);
+                write!(f, "command {command} of queue {queue} was not answered in time, nor was its Abort")
+            }
+            Self::DeviceBack => f.write_str("the device was away and is back"),
+            Self::Memory => f.write_str("the driver's memory could not be reached"),
+            Self::Requested => f.write_str("that was asked for"),
+        }
+    }
+}
+
 /// What the driver asks of its world, and tells it.
 #[derive(Clone, Debug)]
 pub enum Output {

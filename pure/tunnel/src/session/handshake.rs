@@ -27,6 +27,21 @@ pub(crate) enum Ungreeted {
     ByPeer(RefuseCode, String),
 }
 
+/// Whose first bytes look like this, of those whom a wrong port leads to.
+fn recognise(error: FrameError) -> Option<&'static str> {
+    match error {
+        // A C2HTermReq PDU: type 3, no flags, a header of 24 bytes, no data.
+        FrameError::Length { kind: FrameKind::Refuse, length: 0x1800 } => {
+            Some("an NVMe/TCP target is there; nvme-tcp://HOST:PORT/NQN reaches it")
+        }
+        // An alert record of TLS 1.0 to 1.3.
+        FrameError::UnknownFlags { kind: FrameKind::Tally, flags: 3 } => Some("a TLS server is there"),
+        FrameError::UnknownKind(b'H') => Some("an HTTP server is there"),
+        FrameError::UnknownKind(b'S') => Some("an SSH server is there"),
+        _ => None,
+    }
+}
+
 /// Looks at the first frame of a peer, which is to be a Hello or Welcome (`awaited`) of the `role` that is not ours.
 pub(crate) fn greeting<'a>(
     frame: &'a Result<(FrameHeader, Buffer), FrameError>,
@@ -46,8 +61,13 @@ pub(crate) fn greeting<'a>(
     };
     let (header, body) = match frame {
         Ok(frame) => frame,
-        Err(error @ FrameError::UnknownKind(_)) => return Err(stranger(error)),
-        Err(error) => return Err(malformed(*error)),
+        Err(error) => {
+            return Err(match (recognise(*error), error) {
+                (Some(who), _) => stranger(&who),
+                (None, FrameError::UnknownKind(_)) => stranger(error),
+                (None, _) => malformed(*error),
+            });
+        }
     };
     if header.kind != awaited && header.kind != FrameKind::Refuse {
         return Err(stranger(&format_args!("it was a {:?}", header.kind)));

@@ -46,7 +46,14 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
         }
     };
     let source = match &args.file {
-        Some(path) => path.clone(),
+        Some(path) => {
+            let length = File::open(path).and_then(|file| file.metadata());
+            let error = |error| Error::File { path: path.clone(), error };
+            if length.map_err(error)?.len() == 0 {
+                return Err(error(empty_file()));
+            }
+            path.clone()
+        }
         None => {
             std::env::current_exe().map_err(|error| Error::Child { what: "finding farlane itself", error })?
         }
@@ -168,7 +175,7 @@ fn verify(session: &mut Session, source: &Path, size: u64, show: bool) -> Result
     let file_error = |error| Error::File { path: source.to_owned(), error };
     let mut file = File::open(source).map_err(file_error)?;
     if file.metadata().map_err(file_error)?.len() == 0 {
-        return Err(file_error(std::io::Error::new(std::io::ErrorKind::UnexpectedEof, "the file is empty")));
+        return Err(file_error(empty_file()));
     }
     let written = {
         let mut copy = copy(session, namespace, size, show)?;
@@ -190,6 +197,10 @@ fn copy(session: &mut Session, namespace: Namespace, size: u64, show: bool) -> R
     let extent =
         Extent { namespace: namespace.id.0, offset: 0, length: Some(size), bs: 128 << 10, iodepth: 32 };
     Copy::new(session, namespace, &extent, show)
+}
+
+fn empty_file() -> std::io::Error {
+    std::io::Error::new(std::io::ErrorKind::UnexpectedEof, "the file is empty")
 }
 
 /// Fills `bytes` from `file`, starting again at its end, with `left` bytes at most.
