@@ -138,7 +138,7 @@ fn what_is_no_path_and_no_session_is_refused_and_harms_nobody() {
 fn options_of_tcp_do_no_harm_and_what_the_kernel_lacks_is_refused() {
     let far = Export::start(&["--ram", "16MiB", "--thin", "--congestion", "reno"]);
     let url = far.url();
-    let what = ["--runtime", "300ms", "--verify", "--json"];
+    let what = ["--rw", "randwrite", "--runtime", "300ms", "--verify", "--json"];
     let told = json(&[&["bench", &url, "--thin", "--congestion", "cubic"], &what[..]].concat());
     assert!(told.is_object(), "{told}");
     let output = support::farlane(&[&["bench", &url, "--rto-min", "5ms"], &what[..]].concat());

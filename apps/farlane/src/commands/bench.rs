@@ -166,14 +166,19 @@ fn tell(
         None => text.push_str("  no errors\n"),
         Some(first) => text.push_str(&format!("  {} errors, the first: {first}\n", report.errors)),
     }
-    match verified {
-        None => {}
-        Some(true) => text.push_str(&format!("  verified: {} chunks are as written\n", report.compared)),
-        Some(false) if report.compared == 0 => text.push_str("  NOTHING VERIFIED\n"),
-        Some(false) if report.corrupt.is_empty() => text.push_str("  not verified to the end\n"),
-        Some(false) => text.push_str(&format!("  CORRUPT: {} chunks\n", report.corrupt.len())),
-    }
+    text.push_str(&verification(verified, report));
     print(&text)
+}
+
+/// What came of --verify, in words.
+fn verification(verified: Option<bool>, report: &Report) -> String {
+    match verified {
+        None => String::new(),
+        Some(true) => format!("  verified: {} chunks are as written\n", report.compared),
+        Some(false) if !report.corrupt.is_empty() => format!("  CORRUPT: {} chunks\n", report.corrupt.len()),
+        Some(false) if report.compared == 0 => "  NOTHING VERIFIED\n".to_owned(),
+        Some(false) => "  not verified to the end\n".to_owned(),
+    }
 }
 
 fn name_of(workload: Workload) -> String {

@@ -17,10 +17,10 @@ pub(crate) fn run(args: &LspciArgs) -> Result<(), Error> {
     let mut options = session::options(needs, Nanos::ZERO, args.timeout.into());
     options.session.shadow = args.shadow.is_on();
     let names: Vec<_> = args.urls.iter().map(|url| url.name()).collect();
+    options.transport = args.transport.checked_for(args.urls.len())?;
     if let Some((_, twice)) = names.iter().enumerate().find(|(index, name)| names[..*index].contains(name)) {
         return Err(Error::GivenTwice { url: format!("tcp://{twice}") });
     }
-    options.transport = args.transport.checked_for(args.urls.len())?;
     let mut attachment = Attachment::over_tcp(&names, &options)?;
     attachment.stop().on_signals().map_err(AttachError::Io)?;
     attachment.wait_enumerated(options.timeout)?;
