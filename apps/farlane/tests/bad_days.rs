@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde_json::Value;
 use support::proxy::Proxy;
 use support::relay::Relay;
-use support::running::{Running, signal, wait_until};
+use support::running::{Running, signal, times, wait_until};
 use support::{Export, fail, json};
 use tempfile::TempDir;
 
@@ -91,15 +91,6 @@ fn a_far_end_that_does_not_come_back_is_an_error_and_a_new_one_serves() {
     assert!(said.contains("the far end has gone"), "{said}");
     let far = disk.export(&far.address);
     assert_serves(&far);
-}
-
-/// How often `what` was told: lines that are alike are counted after the first ones.
-fn times(said: &str, what: &str) -> usize {
-    let more = |line: &str| -> usize {
-        let counted = line.split_once('(').and_then(|(_, rest)| rest.split_once(" more like it"));
-        counted.and_then(|(count, _)| count.parse().ok()).unwrap_or(1)
-    };
-    said.lines().filter(|line| line.contains(what)).map(more).sum()
 }
 
 #[test]

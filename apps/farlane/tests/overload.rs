@@ -9,6 +9,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -47,6 +48,8 @@ impl Muted {
         let load = ["bench", url, "--rw", "randrw", "--bs", "4k", "--iodepth", "4"];
         let run = ["--runtime", "3s", "--verify", "--json"];
         let bench = Running::start(&[&load[..], &run].concat());
+        // A device has one client at a time: the first to come.
+        sleep(Duration::from_secs(1));
         for _ in 0..STRANGERS {
             stranger(&self.address);
         }

@@ -14,6 +14,7 @@ use nvme::wire::{AdminOpcode, IoOpcode, NamespaceId, StatusCode, SubmissionQueue
 use nvme_fabrics::host::{self, Data, multipath};
 use nvme_fabrics::wire::HostId;
 
+use support::running::wait_until;
 use support::{Export, FARLANE, json, succeed};
 
 const NQN: &str = "nqn.2026-01.io.farlane:state-test";
@@ -190,7 +191,8 @@ fn what_is_removed_or_replaced_is_forgotten() {
 fn a_target_that_cannot_save_its_state_at_the_end_fails() {
     let place = Place::new();
     let mut target = place.target(&[(1, "one.img")]);
-    fs::create_dir(place.path("kept.new")).unwrap();
+    // Where the next generation is written, once the one that is being written has its name.
+    wait_until("kept.new is nobody's", || fs::create_dir(place.path("kept.new")).is_ok());
     assert_eq!(write(&mut host(&target, 1), 1), None);
     let (status, said) = target.end_by("TERM");
     assert_eq!(status, Some(1), "{said}");

@@ -29,6 +29,15 @@ pub(crate) fn signal(process: u32, name: &str) {
     assert!(status.success(), "{status}");
 }
 
+/// How often `what` was told: lines that are alike are counted after the first ones.
+pub(crate) fn times(said: &str, what: &str) -> usize {
+    let more = |line: &str| -> usize {
+        let counted = line.split_once('(').and_then(|(_, rest)| rest.split_once(" more like it"));
+        counted.and_then(|(count, _)| count.parse().ok()).unwrap_or(1)
+    };
+    said.lines().filter(|line| line.contains(what)).map(more).sum()
+}
+
 /// What a program writes, read to its end so that it never blocks on it.
 #[derive(Debug)]
 pub(crate) struct Said {
