@@ -115,7 +115,7 @@ fn use_it(address: &str, query: &str, directory: &Path) {
 #[test]
 fn wireshark_reads_a_session_and_finds_nothing_malformed() {
     let directory = tempfile::tempdir().unwrap();
-    for query in ["", "?hdgst=on&ddgst=on"] {
+    for query in ["?hdgst=off&ddgst=off", ""] {
         let mut command = Command::new(FARLANE);
         command.args(["target", "--json", "--listen", "127.0.0.1:0", "--nqn", NQN, "--ram", "64MiB"]);
         command.arg("--control").arg(directory.path().join("control"));
@@ -145,7 +145,7 @@ fn wireshark_reads_a_session_and_finds_nothing_malformed() {
         // Every digest that Wireshark has reckoned is good.
         for statuses in [headers, data] {
             let good = statuses.get("1").copied().unwrap_or_default();
-            assert_eq!(good > 100, !query.is_empty(), "{statuses:?}");
+            assert_eq!(good > 100, query.is_empty(), "{statuses:?}");
         }
     }
 }
