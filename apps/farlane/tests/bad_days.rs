@@ -343,3 +343,11 @@ fn a_far_end_that_is_away_when_its_host_enumerates_is_waited_for() {
     assert_eq!((&ssd["class"], &ssd["enabled"]), (&"010802".into(), &true.into()), "{root}");
     assert_eq!(ssd["faults"], Value::Array(Vec::new()), "{root}");
 }
+
+#[test]
+fn whoever_waits_for_a_far_end_is_told_why_after_a_second() {
+    let said = fail(&["ping", &support::nobody(), "--timeout", "1500ms"]);
+    let (told, failed) = said.split_once("error: ").unwrap_or_else(|| panic!("{said}"));
+    assert!(told.contains("refused") && told.contains("trying for 1.500 s"), "{said}");
+    assert!(failed.contains("help: start a far end"), "{said}");
+}

@@ -170,6 +170,8 @@ impl Attached<NearDriver> {
     ) -> Result<T, AttachError> {
         use tunnel::Event as Link;
         let deadline = self.now() + timeout;
+        // Whoever waits in silence wonders whether anything happens.
+        let mut tell_at = Some(self.now() + TELL_AFTER);
         let mut refusal = None;
         let mut news = Vec::new();
         loop {
@@ -177,7 +179,12 @@ impl Attached<NearDriver> {
                 self.driver.tell_again(news);
                 return result;
             }
-            match self.next_event(Some(deadline)) {
+            match self.next_event(Some(tell_at.map_or(deadline, |at| at.min(deadline)))) {
+                Ok(None) if self.now() < deadline => {
+                    tell_at = None;
+                    let why = self.why_late(TELL_AFTER);
+                    crate::telling::tell(format_args!("farlane: {why}; trying for {timeout}"));
+                }
                 Ok(Some(Event::Failed(failure))) => return Err(AttachError::Failed(failure)),
                 Ok(Some(Event::Link { event: Link::HandshakeFailed(error), .. })) if !passes(&error) => {
                     return Err(AttachError::Refused(error));
@@ -216,6 +223,9 @@ impl Attached<NearDriver> {
         self.near().poll_timeout()
     }
 }
+
+/// How long a far end is waited for before a person is told that it is.
+const TELL_AFTER: Nanos = Nanos::from_secs(1);
 
 /// Whether it is worth to wait for the next attempt, which the engines make by themselves.
 const fn passes(error: &HandshakeError) -> bool {
