@@ -13,7 +13,7 @@ use nvme::wire::AdminOpcode;
 use serde_json::Value;
 
 use support::admin::{Admin, entry};
-use support::running::Running;
+use support::running::{Running, wait_until};
 use support::{Export, FARLANE, fail, json};
 
 /// A folder with a disk, a pool, and state.
@@ -162,9 +162,11 @@ fn an_orderly_end_is_no_unsafe_shutdown_and_keeps_the_counters() {
 #[test]
 fn an_end_at_which_the_state_cannot_be_saved_is_a_failure() {
     let place = Place::new();
+    // Where the next generation is written, once the one that is being written has its name.
     let obstacle = place.path("ssd.state.new");
+    let obstruct = || wait_until("ssd.state.new is nobody's", || fs::create_dir(&obstacle).is_ok());
     let mut far = place.export();
-    fs::create_dir(&obstacle).unwrap();
+    obstruct();
     Running::fed(&["write", &far.url(), "--json"], vec![7; 1 << 20]).json();
     let (status, said) = far.end_by("TERM");
     assert_eq!(status, Some(1), "{said}");
@@ -174,7 +176,7 @@ fn an_end_at_which_the_state_cannot_be_saved_is_a_failure() {
     let (socket, mut command) = (place.at("socket"), Command::new(FARLANE));
     command.args(["device", "--json", "--vfio-user", &socket]).args(place.arguments());
     let mut device = Export::of(command);
-    fs::create_dir(&obstacle).unwrap();
+    obstruct();
     Running::fed(&["write", &format!("vfio-user:{socket}"), "--json"], vec![7; 1 << 20]).json();
     let (status, said) = device.end_by("TERM");
     assert_eq!(status, Some(1), "{said}");
