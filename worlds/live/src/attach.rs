@@ -180,9 +180,9 @@ impl Attached<NearDriver> {
                 return result;
             }
             match self.next_event(Some(tell_at.map_or(deadline, |at| at.min(deadline)))) {
-                Ok(None) if self.now() < deadline => {
-                    tell_at = None;
-                    let why = self.why_late(TELL_AFTER);
+                // Before `tell_at` nothing comes where nothing ever will: that ends the wait.
+                Ok(None) if tell_at.take().is_some_and(|at| at <= self.now() && at < deadline) => {
+                    let why = self.why_late(refusal.as_ref(), TELL_AFTER);
                     crate::telling::tell(format_args!("farlane: {why}; trying for {timeout}"));
                 }
                 Ok(Some(Event::Failed(failure))) => return Err(AttachError::Failed(failure)),
@@ -197,13 +197,16 @@ impl Attached<NearDriver> {
                     news.push(event);
                 }
                 Ok(Some(_)) => {}
-                Ok(None) => return Err(refusal.map_or_else(|| self.why_late(timeout), AttachError::Refused)),
+                Ok(None) => return Err(self.why_late(refusal.as_ref(), timeout)),
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    fn why_late(&self, timeout: Nanos) -> AttachError {
+    fn why_late(&self, refusal: Option<&HandshakeError>, timeout: Nanos) -> AttachError {
+        if let Some(refusal) = refusal {
+            return AttachError::Refused(refusal.clone());
+        }
         match self.driver.dial_failure() {
             Some((address, error)) => {
                 let copy = || io::Error::new(error.kind(), error.to_string());
