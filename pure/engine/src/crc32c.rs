@@ -7,11 +7,15 @@ pub type Crc32c = fn(u32, &[u8]) -> u32;
 /// Castagnoli's polynomial, bits reversed.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
-const TABLE: [u32; 256] = table();
+/// How many bytes are taken at a time.
+const STRIDE: usize = 16;
+
+/// For each byte value: what it does to the CRC of what ends with it and as many zeros as the table's index says.
+static TABLES: [[u32; 256]; STRIDE] = tables();
 
 #[allow(clippy::cast_possible_truncation, reason = "an index below 256; From is not const")]
-const fn table() -> [u32; 256] {
-    let mut table = [0; 256];
+const fn tables() -> [[u32; 256]; STRIDE] {
+    let mut tables = [[0; 256]; STRIDE];
     let mut index = 0;
     while index < 256 {
         let mut word = index as u32;
@@ -20,17 +24,37 @@ const fn table() -> [u32; 256] {
             word = if word & 1 != 0 { word >> 1 ^ POLYNOMIAL } else { word >> 1 };
             bit += 1;
         }
-        table[index] = word;
+        tables[0][index] = word;
         index += 1;
     }
-    table
+    let mut zeros = 1;
+    while zeros < STRIDE {
+        let mut index = 0;
+        while index < 256 {
+            let word = tables[zeros - 1][index];
+            tables[zeros][index] = word >> 8 ^ tables[0][(word & 0xff) as usize];
+            index += 1;
+        }
+        zeros += 1;
+    }
+    tables
 }
 
-/// CRC32C of `bytes` behind those whose CRC32C is `before`; a byte at a time, for worlds that have nothing better.
+/// CRC32C of `bytes` behind those whose CRC32C is `before`, for worlds that have nothing better: 16 bytes at a time,
+/// as Kounavis and Berry do ("A systematic approach to building high performance software-based CRC generators", 2005).
 pub fn crc32c(before: u32, bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(!before, |crc, byte| {
+    let (blocks, rest) = bytes.as_chunks::<STRIDE>();
+    let crc = blocks.iter().fold(!before, |crc, block| {
+        let mut block = *block;
+        for (byte, crc) in block.iter_mut().zip(crc.to_le_bytes()) {
+            *byte ^= crc;
+        }
+        let lookups = TABLES.iter().rev().zip(block).map(|(table, byte)| table[usize::from(byte)]);
+        lookups.fold(0, |sum, word| sum ^ word)
+    });
+    !rest.iter().fold(crc, |crc, byte| {
         let [low, ..] = crc.to_le_bytes();
-        crc >> 8 ^ TABLE[usize::from(low ^ byte)]
+        crc >> 8 ^ TABLES[0][usize::from(low ^ byte)]
     })
 }
 
@@ -46,6 +70,16 @@ mod tests {
         let ascending: [u8; 32] = core::array::from_fn(|index| u8::try_from(index).unwrap());
         assert_eq!(crc32c(0, &ascending), 0x46dd_794e);
         assert_eq!(crc32c(0, b"123456789"), 0xe306_9283);
-        assert_eq!(crc32c(crc32c(0, b"1234"), b"56789"), 0xe306_9283);
+    }
+
+    #[test]
+    fn where_bytes_are_parted_does_not_matter() {
+        let bytes: [u8; 100] = core::array::from_fn(|index| u8::try_from(index * 37 % 256).unwrap());
+        for at in 0..=bytes.len() {
+            let (before, behind) = bytes.split_at(at);
+            assert_eq!(crc32c(crc32c(0, before), behind), crc32c(0, &bytes), "{at}");
+            let each = before.iter().fold(0, |crc, byte| crc32c(crc, &[*byte]));
+            assert_eq!(crc32c(0, before), each, "{at}");
+        }
     }
 }

@@ -105,7 +105,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     pub fn new(now: Instant, directory: Directory, report: F) -> Self {
         let pool: SharedPool = Rc::new(RefCell::new(Pool::default()));
         let mut connection = nvme_tcp::controller::Config::new(Rc::clone(&pool));
-        connection.crc32c = crc32c::crc32c_append;
+        connection.crc32c = crate::digest::crc32c;
         Self {
             target: Target::new(now, Config { connection, directory, rng: crate::entropy::system() }),
             ports: Vec::new(),
