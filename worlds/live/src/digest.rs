@@ -15,7 +15,8 @@ mod tests {
 
     #[test]
     fn it_is_the_engines_function_at_every_length_and_place() {
-        let bytes: Vec<u8> = (0..5_000_u32).map(|at| at.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
+        let bytes: Vec<u8> =
+            (0..5_000_u32).map(|at| at.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
         for length in (0..600).chain([1_023, 1_024, 4_096, 4_999]) {
             let (before, behind) = bytes[length % 7..length].split_at((length - length % 7) / 3);
             let before = crc32c(0, before);

@@ -8,6 +8,7 @@ pub mod ahead;
 pub mod campaign;
 pub mod chaos;
 pub mod checker;
+mod digest;
 pub mod disk;
 pub mod explain;
 pub mod fabrics;

@@ -4,6 +4,8 @@ use engine::{Nanos, Rng};
 use tunnel::frame::{Identity, InstanceId};
 use tunnel::session::Config;
 
+use crate::digest::crc32c;
+
 /// A new process's instance.
 pub(crate) fn instance(rng: &mut Rng) -> InstanceId {
     let mut bytes = [0; 16];
@@ -20,6 +22,7 @@ pub(crate) fn impatient(name: &str, instance: InstanceId, hold: Nanos) -> Config
         ping_interval: hold / 16,
         handshake: hold / 4,
         redial: (hold / 64, hold / 4),
+        crc32c,
         ..Config::default()
     }
 }

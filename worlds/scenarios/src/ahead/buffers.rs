@@ -58,8 +58,7 @@ impl Buffers {
         for page in pages {
             if rng.one_in(2) {
                 let fill = rng.below(1 << 62).to_le_bytes();
-                let bytes: Vec<u8> = fill.iter().copied().cycle().take(4096).collect();
-                memory.write(*page, &bytes);
+                memory.write(*page, &fill.repeat(4096 / fill.len()));
             }
         }
     }
@@ -76,9 +75,9 @@ impl Buffers {
     pub(super) fn gather(&self, segments: &[Segment], memory: &HostMemory) -> Vec<u8> {
         let part = |segment: &Segment| {
             let length = usize::try_from(segment.length).expect("within a page");
-            memory.slice(segment.address, length).expect("a page of memory").to_vec()
+            memory.slice(segment.address, length).expect("a page of memory")
         };
-        segments.iter().flat_map(part).collect()
+        segments.iter().map(part).collect::<Vec<_>>().concat()
     }
 
     /// Points `entry` at the segments, by PRPs or an SGL, with lists in pages of their own.

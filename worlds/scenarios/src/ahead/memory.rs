@@ -35,7 +35,8 @@ pub(super) type Shared = Rc<RefCell<HostMemory>>;
 
 impl HostMemory {
     pub(super) fn new(length: usize) -> Shared {
-        let bytes = CANARY.iter().copied().cycle().take(length).collect();
+        let mut bytes = CANARY.repeat(length.div_ceil(CANARY.len()));
+        bytes.truncate(length);
         Rc::new(RefCell::new(Self { bytes, changes: VecDeque::new(), moment: Moment(0) }))
     }
 

@@ -21,6 +21,7 @@ use sim::{Context, Event, Node, NodeId, World};
 
 use crate::campaign::{Limits, Outcome, Subject, trial};
 use crate::chaos::{self, ChaosConfig};
+use crate::digest::crc32c;
 use crate::workload::{Phase, Workload, WorkloadConfig};
 use behind::Behind;
 use host::HostNode;
@@ -120,6 +121,7 @@ fn host_settings(rng: &mut Rng, number: u8) -> (initiator::Config, association::
         header_digest: DigestUse::preferred_if(rng.one_in(2)),
         data_digest: DigestUse::preferred_if(rng.one_in(2)),
         initialise_timeout: HOLD,
+        crc32c,
         ..nvme_tcp::host::Config::new(pool)
     };
     let multipath = multipath::Config {
@@ -150,6 +152,7 @@ fn target_settings(rng: &mut Rng) -> nvme_tcp::controller::Config {
         ready_to_transfer_bytes_max,
         host_data_max: 4096 << rng.below(4),
         alignment: if rng.one_in(2) { 4 } else { 128 },
+        crc32c,
         ..nvme_tcp::controller::Config::new(nvme_tcp::SharedPool::default())
     }
 }
