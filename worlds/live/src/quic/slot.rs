@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use quinn_proto::crypto::rustls::HandshakeData;
@@ -15,6 +15,8 @@ use super::pin::Verifier;
 /// Datagrams in a row that the network says nobody took, with none from the peer between, before the peer is taken for gone.
 /// One alone may be forged or meant for somebody who had the port before.
 const REFUSALS_MAX: u32 = 3;
+/// The refusals must come over this time: a peer that has got another address is heard from there within it.
+const REFUSED_FOR: Duration = Duration::from_millis(200);
 
 /// See the module.
 pub(super) struct Slot {
@@ -41,7 +43,8 @@ pub(super) struct Slot {
     pub(super) deadline: Option<Instant>,
     /// Whose certificate was shown, at a near end.
     pub(super) verifier: Option<Arc<Verifier>>,
-    refusals: u32,
+    /// Refusals in a row, and when the first of them came.
+    refusals: (u32, Option<Instant>),
 }
 
 /// What the endpoint does about an event.
@@ -69,7 +72,7 @@ impl Slot {
             wake: None,
             deadline,
             verifier: None,
-            refusals: 0,
+            refusals: (0, None),
         }
     }
 
@@ -150,14 +153,16 @@ impl Slot {
 
     /// A datagram has come from the peer.
     pub(super) const fn on_heard(&mut self) {
-        self.refusals = 0;
+        self.refusals = (0, None);
         self.dirty = true;
     }
 
     /// The network says that nobody took a datagram.
     pub(super) fn on_refused(&mut self, now: Instant) {
-        self.refusals += 1;
-        if self.refusals >= REFUSALS_MAX || self.connection.is_handshaking() {
+        let (count, first) = &mut self.refusals;
+        *count += 1;
+        let length = now - *first.get_or_insert(now);
+        if *count >= REFUSALS_MAX && length >= REFUSED_FOR || self.connection.is_handshaking() {
             self.close(now, Loss::Gone);
         }
     }

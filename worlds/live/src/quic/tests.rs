@@ -87,7 +87,11 @@ fn next(stream: &mut Stream, pool: &mut Pool) -> io::Result<Received> {
 
 /// Takes the port from whoever has the socket, as the end of its process would: nobody is told.
 fn kill(descriptor: RawFd) {
-    let other = UdpSocket::bind("127.0.0.1:0").unwrap();
+    replace(descriptor, &UdpSocket::bind("127.0.0.1:0").unwrap());
+}
+
+/// Has whoever has the socket use the other one from now on, and closes the one it had.
+fn replace(descriptor: RawFd, other: &UdpSocket) {
     other.set_nonblocking(true).unwrap();
     // SAFETY: both are open descriptors of this test, and the killed socket's owner goes on with the other one.
     assert!(unsafe { libc::dup2(other.as_raw_fd(), descriptor) } >= 0);
@@ -358,6 +362,34 @@ fn the_old_connection_of_a_near_end_that_was_started_again_ends() {
     });
     assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused, "{error}");
     drop((near, again));
+}
+
+#[test]
+fn a_near_end_that_gets_another_port_is_not_taken_for_gone() {
+    let (listener, mut near, mut far) = pair();
+    let elsewhere = UdpSocket::bind("127.0.0.1:0").unwrap();
+    elsewhere.connect(listener.address()).unwrap();
+    replace(near.descriptor().unwrap(), &elsewhere);
+    let mut pool = Pool::default();
+    // Nobody takes these: far more than would do if each of them counted.
+    for _ in 0..20 {
+        far.send(Buffer::copy_from_slice(b"where are you?")).unwrap();
+        far.flush().unwrap();
+        assert_eq!(far.receive(&mut pool).unwrap(), Received::Nothing);
+    }
+    near.send(Buffer::copy_from_slice(b"here")).unwrap();
+    near.flush().unwrap();
+    assert_eq!(next(&mut far, &mut pool).unwrap(), Received::Data(Buffer::copy_from_slice(b"here")));
+    let mut answer = Vec::new();
+    until(|| {
+        far.flush().unwrap();
+        assert_eq!(far.receive(&mut pool).unwrap(), Received::Nothing);
+        near.flush().unwrap();
+        if let Received::Data(bytes) = near.receive(&mut pool).unwrap() {
+            answer.extend_from_slice(&bytes);
+        }
+        (answer.len() == 20 * 14).then_some(())
+    });
 }
 
 #[test]
