@@ -82,6 +82,26 @@ fn a_device_that_is_killed_ends_its_user_with_the_reason() {
 }
 
 #[test]
+fn a_user_goes_on_soon_after_the_far_end_behind_its_function_is_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("ssd");
+    let mut far = Export::start(&["--ram", "8MiB", "--serial", "BEHIND"]);
+    let mut attach = Command::new(FARLANE);
+    attach.args(["attach", &far.url(), "--json", "--vfio-user"]).arg(&socket);
+    let attach = Export::of(attach);
+    let running = Running::start(&["bench", &url(&socket), "--rw", "randread", "--runtime", "5s", "--json"]);
+    attach.wait_for("a client has come");
+    std::thread::sleep(Duration::from_millis(500));
+    let started = Instant::now();
+    far.kill();
+    let _far = Export::at(&far.address, &["--ram", "8MiB", "--serial", "BEHIND"]);
+    let (report, said) = running.json();
+    assert!(said.contains("is not enabled any more"), "{said}");
+    assert_eq!(report["errors"], 0, "{report}");
+    assert!(started.elapsed() < Duration::from_secs(20), "a command waited for its time-out: {report}");
+}
+
+#[test]
 fn one_user_at_a_time() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("ssd");

@@ -126,6 +126,9 @@ impl Host {
     }
 
     pub(super) fn on_register(&mut self, now: Instant, cookie: u64, value: Option<u64>) {
+        if self.watch.takes(cookie) {
+            return self.on_status(now, value);
+        }
         let State::Initialising { awaiting: Awaiting::Register(awaited), .. } = &self.state else { return };
         if *awaited != cookie {
             return;

@@ -15,6 +15,7 @@ mod layout;
 mod queue;
 mod recovery;
 mod types;
+mod watch;
 
 #[cfg(test)]
 mod tests;
@@ -39,6 +40,7 @@ use crate::registers::{DOORBELL_BYTES, low_16, offset};
 use initialise::{Answer, Parameters, Question};
 use layout::{Layout, PAGE};
 use queue::{Command, Owner, Queue};
+use watch::Watch;
 
 /// Completions taken from one queue at a time at most, so that a device that floods a queue starves nobody.
 const COMPLETIONS_PER_POLL_MAX: u32 = 4096;
@@ -54,6 +56,8 @@ enum Timer {
     Retry,
     /// The device has been away for too long.
     Hold,
+    /// Whether anything has completed since the last time is to be looked at.
+    Watch,
 }
 
 type InitScript = Script<Question, Answer, Result<Identity, InitError>>;
@@ -104,6 +108,8 @@ pub struct Host {
     next_cookie: u64,
     /// Resets since a command last completed well.
     resets_in_a_row: u32,
+    /// Whether the controller still is what the driver made of it.
+    watch: Watch,
     /// Work that needs host memory.
     pending: Vec<Pending>,
     /// A doorbell may be due: entries were put on a ring, or taken off one.
@@ -152,6 +158,7 @@ impl Host {
             timers: Deadlines::new(),
             next_cookie: 0,
             resets_in_a_row: 0,
+            watch: Watch::default(),
             pending: Vec::new(),
             doorbells: false,
             outputs: VecDeque::new(),
@@ -257,6 +264,7 @@ impl Host {
         self.doorbells = true;
         if on_ring && owner != Owner::Event {
             queue.deadlines.arm(Queue::index_of(id), now + self.config.command_timeout);
+            self.begin_watch(now);
         }
         self.statistics.submitted += 1;
         Ok(id)
@@ -333,6 +341,7 @@ impl Host {
         for _ in 0..COMPLETIONS_PER_POLL_MAX {
             let Ok(Some(entry)) = self.queues[number].next_completion(memory) else { break };
             self.doorbells = true;
+            self.watch.completions += 1;
             let Some(command) = self.queues[number].retire(entry.command_id) else {
                 self.statistics.unexpected += 1;
                 continue;
@@ -443,6 +452,7 @@ impl Host {
                 self.doorbells = true;
                 queue.deadlines.arm(u32::from(index), deadline);
                 self.statistics.resubmitted += 1;
+                self.begin_watch(now);
             }
         }
         Ok(())
@@ -477,6 +487,7 @@ impl Engine for Host {
                 Timer::Sleep => self.on_woke(now),
                 Timer::Retry => self.start(now),
                 Timer::Hold => self.give_up(now, InitError::Lost),
+                Timer::Watch => self.look(now),
             }
         }
         self.expire_commands(now);

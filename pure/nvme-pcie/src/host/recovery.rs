@@ -61,6 +61,7 @@ impl Host {
 
     /// Outstanding I/O commands wait; admin commands, which may not be repeated, fail.
     fn park(&mut self, now: Instant) {
+        self.end_watch();
         for queue in &mut self.queues {
             for index in queue.indices() {
                 queue.deadlines.disarm(u32::from(index));
@@ -110,7 +111,7 @@ impl Host {
     }
 
     fn disarm_all(&mut self) {
-        for timer in [Timer::Register, Timer::Sleep, Timer::Retry, Timer::Hold] {
+        for timer in [Timer::Register, Timer::Sleep, Timer::Retry, Timer::Hold, Timer::Watch] {
             self.timers.disarm(timer);
         }
     }

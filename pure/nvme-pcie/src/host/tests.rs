@@ -211,6 +211,29 @@ fn a_device_that_comes_back_in_time_loses_nothing() {
 }
 
 #[test]
+fn a_controller_that_was_reset_behind_the_drivers_back_is_found_out_within_two_looks() {
+    let watch = Nanos::from_secs(1);
+    for (watch, found) in [(watch, true), (Nanos::ZERO, false)] {
+        let mut rig = Rig::up(Config { watch, ..host_config() }, controller_config());
+        // Nothing is looked at while commands complete, or where none is under way.
+        let done = rig.run(rig.write_of(1, 0, rig.data(0, 4096), 1));
+        assert_eq!(done.status, Status::SUCCESS);
+        rig.pass(Nanos::from_secs(3));
+        rig.controller.reset();
+        rig.submit(rig.write_of(1, 4096, rig.data(0, 4096), 2));
+        rig.pass(Nanos::from_millis(900));
+        assert_eq!((rig.completed.len(), &rig.resets[..]), (0, &[][..]));
+        rig.pass(Nanos::from_millis(1_200));
+        if found {
+            assert_eq!((rig.completed.len(), &rig.resets[..]), (1, &[ResetReason::Stopped][..]));
+            assert_eq!((rig.completed[0].cookie, rig.completed[0].status), (2, Status::SUCCESS));
+        } else {
+            assert_eq!((rig.completed.len(), &rig.resets[..]), (0, &[][..]));
+        }
+    }
+}
+
+#[test]
 fn a_device_that_stays_away_fails_what_was_held() {
     let mut rig = Rig::ready();
     rig.faults.dead = true;

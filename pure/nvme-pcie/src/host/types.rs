@@ -48,6 +48,9 @@ pub struct Config {
     pub retry_delay: Nanos,
     /// How long commands wait for a device that has gone; zero fails them at once.
     pub hold: Nanos,
+    /// How long nothing may complete before CSTS is read, to find out whether the controller was reset behind the driver's
+    /// back; zero never reads it. For devices whose link does not go down when they do.
+    pub watch: Nanos,
 }
 
 impl Config {
@@ -66,6 +69,7 @@ impl Config {
             resets_max: 5,
             retry_delay: Nanos::from_millis(100),
             hold: Nanos::from_secs(5),
+            watch: Nanos::ZERO,
         }
     }
 
@@ -134,6 +138,8 @@ pub enum ResetReason {
     },
     /// The device came back.
     DeviceBack,
+    /// The controller is not enabled any more, or has failed: CSTS says so.
+    Stopped,
     /// The driver's memory could not be reached.
     Memory,
     /// The caller wants it.
@@ -148,6 +154,9 @@ impl fmt::Display for ResetReason {
                 write!(f, "command {command} of queue {queue} was not answered in time, nor was its Abort")
             }
             Self::DeviceBack => f.write_str("the device was away and is back"),
+            Self::Stopped => f.write_str(
+                "the controller is not enabled any more, or has failed: it was reset by somebody else",
+            ),
             Self::Memory => f.write_str("the driver's memory could not be reached"),
             Self::Requested => f.write_str("that was asked for"),
         }

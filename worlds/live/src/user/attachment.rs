@@ -17,6 +17,9 @@ use crate::reactor::Reactor;
 use crate::shared::{MapError, Mapping, SharedMemory};
 use crate::unix::Connection;
 
+/// How long nothing may complete before the controller is asked whether it still is enabled.
+const WATCH: Nanos = Nanos::from_secs(1);
+
 /// Where in a directory some servers make their socket.
 const CONTROL: &str = "cntrl";
 
@@ -62,6 +65,8 @@ impl Attached<UserDriver> {
             arena_length: options.arena_bytes,
             // A server that is gone is not waited for.
             hold: Nanos::ZERO,
+            // The server may be there, and the function behind it have been away: a far end that was started again.
+            watch: WATCH,
             ..options.driver
         };
         let config = Config { client: vfio_user::client::Config::default(), driver };

@@ -249,3 +249,15 @@ pub enum SubmitError {
     /// It moves more than the controller allows.
     Length(String),
 }
+
+impl fmt::Display for SubmitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Busy => f.write_str("as many admin commands are outstanding as there may be"),
+            Self::NotReady => f.write_str("the controller is not up"),
+            Self::Length(text) => f.write_str(text),
+        }
+    }
+}
+
+impl core::error::Error for SubmitError {}

@@ -196,7 +196,7 @@ impl Attached<InitiatorDriver> {
     ) -> Result<(), AttachError> {
         let now = self.now();
         let submitted = self.driver.initiator_mut().submit_admin(now, cookie, entry, data);
-        submitted.map_err(|error| AttachError::Submit(format!("{error:?}")))
+        submitted.map_err(|error| AttachError::Submit(error.to_string()))
     }
 
     /// Sends what was submitted.

@@ -96,7 +96,7 @@ impl Pcie {
                     self.controller = controller;
                     Happened::Here
                 }
-                Event::Resetting { reason, .. } => Happened::Away(format!("the device is reset: {reason:?}")),
+                Event::Resetting { reason, .. } => Happened::Away(format!("the device is reset: {reason}")),
                 Event::Link { event: event @ (Link::LinkDown { .. } | Link::Interrupted { .. }), .. } => {
                     Happened::Away(event.to_string())
                 }
