@@ -4,8 +4,86 @@
 
 mod support;
 
+use std::fmt::Write as _;
+use std::process::Command;
+
 use support::running::Running;
-use support::{Export, fail, farlane};
+use support::{Export, FARLANE, fail, farlane};
+
+/// What is said of each wrong input, for people to read.
+const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/wrong_arguments.txt");
+/// Says that [`KEPT`] is to be written anew.
+const KEEP: &str = "FARLANE_KEEP_MESSAGES";
+
+/// Wrong inputs, a command line each, in a directory where [`FILES`] are.
+const WRONG: &str = "\
+fly
+help fly
+demo --size 0
+demo --size much
+demo --file missing
+export
+export --ram 0
+export --ram 1000
+export --ram 1MiB,block=1
+export --ram 1MiB --listen far
+export --namespace missing
+export --namespace odd
+export --namespace .
+export --vfio nvme0
+attach tcp://127.0.0.1:1
+attach far --vfio-user ssd.sock
+device --vfio-user ssd.sock
+device --ram 7 --vfio-user ssd.sock
+target --ram 1MiB
+target --nqn disk --ram 1MiB
+target --config missing.toml
+target --config broken.toml
+target --config wrong.toml
+lspci
+lspci far
+lspci tcp://far
+lspci tcp://127.0.0.1:1 tcp://127.0.0.1:1
+identify http://far:80
+identify vfio-user:
+identify vfio-user:missing
+smart-log nvme-tcp://far:1/disk
+smart-log quic://far:1
+ping tcp://far:0
+ping tcp://far:70000
+ping tcp://far:1 --count 0
+ping tcp://far:1 --timeout soon
+read tcp://far:1 --offset -1
+read tcp://far:1 --iodepth 0
+write tcp://far:1 --length much
+write tcp://far:1 --input missing
+discover
+discover tcp://far:1
+bench tcp://far:1 --rw fly
+bench tcp://far:1 --bs four
+bench tcp://far:1 --bs 8GiB
+bench tcp://far:1 --runtime 0
+bench tcp://far:1 --rw randread --verify
+bench tcp://far:1 --spread 0
+status
+status missing
+sim
+sim missing.toml
+sim broken.toml
+sim wrong.toml
+tsn plan --rate fast
+tsn plan --cycle 2s
+emulate
+emulate --link missing.toml --connect 127.0.0.1:1
+emulate --link broken.toml --connect 127.0.0.1:1
+emulate --link wrong.toml --connect 127.0.0.1:1
+";
+
+const FILES: [(&str, &str); 3] = [
+    ("odd", "1000 bytes these are not"),
+    ("broken.toml", "[link\n"),
+    ("wrong.toml", "[link]\nspeed = \"fast\"\n"),
+];
 
 /// That the program says all of `words` and ends with 2.
 fn assert_refused(arguments: &[&str], words: &[&str]) {
@@ -146,4 +224,31 @@ fn what_cannot_be_exported_is_refused_by_its_name() {
         assert_refused(&[&["export"], *arguments].concat(), words);
     }
     assert!(!std::path::Path::new(&at("odd")).exists(), "nothing is left behind");
+}
+
+/// To be read in a review: does each name the value, what was expected, and what to do?
+#[test]
+fn what_is_said_of_wrong_inputs_is_what_was_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, text) in FILES {
+        std::fs::write(directory.path().join(name), text).unwrap();
+    }
+    let mut said = String::new();
+    for line in WRONG.lines() {
+        let mut command = Command::new(FARLANE);
+        command.current_dir(directory.path()).args(line.split(' '));
+        let output = command.stdin(std::process::Stdio::null()).output().unwrap();
+        let code = output.status.code().expect("an end of its own");
+        assert!(code != 0 && output.stdout.is_empty(), "farlane {line}");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        writeln!(said, "$ farlane {line}\n{}\n[exit {code}]\n", errors.trim_end()).unwrap();
+    }
+    if std::env::var_os(KEEP).is_some() {
+        std::fs::write(KEPT, &said).unwrap();
+    }
+    let kept = std::fs::read_to_string(KEPT).unwrap();
+    for (kept, said) in kept.split("$ ").zip(said.split("$ ")) {
+        assert_eq!(said, kept, "read it, and then keep it with {KEEP}=1");
+    }
+    assert_eq!(said.len(), kept.len(), "{KEEP}=1 keeps all");
 }
