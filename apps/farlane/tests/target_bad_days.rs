@@ -200,6 +200,23 @@ fn a_host_may_have_sixty_four_queues() {
     wait_until("every queue is told of", || times(&target.said(), "has queue") == 64);
 }
 
+#[test]
+fn a_target_that_is_killed_ends_a_load_within_its_patience_and_with_few_words() {
+    let mut target = target();
+    let load = ["bench", &url(&target), "--rw", "randread", "--runtime", "60s", "--timeout", "3s"];
+    let load = support::running::Running::start(&load);
+    // It has queues, and is at work.
+    target.wait_for("has queue 1, ");
+    std::thread::sleep(Duration::from_millis(300));
+    target.kill();
+    // Three seconds, and as many again for a machine that has much else to do.
+    let output = load.output(Duration::from_secs(6));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("could not be reached again in time"), "{said}");
+    assert!(said.lines().count() < 12, "{said}");
+}
+
 /// Each flipped bit ends a connection or fails a command, which goes again: what is read is what was written.
 #[test]
 fn bits_that_flip_in_transit_change_nothing_that_is_read() {
