@@ -5,6 +5,11 @@ macro_rules! tell {
     ($($told:tt)*) => { live::telling::tell(format_args!($($told)*)) };
 }
 
+/// As `tell!`, for what is told once of each thing that is given at the start.
+macro_rules! note {
+    ($($told:tt)*) => { live::telling::note(format_args!($($told)*)) };
+}
+
 mod args;
 mod commands;
 mod device_url;

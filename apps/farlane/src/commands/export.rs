@@ -173,10 +173,10 @@ impl QuicPlace {
         if let Some(Self { address, .. }) = place
             && !address.ip().is_loopback()
         {
-            tell!(
+            note!(
                 "farlane: whoever reaches {address} by QUIC owns {what}, too: nobody is asked who they are."
             );
-            tell!("farlane: But nobody on the way reads or changes what passes.");
+            note!("farlane: But nobody on the way reads or changes what passes.");
         }
     }
 }
@@ -184,10 +184,10 @@ impl QuicPlace {
 /// Says who may use what is offered.
 fn warn(address: SocketAddr, what: &str) {
     if address.ip().is_loopback() {
-        tell!("farlane: only this machine can reach {address}; nobody is asked who they are");
+        note!("farlane: only this machine can reach {address}; nobody is asked who they are");
     } else {
-        tell!("farlane: whoever reaches {address} owns {what}: nobody is asked who they are, and nothing is");
-        tell!(
+        note!("farlane: whoever reaches {address} owns {what}: nobody is asked who they are, and nothing is");
+        note!(
             "farlane: encrypted. Use it on a network that you trust, or inside a tunnel of your own, or --quic."
         );
     }

@@ -78,7 +78,7 @@ pub(crate) fn restore(
 ) -> Result<Config, Error> {
     let restored = ssd::restore(store, saved, config, origin)?;
     for note in &restored.notes {
-        tell!("farlane: state {}: {note}", store.path().display());
+        note!("farlane: state {}: {note}", store.path().display());
     }
     // Whether it can be kept at all is better known before anybody relies on it.
     store.wait(store.put(ssd::SECTION, &restored.state))?;
@@ -179,7 +179,7 @@ pub(crate) fn open_file(
 ) -> Result<FileMedium, Error> {
     let file = open(path, &Options { size, block, readonly, ..Options::default() })?;
     for note in file.notes() {
-        tell!("farlane: {}: {note}", path.display());
+        note!("farlane: {}: {note}", path.display());
     }
     Ok(file)
 }

@@ -36,6 +36,11 @@ pub fn tell(line: fmt::Arguments<'_>) {
     errors().send(Item::Line(line.to_string()));
 }
 
+/// As [`tell`], for what is told once of each thing that is given at the start: a line that others are like is no repetition.
+pub fn note(line: fmt::Arguments<'_>) {
+    show(format!("{line}\n"));
+}
+
 /// Puts `text` on standard error as it is: what shows how far something is.
 pub fn show(text: String) {
     errors().send(Item::Text(text));
