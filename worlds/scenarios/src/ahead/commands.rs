@@ -197,13 +197,10 @@ impl Station {
         self.submit(ground, 0, entry, self.bare(ground.now, What::Work(operation)));
     }
 
-    /// Bus Master Enable, with Memory Space Enable.
+    /// Lets the function read and write memory, or not.
     pub(super) fn master(&mut self, ground: &mut Ground<'_>, on: bool) {
         let Some(bdf) = self.bdf else { return };
-        let cookie = self.cookie();
-        let value = if on { 6 } else { 2 };
-        let done = ground.root.config_write(ground.now, cookie, bdf, 4, 1, value);
-        if done.is_ok() {
+        if self.set_master(ground, bdf, on) {
             self.bus_master = on;
         }
     }

@@ -200,7 +200,10 @@ impl HostNode {
                 self.scan_at = Some(now + AGAIN);
                 self.scanning = None;
             }
-            From::Register { .. } | From::Interrupt { .. } | From::Message(_) | From::Unexpected(_) => {}
+            From::Register { cookie, .. } => {
+                self.stations.iter_mut().for_each(|station| station.forbidding.retain(|one| *one != cookie));
+            }
+            From::Interrupt { .. } | From::Message(_) | From::Unexpected(_) => {}
         }
     }
 

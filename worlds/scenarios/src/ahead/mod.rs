@@ -198,7 +198,7 @@ impl Scene {
         };
         let workload = Workload::new(workload, self.world.rng(&format!("workload {index}")));
         self.stations.push(Station::new(settings, workload));
-        self.taps.push(Tap::new(self.memory.clone(), block, window));
+        self.taps.push(Tap::new(self.memory.clone(), block, window, unruly));
     }
 }
 

@@ -103,6 +103,8 @@ pub(super) struct Station {
     /// The port above the function, and whether that is a bus master.
     pub(super) bridge_id: Option<Bdf>,
     pub(super) bridge_on: bool,
+    /// Configuration writes under way that forbid reads of memory: until they have completed, doorbells may overtake them.
+    pub(super) forbidding: Vec<u64>,
     /// Where the PCI Express capability is.
     pub(super) express: Option<u16>,
     /// The function was reset: enumeration is to look again, at once.
@@ -171,6 +173,7 @@ impl Station {
             wild_at: Instant::ZERO,
             bridge_id: None,
             bridge_on: true,
+            forbidding: Vec::new(),
             express: None,
             rescan: false,
             memory_buffer: None,
@@ -182,6 +185,7 @@ impl Station {
         self.stage = Stage::Gone;
         self.lost = true;
         self.asked = None;
+        self.forbidding.clear();
         self.give_up(|_| true);
         tap.delete_all();
     }
@@ -196,9 +200,21 @@ impl Station {
         self.stage = Stage::Rest(now);
     }
 
-    /// Whether the function may read host memory, as far as the host has allowed it.
+    /// Whether the function may read host memory, or may still when a doorbell reaches it that is rung now.
     pub(super) const fn may_read(&self) -> bool {
-        self.bus_master && self.bridge_on
+        self.bus_master && self.bridge_on || !self.forbidding.is_empty()
+    }
+    /// Writes the Command register of `bdf`: Bus Master Enable, with Memory Space Enable. Whether it could.
+    pub(super) fn set_master(&mut self, ground: &mut Ground<'_>, bdf: Bdf, on: bool) -> bool {
+        let cookie = self.cookie();
+        let value = if on { 6 } else { 2 };
+        let done = ground.root.config_write(ground.now, cookie, bdf, 4, 1, value).is_ok();
+        match on {
+            true if done => ground.tap.allow(),
+            false if done => self.forbidding.push(cookie),
+            _ => {}
+        }
+        done
     }
     pub(super) const fn cookie(&mut self) -> u64 {
         self.cookies += 1;
@@ -210,6 +226,7 @@ impl Station {
         self.stage = Stage::Gone;
         self.lost = true;
         self.asked = None;
+        self.forbidding.clear();
         self.commands.clear();
         self.queues.clear();
         self.buffers = Buffers::new(self.base + QUEUE_PAGES * PAGE, DATA_PAGES);

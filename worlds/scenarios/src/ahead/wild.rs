@@ -182,9 +182,7 @@ impl Station {
     fn bridge(&mut self, ground: &mut Ground<'_>) {
         let Some(bridge) = self.bridge_id else { return };
         let on = !self.bridge_on;
-        let cookie = self.cookie();
-        let value = if on { 6 } else { 2 };
-        if ground.root.config_write(ground.now, cookie, bridge, 4, 1, value).is_ok() {
+        if self.set_master(ground, bridge, on) {
             self.bridge_on = on;
         }
     }
