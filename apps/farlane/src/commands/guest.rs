@@ -39,12 +39,13 @@ pub(crate) fn announce(json: bool, path: &Path, text: &str) -> Result<(), Error>
 /// Tells a person, on standard error, what a controller of this process had to do.
 pub(crate) fn tell_commands(of: Statistics) {
     let Statistics { commands, pushed, fetches, .. } = of;
+    let from_buffer = "from the controller memory buffer";
     match (pushed, fetches) {
-        (0, 0) => tell!("farlane: {commands} commands;"),
-        (0, _) => tell!("farlane: {commands} commands, in {fetches} reads of queues;"),
-        (_, 0) => tell!("farlane: {commands} commands, all from the controller memory buffer;"),
-        _ => tell!(
-            "farlane: {commands} commands, {pushed} of them from the controller memory buffer, the others in {fetches} reads of queues;"
+        (0, 0) => note!("farlane: the controller executed {commands} commands"),
+        (0, _) => note!("farlane: the controller executed {commands} commands, fetched by {fetches} reads"),
+        (_, 0) => note!("farlane: the controller executed {commands} commands, all {from_buffer}"),
+        _ => note!(
+            "farlane: the controller executed {commands} commands: {pushed} {from_buffer}, the others fetched by {fetches} reads"
         ),
     }
 }
