@@ -53,7 +53,9 @@ pub(crate) enum Error {
     Attach(AttachError),
 
     #[error(transparent)]
-    #[diagnostic(help("farlane discover nvme-tcp://HOST:PORT lists the subsystems that a host may use"))]
+    #[diagnostic(help(
+        "farlane discover nvme-tcp://HOST:PORT lists the subsystems of a target; what farlane export offers is reached by tcp://HOST:PORT"
+    ))]
     Fabrics(#[from] fabrics::AttachError),
 
     #[error("{command}: {error}")]
@@ -61,7 +63,7 @@ pub(crate) enum Error {
 
     #[error("{0}")]
     #[diagnostic(help(
-        "a target listens there, or its discovery service, often at port 8009 or 4420? --timeout says how long to try"
+        "is it the port of a target or of its discovery service, often 8009 or 4420? What farlane export offers is reached by tcp://HOST:PORT; --timeout says how long to try"
     ))]
     NoDiscovery(fabrics::AttachError),
 

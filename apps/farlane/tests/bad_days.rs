@@ -351,3 +351,14 @@ fn whoever_waits_for_a_far_end_is_told_why_after_a_second() {
     assert!(told.contains("refused") && told.contains("trying for 1.500 s"), "{said}");
     assert!(failed.contains("help: start a far end"), "{said}");
 }
+
+#[test]
+fn a_host_of_nvme_tcp_that_meets_a_far_end_says_what_is_there() {
+    let far = Export::start(&["--ram", "1MiB"]);
+    for command in ["discover", "identify"] {
+        let url = format!("nvme-tcp://{}/nqn.2026-01.io.farlane:disk", far.address);
+        let url = if command == "discover" { url.rsplit_once('/').unwrap().0 } else { &url };
+        let said = fail(&[command, url, "--timeout", "2s"]);
+        assert!(said.contains("does not speak NVMe/TCP") && said.contains("tcp://HOST:PORT"), "{said}");
+    }
+}

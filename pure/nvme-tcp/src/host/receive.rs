@@ -42,6 +42,10 @@ impl Connection {
         let (header, framing) = match self.reader.next(is_first) {
             Ok(Some(next)) => next,
             Ok(None) => return Step::Idle,
+            Err(fault) if is_first && fault != Fault::SEQUENCE => {
+                self.end(fault, CommonHeader::LENGTH, Closed::Stranger(fault));
+                return Step::Again;
+            }
             Err(fault) => return self.refuse(fault, CommonHeader::LENGTH),
         };
         let shown = usize::from(framing.header_length);

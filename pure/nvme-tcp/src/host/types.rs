@@ -175,6 +175,8 @@ pub struct Parameters {
 pub enum Closed {
     /// The controller broke the protocol and is told so by an H2CTermReq.
     ControllerFault(Fault),
+    /// What came first is no PDU of a controller: somebody else is there. It is answered by an H2CTermReq all the same.
+    Stranger(Fault),
     /// The controller says that we broke the protocol (C2HTermReq).
     Terminated(Fault),
     /// The controller sent no ICResp in time.
@@ -189,6 +191,9 @@ impl fmt::Display for Closed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ControllerFault(fault) => write!(f, "the controller broke the protocol: {fault}"),
+            Self::Stranger(fault) => {
+                write!(f, "what answers there does not speak NVMe/TCP as a controller does: {fault}")
+            }
             Self::Terminated(fault) => write!(f, "the controller ended it: {fault}"),
             Self::InitialiseTimeout => f.write_str("the controller sent no ICResp in time"),
             Self::DigestRefused => {

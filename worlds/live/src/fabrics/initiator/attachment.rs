@@ -158,14 +158,22 @@ impl Attached<InitiatorDriver> {
     pub fn wait_ready(&mut self, timeout: Nanos) -> Result<(), AttachError> {
         let deadline = self.now() + timeout;
         let mut last = None;
+        let mut broken = None;
         while !self.initiator().multipath().is_live() {
             match self.next_event(Some(deadline))? {
+                Some(Output::PathEnded(_, Some(Failure::ControllerLoss)))
+                    if self.initiator().multipath().is_over() =>
+                {
+                    return Err(AttachError::TimedOut { timeout, last });
+                }
                 Some(Output::PathEnded(_, Some(failure))) if self.initiator().multipath().is_over() => {
                     return Err(AttachError::Failed(failure));
                 }
+                Some(Output::ProtocolError(_, why)) => broken = Some(why.to_string()),
                 Some(Output::PathLost(path, why)) => {
-                    let reason = self.driver.failure(usize::from(path.0));
-                    last = Some(reason.map_or_else(|| why.to_string(), |error| format!("{why}: {error}")));
+                    let failure = self.driver.failure(usize::from(path.0)).map(ToString::to_string);
+                    let reason = broken.take().or(failure);
+                    last = Some(reason.map_or_else(|| why.to_string(), |reason| format!("{why}: {reason}")));
                 }
                 Some(_) => {}
                 None => return Err(AttachError::TimedOut { timeout, last }),
