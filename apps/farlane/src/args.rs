@@ -516,8 +516,8 @@ pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, String> {
 /// A time with its unit, or seconds as fio reads them.
 pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().map(Duration::from_secs).ok();
-    let expected = |error| format!("{error}; expected a time such as 10s, 500ms, or 10 for seconds");
-    seconds.map_or_else(|| humantime::parse_duration(text).map_err(expected), Ok)
+    let time = seconds.map_or_else(|| humantime::parse_duration(text), Ok);
+    time.map_err(|_| "expected a time such as 10s, 500ms, or 10 for seconds".to_owned())
 }
 
 /// A time in which something can be measured.

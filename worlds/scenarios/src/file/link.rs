@@ -44,7 +44,8 @@ impl Link {
     /// # Errors
     /// What can't be, with its line, its key and what was expected.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let file: FileTable = toml::from_str(text).map_err(|error| error.to_string())?;
+        let file: FileTable =
+            toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
         Self::from_table(&file.link).map_err(|wrong| wrong.explain(text))
     }
 

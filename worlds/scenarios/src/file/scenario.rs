@@ -146,7 +146,8 @@ impl Scenario {
     }
 
     fn instead(text: &str, directory: &Path, tasks: &[(&str, Task)]) -> Result<Self, String> {
-        let file: FileTable = toml::from_str(text).map_err(|error| error.to_string())?;
+        let file: FileTable =
+            toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
         Self::from_table(&file, directory, tasks).map_err(|wrong| wrong.explain(text))
     }
 

@@ -51,7 +51,8 @@ pub fn points(axes: &[Axis]) -> Result<Vec<Vec<String>>, String> {
 /// # Errors
 /// When the text is no TOML, or a path leads nowhere.
 pub fn apply(text: &str, axes: &[Axis], point: &[String]) -> Result<String, String> {
-    let mut file: toml::Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
+    let mut file: toml::Table =
+        text.parse().map_err(|error: toml::de::Error| error.to_string().trim_end().to_owned())?;
     for (axis, value) in axes.iter().zip(point) {
         let (parents, last) = axis.path.rsplit_once('.').unwrap_or(("", &axis.path));
         let mut root = toml::Value::Table(std::mem::take(&mut file));

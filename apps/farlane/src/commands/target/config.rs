@@ -223,7 +223,7 @@ pub(crate) fn read(path: &Path) -> Result<Offer, Error> {
 }
 
 fn parse(text: &str) -> Result<Offer, String> {
-    let file: FileTable = toml::from_str(text).map_err(|error| error.to_string())?;
+    let file: FileTable = toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
     offer(file).map_err(|Wrong { span, key, why }| {
         let line = text[..span.start].matches('\n').count() + 1;
         format!("line {line}, {key}: {why}")
