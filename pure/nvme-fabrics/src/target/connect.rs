@@ -117,6 +117,12 @@ impl Refusal {
     fn parameter(parameter: Parameter, why: Why) -> Self {
         Self { status: FabricsStatus::InvalidParameters.into(), dw0: parameter.dw0(), why }
     }
+    /// An I/O queue for an association that has ended, which its host may not know yet. Do Not Retry stays clear: it
+    /// would make Linux give the controller up for good instead of connecting anew.
+    fn gone(controller: ControllerId) -> Self {
+        let refusal = Self::parameter(Parameter::CONTROLLER, Why::Controller(controller.0));
+        Self { status: refusal.status.with_do_not_retry(false), ..refusal }
+    }
 }
 
 impl Target {
@@ -262,9 +268,7 @@ impl Target {
         let id = ControllerId(data.controller);
         let is_it = |one: &Association| one.subsystem() == Some(subsystem) && one.controller == id;
         let found = self.associations().find(|(_, one)| is_it(one)).map(|(key, _)| key);
-        let Some(key) = found else {
-            return Err(Refusal::parameter(Parameter::CONTROLLER, Why::Controller(id.0)));
-        };
+        let Some(key) = found else { return Err(Refusal::gone(id)) };
         let association = self.of(key);
         if association.host != data.host {
             return Err(Refusal::parameter(Parameter::HOST, Why::OtherHost));

@@ -105,6 +105,12 @@ fn invalid(parameter: Parameter) -> (Status, u32) {
     (FabricsStatus::InvalidParameters.into(), parameter.dw0())
 }
 
+/// How an I/O queue is refused whose association has ended.
+fn gone() -> (Status, u32) {
+    let (status, dw0) = invalid(Parameter::CONTROLLER);
+    (status.with_do_not_retry(false), dw0)
+}
+
 #[test]
 fn a_host_connects_an_admin_queue_and_io_queues() {
     let mut target = with(|_| ());
@@ -152,7 +158,7 @@ fn every_wrong_connect_is_refused_by_its_name() {
     for controller in [0, 1, 0xfffe, 0xfff0] {
         assert_eq!(change(&|_| (), 0, controller), invalid(Parameter::CONTROLLER));
     }
-    assert_eq!(change(&|_| (), 1, 1), invalid(Parameter::CONTROLLER));
+    assert_eq!(change(&|_| (), 1, 1), gone());
     let discovery = |ask: &mut Ask| ask.data.subsystem = Nqn::discovery();
     assert_eq!(change(&discovery, 1, 1), invalid(Parameter::QUEUE));
     assert_eq!(change(&discovery, 0, 1), invalid(Parameter::CONTROLLER));
@@ -175,7 +181,7 @@ fn an_io_queue_is_its_hosts_once_and_as_many_as_were_granted() {
     ask(1, 1).of(&mut target).unwrap();
     assert_eq!(refused(ask(1, 1), &mut target).0, StatusCode::CommandSequenceError.into());
     assert_eq!(refused(ask(3, 1), &mut target), invalid(Parameter::QUEUE));
-    assert_eq!(refused(ask(2, 2), &mut target), invalid(Parameter::CONTROLLER));
+    assert_eq!(refused(ask(2, 2), &mut target), gone());
     let mut other = ask(2, 1);
     other.data.host = nqn(OTHER);
     assert_eq!(refused(other, &mut target), invalid(Parameter::HOST));

@@ -143,10 +143,23 @@ impl Failure {
     /// Whether another attempt may do better.
     pub(super) fn may_retry(self) -> bool {
         match self {
-            Self::Connect { status, .. } | Self::Command { status, .. } => !status.do_not_retry(),
+            Self::Connect { status, .. } | Self::Command { status, .. } => {
+                !status.do_not_retry() || self.is_of_an_ended_association()
+            }
             Self::Authentication | Self::ControllerLoss => false,
             Self::NotReady | Self::Fatal | Self::Short { .. } => true,
         }
+    }
+
+    /// Whether an I/O queue came to a controller that is not ours any more: the controller saw its admin connection
+    /// go before we did. Linux's target sets Do Not Retry in this answer, which speaks of this Connect and not of a
+    /// new association.
+    fn is_of_an_ended_association(self) -> bool {
+        let Self::Connect { queue, status, dw0 } = self else { return false };
+        let of_ours = [Parameter::CONTROLLER, Parameter::HOST, Parameter::HOST_ID];
+        !queue.is_admin()
+            && FabricsStatus::of(status) == Some(FabricsStatus::InvalidParameters)
+            && of_ours.contains(&Parameter::from_dw0(dw0))
     }
 }
 

@@ -10,9 +10,10 @@ use nvme::wire::{
 };
 
 use super::*;
-use crate::host::{self, Failure};
+use crate::host::{self, Failure, Loss};
 use crate::wire::{
-    ConnectData, FABRICS_OPCODE, FabricsCommand, FabricsStatus, HostId, Nqn, PropertySize, property,
+    ConnectData, FABRICS_OPCODE, FabricsCommand, FabricsStatus, HostId, Nqn, Parameter, PropertySize,
+    property,
 };
 
 const NAMESPACE: NamespaceId = NamespaceId(1);
@@ -30,6 +31,8 @@ struct Controller {
     silent: bool,
     /// Status of every Connect, if it refuses.
     refusal: Option<FabricsStatus>,
+    /// Connects of I/O queues that it refuses, as their association has ended.
+    forgets: u32,
     /// ANA state of the namespace.
     ana: u8,
     event: Option<u64>,
@@ -288,6 +291,13 @@ fn fabrics(
             if let Some(status) = controller.refusal {
                 return (good.with_status(status.into(), false), Buffer::EMPTY);
             }
+            if !queue.is_admin() && controller.forgets > 0 {
+                controller.forgets -= 1;
+                // As Linux's target answers: with Do Not Retry.
+                let dw0 = Parameter::CONTROLLER.dw0();
+                let gone = FabricsStatus::InvalidParameters.into();
+                return (CompletionQueueEntry { dw0, ..good }.with_status(gone, false), Buffer::EMPTY);
+            }
             let Data::Write(data) = data else { panic!("Connect has data") };
             let parsed = ConnectData::parse(data).unwrap();
             let id = 100 + path.0;
@@ -376,6 +386,16 @@ fn what_a_controller_refuses_for_good_is_not_tried_again() {
     world.controllers[0].refusal = None;
     world.run(Nanos::from_secs(20), |world| world.live() == 1);
     assert_eq!(world.live(), 1);
+}
+
+#[test]
+fn a_controller_that_has_forgotten_the_association_is_connected_anew() {
+    let mut world = World::new(1, Config::default(), &association());
+    world.controllers[0].forgets = 2;
+    world.run(Nanos::from_secs(20), |world| world.live() == 1);
+    assert_eq!((world.live(), world.controllers[0].forgets), (1, 0), "{:?}", world.told);
+    let lost = |output: &&Output| matches!(output, Output::PathLost(_, Loss::Refused(_)));
+    assert_eq!(world.told.iter().filter(lost).count(), 2);
 }
 
 #[test]
