@@ -57,7 +57,7 @@ fn linux_has_its_submission_queues_in_the_controllers_memory() {
     let count = |name: &str| told["controller"][name].as_u64().unwrap();
     let (commands, pushed) = (count("commands"), count("from_memory_buffer"));
     assert!(pushed > 1000 && commands - pushed < 200, "{told}");
-    assert!(said.contains(&format!("{commands} commands, {pushed} of them from")), "{said}");
+    assert!(said.contains(&format!("{commands} commands: {pushed} from")), "{said}");
     let (status, said) = far.end_by("TERM");
     assert_eq!(status, Some(0), "{said}");
     let line = said.lines().find(|line| line.contains("controller memory buffer")).unwrap();
