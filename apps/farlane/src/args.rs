@@ -500,7 +500,7 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     parse_size::Config::new()
         .with_binary()
         .parse_size(text)
-        .map_err(|error| format!("{error}; expected a size such as 4096, 4k or 64MiB"))
+        .map_err(|_| "expected a size such as 4096, 4k or 64MiB, below 16 EiB".to_owned())
 }
 
 /// An address to listen on, or its name, with a port.

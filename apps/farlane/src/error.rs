@@ -232,6 +232,7 @@ pub(crate) enum Error {
     EndedEarly { wanted: u64, written: u64 },
 
     #[error("{}: {error}", path.display())]
+    #[diagnostic(help("{}", file_remedy(error.kind())))]
     File { path: PathBuf, error: io::Error },
 
     #[error("{}: {why}", path.display())]
@@ -325,6 +326,7 @@ impl Error {
             }
             | Self::OneDevice { .. }
             | Self::Config { .. }
+            | Self::Simulation(_)
             | Self::Link { .. }
             | Self::Connect { .. }
             | Self::NoNamespaceFile { .. }
@@ -338,6 +340,18 @@ impl Error {
             Self::Interrupted => 130,
             _ => 1,
         }
+    }
+}
+
+/// What to do about a file that can't be read or written.
+const fn file_remedy(kind: io::ErrorKind) -> &'static str {
+    use io::ErrorKind as Kind;
+    match kind {
+        Kind::NotFound => "check the path: the file, or the folder that it is to be in, does not exist",
+        Kind::PermissionDenied => "choose a file to which this user has access",
+        Kind::IsADirectory => "name a file in it instead",
+        Kind::StorageFull | Kind::QuotaExceeded => "make room, or choose another place",
+        _ => "check the file and the disk that it is on",
     }
 }
 

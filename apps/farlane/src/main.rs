@@ -28,8 +28,17 @@ use clap::{CommandFactory, FromArgMatches};
 
 use args::{Cli, Command};
 
+/// Takes what looks like a negative number for a value, which its parser then refuses with a reason.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let takes =
+        |arg: clap::Arg| if arg.get_action().takes_values() { arg.allow_negative_numbers(true) } else { arg };
+    command.mut_args(takes).mut_subcommands(with_negative_numbers)
+}
+
 fn main() -> ExitCode {
-    let matches = Cli::command().try_get_matches().unwrap_or_else(|error| refuse(&error));
+    // Otherwise `--offset -1` asks whether `-1` is an option, instead of saying what an offset is.
+    let matches =
+        with_negative_numbers(Cli::command()).try_get_matches().unwrap_or_else(|error| refuse(&error));
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| refuse(&error));
     // What was given, in its order.
     let given = matches.subcommand().map_or(&matches, |(_, given)| given);

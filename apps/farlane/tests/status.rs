@@ -53,8 +53,11 @@ fn both_ends_tell_of_the_link_and_of_what_went_ahead() {
     assert!((1.0..1.5).contains(&trips), "{ours}");
     assert!(theirs["far_reads"]["hits"].as_u64() >= ours["far_reads"]["hits"].as_u64(), "{ours} {theirs}");
     assert_eq!(theirs["link"]["connected"], true, "{theirs}");
+    let (kept, most) = (&theirs["link"]["unacknowledged_bytes"], &theirs["link"]["unacknowledged_bytes_max"]);
+    assert!(most == 16 << 20 && kept.as_u64() <= most.as_u64(), "{theirs}");
     let told = succeed(&["status", near.to_str().unwrap()]);
     assert!(told.contains("round trips each") && told.contains("went ahead"), "{told}");
+    assert!(told.contains("until they are acknowledged, 16777216 B at most"), "{told}");
 }
 
 #[test]

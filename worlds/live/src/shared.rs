@@ -294,7 +294,7 @@ impl fmt::Debug for SharedMemory {
 }
 
 /// Sees to it that the file has `needed` bytes, and if possible that it keeps them: an access behind the end of a
-/// file ends the process (SIGBUS).
+/// file raises SIGBUS, which ends the session that the memory belongs to.
 pub(crate) fn check_size(descriptor: &OwnedFd, needed: u64) -> Result<(), MapError> {
     let status = rustix::fs::fstat(descriptor)?;
     if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {

@@ -6,7 +6,7 @@ use live::guest::{self, GuestDriver};
 use nvme_pcie::controller;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tunnel::session::Session;
+use tunnel::session::{REPLAY_BYTES_MAX, Session};
 use tunnel::upstream::PortIndex;
 
 use crate::args::{Ahead, Carried, FarReads, Shadowed, StatusArgs};
@@ -96,6 +96,8 @@ fn link(now: Instant, session: &Session) -> Value {
         "resumptions": statistics.resumptions,
         "sent_again": statistics.frames_replayed,
         "waiting_bytes": session.queued_bytes(),
+        "unacknowledged_bytes": session.unacknowledged_bytes(),
+        "unacknowledged_bytes_max": REPLAY_BYTES_MAX,
     })
 }
 
@@ -158,13 +160,16 @@ fn link_text(name: &str, link: &Value) -> String {
         round_trip.map(|length| format!(", round trip {}", engine::Nanos::new(length))).unwrap_or_default();
     format!(
         "{name}: {peer}, {connected}, for {} s{round_trip}\n  \
-         {} packets sent, {} received; {} and {} B; {} times resumed\n",
+         {} packets sent, {} received; {} and {} B; {} times resumed\n  \
+         {} B are kept until they are acknowledged, {} B at most\n",
         link["up_s"],
         link["packets_sent"],
         link["packets_received"],
         link["bytes_sent"],
         link["bytes_received"],
-        link["resumptions"]
+        link["resumptions"],
+        link["unacknowledged_bytes"],
+        link["unacknowledged_bytes_max"]
     )
 }
 

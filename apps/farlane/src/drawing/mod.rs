@@ -136,7 +136,7 @@ impl Drawing {
             Form::Svg => self.svg().into_bytes(),
             Form::Png => self.png().map_err(wrong)?,
         };
-        std::fs::write(path, bytes).map_err(|error| wrong(error.to_string()))
+        std::fs::write(path, bytes).map_err(|error| Error::File { path: path.to_owned(), error })
     }
 }
 

@@ -4,10 +4,10 @@ mod lanes;
 
 use engine::Nanos;
 use scenarios::explain::{Explained, explain};
-use scenarios::file::scenario::Scenario;
 use scenarios::rig::Segment;
 use serde_json::{Value, json};
 
+use super::read_scenario;
 use crate::args::ExplainArgs;
 use crate::commands::{print, print_json};
 use crate::drawing::Form;
@@ -18,7 +18,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<(), Error> {
     let name = args.scenario.display().to_string();
     let wrong = |error| Error::Simulation(format!("{name}: {error}"));
     args.plot.iter().try_for_each(|path| Form::of(path).map(|_| ()))?;
-    let scenario = Scenario::read(&args.scenario).map_err(wrong)?;
+    let scenario = read_scenario(&args.scenario)?;
     let seed = args.seed.unwrap_or(scenario.seed);
     let explained = explain(&scenario, seed, args.percentile).map_err(wrong)?;
     let which = which(args.percentile);

@@ -9,6 +9,8 @@ mod table;
 
 use std::path::Path;
 
+use scenarios::file::scenario::Scenario;
+
 use crate::args::{SimAction, SimArgs};
 use crate::error::Error;
 
@@ -23,10 +25,17 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Error> {
 
 /// A file's text.
 fn read(path: &Path) -> Result<String, Error> {
-    std::fs::read_to_string(path).map_err(|error| Error::Simulation(format!("{}: {error}", path.display())))
+    std::fs::read_to_string(path).map_err(|error| Error::File { path: path.to_owned(), error })
+}
+
+/// The scenario that a file describes.
+fn read_scenario(path: &Path) -> Result<Scenario, Error> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let scenario = Scenario::parse_in(&read(path)?, folder);
+    scenario.map_err(|error| Error::Simulation(format!("{}: {error}", path.display())))
 }
 
 /// Writes a file.
 fn write(path: &Path, text: &str) -> Result<(), Error> {
-    std::fs::write(path, text).map_err(|error| Error::Simulation(format!("{}: {error}", path.display())))
+    std::fs::write(path, text).map_err(|error| Error::File { path: path.to_owned(), error })
 }

@@ -1,10 +1,10 @@
 //! `farlane sim SCENARIO`: one run.
 
 use engine::Nanos;
-use scenarios::file::scenario::{Done, Played, Scenario};
+use scenarios::file::scenario::{Done, Played};
 use serde_json::{Value, json};
 
-use super::write;
+use super::{read_scenario, write};
 use crate::args::PlayArgs;
 use crate::commands::{print, print_json};
 use crate::error::Error;
@@ -13,7 +13,7 @@ pub(crate) fn run(args: &PlayArgs) -> Result<(), Error> {
     let path = args.scenario.as_deref().expect("without a subcommand it is required");
     let name = path.display();
     let wrong = |error| Error::Simulation(format!("{name}: {error}"));
-    let scenario = Scenario::read(path).map_err(wrong)?;
+    let scenario = read_scenario(path)?;
     let seed = args.seed.unwrap_or(scenario.seed);
     let played = scenario.play(seed, args.trace.is_some()).map_err(wrong)?;
     if let Some(path) = &args.trace {

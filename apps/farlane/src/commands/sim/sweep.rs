@@ -34,7 +34,7 @@ pub(crate) fn run(args: &SweepArgs) -> Result<(), Error> {
     if let Some(path) = &args.parquet {
         let wrong = |why: String| Error::Simulation(format!("{}: {why}", path.display()));
         let bytes = table::parquet(&args.set, &lines).map_err(wrong)?;
-        std::fs::write(path, bytes).map_err(|error| wrong(error.to_string()))?;
+        std::fs::write(path, bytes).map_err(|error| Error::File { path: path.clone(), error })?;
     }
     if args.plot.is_empty() {
         return Ok(());
