@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Lines of a source file before its tests.
+/// Lines of a source file without the tests in it.
 const FILE_LINES_MAX: usize = 600;
 /// Lines of a function.
 const FUNCTION_LINES_MAX: usize = 70;
@@ -62,9 +62,21 @@ fn sources(folder: &str) -> Vec<(String, String)> {
     found
 }
 
-/// The part of a file before its unit tests.
-fn before_tests(text: &str) -> &str {
-    text.split("#[cfg(test)]\nmod ").next().unwrap()
+/// A file without the modules of tests that stand in it, each up to the next `}` at the beginning of a line. Lines of the
+/// rest keep their numbers where tests come last.
+fn without_tests(text: &str) -> String {
+    let mut product = String::new();
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        let is_module = |next: &&str| next.starts_with("mod ") && next.ends_with('{');
+        if line == "#[cfg(test)]" && lines.peek().is_some_and(is_module) {
+            lines.by_ref().find(|line| *line == "}");
+        } else {
+            product += line;
+            product.push('\n');
+        }
+    }
+    product
 }
 
 fn is_test(name: &str) -> bool {
@@ -123,12 +135,12 @@ fn files_and_functions_are_small_enough_to_hold() {
     let mut long = Vec::new();
     for storey in ["pure", "worlds", "apps"] {
         for (name, text) in sources(storey).iter().filter(|(name, _)| !is_test(name)) {
-            let body = before_tests(text);
+            let body = without_tests(text);
             let lines = body.lines().count();
             if lines > FILE_LINES_MAX {
-                long.push(format!("{name}: {lines} lines before its tests, {FILE_LINES_MAX} at most"));
+                long.push(format!("{name}: {lines} lines without its tests, {FILE_LINES_MAX} at most"));
             }
-            long.extend(long_functions(body).into_iter().map(|(start, lines)| {
+            long.extend(long_functions(&body).into_iter().map(|(start, lines)| {
                 format!("{name}:{start}: a function of {lines} lines, {FUNCTION_LINES_MAX} at most")
             }));
         }
