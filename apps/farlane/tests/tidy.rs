@@ -169,6 +169,33 @@ fn long_functions(text: &str) -> Vec<(usize, usize)> {
     found
 }
 
+/// The words of a text's code, comments left out.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let code = text.lines().map(|line| line.split("//").next().unwrap_or_default());
+    code.flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_'))
+        .filter(|word| !word.is_empty())
+}
+
+/// The compiler finds dead functions of a crate, but not among those that it offers to others.
+#[test]
+fn no_public_function_is_used_by_nobody() {
+    let files: Vec<_> = ["pure", "worlds", "apps", "fuzz"].into_iter().flat_map(sources).collect();
+    let mut counts = BTreeMap::<&str, usize>::new();
+    for word in files.iter().flat_map(|(_, text)| words(text)) {
+        *counts.entry(word).or_default() += 1;
+    }
+    let mut dead = Vec::new();
+    for (file, text) in &files {
+        for line in text.lines().filter(|line| line.trim_start().starts_with("pub ")) {
+            let name = line.split_once("fn ").and_then(|(_, rest)| words(rest).next());
+            if let Some(name) = name.filter(|name| counts[name] == 1) {
+                dead.push(format!("{file}: {name}"));
+            }
+        }
+    }
+    assert!(dead.is_empty(), "nobody calls these; remove them:\n{}", dead.join("\n"));
+}
+
 #[test]
 fn nothing_is_left_for_later_in_the_code() {
     // Spelled in two halves so that this file does not find itself.

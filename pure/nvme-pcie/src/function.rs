@@ -147,11 +147,6 @@ impl Function {
         &self.controller
     }
 
-    /// The controller, for what the world tells it.
-    pub const fn controller_mut(&mut self) -> &mut Controller {
-        &mut self.controller
-    }
-
     /// The PCIe side.
     pub const fn endpoint(&self) -> &Endpoint {
         &self.endpoint

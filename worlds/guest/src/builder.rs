@@ -1,6 +1,5 @@
 //! How a guest is made: memory, devices, what is in its root, what it is to run.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::device::{Device, Slot};
@@ -49,7 +48,6 @@ impl Guest {
             script: None,
             boot_limit: Duration::from_secs(90),
             script_limit: Duration::from_secs(120),
-            console: None,
             echo: false,
         })
     }
@@ -76,7 +74,6 @@ pub struct Builder {
     pub(crate) script: Option<String>,
     pub(crate) boot_limit: Duration,
     pub(crate) script_limit: Duration,
-    pub(crate) console: Option<PathBuf>,
     pub(crate) echo: bool,
 }
 
@@ -211,12 +208,6 @@ impl Builder {
     /// How long the script may take from when its end is waited for.
     pub fn limit(mut self, limit: Duration) -> Self {
         self.script_limit = limit;
-        self
-    }
-
-    /// Also writes the console to this file, as it comes.
-    pub fn console_file(mut self, path: impl Into<PathBuf>) -> Self {
-        self.console = Some(path.into());
         self
     }
 

@@ -67,11 +67,7 @@ impl Builder {
             (streams.errors, _) = (kept, readers.push(reader));
         }
         if let Some(stdout) = pipes.stdout {
-            let mut copies = shown(self.echo);
-            if let Some(path) = &self.console {
-                copies.push(Box::new(File::create(path).map_err(Error::at("creating", path))?));
-            }
-            let (kept, reader) = stream::keep(stdout, copies);
+            let (kept, reader) = stream::keep(stdout, shown(self.echo));
             (streams.console, _) = (kept, readers.push(reader));
         }
         let mut accept = |listener: &Listener| listener.accept(&mut process, &streams);

@@ -161,11 +161,6 @@ impl<N: Node> World<N> {
         (0..count).map(NodeId)
     }
 
-    /// Whether a node is up.
-    pub fn is_alive(&self, id: NodeId) -> bool {
-        self.core.nodes[id.index()].alive
-    }
-
     /// A node, for its application commands; it is settled when the world next runs.
     pub fn node_mut(&mut self, id: NodeId) -> &mut N {
         self.rouse(id);

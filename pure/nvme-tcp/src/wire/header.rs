@@ -74,21 +74,6 @@ impl PduKind {
         }
     }
 
-    /// The specification's short name.
-    pub const fn mnemonic(self) -> &'static str {
-        match self {
-            Self::InitializeRequest => "ICReq",
-            Self::InitializeResponse => "ICResp",
-            Self::HostTerminate => "H2CTermReq",
-            Self::ControllerTerminate => "C2HTermReq",
-            Self::CommandCapsule => "CapsuleCmd",
-            Self::ResponseCapsule => "CapsuleResp",
-            Self::HostData => "H2CData",
-            Self::ControllerData => "C2HData",
-            Self::ReadyToTransfer => "R2T",
-        }
-    }
-
     /// Whether a controller receives it, rather than a host.
     pub const fn is_from_host(self) -> bool {
         matches!(self, Self::InitializeRequest | Self::HostTerminate | Self::CommandCapsule | Self::HostData)

@@ -181,7 +181,6 @@ pub struct Status(u16);
 
 const STATUS_CODE: Bits = Bits::new(7, 0);
 const STATUS_CODE_TYPE: Bits = Bits::new(10, 8);
-const COMMAND_RETRY_DELAY: Bits = Bits::new(12, 11);
 const MORE: Bits = Bits::bit(13);
 const DO_NOT_RETRY: Bits = Bits::bit(14);
 const FIELD: Bits = Bits::new(14, 0);
@@ -220,11 +219,6 @@ impl Status {
             super::bits::low_u8(STATUS_CODE_TYPE.of(self.0 as u32)),
             super::bits::low_u8(STATUS_CODE.of(self.0 as u32)),
         )
-    }
-
-    /// Command Retry Delay (CRD): which of the controller's delays applies; 0 for none.
-    pub const fn command_retry_delay(self) -> u8 {
-        super::bits::low_u8(COMMAND_RETRY_DELAY.of(self.0 as u32))
     }
 
     /// More (M): the Error Information log has an entry about it.

@@ -172,10 +172,6 @@ impl Queue {
     pub fn len(&self) -> usize {
         self.lanes.iter().map(VecDeque::len).sum()
     }
-    /// How many packets wait in `lane`.
-    pub fn len_of(&self, lane: Lane) -> usize {
-        self.lanes[lane.index()].len()
-    }
     /// Whether no packet waits.
     pub fn is_empty(&self) -> bool {
         self.lanes.iter().all(VecDeque::is_empty)

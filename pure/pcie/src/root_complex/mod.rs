@@ -253,10 +253,6 @@ impl RootComplex {
     pub const fn set_interrupt_window(&mut self, window: Range<u64>) {
         self.interrupts = window;
     }
-    /// Sets how long to wait for completions of requests sent from now on.
-    pub fn set_completion_timeout(&mut self, timeout: CompletionTimeout) {
-        self.requester.set(requester::Settings { timeout, ..*self.requester.settings() });
-    }
 
     /// Reads `length` bytes of a device's memory (BARs) at `address`.
     ///

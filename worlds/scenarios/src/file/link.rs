@@ -5,7 +5,6 @@ use std::path::Path as FilePath;
 use engine::{Instant, Nanos, Rng};
 use link::faults::{Behaviour, Flaps, Jitter};
 use link::network::{Config, Network};
-use link::tcp::Parameters;
 use link::{Chance, Class, Path, Rate};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -87,13 +86,6 @@ impl Link {
     /// What it is like besides its paths.
     pub const fn config(&self) -> &Config {
         &self.config
-    }
-
-    /// The same with another stack at each side.
-    #[must_use]
-    pub const fn with_tcp(mut self, tcp: [Parameters; 2]) -> Self {
-        self.config.tcp = tcp;
-        self
     }
 
     /// Its paths, near to far and back; everything random in them follows from `rng`.
