@@ -119,6 +119,13 @@ fn silent_connections_do_not_keep_a_target_from_answering_its_user() {
     drop(strangers);
 }
 
+/// The program as a terminal starts it, whoever runs the tests: not as `nohup` does, which has SIGHUP ignored.
+fn with_a_terminal(arguments: &[&str]) -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP", FARLANE]).args(arguments);
+    command
+}
+
 #[test]
 fn a_terminal_that_is_gone_ends_what_serves_in_good_order() {
     let directory = tempfile::tempdir().unwrap();
@@ -133,9 +140,7 @@ fn a_terminal_that_is_gone_ends_what_serves_in_good_order() {
         &[&emulate[..], &[&far.address]].concat(),
     ];
     for arguments in commands {
-        let mut command = Command::new(FARLANE);
-        command.args(arguments);
-        let (status, said) = Export::of(command).end_by("HUP");
+        let (status, said) = Export::of(with_a_terminal(arguments)).end_by("HUP");
         assert_eq!(status, Some(0), "{arguments:?}: {said}");
     }
     // Under nohup it goes on.
@@ -159,10 +164,10 @@ fn a_target_reads_its_file_again_when_it_is_hung_up() {
         std::fs::write(&file, text).unwrap();
     };
     offer("1MiB");
-    let mut command = Command::new(FARLANE);
-    command.args(["target", "--json", "--config", file.to_str().unwrap(), "--control"]);
-    command.arg(directory.path().join("control"));
-    let mut target = Export::of(command);
+    let control = directory.path().join("control");
+    let (file, control) = (file.to_str().unwrap(), control.to_str().unwrap());
+    let arguments = ["target", "--json", "--config", file, "--control", control];
+    let mut target = Export::of(with_a_terminal(&arguments));
     offer("2MiB");
     support::running::signal(target.id(), "HUP");
     target.wait_for("namespace 1 has 2097152 B");
