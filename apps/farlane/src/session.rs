@@ -8,11 +8,10 @@ use live::media::Media;
 use live::route;
 use live::user;
 use machine::near::{self, ControllerIndex, Event, Near};
+use nvme::host::Namespace;
 use nvme::wire::SubmissionQueueEntry;
 use nvme_pcie::function;
-use nvme_pcie::host::{
-    Completed, Data, DataRegion, Host, Identity, Namespace, QueueId, ResetReason, Submission,
-};
+use nvme_pcie::host::{Completed, Data, DataRegion, Host, Identity, QueueId, ResetReason, Submission};
 use pcie::wire::Bdf;
 use tunnel::frame::Tally;
 use tunnel::upstream::PortIndex;

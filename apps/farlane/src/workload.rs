@@ -1,7 +1,8 @@
 //! A load on a namespace, in fio's words: what to do, how much at once, how long; rate, latency, errors.
 
 use engine::{Instant, Nanos, Rng};
-use nvme_pcie::host::{Completed, Data, Namespace, QueueId, Submission};
+use nvme::host::Namespace;
+use nvme_pcie::host::{Completed, Data, QueueId, Submission};
 
 use crate::args::Workload;
 use crate::distribution::Distribution;

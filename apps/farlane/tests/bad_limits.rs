@@ -171,7 +171,7 @@ fn a_target_reads_its_file_again_when_it_is_hung_up() {
     offer("2MiB");
     support::running::signal(target.id(), "HUP");
     target.wait_for("namespace 1 has 2097152 B");
-    std::fs::write(&file, "port = 1").unwrap();
+    std::fs::write(file, "port = 1").unwrap();
     support::running::signal(target.id(), "HUP");
     target.wait_for("nothing has changed");
     assert_eq!(target.end_by("TERM").0, Some(0));

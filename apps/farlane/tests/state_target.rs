@@ -9,9 +9,10 @@ use std::process::Command;
 
 use engine::{Buffer, Nanos};
 use live::fabrics::initiator::{AttachError, Attachment, DigestUse, Options};
+use nvme::host::Data;
 use nvme::wire::feature::FeatureId;
 use nvme::wire::{AdminOpcode, IoOpcode, NamespaceId, StatusCode, SubmissionQueueEntry};
-use nvme_fabrics::host::{self, Data, multipath};
+use nvme_fabrics::host::{self, multipath};
 use nvme_fabrics::wire::HostId;
 
 use support::running::wait_until;

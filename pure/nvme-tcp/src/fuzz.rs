@@ -8,8 +8,9 @@ use engine::{Buffer, Engine, Instant, Pool};
 use nvme::wire::{CompletionQueueEntry, StatusCode, SubmissionQueueEntry};
 
 use crate::controller::{self, Queue};
-use crate::host::{self, Data, DigestUse};
+use crate::host::{self, DigestUse};
 use crate::wire::{Agreement, CommonHeader, Framing, InitializeRequest, InitializeResponse, Receiver};
+use nvme::host::Data;
 
 /// Outputs handled after one input at most.
 const OUTPUTS_MAX: usize = 4096;

@@ -12,8 +12,9 @@ use nvme::wire::{CommandId, CompletionQueueEntry, StatusCode, SubmissionQueueEnt
 use proptest::prelude::*;
 
 use crate::controller::{self, Queue, Slot};
-use crate::host::{self, Data, DigestUse};
+use crate::host::{self, DigestUse};
 use crate::{QUEUE_SIZE_MAX, SharedPool};
+use nvme::host::Data;
 
 const NOW: Instant = Instant::ZERO;
 /// Opcodes whose two lowest bits are those of a write and a read.

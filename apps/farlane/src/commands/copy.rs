@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use engine::Nanos;
 use indicatif::{ProgressBar, ProgressStyle};
-use nvme_pcie::host::{Data, Namespace, QueueId, Submission};
+use nvme::host::Namespace;
+use nvme_pcie::host::{Data, QueueId, Submission};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 

@@ -1,7 +1,8 @@
 //! `farlane smart-log`: how the controller fares.
 
+use nvme::host::command::get_log_page;
+use nvme::wire::NamespaceId;
 use nvme::wire::log::{LogPage, SmartLog};
-use nvme::wire::{AdminOpcode, NamespaceId, SubmissionQueueEntry};
 
 use super::fields::{Fields, celsius};
 use crate::args::TargetArgs;
@@ -35,15 +36,9 @@ pub(crate) fn run(args: &TargetArgs) -> Result<(), Error> {
 
 /// Get Log Page for all namespaces.
 fn read(session: &mut Session) -> Result<SmartLog, Error> {
-    let dwords = u32::try_from(SmartLog::LENGTH / 4).expect("512 bytes");
-    let entry = SubmissionQueueEntry {
-        opcode: AdminOpcode::GetLogPage.into(),
-        namespace: NamespaceId::ALL,
-        // Number of Dwords is 0's based.
-        cdw10: (dwords - 1) << 16 | u32::from(u8::from(LogPage::Smart)),
-        ..SubmissionQueueEntry::default()
-    };
-    let page = session.admin("Get Log Page", entry, dwords * 4)?;
+    let length = u32::try_from(SmartLog::LENGTH).expect("512 bytes");
+    let entry = get_log_page(NamespaceId::ALL, LogPage::Smart.into(), 0, length);
+    let page = session.admin("Get Log Page", entry, length)?;
     Ok(SmartLog::parse(page.first_chunk().expect("as many bytes as were asked for")))
 }
 

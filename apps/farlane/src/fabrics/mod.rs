@@ -8,12 +8,13 @@ use std::time::Duration;
 use engine::{Buffer, Instant, Nanos, Pool};
 use live::fabrics::initiator::{AttachError, Attachment, Options};
 use machine::initiator::Output;
+use nvme::host::Data;
 use nvme::wire::CompletionQueueEntry;
+use nvme_fabrics::host;
 use nvme_fabrics::host::multipath::{self, Origin, PathIndex, Request};
-use nvme_fabrics::host::{self, Data};
 use nvme_fabrics::wire::{FabricsCommand, HostId, Nqn, PropertyGet, PropertySize, property};
 use nvme_pcie::host as pcie_host;
-use nvme_pcie::host::{Completed, DataRegion, Identity, Namespace, Submission};
+use nvme_pcie::host::{Completed, DataRegion, Identity, Submission};
 
 use crate::error::Error;
 use crate::session::Needs;
@@ -179,18 +180,11 @@ impl Fabrics {
     /// What the controller tells, as one behind PCI Express would.
     fn take_identity(&mut self) {
         let Some(identity) = self.attachment.identity() else { return };
-        let namespaces = identity.namespaces.iter().map(|namespace| Namespace {
-            id: namespace.id,
-            blocks: namespace.blocks,
-            block_bytes: namespace.block_bytes,
-            metadata_bytes: namespace.metadata_bytes,
-            deallocate_features: namespace.deallocate_features,
-        });
         self.identity = Some(Identity {
             version: identity.version,
             capabilities: identity.capabilities,
-            controller: Box::new(identity.controller()),
-            namespaces: namespaces.collect(),
+            controller: identity.controller.clone(),
+            namespaces: identity.namespaces.clone(),
             queue_pairs: identity.io_queues,
             transfer_bytes_max: identity.transfer_bytes_max().min(128 << 10),
         });

@@ -13,9 +13,10 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use engine::{Buffer, Engine, Instant};
+use nvme::host::Data;
 use nvme::wire::SubmissionQueueEntry;
 use nvme_fabrics::host::multipath::{self, Dispatch, PathIndex, Request, SubmitError};
-use nvme_fabrics::host::{self, Association, Data, Multipath};
+use nvme_fabrics::host::{self, Association, Multipath};
 use nvme_fabrics::wire::QueueId;
 use nvme_tcp::Outbox;
 use nvme_tcp::host::{self as tcp, Connection};
@@ -158,11 +159,6 @@ impl Initiator {
     #[inline]
     fn dispatch(&mut self, now: Instant, dispatch: Dispatch) -> bool {
         let Dispatch { path, queue, token, entry, data } = dispatch;
-        let data = match data {
-            Data::None => tcp::Data::None,
-            Data::Write(data) => tcp::Data::Write(data),
-            Data::Read(length) => tcp::Data::Read(length),
-        };
         let lines = self.lines.get_mut(usize::from(path.0));
         let line = lines.and_then(|lines| lines.get_mut(usize::from(queue.0))?.as_mut());
         let connection = line.and_then(|line| line.connection.as_mut());

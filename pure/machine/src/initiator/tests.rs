@@ -6,9 +6,10 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 
 use engine::{Buffer, Engine, Instant, Nanos, Pool, Rng, next_wake};
+use nvme::host::Data;
 use nvme::wire::{AdminOpcode, CompletionQueueEntry, IoOpcode, NamespaceId, SubmissionQueueEntry};
+use nvme_fabrics::host;
 use nvme_fabrics::host::multipath::{self, Completed, PathIndex, Request};
-use nvme_fabrics::host::{self, Data};
 use nvme_fabrics::wire::{ConnectData, FABRICS_OPCODE, FabricsCommand, HostId, Nqn, QueueId, property};
 use nvme_tcp::SharedPool;
 use nvme_tcp::controller::{self, Queue, Slot};

@@ -6,6 +6,7 @@ mod rig;
 use alloc::vec::Vec;
 
 use engine::{Buffer, Nanos};
+use nvme::host::Data;
 use nvme::subsystem::AnaState;
 use nvme::wire::{AdminOpcode, IoOpcode, NamespaceId, Status, StatusCode, SubmissionQueueEntry};
 use nvme_fabrics::target::{ControllerModel, Directory, Hosts};
@@ -13,7 +14,6 @@ use nvme_fabrics::wire::{
     ControllerId, DiscoveryHeader, FabricsCommand, FabricsStatus, Nqn, PortId, PropertyGet, PropertySet,
     PropertySize, property,
 };
-use nvme_tcp::host::Data;
 
 use super::{Close, Event, Output};
 use rig::{DISK, HOST, KEY, PORT, Rig, directory};

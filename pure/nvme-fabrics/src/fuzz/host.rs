@@ -7,8 +7,9 @@ use nvme::wire::{CompletionQueueEntry, NamespaceId, Status, SubmissionQueueEntry
 
 use crate::host::discovery::{Reader, Step};
 use crate::host::multipath::{Config, Output, Request};
-use crate::host::{self, Association, Data, Multipath, ana_states};
+use crate::host::{self, Association, Multipath, ana_states};
 use crate::wire::{HostId, Nqn};
+use nvme::host::Data;
 
 /// Outputs handled at most.
 const OUTPUTS_MAX: usize = 400;

@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 
-use nvme::wire::SubmissionQueueEntry;
+use nvme::host::command::get_log_page;
+use nvme::wire::{NamespaceId, SubmissionQueueEntry};
 
-use super::association::get_log_page;
 use crate::wire::{DISCOVERY_LOG_PAGE, DiscoveryEntry, DiscoveryHeader, WireError};
 
 /// Entries that are read at most.
@@ -128,11 +128,11 @@ impl Reader {
         let count = (self.records - read).min(RECORDS_AT_ONCE);
         let offset = DiscoveryHeader::LENGTH as u64 + read * DiscoveryEntry::LENGTH as u64;
         let length = u32::try_from(count * DiscoveryEntry::LENGTH as u64).expect("a few entries");
-        Step::Read { entry: get_log_page(DISCOVERY_LOG_PAGE, offset, length), length }
+        Step::Read { entry: get_log_page(NamespaceId::ALL, DISCOVERY_LOG_PAGE, offset, length), length }
     }
 }
 
 fn header() -> Step {
     let length = u32::try_from(DiscoveryHeader::LENGTH).expect("1 KiB");
-    Step::Read { entry: get_log_page(DISCOVERY_LOG_PAGE, 0, length), length }
+    Step::Read { entry: get_log_page(NamespaceId::ALL, DISCOVERY_LOG_PAGE, 0, length), length }
 }

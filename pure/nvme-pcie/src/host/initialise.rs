@@ -5,7 +5,9 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use engine::{Asker, Instant, Nanos};
-use nvme::wire::identify::{IdentifyController, IdentifyNamespace, cns, namespace_list};
+use nvme::host::command::{granted_queues, identify, set_number_of_queues};
+use nvme::host::{NAMESPACES_MAX, Namespace, transfer_limit};
+use nvme::wire::identify::{IdentifyController, cns, namespace_list};
 use nvme::wire::{AdminOpcode, NamespaceId, Status, SubmissionQueueEntry};
 
 use super::layout::{ADMIN_ENTRIES, Layout};
@@ -17,10 +19,6 @@ use crate::registers::{
 const READY_POLL: Nanos = Nanos::from_millis(1);
 /// CAP.TO is in units of this.
 const TIMEOUT_UNIT: Nanos = Nanos::from_millis(500);
-/// Namespaces that are looked at.
-pub const NAMESPACES_MAX: usize = 256;
-/// Number of Queues (feature 07h).
-const NUMBER_OF_QUEUES: u32 = 0x07;
 
 /// What the script asks of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,21 +114,6 @@ impl fmt::Display for InitError {
 
 impl core::error::Error for InitError {}
 
-/// A namespace, as Identify describes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Namespace {
-    /// Its identifier.
-    pub id: NamespaceId,
-    /// Namespace Size (NSZE) in logical blocks.
-    pub blocks: u64,
-    /// Bytes of a logical block.
-    pub block_bytes: u32,
-    /// Bytes of metadata beside each logical block.
-    pub metadata_bytes: u16,
-    /// Deallocate Logical Block Features (DLFEAT).
-    pub deallocate_features: u8,
-}
-
 /// What a controller told about itself when it was brought up.
 #[derive(Clone, Debug)]
 pub struct Identity {
@@ -140,7 +123,7 @@ pub struct Identity {
     pub capabilities: u64,
     /// Identify Controller.
     pub controller: Box<IdentifyController>,
-    /// The active namespaces, at most [`NAMESPACES_MAX`].
+    /// The active namespaces, at most [`nvme::host::NAMESPACES_MAX`].
     pub namespaces: Vec<Namespace>,
     /// I/O queue pairs that were created.
     pub queue_pairs: u16,
@@ -227,11 +210,7 @@ pub(super) async fn initialise(ask: Ask, parameters: Parameters) -> Result<Ident
         Box::new(page.map_or_else(IdentifyController::default, |page| IdentifyController::parse(&page)));
     let queue_pairs = create_queues(&ask, &parameters, capabilities).await?;
     let namespaces = namespaces(&ask).await?;
-    // MDTS is a power of two of minimum memory pages, 0 for no limit.
-    let limit = match controller.maximum_data_transfer_size {
-        0 => u32::MAX,
-        power => 4096_u32.checked_shl(u32::from(power)).filter(|limit| *limit >= 4096).unwrap_or(u32::MAX),
-    };
+    let limit = transfer_limit(&controller, capabilities).unwrap_or(u32::MAX);
     let transfer_bytes_max = parameters.transfer_bytes_max.min(limit);
     Ok(Identity { version, capabilities, controller, namespaces, queue_pairs, transfer_bytes_max })
 }
@@ -261,27 +240,10 @@ async fn enable(ask: &Ask, parameters: &Parameters, capabilities: u64) -> Result
     ready(ask, true, limit).await
 }
 
-fn identify(cns: u32, namespace: NamespaceId) -> SubmissionQueueEntry {
-    SubmissionQueueEntry {
-        opcode: AdminOpcode::Identify.into(),
-        namespace,
-        cdw10: cns,
-        ..SubmissionQueueEntry::default()
-    }
-}
-
 /// Number of Queues, then the queues themselves; how many pairs there are.
 async fn create_queues(ask: &Ask, parameters: &Parameters, capabilities: u64) -> Result<u16, InitError> {
-    let wanted = u32::from(parameters.queue_pairs - 1);
-    let set = SubmissionQueueEntry {
-        opcode: AdminOpcode::SetFeatures.into(),
-        cdw10: NUMBER_OF_QUEUES,
-        cdw11: wanted << 16 | wanted,
-        ..SubmissionQueueEntry::default()
-    };
-    let (granted, _) = admin(ask, set, false).await?;
-    let granted = low_16(granted).min(crate::registers::high_16(granted)).saturating_add(1);
-    let pairs = parameters.queue_pairs.min(granted);
+    let (granted, _) = admin(ask, set_number_of_queues(parameters.queue_pairs), false).await?;
+    let pairs = parameters.queue_pairs.min(granted_queues(granted));
     let entries_max = low_half(capabilities::QUEUE_ENTRIES_MAX.of(capabilities)) + 1;
     let size = (parameters.queue_entries.min(entries_max) - 1) << 16;
     for pair in 1..=pairs {
@@ -316,16 +278,7 @@ async fn namespaces(ask: &Ask) -> Result<Vec<Namespace>, InitError> {
     for id in ids {
         let (_, page) = admin(ask, identify(cns::NAMESPACE, id), true).await?;
         let Some(page) = page else { continue };
-        let namespace = IdentifyNamespace::parse(&page);
-        if let Some(block_bytes) = namespace.block_bytes() {
-            namespaces.push(Namespace {
-                id,
-                blocks: namespace.size,
-                block_bytes,
-                metadata_bytes: namespace.formatted().metadata_size,
-                deallocate_features: namespace.deallocate_features,
-            });
-        }
+        namespaces.extend(Namespace::parse(id, &page));
     }
     Ok(namespaces)
 }

@@ -28,7 +28,7 @@ use engine::{Deadlines, Engine, Instant, Script};
 use nvme::wire::{AdminOpcode, CommandId, CompletionQueueEntry, NamespaceId, SubmissionQueueEntry};
 use pcie::memory::{Memory, Unmapped};
 
-pub use initialise::{Identity, InitError, NAMESPACES_MAX, Namespace};
+pub use initialise::{Identity, InitError};
 pub use layout::{ArenaTooSmall, DataRegion};
 pub use queue::Data;
 pub use types::{

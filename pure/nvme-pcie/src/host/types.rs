@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use core::fmt;
 
 use engine::{Instant, Nanos};
+use nvme::host::command;
 use nvme::wire::{CommandId, IoOpcode, NamespaceId, Status, SubmissionQueueEntry};
 use pcie::memory::Unmapped;
 
@@ -277,12 +278,7 @@ impl Submission {
 
     /// Makes durable what was written.
     pub fn flush(queue: QueueId, namespace: NamespaceId, cookie: u64) -> Self {
-        let entry = SubmissionQueueEntry {
-            opcode: IoOpcode::Flush.into(),
-            namespace,
-            ..SubmissionQueueEntry::default()
-        };
-        Self { queue, entry, data: None, cookie }
+        Self { queue, entry: command::flush(namespace), data: None, cookie }
     }
 
     fn transfer(
@@ -294,14 +290,8 @@ impl Submission {
         data: Data,
         cookie: u64,
     ) -> Self {
-        let entry = SubmissionQueueEntry {
-            opcode: opcode.into(),
-            namespace,
-            // Number of Logical Blocks (NLB) is 0's based.
-            cdw12: u32::from(crate::registers::low_16(blocks.wrapping_sub(1))),
-            ..SubmissionQueueEntry::default()
-        };
-        Self { queue, entry: entry.with_starting_lba(lba), data: Some(data), cookie }
+        let entry = command::on_blocks(opcode, namespace, lba, blocks);
+        Self { queue, entry, data: Some(data), cookie }
     }
 }
 

@@ -12,11 +12,10 @@ mod types;
 mod tests;
 
 use engine::{Buffer, Engine, Instant};
+use nvme::host::Data;
 use nvme::wire::{CommandId, SubmissionQueueEntry};
 
-pub use types::{
-    Closed, Completed, Config, Data, DigestUse, Input, Output, Parameters, Statistics, SubmitError,
-};
+pub use types::{Closed, Completed, Config, DigestUse, Input, Output, Parameters, Statistics, SubmitError};
 
 use crate::emit::Sender;
 use crate::reader::{Reader, Step};

@@ -98,33 +98,6 @@ impl Config {
     }
 }
 
-/// The data of a command.
-#[derive(Clone, Debug)]
-pub enum Data {
-    /// It moves none.
-    None,
-    /// These go to the controller.
-    Write(Buffer),
-    /// So many bytes come from the controller.
-    Read(u32),
-}
-
-impl Data {
-    /// Bytes that it moves.
-    pub fn len(&self) -> usize {
-        match self {
-            Self::None => 0,
-            Self::Write(data) => data.len(),
-            Self::Read(length) => *length as usize,
-        }
-    }
-
-    /// Whether it moves nothing.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
 /// What the world tells the connection.
 #[derive(Debug)]
 pub enum Input {

@@ -7,8 +7,9 @@ use nvme::wire::{CompletionQueueEntry, SubmissionQueueEntry};
 
 use super::{NOW, READ, WRITE, entry, pattern, pool};
 use crate::controller::{self, Queue, Slot};
-use crate::host::{self, Data, DigestUse};
+use crate::host::{self, DigestUse};
 use crate::wire::{Fault, INITIALISE_LENGTH};
+use nvme::host::Data;
 
 /// What the commands of a run move, bytes: in the capsule, by R2Ts, to the host, nothing.
 const COMMANDS: [(u8, u32); 6] = [(WRITE, 64), (WRITE, 600), (READ, 700), (0, 0), (READ, 100), (READ, 4)];

@@ -1,6 +1,6 @@
 //! The bytes of NVM Express: what a queue entry, an identify structure, a feature and a log page look like.
 
-mod bits;
+pub(crate) mod bits;
 mod copy;
 mod dataset;
 mod entry;

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use engine::{Engine, Instant, Rng};
 use machine::near::{self, ControllerIndex, Near};
-use nvme::wire::{IoOpcode, NamespaceId, SubmissionQueueEntry};
+use nvme::host::command;
+use nvme::wire::{IoOpcode, NamespaceId};
 use nvme_pcie::host::{Data, QueueId, Submission, SubmitError};
 use pcie::memory::Memory;
 use sim::stream::{ConnectionId, StreamEvent};
@@ -297,14 +298,8 @@ fn submission(operation: &Operation, queue: QueueId, address: u64, length: usize
         Kind::Write => Submission::write(queue, NAMESPACE, first, blocks, data, cookie),
         Kind::Flush => Submission::flush(queue, NAMESPACE, cookie),
         Kind::WriteZeroes => {
-            let entry = SubmissionQueueEntry {
-                opcode: IoOpcode::WriteZeroes.into(),
-                namespace: NAMESPACE,
-                // Number of Logical Blocks (NLB) is 0's based.
-                cdw12: blocks - 1,
-                ..SubmissionQueueEntry::default()
-            };
-            Submission { queue, entry: entry.with_starting_lba(first), data: None, cookie }
+            let entry = command::on_blocks(IoOpcode::WriteZeroes, NAMESPACE, first, blocks);
+            Submission { queue, entry, data: None, cookie }
         }
     }
 }

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use engine::{Buffer, Instant};
 use machine::initiator::Output;
+use nvme::host::{Data, command};
 use nvme::media::{Completion, IoId, MediaError, Operation, Request};
 use nvme::wire::{IoOpcode, NamespaceId, SubmissionQueueEntry};
-use nvme_fabrics::host::Data;
 use nvme_fabrics::host::multipath::{self, Completed, SubmitError};
 use sim::Context;
 use sim::stream::{self, StreamEvent};
@@ -91,14 +91,11 @@ impl Behind {
             }
             Operation::Flush => (IoOpcode::Flush, 0, 0, Data::None),
         };
-        let entry = SubmissionQueueEntry {
-            opcode: opcode.into(),
-            namespace: NamespaceId(1),
-            // Number of Logical Blocks (NLB) is 0's based; a Flush has none.
-            cdw12: count.saturating_sub(1),
-            ..SubmissionQueueEntry::default()
+        let entry = match opcode {
+            IoOpcode::Flush => command::flush(NamespaceId(1)),
+            _ => command::on_blocks(opcode, NamespaceId(1), offset / self.block_bytes, count),
         };
-        (entry.with_starting_lba(offset / self.block_bytes), data)
+        (entry, data)
     }
 
     fn on_completed(&mut self, completed: Completed, answer: &mut impl FnMut(Completion)) {

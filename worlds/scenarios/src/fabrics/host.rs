@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use engine::{Buffer, Engine, Instant};
 use machine::initiator::Output;
+use nvme::host::{self, Data};
 use nvme::wire::{IoOpcode, NamespaceId, SubmissionQueueEntry};
-use nvme_fabrics::host::Data;
 use nvme_fabrics::host::multipath::{Completed, Origin, Request, SubmitError};
 use sim::Context;
 use sim::stream::{self, StreamEvent};
@@ -118,12 +118,9 @@ fn command(operation: &Operation, workload: &Workload) -> (SubmissionQueueEntry,
         Kind::Flush => (IoOpcode::Flush, Data::None),
     };
     let blocks = u32::try_from(operation.blocks.end - operation.blocks.start).expect("few blocks");
-    let entry = SubmissionQueueEntry {
-        opcode: opcode.into(),
-        namespace: NamespaceId(1),
-        // Number of Logical Blocks (NLB) is 0's based; a Flush has none.
-        cdw12: blocks.saturating_sub(1),
-        ..SubmissionQueueEntry::default()
+    let entry = match opcode {
+        IoOpcode::Flush => host::command::flush(NamespaceId(1)),
+        _ => host::command::on_blocks(opcode, NamespaceId(1), operation.blocks.start, blocks),
     };
-    (entry.with_starting_lba(operation.blocks.start), data)
+    (entry, data)
 }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use engine::Nanos;
 use indicatif::ProgressBar;
 use machine::near::{Chain, Hop, read_chains};
-use nvme_pcie::host::Namespace;
+use nvme::host::Namespace;
 use serde::Serialize;
 use tunnel::upstream::PortIndex;
 

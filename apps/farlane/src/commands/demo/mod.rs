@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use live::media::Media;
+use nvme::host::Namespace;
 use nvme::media::ram::RamDisk;
 use nvme::subsystem::Config;
-use nvme_pcie::host::Namespace;
 use nvme_pcie::{controller, function};
 
 use crate::args::{DemoArgs, Extent, Shadow, Spin, Spread, Target, Transport};

@@ -3,8 +3,8 @@
 mod controller;
 mod namespace;
 
+use nvme::wire::NamespaceId;
 use nvme::wire::identify::{IDENTIFY_LENGTH, IdentifyNamespace, NamespaceDescriptor, cns, namespace_list};
-use nvme::wire::{AdminOpcode, NamespaceId, SubmissionQueueEntry};
 use serde::Serialize;
 
 use super::fields::Fields;
@@ -68,12 +68,7 @@ fn identify(
     structure: u32,
     namespace: NamespaceId,
 ) -> Result<Box<Page>, Error> {
-    let entry = SubmissionQueueEntry {
-        opcode: AdminOpcode::Identify.into(),
-        namespace,
-        cdw10: structure,
-        ..SubmissionQueueEntry::default()
-    };
+    let entry = nvme::host::command::identify(structure, namespace);
     let length = u32::try_from(IDENTIFY_LENGTH).expect("4 KiB");
     let page = session.admin(command, entry, length)?.into_boxed_slice();
     Ok(page.try_into().expect("as many bytes as were asked for"))

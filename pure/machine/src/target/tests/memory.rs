@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 
 use engine::Nanos;
+use nvme::host::Data;
 use nvme::wire::{AdminOpcode, IoOpcode};
-use nvme_tcp::host::Data;
 
 use super::rig::{DISK, Rig, directory};
 use super::{admin, io, pattern};

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 
 use engine::{Engine, Instant, Nanos, Pool, Rng, settle};
+use nvme::host::Data;
 use nvme::media::ram::RamDisk;
 use nvme::media::{Completion, MediumId, Request};
 use nvme::wire::{Status, SubmissionQueueEntry};
@@ -14,7 +15,7 @@ use nvme_fabrics::wire::{
     PropertySize, QueueId, property,
 };
 use nvme_tcp::SharedPool;
-use nvme_tcp::host::{self, Completed, Data};
+use nvme_tcp::host::{self, Completed};
 
 use crate::target::{Accepted, Config, ConnectionId, Event, Handover, Input, Output, Target};
 

@@ -16,10 +16,10 @@ use nvme::wire::{AdminOpcode, Bits, CompletionQueueEntry, StatusCode, Submission
 
 pub use types::{Config, Failure, Loss, Output, SubmitError};
 
-use super::{Data, Identity, ImpactedController};
+use super::{Identity, ImpactedController};
 use crate::wire::QueueId;
 use admin::{Admin, Owner};
-pub(in crate::host) use script::get_log_page;
+use nvme::host::Data;
 use script::{Answer, Outcome, Question, Refresh};
 
 /// DW0 of an event: Asynchronous Event Type.

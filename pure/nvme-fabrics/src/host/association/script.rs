@@ -4,12 +4,12 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use engine::{Asker, Buffer, Nanos};
-use nvme::wire::identify::{IDENTIFY_LENGTH, cns, namespace_list};
-use nvme::wire::{AdminOpcode, CompletionQueueEntry, NamespaceId, SubmissionQueueEntry};
+use nvme::host::{Data, NAMESPACES_MAX, Namespace, command as host_command};
+use nvme::wire::identify::{IDENTIFY_LENGTH, IdentifyController, cns, namespace_list};
+use nvme::wire::{CompletionQueueEntry, NamespaceId, SubmissionQueueEntry};
 
 use super::types::{Config, Failure};
-use crate::host::identity::{NAMESPACES_MAX, Namespace};
-use crate::host::{Data, Identity, ana_states};
+use crate::host::{Identity, ana_states};
 use crate::wire::property::{self, SHUTDOWN_COMPLETE};
 use crate::wire::{
     ConnectAttributes, ConnectCommand, ConnectData, ConnectResponse, ControllerId,
@@ -22,8 +22,6 @@ const STATUS_POLL: Nanos = Nanos::from_millis(10);
 const TIMEOUT_UNIT: Nanos = Nanos::from_millis(500);
 /// How long a controller may take to shut down.
 const SHUTDOWN_MAX: Nanos = Nanos::from_secs(5);
-/// Number of Queues (feature 07h).
-const NUMBER_OF_QUEUES: u32 = 0x07;
 /// Asynchronous Event Configuration (feature 0Bh).
 const EVENT_CONFIGURATION: u32 = 0x0b;
 /// Namespace Attribute Notices, in OAES and in the feature.
@@ -120,42 +118,12 @@ async fn configure(ask: &Ask, value: u32) -> Result<(), Failure> {
 }
 
 async fn identify(ask: &Ask, what: &'static str, structure: u32, id: NamespaceId) -> Result<Page, Failure> {
-    let entry = SubmissionQueueEntry {
-        opcode: AdminOpcode::Identify.into(),
-        namespace: id,
-        cdw10: structure,
-        ..SubmissionQueueEntry::default()
-    };
+    let entry = host_command::identify(structure, id);
     let length = u32::try_from(IDENTIFY_LENGTH).expect("4 KiB");
     let (_, data) = command(ask, what, entry, Data::Read(length)).await?;
     let mut page = Box::new([0; IDENTIFY_LENGTH]);
     page.copy_from_slice(&data[..IDENTIFY_LENGTH]);
     Ok(page)
-}
-
-/// A Get Log Page that returns `length` bytes from `offset` on; the event of the page is reported again.
-pub(in crate::host) fn get_log_page(page: u8, offset: u64, length: u32) -> SubmissionQueueEntry {
-    // Number of Dwords (NUMDL, NUMDU) is 0's based.
-    let dwords = (length / 4).saturating_sub(1);
-    let [a, b, c, d] = dwords.to_le_bytes();
-    SubmissionQueueEntry {
-        opcode: AdminOpcode::GetLogPage.into(),
-        namespace: NamespaceId::ALL,
-        cdw10: u32::from_le_bytes([page, 0, a, b]),
-        cdw11: u32::from_le_bytes([c, d, 0, 0]),
-        cdw12: low_half(offset),
-        cdw13: low_half(offset >> 32),
-        ..SubmissionQueueEntry::default()
-    }
-}
-
-fn set_features(feature: u32, value: u32) -> SubmissionQueueEntry {
-    SubmissionQueueEntry {
-        opcode: AdminOpcode::SetFeatures.into(),
-        cdw10: feature,
-        cdw11: value,
-        ..SubmissionQueueEntry::default()
-    }
 }
 
 pub(super) fn low_half(value: u64) -> u32 {
@@ -239,7 +207,7 @@ pub(super) async fn bring_up(ask: Ask, config: Config) -> Result<Outcome, Failur
         controller_id: admin,
         version,
         capabilities,
-        page,
+        controller: Box::new(IdentifyController::parse(&page)),
         namespaces: Vec::new(),
         ana: Vec::new(),
         io_queues: 0,
@@ -257,7 +225,7 @@ pub(super) async fn bring_up(ask: Ask, config: Config) -> Result<Outcome, Failur
         }
     }
     if events != 0 {
-        let entry = set_features(EVENT_CONFIGURATION, events);
+        let entry = host_command::set_features(EVENT_CONFIGURATION, events);
         // Without events, changes are seen with the next command that fails.
         let _ = command(&ask, "Set Features (events)", entry, Data::None).await;
     }
@@ -268,11 +236,9 @@ pub(super) async fn bring_up(ask: Ask, config: Config) -> Result<Outcome, Failur
 const ADMIN_CAPSULE_DATA_MAX: u32 = 8192;
 
 async fn connect_io_queues(ask: &Ask, config: &Config, identity: &mut Identity) -> Result<(), Failure> {
-    let wanted = u32::from(config.io_queues - 1);
-    let entry = set_features(NUMBER_OF_QUEUES, wanted << 16 | wanted);
+    let entry = host_command::set_number_of_queues(config.io_queues);
     let (granted, _) = command(ask, "Set Features (Number of Queues)", entry, Data::None).await?;
-    let [a, b, c, d] = granted.dw0.to_le_bytes();
-    let granted = u16::from_le_bytes([a, b]).min(u16::from_le_bytes([c, d])).saturating_add(1);
+    let granted = host_command::granted_queues(granted.dw0);
     let entries = property::QUEUE_ENTRIES_MAX.of(low_half(identity.capabilities)).saturating_add(1);
     let mut size = config.queue_size.min(u16::try_from(entries).unwrap_or(u16::MAX));
     size = size.min(identity.commands_max().unwrap_or(u16::MAX)).max(2);
@@ -303,7 +269,7 @@ async fn namespaces(ask: &Ask) -> Result<Vec<Namespace>, Failure> {
 
 async fn ana(ask: &Ask, identity: &Identity) -> Result<Vec<(NamespaceId, crate::host::AnaState)>, Failure> {
     let length = identity.ana_log_bytes();
-    let entry = SubmissionQueueEntry { namespace: NamespaceId::NONE, ..get_log_page(ANA_LOG, 0, length) };
+    let entry = host_command::get_log_page(NamespaceId::NONE, ANA_LOG, 0, length);
     let (_, log) = command(ask, "Get Log Page (ANA)", entry, Data::Read(length)).await?;
     Ok(ana_states(&log))
 }
@@ -315,11 +281,17 @@ pub(super) async fn refresh(
     what: Refresh,
 ) -> Result<Outcome, Failure> {
     if let Some(page) = what.log_page {
-        let _ = command(&ask, "Get Log Page", get_log_page(page, 0, 512), Data::Read(512)).await;
+        let _ = command(
+            &ask,
+            "Get Log Page",
+            host_command::get_log_page(NamespaceId::ALL, page, 0, 512),
+            Data::Read(512),
+        )
+        .await;
     }
     if what.namespaces {
         // Reading it has the event reported again; what has changed is seen by asking for everything.
-        let log = get_log_page(CHANGED_NAMESPACES, 0, 4096);
+        let log = host_command::get_log_page(NamespaceId::ALL, CHANGED_NAMESPACES, 0, 4096);
         let _ = command(&ask, "Get Log Page (changed namespaces)", log, Data::Read(4096)).await;
         identity.namespaces = namespaces(&ask).await?;
     }

@@ -4,9 +4,10 @@ use alloc::string::String;
 use core::fmt;
 
 use engine::{Buffer, Nanos};
+use nvme::host::Data;
 use nvme::wire::{CompletionQueueEntry, Status, SubmissionQueueEntry};
 
-use crate::host::{Data, ImpactedController};
+use crate::host::ImpactedController;
 use crate::wire::{ControllerChoice, FabricsStatus, HostId, Nqn, Parameter, QueueId};
 
 /// What an association is.

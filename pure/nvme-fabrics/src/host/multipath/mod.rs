@@ -15,6 +15,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use engine::{Buffer, Engine, Instant};
+use nvme::host::Data;
 use nvme::wire::{CompletionQueueEntry, NamespaceId, Status, StatusCode, SubmissionQueueEntry};
 
 pub use types::{
@@ -23,7 +24,7 @@ pub use types::{
 };
 
 use super::association::{self, Association, Loss};
-use super::{AnaState, Data, Identity, TRANSFER_BYTES_MAX};
+use super::{AnaState, Identity, TRANSFER_BYTES_MAX};
 use crate::wire::QueueId;
 use commands::{Command, Commands, Place};
 use fence::{Fence, Fences, is_harmless};

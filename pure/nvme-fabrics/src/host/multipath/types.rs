@@ -3,10 +3,11 @@
 use core::fmt;
 
 use engine::{Buffer, Instant, Nanos};
+use nvme::host::Data;
 use nvme::wire::{CompletionQueueEntry, SubmissionQueueEntry};
 
+use crate::host::Identity;
 use crate::host::association::{Failure, Loss};
-use crate::host::{Data, Identity};
 use crate::wire::QueueId;
 
 /// Paths at most.

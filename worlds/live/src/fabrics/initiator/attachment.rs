@@ -7,9 +7,11 @@ use std::rc::Rc;
 
 use engine::{Buffer, Instant, Nanos, Pool};
 use machine::initiator::{self, Initiator, Output};
+use nvme::host::Data;
+use nvme::host::command::on_blocks;
 use nvme::wire::{CompletionQueueEntry, IoOpcode, NamespaceId, Status, SubmissionQueueEntry};
 use nvme_fabrics::host::multipath::{self, Completed, Request, SubmitError};
-use nvme_fabrics::host::{self, Data, Failure, Identity};
+use nvme_fabrics::host::{self, Failure, Identity};
 use nvme_tcp::host::{self as tcp, DigestUse};
 
 use super::InitiatorDriver;
@@ -264,7 +266,7 @@ impl Attached<InitiatorDriver> {
             identity.namespaces.iter().find(|one| one.id == namespace).map(|one| one.block_bytes)
         });
         let bytes = known.unwrap_or(512).saturating_mul(blocks);
-        Ok(self.execute(transfer(IoOpcode::Read, namespace, lba, blocks), Data::Read(bytes))?.data)
+        Ok(self.execute(on_blocks(IoOpcode::Read, namespace, lba, blocks), Data::Read(bytes))?.data)
     }
 
     /// Writes `data`, `blocks` (1..=65,536) logical blocks, from `lba` on.
@@ -278,19 +280,6 @@ impl Attached<InitiatorDriver> {
         blocks: u32,
         data: Buffer,
     ) -> Result<(), AttachError> {
-        self.execute(transfer(IoOpcode::Write, namespace, lba, blocks), Data::Write(data)).map(|_| ())
+        self.execute(on_blocks(IoOpcode::Write, namespace, lba, blocks), Data::Write(data)).map(|_| ())
     }
-}
-
-/// A Read or Write.
-fn transfer(opcode: IoOpcode, namespace: NamespaceId, lba: u64, blocks: u32) -> SubmissionQueueEntry {
-    let [low, high, ..] = blocks.wrapping_sub(1).to_le_bytes();
-    let entry = SubmissionQueueEntry {
-        opcode: opcode.into(),
-        namespace,
-        // Number of Logical Blocks (NLB) is 0's based.
-        cdw12: u32::from(u16::from_le_bytes([low, high])),
-        ..SubmissionQueueEntry::default()
-    };
-    entry.with_starting_lba(lba)
 }

@@ -1,8 +1,8 @@
 //! What an NVMe device has to offer to a medium.
 
+use nvme::host::Namespace;
 use nvme::wire::NamespaceId;
 use nvme::wire::identify::IdentifyController;
-use nvme_pcie::host::Namespace;
 
 use super::PIECE_BYTES;
 

@@ -6,9 +6,9 @@ mod job;
 use std::collections::VecDeque;
 
 use engine::Buffer;
+use nvme::host::{Data, command};
 use nvme::media::{Completion, IoId, MediaError, Operation, Request};
 use nvme::wire::{DatasetRange, IoOpcode, NamespaceId, Status, StatusCode, SubmissionQueueEntry};
-use nvme_fabrics::host::Data;
 
 use job::{Goal, Job, Zeroing};
 
@@ -242,11 +242,7 @@ impl Commands {
                 (range.command(IoOpcode::WriteZeroes, access(*durable) | flag), Data::None)
             }
             Goal::Deallocate => range.deallocate(),
-            Goal::Flush => {
-                let opcode = IoOpcode::Flush.into();
-                let entry = SubmissionQueueEntry { opcode, namespace: extent.id, ..Default::default() };
-                (entry, Data::None)
-            }
+            Goal::Flush => (command::flush(extent.id), Data::None),
         }
     }
 
@@ -372,10 +368,9 @@ struct Range {
 impl Range {
     /// A command on these blocks, with these bits in Command Dword 12.
     fn command(self, opcode: IoOpcode, bits: u32) -> SubmissionQueueEntry {
-        // Number of Logical Blocks (NLB) is 0's based.
-        let blocks = u32::try_from(self.blocks.saturating_sub(1)).unwrap_or(u32::MAX);
-        let (opcode, namespace, cdw12) = (opcode.into(), self.namespace, blocks | bits);
-        SubmissionQueueEntry { opcode, namespace, cdw12, ..Default::default() }.with_starting_lba(self.lba)
+        let blocks = u32::try_from(self.blocks).unwrap_or(u32::MAX);
+        let entry = command::on_blocks(opcode, self.namespace, self.lba, blocks);
+        SubmissionQueueEntry { cdw12: entry.cdw12 | bits, ..entry }
     }
 
     /// Dataset Management: the space may be given back.

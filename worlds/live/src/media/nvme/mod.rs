@@ -9,9 +9,9 @@ use std::fmt;
 use std::os::fd::RawFd;
 
 use engine::{Buffer, Engine, Instant, Nanos, Pool};
+use nvme::host::Data as Moved;
 use nvme::media::{Completion, Request};
 use nvme::wire::SubmissionQueueEntry;
-use nvme_fabrics::host::Data as Moved;
 use nvme_pcie::host::{
     AsynchronousEvent, Completed, Data, Host, InitError, Input, Output, QueueId, ResetReason, Submission,
     SubmitError,

@@ -6,10 +6,9 @@ use std::os::fd::RawFd;
 
 use engine::Nanos;
 use machine::initiator::Output;
+use nvme::host::Data;
 use nvme::wire::SubmissionQueueEntry;
-use nvme_fabrics::host::Data;
 use nvme_fabrics::host::multipath::{Origin, PathIndex, Request, SubmitError};
-use nvme_pcie::host::Namespace;
 
 use super::OpenError;
 use super::way::{Device, Ended, Happened};
@@ -111,18 +110,11 @@ impl Fabrics {
 
     pub(super) fn device(&self) -> Option<Device> {
         let identity = self.attachment.identity()?;
-        let namespaces = identity.namespaces.iter().map(|namespace| Namespace {
-            id: namespace.id,
-            blocks: namespace.blocks,
-            block_bytes: namespace.block_bytes,
-            metadata_bytes: namespace.metadata_bytes,
-            deallocate_features: namespace.deallocate_features,
-        });
-        let controller = identity.controller();
+        let controller = &identity.controller;
         Some(Device {
             serial: controller.serial_number.to_string(),
-            namespaces: namespaces.collect(),
-            abilities: Abilities::new(&controller, identity.transfer_bytes_max()),
+            namespaces: identity.namespaces.clone(),
+            abilities: Abilities::new(controller, identity.transfer_bytes_max()),
         })
     }
 }

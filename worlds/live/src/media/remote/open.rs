@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 
 use engine::Nanos;
 use mio::Poll;
+use nvme::host::Namespace;
 use nvme::wire::NamespaceId;
-use nvme_pcie::host::Namespace;
 
 use super::fabrics::Fabrics;
 use super::pcie::Pcie;

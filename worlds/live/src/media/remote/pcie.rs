@@ -5,8 +5,8 @@ use std::os::fd::RawFd;
 
 use engine::{Nanos, Pool};
 use machine::near::{self, ControllerIndex, Event};
+use nvme::host::Data as Moved;
 use nvme::wire::SubmissionQueueEntry;
-use nvme_fabrics::host::Data as Moved;
 use nvme_pcie::host::{Data, Origin, QueueId, Submission, SubmitError};
 
 use super::way::{Device, Ended, Happened};

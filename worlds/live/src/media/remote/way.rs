@@ -4,9 +4,9 @@ use std::io;
 use std::os::fd::RawFd;
 
 use engine::{Buffer, Nanos};
+use nvme::host::Data;
+use nvme::host::Namespace;
 use nvme::wire::{Status, SubmissionQueueEntry};
-use nvme_fabrics::host::Data;
-use nvme_pcie::host::Namespace;
 
 use super::fabrics::Fabrics;
 use super::pcie::Pcie;

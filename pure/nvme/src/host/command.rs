@@ -1,0 +1,95 @@
+//! Commands that hosts send. The 0's based counts of the specification are reckoned here and nowhere else.
+
+use crate::wire::bits::{low_u16, low_u32};
+use crate::wire::{AdminOpcode, IoOpcode, NamespaceId, SubmissionQueueEntry};
+
+/// Number of Queues (FID 07h).
+const NUMBER_OF_QUEUES: u32 = 0x07;
+
+/// A command on `blocks` (1..=65,536) logical blocks from `lba` on, such as Read, Write or Write Zeroes.
+pub fn on_blocks(opcode: IoOpcode, namespace: NamespaceId, lba: u64, blocks: u32) -> SubmissionQueueEntry {
+    let entry = SubmissionQueueEntry {
+        opcode: opcode.into(),
+        namespace,
+        // Number of Logical Blocks (NLB) is 0's based.
+        cdw12: u32::from(low_u16(blocks.wrapping_sub(1))),
+        ..SubmissionQueueEntry::default()
+    };
+    entry.with_starting_lba(lba)
+}
+
+/// Flush: makes everything durable that was written to the namespace and has completed.
+pub fn flush(namespace: NamespaceId) -> SubmissionQueueEntry {
+    SubmissionQueueEntry { opcode: IoOpcode::Flush.into(), namespace, ..SubmissionQueueEntry::default() }
+}
+
+/// Identify: asks for the data structure that `structure` (CNS) names, which has 4096 bytes.
+pub fn identify(structure: u32, namespace: NamespaceId) -> SubmissionQueueEntry {
+    SubmissionQueueEntry {
+        opcode: AdminOpcode::Identify.into(),
+        namespace,
+        cdw10: structure,
+        ..SubmissionQueueEntry::default()
+    }
+}
+
+/// Get Log Page: asks for `length` bytes, a multiple of 4, of log `page` from byte `offset` on. An event that was masked
+/// until the page was read is reported again (RAE 0).
+pub fn get_log_page(namespace: NamespaceId, page: u8, offset: u64, length: u32) -> SubmissionQueueEntry {
+    // Number of Dwords (NUMDL, NUMDU) is 0's based.
+    let dwords = (length / 4).saturating_sub(1);
+    let [a, b, c, d] = dwords.to_le_bytes();
+    SubmissionQueueEntry {
+        opcode: AdminOpcode::GetLogPage.into(),
+        namespace,
+        cdw10: u32::from_le_bytes([page, 0, a, b]),
+        cdw11: u32::from_le_bytes([c, d, 0, 0]),
+        cdw12: low_u32(offset),
+        cdw13: low_u32(offset >> 32),
+        ..SubmissionQueueEntry::default()
+    }
+}
+
+/// Set Features: sets `feature` (FID) to `value` until the next controller level reset.
+pub fn set_features(feature: u32, value: u32) -> SubmissionQueueEntry {
+    SubmissionQueueEntry {
+        opcode: AdminOpcode::SetFeatures.into(),
+        cdw10: feature,
+        cdw11: value,
+        ..SubmissionQueueEntry::default()
+    }
+}
+
+/// Set Features (Number of Queues): asks for `pairs` (1 or more) I/O submission queues and as many completion queues.
+pub fn set_number_of_queues(pairs: u16) -> SubmissionQueueEntry {
+    let wanted = u32::from(pairs.saturating_sub(1));
+    set_features(NUMBER_OF_QUEUES, wanted << 16 | wanted)
+}
+
+/// How many pairs of I/O queues the controller grants: DW0 of the completion of [`set_number_of_queues`], which may be more
+/// or fewer than were asked for.
+pub fn granted_queues(dw0: u32) -> u16 {
+    low_u16(dw0).min(low_u16(dw0 >> 16)).saturating_add(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_0s_based() {
+        let namespace = NamespaceId(3);
+        let read = on_blocks(IoOpcode::Read, namespace, 0x1_2345_6789, 65_536);
+        assert_eq!((read.cdw10, read.cdw11, read.cdw12), (0x2345_6789, 1, 0xffff));
+        assert_eq!(on_blocks(IoOpcode::Write, namespace, 0, 1).cdw12, 0);
+        let log = get_log_page(NamespaceId::ALL, 2, 0x1_0000_0200, 512 << 10);
+        assert_eq!((log.cdw10, log.cdw11), (0xffff_0002, 1));
+        assert_eq!((log.cdw12, log.cdw13), (0x200, 1));
+        let queues = set_number_of_queues(4);
+        assert_eq!((queues.cdw10, queues.cdw11), (7, 3 << 16 | 3));
+        assert_eq!(
+            [granted_queues(3 << 16 | 1), granted_queues(0), granted_queues(u32::MAX)],
+            [2, 1, 0xffff]
+        );
+    }
+}
