@@ -5,6 +5,7 @@ mod event;
 mod local;
 mod memory;
 mod signal;
+mod turned_away;
 
 pub use event::Event;
 
@@ -29,6 +30,7 @@ use doorbells::{Doorbells, Look};
 use local::Local;
 use memory::errno_of;
 use signal::Signaller;
+use turned_away::TurnedAway;
 
 /// Pieces taken from one connection in a turn, so that none starves the others.
 const PIECES_PER_TURN: usize = 16;
@@ -67,6 +69,7 @@ pub struct GuestDriver<F> {
     client: Option<Client>,
     /// A client that has come while the function is not there yet.
     waiting: Option<Connection>,
+    turned_away: TurnedAway,
     memory: SharedMemory,
     vectors: Vec<Option<Signaller>>,
     doorbells: Option<Doorbells>,
@@ -117,6 +120,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
             listening: false,
             client: None,
             waiting: None,
+            turned_away: TurnedAway::default(),
             memory: SharedMemory::new(),
             vectors: Vec::new(),
             doorbells: None,
@@ -159,7 +163,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
     }
 
     /// Takes the clients that have come: one is served, another one waits or is turned away.
-    fn accept(&mut self) -> bool {
+    fn accept(&mut self, now: Instant, sources: &Sources) -> bool {
         let mut accepted = false;
         loop {
             match self.listener.accept() {
@@ -168,7 +172,10 @@ impl<F: FnMut(Event)> GuestDriver<F> {
                     self.waiting = Some(connection);
                     accepted = true;
                 }
-                Ok(Some(connection)) => (self.report)(Event::TurnedAway(connection.peer_process())),
+                Ok(Some(connection)) => {
+                    (self.report)(Event::TurnedAway(connection.peer_process()));
+                    self.turned_away.add(now, connection, sources);
+                }
                 Err(error) => {
                     (self.report)(Event::AcceptFailed(error));
                     return accepted;
@@ -523,8 +530,9 @@ impl<F: FnMut(Event)> Driver for GuestDriver<F> {
         self.register(sources)?;
         let mut busy = self.receive_client(context.clock, sources, context.news);
         if context.news && !self.stopping {
-            busy |= self.accept();
+            busy |= self.accept(context.now, sources);
         }
+        self.turned_away.close(context.now, &mut self.pool);
         busy |= self.receive_far(context.clock, sources);
         // The engines have been told later times since the turn began, and theirs never goes back.
         let now = if busy { context.clock.now() } else { context.now };
@@ -567,7 +575,8 @@ impl<F: FnMut(Event)> Driver for GuestDriver<F> {
             Side::Local(local) => local.poll_timeout(),
         };
         let look = self.shared.then(|| self.looked_at + LOOK_EVERY);
-        self.wake.into_iter().chain(dialling).chain(look).min()
+        let silent = self.turned_away.poll_timeout();
+        self.wake.into_iter().chain(dialling).chain(look).chain(silent).min()
     }
 
     fn on_stop(&mut self, now: Instant) {

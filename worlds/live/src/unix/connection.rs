@@ -90,9 +90,19 @@ impl Connection {
 
     /// Whether the client has closed its side, though there may be bytes of it that were not received yet.
     pub fn is_closed_by_peer(&self) -> bool {
-        let mut polled = [PollFd::new(&self.socket, PollFlags::RDHUP)];
+        self.is(PollFlags::RDHUP)
+    }
+
+    /// Whether the client has closed its side, or there are bytes of it that were not received yet.
+    pub fn has_news(&self) -> bool {
+        self.is(PollFlags::IN | PollFlags::RDHUP)
+    }
+
+    /// Whether the socket is in one of these states now, or is of no more use.
+    fn is(&self, wanted: PollFlags) -> bool {
+        let mut polled = [PollFd::new(&self.socket, wanted)];
         let asked = poll(&mut polled, Some(&Timespec::default()));
-        asked.is_ok() && polled[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
+        asked.is_ok() && polled[0].revents().intersects(wanted | PollFlags::HUP | PollFlags::ERR)
     }
 
     /// Puts `bytes` behind what waits to be sent, with `descriptors`; [`Connection::flush`] sends them.
