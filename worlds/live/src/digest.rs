@@ -1,12 +1,34 @@
-//! CRC32C by the vector instructions of the processor.
+//! CRC32C by instructions that the processor has for it.
 
 use crc_fast::{CrcAlgorithm, Digest};
 
+/// Up to so many bytes, an instruction for each eight takes less time than to set up vectors: 2 ns for the header of a
+/// PDU or of a frame, where vectors take 7.
+#[cfg(target_arch = "x86_64")]
+const SHORT: usize = 128;
+
 /// CRC32C of `bytes` behind those whose CRC32C is `before`; see [`engine::Crc32c`].
 pub fn crc32c(before: u32, bytes: &[u8]) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    if bytes.len() <= SHORT && std::arch::is_x86_feature_detected!("sse4.2") {
+        // SAFETY: the processor has the instructions.
+        return unsafe { of_short(before, bytes) };
+    }
     let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(!before));
     digest.update(bytes);
     u32::try_from(digest.finalize()).expect("a CRC of 32 bits")
+}
+
+/// As [`crc32c`], eight bytes at a time.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "sse4.2")]
+fn of_short(before: u32, bytes: &[u8]) -> u32 {
+    use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u64};
+    let (words, rest) = bytes.as_chunks();
+    let crc =
+        words.iter().fold(u64::from(!before), |crc, word| _mm_crc32_u64(crc, u64::from_le_bytes(*word)));
+    let crc = u32::try_from(crc).expect("the instruction leaves the upper half 0");
+    !rest.iter().fold(crc, |crc, byte| _mm_crc32_u8(crc, *byte))
 }
 
 #[cfg(test)]
