@@ -63,6 +63,9 @@ impl fmt::Display for Failure {
         match self {
             Self::TurnedAway => f.write_str("the connection was ended at once"),
             Self::Gone => f.write_str("the process with the device has gone"),
+            Self::Protocol(reason @ CloseReason::Handshake) => {
+                write!(f, "{reason}: it is no vfio-user device, or a farlane attach whose far end is away")
+            }
             Self::Protocol(reason) => write!(f, "what is there does not speak vfio-user: {reason}"),
             Self::Refused { what, error } => write!(f, "the server refuses {what} ({error})"),
             Self::Answer { what } => write!(f, "the server was asked {what} and answered something else"),
