@@ -1,6 +1,7 @@
 //! One connection to a client of the same machine.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
@@ -46,6 +47,19 @@ pub enum SendError {
     /// More descriptors than [`DESCRIPTORS_MAX`].
     TooManyDescriptors,
 }
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OutboxFull => f.write_str("the other end has not read for too long"),
+            Self::TooManyDescriptors => {
+                write!(f, "a message carries at most {DESCRIPTORS_MAX} descriptors")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SendError {}
 
 struct Message {
     bytes: Buffer,
