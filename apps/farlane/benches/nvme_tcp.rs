@@ -61,23 +61,23 @@ fn main() {
     target.wait().unwrap();
     println!("\n{:<46}{:>12}{:>12}{:>8}  aim", "", "raw TCP", "NVMe/TCP", "ratio");
     let us = |report: &Value| report["latency_ns"]["p50"].as_f64().unwrap() / 1e3;
-    row("4 KiB read, depth 1, median us", "at most 1.15", &runs, |run| (run.read_trip_us, us(&run.read)));
-    row("4 KiB write, depth 1, median us", "at most 1.15", &runs, |run| (run.write_trip_us, us(&run.write)));
+    row("4 KiB read, depth 1, median µs", "at most 1.15", &runs, |run| (run.read_trip_us, us(&run.read)));
+    row("4 KiB write, depth 1, median µs", "at most 1.15", &runs, |run| (run.write_trip_us, us(&run.write)));
     let mib_s = |run: &Run| (run.stream_mib_s, run.large["mib_s"].as_f64().unwrap());
     row("128 KiB reads, depth 8, MiB/s", "at least 0.80", &runs, mib_s);
     row("  by the median latency", "", &runs, |run| (run.stream_mib_s, rate(&run.large, 8) / 8.0));
-    println!("\n{:<46}{:>12}{:>24}  aim", "4 KiB random reads a second", "", "at a trip of 11 us");
+    println!("\n{:<46}{:>12}{:>24}  aim", "4 KiB random reads a second", "", "at a trip of 11 µs");
     rates("depth 32", "450,000", &runs, |run| run.deep["iops"].as_f64().unwrap());
     rates("  by the median latency", "", &runs, |run| rate(&run.deep, 32));
     rates("depth 128", "600,000", &runs, |run| run.deeper["iops"].as_f64().unwrap());
     rates("  by the median latency", "", &runs, |run| rate(&run.deeper, 128));
     println!(
         "\n{:<46}{:>12}{:>12}{:>8}  aim",
-        "4 KiB random reads, median us", "no digests", "digests", "ratio"
+        "4 KiB random reads, median µs", "no digests", "digests", "ratio"
     );
     row("depth 1", "at most 1.03", &runs, |run| (us(&run.plain[0]), us(&run.read)));
     row("depth 32", "at most 1.03", &runs, |run| (us(&run.plain[1]), us(&run.deep)));
-    println!("\n{:<46}{:>12}{:>12}{:>12}", "4 KiB random reads, latency in us", "a second", "p50", "p99.9");
+    println!("\n{:<46}{:>12}{:>12}{:>12}", "4 KiB random reads, latency in µs", "a second", "p50", "p99.9");
     latency("depth 32", &runs, |run| &run.deep);
     latency("half of what depth 128 gives", &runs, |run| &run.half);
     idle(&directory.path().join("idle"));

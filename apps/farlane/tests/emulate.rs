@@ -209,7 +209,7 @@ fn a_root_complex_that_waits_for_less_than_a_round_trip_finds_nothing() {
     let told = near.next_line();
     assert_eq!((&told["completion_timeouts"], told["lookahead"].is_object()), (&0.into(), true), "{told}");
     let said = fail(&["attach", "tcp://127.0.0.1:1", "--vfio-user", "x", "--completion-timeout", "11ms"]);
-    assert!(said.contains("100 us, 10 ms, 55 ms"), "{said}");
+    assert!(said.contains("100 µs, 10 ms, 55 ms"), "{said}");
 }
 
 #[test]

@@ -81,11 +81,11 @@ impl From<Nanos> for core::time::Duration {
 }
 
 impl fmt::Display for Nanos {
-    /// The unit that a person would choose, with three decimals at most: `950 ns`, `12.345 us`, `3 s`.
+    /// The unit that a person would choose, with three decimals at most: `950 ns`, `12.345 µs`, `3 s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit, name) = match self.0 {
             0..1_000 => return write!(f, "{} ns", self.0),
-            1_000..1_000_000 => (1_000, "us"),
+            1_000..1_000_000 => (1_000, "µs"),
             1_000_000..1_000_000_000 => (1_000_000, "ms"),
             _ => (1_000_000_000, "s"),
         };
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn displays_in_the_unit_a_person_would_choose() {
         assert_eq!(Nanos::new(950).to_string(), "950 ns");
-        assert_eq!(Nanos::new(12_345).to_string(), "12.345 us");
+        assert_eq!(Nanos::new(12_345).to_string(), "12.345 µs");
         assert_eq!(Nanos::from_secs(3).to_string(), "3 s");
         assert_eq!(Nanos::new(1_007_000).to_string(), "1.007 ms");
     }

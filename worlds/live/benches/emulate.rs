@@ -153,7 +153,7 @@ fn main() -> io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let direct = listener.local_addr()?;
     println!(
-        "Messages of {MESSAGE} B, one way at a time, in us: median, 99 %. 'over' is what they take beyond the model's time,"
+        "Messages of {MESSAGE} B, one way at a time, in µs: median, 99 %. 'over' is what they take beyond the model's time,"
     );
     println!(
         "'without' what they take on this machine with no model in between, 'late' what the emulator says of itself."

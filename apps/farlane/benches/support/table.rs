@@ -54,7 +54,7 @@ impl From<String> for Cell {
 fn time(nanoseconds: u64) -> String {
     let (value, unit) = match nanoseconds {
         0..1_000 => return format!("{nanoseconds} ns"),
-        1_000..1_000_000 => (nanoseconds as f64 / 1e3, "us"),
+        1_000..1_000_000 => (nanoseconds as f64 / 1e3, "µs"),
         1_000_000..1_000_000_000 => (nanoseconds as f64 / 1e6, "ms"),
         _ => (nanoseconds as f64 / 1e9, "s"),
     };

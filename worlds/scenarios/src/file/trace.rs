@@ -93,7 +93,7 @@ mod tests {
         for (good, bad, expected) in [
             ("at, op", "when, op", "line 1: expected at,op,offset,length"),
             ("0us,read", "0,read", "line 3, at: expected a time with its unit"),
-            ("0us,read", "3us,read", "line 4, at: expected 3 us or later"),
+            ("0us,read", "3us,read", "line 4, at: expected 3 µs or later"),
             ("0us,read", "0us,trim", "line 3, op: expected read or write or flush, not 'trim'"),
             ("4KiB,512B", "4KiB,513B", "line 4, length: expected a multiple of 512B, not '513B'"),
             ("4KiB,512B", "4KiB,0", "line 4, length: expected 512B to 131072B"),

@@ -180,7 +180,7 @@ fn gigabit_mean(report: &Report) -> f64 {
 
 fn boot_rows(report: &mut Report, seed: u64) {
     let timeouts = [
-        ("boots with a completion timeout of 100 us", CompletionTimeout::A1, Some(0.0)),
+        ("boots with a completion timeout of 100 µs", CompletionTimeout::A1, Some(0.0)),
         ("boots with a completion timeout of 10 ms", CompletionTimeout::A2, Some(0.0)),
         ("boots with a completion timeout of 50 ms", CompletionTimeout::Default, None),
         ("boots with a completion timeout of 64 s", CompletionTimeout::D2, None),

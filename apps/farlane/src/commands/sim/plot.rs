@@ -246,7 +246,7 @@ mod tests {
             "link.rate",
             "task.0.depth",
             "10Gbit/s",
-            "latency, us",
+            "latency, µs",
             "median",
             "99th percentile",
             "tcp-1g.toml: latency of read, 4 KiB",

@@ -55,7 +55,7 @@ fn table(name: &str, report: &Report, sources: bool) -> String {
             "  {:width$}  {published:>12}  {:>12}  {:7}{error:>8}  {}",
             row.row,
             number(row.ours),
-            row.unit,
+            shown(row.unit),
             row.kind.name()
         );
         if sources {
@@ -64,6 +64,11 @@ fn table(name: &str, report: &Report, sources: bool) -> String {
         text += "\n";
     }
     text + "\n"
+}
+
+/// A unit as people write it; programs get ASCII.
+fn shown(unit: &str) -> &str {
+    if unit == "us" { "µs" } else { unit }
 }
 
 /// With a decimal where it says something.

@@ -142,7 +142,7 @@ fn the_bound_of_a_gate_is_near_what_happens() {
     };
     let bound = worst_case(&flow_of(&source), core::slice::from_ref(&port)).unwrap().total.get();
     let (longest, shortest) = simulate(source, &[port], 3_000, 1);
-    std::eprintln!("gate of 20 us in 1 ms: {shortest} to {longest} ns, bound {bound}");
+    std::eprintln!("gate of 20 µs in 1 ms: {shortest} to {longest} ns, bound {bound}");
     assert_eq!(shortest, 5_760);
     assert!(longest <= bound && bound < longest / 10 * 11, "{longest} {bound}");
 }

@@ -44,7 +44,7 @@ impl Up {
         let times = || lines.iter().flat_map(|line| [line.median, line.p99]);
         let low = decimal(times().map(Nanos::get).min().unwrap_or(1).max(1));
         let high = decimal(times().map(Nanos::get).max().unwrap_or(1).max(1));
-        let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns")];
+        let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns")];
         let unit = units.into_iter().find(|(nanos, _)| low >= decimal(*nanos)).unwrap_or((1, "ns"));
         let (range, ticks) =
             if high / low >= LOGARITHMIC_FROM { logarithmic(low, high) } else { linear(high) };
