@@ -1,9 +1,10 @@
-//! What a device in another process of the same machine takes, used over vfio-user with mapped doorbells, as ratios to
-//! a floor of the same run: a doorbell and its answer in shared memory with one copy of 4 KiB in between, two
-//! processors spinning; and the speed of that copy.
+//! The cost of a device in another process of the same machine, used over vfio-user with mapped
+//! doorbells, as ratios to floors of the same run: a doorbell and its answer in shared memory with
+//! one copy of 4 KiB in between, with two processors spinning; and the speed of copies.
 //!
-//! Medians over runs that interleave floor and subject; no figure here is a test. Whoever else wants one of the two
-//! processors lowers the rates by far more than the medians: what a rate would be without them is told beside it.
+//! Figures are medians over runs that interleave the floor and vfio-user. No figure here is a test.
+//! Another process on one of the two processors lowers rates by far more than medians; the rate
+//! that follows from the median latency is printed beside each.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may stop with a panic")]
 
@@ -23,18 +24,19 @@ use serde_json::Value;
 use support::{farlane, median};
 
 const RUNS: usize = 5;
-/// Batches of a floor, of which the median counts.
+/// Number of batches that measure a floor, of which the median counts.
 const BATCHES: u32 = 2000;
-/// Round trips of a batch.
+/// Round trips per batch.
 const TRIPS: u32 = 100;
-/// Copies of a batch, of 128 KiB each.
+/// Copies of 128 KiB per batch.
 const COPIES: u32 = 8;
 /// Bytes of the device: they stay in the caches, so that the path is measured and not the memory.
 const DEVICE: u64 = 1 << 20;
-/// Where the data is in the floor's file, behind the doorbells.
+/// Offset of the data in the floor's file, behind the doorbells.
 const DATA: u64 = 0x1000;
-/// In the doorbells' page, on cache lines of their own.
+/// Offset of the doorbell in its page, on a cache line of its own.
 const RING: usize = 0;
+/// Offset of the answer in its page, on a cache line of its own.
 const ANSWER: usize = 128;
 
 struct Run {
@@ -58,7 +60,8 @@ fn main() {
     device.wait().unwrap();
     println!("\n{:<44}{:>12}{:>12}{:>8}  aim", "", "floor", "vfio-user", "ratio");
     row("4 KiB read, depth 1, median ns", "at most 3", &runs, |run| (run.trip_ns, run.read_ns));
-    // 1.5 million a second where a round trip takes 0.25 us: 2.67 commands in the time of one.
+    // The aim is 1.5 million reads a second where a round trip takes 0.25 µs: a read for every 2.67
+    // round trips.
     let proportional = |run: &Run| (1e9 / run.trip_ns, run.iops);
     row("4 KiB random reads a second, depth 32", "at least 0.375", &runs, proportional);
     let proportional = |run: &Run| (1e9 / run.trip_ns, run.quiet_iops);
@@ -67,7 +70,8 @@ fn main() {
     row("  by the median latency", "", &runs, |run| (run.copy_mib_s, run.quiet_mib_s));
 }
 
-/// One line: the median of the ratios of single runs, not the ratio of medians, for the machine's mood changes.
+/// Prints a line with the median of the runs' ratios, not the ratio of their medians, since the
+/// machine's mood changes from run to run.
 fn row(name: &str, aim: &str, runs: &[Run], of: impl Fn(&Run) -> (f64, f64)) {
     let floor = median(runs.iter().map(|run| of(run).0));
     let subject = median(runs.iter().map(|run| of(run).1));
@@ -96,7 +100,7 @@ fn run(socket: &Path) -> Run {
     let deep = bench(socket, "4k", "32");
     let copy_mib_s = copy_mib_s();
     let large = bench(socket, "128k", "8");
-    // So many are under way, each for so long.
+    // The rate that follows from the median latency with `depth` commands under way.
     let rate = |report: &Value, depth: f64| depth * 1e9 / report["latency_ns"]["p50"].as_f64().unwrap();
     Run {
         trip_ns,
@@ -109,7 +113,8 @@ fn run(socket: &Path) -> Run {
     }
 }
 
-/// Writes every block: one that never was is a page of zeroes, the same for all, and read from the nearest cache.
+/// Writes every block: blocks that were never written share one page of zeroes, which would be read
+/// from the nearest cache.
 fn fill(socket: &Path) {
     load(socket, &["--rw", "write", "--bs", "128k", "--runtime", "300ms"]);
 }
@@ -129,7 +134,7 @@ fn load(socket: &Path, arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// One end's view of the floor's file.
+/// One process's view of the floor's file: its doorbells and its memory.
 fn view(file: &OwnedFd) -> (Doorbells, SharedMemory) {
     let doorbells = Doorbells::map(file, 0, DATA).unwrap();
     let mut memory = SharedMemory::new();
@@ -138,7 +143,7 @@ fn view(file: &OwnedFd) -> (Doorbells, SharedMemory) {
     (doorbells, memory)
 }
 
-/// The floor of a 4 KiB read: rung by a store, answered by a copy and a store, in nanoseconds.
+/// The floor of a 4 KiB read, in nanoseconds: a store rings, a copy and a store answer.
 fn trip_ns() -> f64 {
     let file = memory_file("floor", DATA + DEVICE).unwrap();
     let far_file = file.try_clone().unwrap();
@@ -174,7 +179,8 @@ fn trip_ns() -> f64 {
     near.join().unwrap()
 }
 
-/// The floor of large reads: copies of 128 KiB from memory of one process into memory that it shares.
+/// The floor of large reads, in MiB/s: copies of 128 KiB from a process's own memory into shared
+/// memory.
 fn copy_mib_s() -> f64 {
     let file = memory_file("floor", DATA + DEVICE).unwrap();
     let copier = std::thread::spawn(move || {

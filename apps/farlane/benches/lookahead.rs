@@ -1,11 +1,12 @@
-//! What lookahead is worth: round trips, latencies, rates and bytes sent in vain, with it and without, simulated, through
-//! `farlane emulate`, and over loopback.
+//! What lookahead is worth: round trips, latencies, rates and bytes sent in vain, with and without
+//! it; simulated, through `farlane emulate`, and over loopback.
 //!
-//! `cargo bench -p farlane --bench lookahead -- [--json] [--seconds N] [--commands N] [--runs N] [--mebibytes N]
-//! [--first N] [--networks N] [PART…]`
-//! prints the tables of `docs/lookahead.md`, all of them or those of the parts `trips`, `latency`, `loopback`, `files`, `enumerate`
-//! and `guest`.
-//! No figure here is a test; as a test, it shows that the tables can be printed.
+//! `cargo bench -p farlane --bench lookahead -- [--json] [--seconds N] [--commands N] [--runs N]
+//! [--mebibytes N] [--first N] [--networks N] [PART…]`
+//! prints the tables of `docs/lookahead.md`: all of them, or those of the parts `trips`, `latency`,
+//! `loopback`, `files`, `enumerate` and `guest`.
+//!
+//! No figure here is a test. Run as a test, this shows that the tables can be printed.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may stop with a panic")]
 #![allow(
@@ -29,27 +30,27 @@ use support::table::{Cell, Table};
 use support::{guests, median};
 
 const PARTS: [&str; 6] = ["trips", "latency", "loopback", "files", "enumerate", "guest"];
-/// There and back over `scenarios/plain.toml`.
+/// Time there and back over `scenarios/plain.toml`.
 const ROUND_TRIP: Nanos = Nanos::from_millis(20);
-/// Bytes of the far end's memory where commands are small: it stays in the caches.
+/// Size of the far end's memory where commands are small: it stays in the caches.
 const RAM: &str = "1MiB";
-/// Of the disk of a guest.
+/// Size of a guest's disk.
 const GUEST_RAM: &str = "64MiB";
 
 struct Settings {
     json: bool,
     parts: Vec<String>,
-    /// For how long each live or emulated load runs.
+    /// Seconds that each live or emulated load runs.
     seconds: f64,
-    /// Commands of each simulated load.
+    /// Number of commands of each simulated load.
     commands: u64,
-    /// Interleaved runs over loopback.
+    /// Number of interleaved runs over loopback.
     runs: usize,
-    /// Size of the file.
+    /// Size of the copied file in MiB.
     mebibytes: u64,
-    /// Networks that are measured, of each table's: from this one on,
+    /// Index of the first network to measure in each table.
     first: usize,
-    /// and at most so many.
+    /// Most networks to measure in each table.
     networks: usize,
 }
 
@@ -67,7 +68,7 @@ impl Settings {
         };
         let measures = std::env::args().any(|argument| argument == "--bench");
         if !measures {
-            // Nobody measures, and long links take their time.
+            // As a test, nobody measures, and long links take their time.
             settings.parts = ["latency", "loopback"].map(str::to_owned).to_vec();
             settings = Self { seconds: 0.1, commands: 20, runs: 1, mebibytes: 2, networks: 1, ..settings };
         }
@@ -78,7 +79,7 @@ impl Settings {
                 text.parse().unwrap_or_else(|_| panic!("{argument} takes a number, not '{text}'"))
             };
             match argument.as_str() {
-                // Cargo's own.
+                // Cargo's own option.
                 "--bench" => {}
                 "--json" => settings.json = true,
                 "--seconds" => settings.seconds = number(),
@@ -87,7 +88,7 @@ impl Settings {
                 "--mebibytes" => settings.mebibytes = number() as u64,
                 "--first" => settings.first = number() as usize,
                 "--networks" => settings.networks = number() as usize,
-                // What is meant for tests, and the name of some other one.
+                // Options for the test runner, and the name of another test.
                 _ if !measures && argument.starts_with('-') => {}
                 _ if !measures => settings.parts = vec![argument],
                 part if PARTS.contains(&part) => settings.parts.push(part.to_owned()),
@@ -133,7 +134,7 @@ const fn word(lookahead: bool) -> &'static str {
     if lookahead { "with" } else { "without" }
 }
 
-/// A load of 4 KiB commands on a far end, as `farlane bench --json` reports it.
+/// A load of 4 KiB commands on a far end, in the form of `farlane bench --json`.
 fn load(far: &Far, write: bool, lookahead: bool, depth: u32, runtime: &str) -> Value {
     far.ask(
         "bench",
@@ -154,10 +155,11 @@ fn number(report: &Value, pointer: &str) -> f64 {
 }
 
 const BOTH: [bool; 2] = [false, true];
-/// Reads and writes, without and with lookahead.
+/// Reads and writes, each without and with lookahead.
 const CASES: [(bool, bool); 4] = [(false, false), (false, true), (true, false), (true, true)];
 
-/// Round trips of 4 KiB commands one at a time, counted; and their time over a link of 10 ms each way.
+/// Counted round trips of 4 KiB commands, one at a time, and the time of the commands over a link
+/// of 10 ms each way.
 fn trips(settings: &Settings) -> Table {
     let mut table = Table::new(&[
         "4 KiB, one at a time",
@@ -190,12 +192,12 @@ fn trips(settings: &Settings) -> Table {
     table
 }
 
-/// A link file of `scenarios`, perhaps with a Linux machine's TCP at both ends in place of what it says.
+/// A link file of `scenarios`, with the TCP of Linux at both ends if so asked.
 struct Network {
     name: &'static str,
     path: PathBuf,
     link: Link,
-    /// Where the file is, if it is not that of `scenarios`.
+    /// Directory of the link file, which is a copy of the one in `scenarios`.
     _directory: tempfile::TempDir,
 }
 
@@ -211,7 +213,7 @@ impl Network {
         Self { name, path, link: Link::parse(&text).unwrap(), _directory: directory }
     }
 
-    /// Those over which latencies are measured.
+    /// The networks over which latencies are measured.
     fn all() -> [Self; 5] {
         [
             Self::new("tcp-1g.toml", false, "1 Gigabit Ethernet"),
@@ -223,7 +225,7 @@ impl Network {
     }
 }
 
-/// Latencies at a depth of 1 and commands a second at 32, simulated and emulated.
+/// Latencies at a depth of 1 and commands per second at a depth of 32, simulated and emulated.
 fn latency(settings: &Settings) -> Table {
     let mut table = Table::new(&[
         "link",
@@ -273,7 +275,7 @@ fn in_vain(report: &Value) -> Cell {
     }
 }
 
-/// Loopback, both ends spinning: medians of interleaved runs.
+/// Figures over loopback, with both ends spinning: medians of interleaved runs.
 fn loopback(settings: &Settings) -> Table {
     let mut table = Table::new(&["4 KiB over loopback", "without", "with", "with / without"]);
     let far = Far::near_by(RAM);
@@ -303,7 +305,8 @@ fn loopback(settings: &Settings) -> Table {
     table
 }
 
-/// Writing and reading a file, against a plain TCP connection through the same network.
+/// Rates of writing and reading a file, compared with a plain TCP connection through the same
+/// network.
 fn files(settings: &Settings) -> Table {
     let mut table =
         Table::new(&["link", "", "lookahead", "plain TCP, Mbit/s", "simulated", "emulated", "of plain TCP"]);
@@ -336,13 +339,13 @@ fn files(settings: &Settings) -> Table {
     table
 }
 
-/// What `farlane read` and `farlane write` do: 32 commands of 128 KiB at a time.
+/// The load of `farlane read` and `farlane write`: 32 commands of 128 KiB at a time.
 fn in_order(write: bool, bytes: u64) -> Load {
     let each = 128 << 10;
     Load { write, bytes: each, depth: 32, count: bytes / u64::from(each), gap: Nanos::ZERO, in_order: true }
 }
 
-/// Bits a second of a copy.
+/// The rate of a copy in bits per second.
 fn copy(far: &Far, write: bool, lookahead: bool, bytes: u64) -> f64 {
     let length = bytes.to_string();
     let lookahead = if lookahead { "--lookahead" } else { "--no-lookahead" };
@@ -353,7 +356,7 @@ fn copy(far: &Far, write: bool, lookahead: bool, bytes: u64) -> f64 {
     number(&report, "/bytes") * 8.0 / number(&report, "/elapsed_s")
 }
 
-/// Finding what is at the far end, and taking a controller into use.
+/// The time to find what is at the far end, and to take a controller into use.
 fn enumerate(settings: &Settings) -> Table {
     let mut table = Table::new(&[
         "link",
@@ -388,7 +391,7 @@ fn enumerate(settings: &Settings) -> Table {
     table
 }
 
-/// Stock guests, from their power to a file system that is made and mounted.
+/// The time of stock guests from power-on to a file system that is made and mounted.
 fn guest_boots(settings: &Settings) -> Table {
     let mut table = Table::new(&[
         "link",

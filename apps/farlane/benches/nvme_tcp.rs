@@ -1,8 +1,10 @@
-//! What NVMe/TCP takes between two processes of one machine, as ratios to a floor of the same run: raw TCP round trips
-//! of the same sizes, and a raw TCP stream, both sides spinning; and what connections cost that nobody uses.
+//! The cost of NVMe/TCP between two processes of one machine, as ratios to a floor of the same run:
+//! raw TCP round trips of the same sizes, and a raw TCP stream, with both sides spinning. Also the
+//! cost of idle connections.
 //!
-//! Medians over runs that interleave floor and subject; no figure here is a test. Whoever else wants one of the two
-//! processors lowers the rates by far more than the medians: what a rate would be without them is told beside it.
+//! Figures are medians over runs that interleave the floor and NVMe/TCP. No figure here is a test.
+//! Another process on one of the two processors lowers rates by far more than medians; the rate
+//! that follows from the median latency is printed beside each.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may stop with a panic")]
 
@@ -20,17 +22,22 @@ use serde_json::Value;
 use support::{farlane, idle_percent, median, number};
 
 const RUNS: usize = 5;
-/// Round trips of a floor.
+/// Number of round trips that measure a floor.
 const TRIPS: u32 = 20_000;
-/// Chunks of a stream, of 128 KiB each.
+/// Number of chunks in a stream.
 const CHUNKS: u32 = 8_000;
+/// Bytes of a chunk of a stream.
 const CHUNK: u32 = 128 << 10;
-/// A command capsule, the header of a data PDU, a response capsule, and the data.
+/// Length in bytes of a command capsule without data.
 const COMMAND: u32 = 72;
+/// Length in bytes of the header of a data PDU.
 const DATA_HEADER: u32 = 24;
+/// Length in bytes of a response capsule.
 const RESPONSE: u32 = 24;
+/// Bytes of data of a 4 KiB command.
 const PAGE: u32 = 4096;
-/// Rates are aimed at for a round trip of so many microseconds, and in proportion for others.
+/// Round trip, in microseconds, for which the aimed-at rates are given. For other round trips,
+/// rates are scaled in proportion.
 const TRIP_US: f64 = 11.0;
 /// The namespace stays in the caches, so that the path is measured and not the memory.
 const MEDIUM: &str = "1MiB";
@@ -45,7 +52,7 @@ struct Run {
     write: Value,
     deep: Value,
     deeper: Value,
-    /// Half as many a second as the deepest has made of itself, whatever becomes of those before.
+    /// Reads at half the rate that the deepest load reached.
     half: Value,
     large: Value,
     /// Without digests: reads at a depth of 1, and at 32.
@@ -83,7 +90,8 @@ fn main() {
     idle(&directory.path().join("idle"));
 }
 
-/// One line: the median of the ratios of single runs, not the ratio of medians, for the machine's mood changes.
+/// Prints a line with the median of the runs' ratios, not the ratio of their medians, since the
+/// machine's mood changes from run to run.
 fn row(name: &str, aim: &str, runs: &[Run], of: impl Fn(&Run) -> (f64, f64)) {
     let floor = median(runs.iter().map(|run| of(run).0));
     let subject = median(runs.iter().map(|run| of(run).1));
@@ -91,14 +99,14 @@ fn row(name: &str, aim: &str, runs: &[Run], of: impl Fn(&Run) -> (f64, f64)) {
     println!("{name:<46}{floor:>12.1}{subject:>12.1}{ratio:>8.2}  {aim}");
 }
 
-/// One line: a rate, and what it is in proportion to the floor of its run.
+/// Prints a line with a rate, and with that rate scaled to the floor of its run.
 fn rates(name: &str, aim: &str, runs: &[Run], of: impl Fn(&Run) -> f64) {
     let plain = median(runs.iter().map(&of));
     let scaled = median(runs.iter().map(|run| of(run) * run.read_trip_us / TRIP_US));
     println!("{name:<46}{plain:>12.0}{scaled:>24.0}  {aim}");
 }
 
-/// One line: what is done, and what it takes.
+/// Prints a line with a load's rate and its latencies.
 fn latency(name: &str, runs: &[Run], of: impl Fn(&Run) -> &Value) {
     let [rate, p50, p999] = [
         median(runs.iter().map(|run| of(run)["iops"].as_f64().unwrap())),
@@ -108,12 +116,12 @@ fn latency(name: &str, runs: &[Run], of: impl Fn(&Run) -> &Value) {
     println!("{name:<46}{rate:>12.0}{p50:>12.1}{p999:>12.1}");
 }
 
-/// So many are under way, each for so long: commands a second.
+/// The commands per second that follow from the median latency with `depth` commands under way.
 fn rate(report: &Value, depth: u32) -> f64 {
     f64::from(depth) * 1e9 / report["latency_ns"]["p50"].as_f64().unwrap()
 }
 
-/// A target, and where it listens.
+/// Starts a target. Returns its process and the address that it listens on.
 fn target(control: &std::path::Path, options: &[&str]) -> (Child, SocketAddr) {
     let mut target = farlane()
         .args(["target", "--json", "--listen", "127.0.0.1:0", "--nqn", NQN, "--ram", MEDIUM])
@@ -150,7 +158,7 @@ fn bench(address: SocketAddr, workload: &str, bytes: &str, depth: u32, more: &[&
     bench_by(address, "", (workload, bytes, depth), more)
 }
 
-/// As `bench`, with more in the URL's query.
+/// Runs `farlane bench` with `query` added to the query of the URL.
 fn bench_by(
     address: SocketAddr,
     query: &str,
@@ -169,7 +177,7 @@ fn bench_by(
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// What `client` measures with a floor's server, each on a processor of its own.
+/// What `measure` returns with a client of a floor server, each on a processor of its own.
 fn floor<T: Send + 'static>(measure: impl FnOnce(&mut Client) -> T + Send + 'static) -> T {
     let server = Server::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = server.address().unwrap();
@@ -186,11 +194,12 @@ fn floor<T: Send + 'static>(measure: impl FnOnce(&mut Client) -> T + Send + 'sta
     measured
 }
 
-/// The medians of raw TCP round trips with the sizes of a read and of a write of 4 KiB, in microseconds.
+/// The medians of raw TCP round trips with the sizes of a 4 KiB read and of a 4 KiB write, in
+/// microseconds.
 fn trips_us() -> (f64, f64) {
     floor(|client| {
         let mut trip = |request, reply| {
-            // The first find their way into the caches.
+            // The first round trips warm the caches.
             client.ping_pong(request, reply, TRIPS / 10).unwrap();
             let times = client.ping_pong(request, reply, TRIPS).unwrap();
             median(times.iter().map(|time| Duration::from(*time).as_secs_f64() * 1e6))
@@ -199,7 +208,7 @@ fn trips_us() -> (f64, f64) {
     })
 }
 
-/// Raw TCP, chunks of 128 KiB one after another.
+/// The rate of a raw TCP stream in chunks of 128 KiB, in MiB/s.
 fn stream_mib_s() -> f64 {
     floor(|client| {
         client.stream(CHUNK, CHUNKS / 10).unwrap();
@@ -208,11 +217,11 @@ fn stream_mib_s() -> f64 {
     })
 }
 
-/// What Admin Queues take that are connected and not used.
+/// Prints the cost of Admin Queues that are connected and idle.
 fn idle(control: &std::path::Path) {
     let (mut target, address) = target(control, &[]);
     let resident = |target: &Child| number(&format!("/proc/{}/status", target.id()), "VmRSS:");
-    // What everybody shares is there after the first.
+    // What all connections share exists after the first.
     let _first = connect(address);
     let before = resident(&target);
     let connections: Vec<TcpStream> = (0..CONNECTIONS).map(|_| connect(address)).collect();
@@ -225,7 +234,7 @@ fn idle(control: &std::path::Path) {
     target.wait().unwrap();
 }
 
-/// A connection whose Admin Queue is connected.
+/// Opens a connection and connects its Admin Queue.
 fn connect(address: SocketAddr) -> TcpStream {
     let mut socket = TcpStream::connect(address).unwrap();
     // ICReq: PDU-Type 0, HLEN and PLEN 128; format 0, no digests, one R2T at a time.
@@ -239,7 +248,8 @@ fn connect(address: SocketAddr) -> TcpStream {
     capsule[0] = 4;
     (capsule[2], capsule[3]) = (72, 72);
     capsule[4..8].copy_from_slice(&1096_u32.to_le_bytes());
-    // Connect: a Fabrics command with an SGL of data in the capsule; queue 0 of 32 entries, any controller.
+    // Connect: a Fabrics command with an SGL of data in the capsule; queue 0 of 32 entries, any
+    // controller.
     let entry = &mut capsule[8..72];
     (entry[0], entry[1], entry[4]) = (0x7F, 0x40, 1);
     entry[32..36].copy_from_slice(&1024_u32.to_le_bytes());

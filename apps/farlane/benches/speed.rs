@@ -1,9 +1,9 @@
-//! The figures that Farlane answers for, each as a ratio to a floor of the same run: what the tunnel adds to raw TCP
-//! between two spinning processes, what digests add to that, and what a far end costs in memory and, idle, in processor
-//! time.
+//! The figures that Farlane answers for, each as a ratio to a floor of the same run: what the
+//! tunnel adds to raw TCP between two spinning processes, what digests add to the tunnel, and what
+//! a far end costs in memory and, when idle, in processor time.
 //!
-//! `make bench` runs it after the engines' own benchmarks. Medians over runs that interleave floor and subject; no
-//! figure here is a test.
+//! `make bench` runs this after the engines' own benchmarks. Figures are medians over runs that
+//! interleave the floor and the tunnel. No figure here is a test.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may stop with a panic")]
 
@@ -46,7 +46,8 @@ fn main() {
     far_end();
 }
 
-/// One line: the median of the ratios of single runs, not the ratio of medians, for the machine's mood changes.
+/// Prints a line with the median of the runs' ratios, not the ratio of their medians, since the
+/// machine's mood changes from run to run.
 fn row(runs: &[Value], name: &str, aim: &str, of: impl Fn(&Value) -> f64) {
     let floor = median(runs.iter().map(|run| of(&run["floor"])));
     let tunnel = median(runs.iter().map(|run| of(&run["tunnel"])));
@@ -64,7 +65,7 @@ fn demo() -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// A far end with these options, and its URL.
+/// Starts a far end with these options. Returns its process and its URL.
 fn export(options: &[&str]) -> (Child, String) {
     let mut export = farlane()
         .args(["export", "--json", "--listen", "127.0.0.1:0"])
@@ -80,7 +81,7 @@ fn export(options: &[&str]) -> (Child, String) {
     (export, url)
 }
 
-/// What the digests of frames add to a command over TCP, with a processor for each end.
+/// Prints what the digests of frames add to a command over TCP, with a processor for each end.
 fn digests() {
     let (mut export, url) = export(&["--ram", "1MiB", "--spin", "10s", "--cpu", "0"]);
     let median_ns = |workload: &str, depth: &str, more: &[&str]| {
@@ -103,7 +104,7 @@ fn digests() {
     {
         let pairs: Vec<[f64; 2]> = (0..2 * RUNS)
             .map(|run| {
-                // Neither is always the first.
+                // The load with digests runs first in every other run.
                 let with_first = run % 2 == 0;
                 let first = median_ns(workload, depth, if with_first { &[] } else { &["--no-crc"] });
                 let second = median_ns(workload, depth, if with_first { &["--no-crc"] } else { &[] });
@@ -119,7 +120,7 @@ fn digests() {
     export.wait().unwrap();
 }
 
-/// What a far end with a 1 GiB namespace costs.
+/// Prints what a far end with a 1 GiB namespace costs.
 fn far_end() {
     let directory = tempfile::tempdir().unwrap();
     let disk = directory.path().join("disk.img");

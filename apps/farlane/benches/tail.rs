@@ -1,10 +1,13 @@
-//! The tail: what the far percentiles of 4 KiB commands are over bad links, with the transports' remedies one by one and
-//! together. The links are emulated between two network namespaces, so the TCP is this machine's own.
+//! The tail: the far percentiles of 4 KiB commands over bad links, with the transports' remedies
+//! one by one and together. The links are emulated between two network namespaces, so the TCP is
+//! this machine's own.
 //!
-//! `make tail`, or `cargo bench -p farlane --bench tail -- [--json] [--link NAME]... [--row NAME]... [--shallow TIME] [--deep TIME]`
+//! `make tail`, or `cargo bench -p farlane --bench tail -- [--json] [--link NAME]...
+//! [--row NAME]... [--shallow TIME] [--deep TIME]`
 //!
-//! It waits for round trips of 20 ms most of the time: hours would be needed for a p99.9 of a thousand times as many samples, so
-//! the number of samples is told beside it. Needs root, as `farlane emulate --between` does.
+//! The benchmark mostly waits for round trips of 20 ms. Enough samples for a steady p99.9 would
+//! take hours, so the number of samples is printed beside each figure. Root is needed, as for
+//! `farlane emulate --between`.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may stop with a panic")]
 
@@ -21,16 +24,17 @@ use tail::bed::{Bed, Namespaces};
 use tail::rows::{LINKS, Link, ROWS, Row};
 use tail::simulated::simulated;
 
-/// What is measured of each row: `fio`'s words, depth, and whether it is the short or the long one.
+/// What is measured of each row: workloads in fio's words, and their depths.
 const CASES: [(&str, u32); 4] = [("randread", 1), ("randwrite", 1), ("randread", 32), ("randwrite", 32)];
 
-/// What the command line says.
+/// The benchmark's options, as its command line gives them.
 struct Options {
     json: bool,
     links: Vec<String>,
     rows: Vec<String>,
-    /// How long at a depth of 1, and deeper.
+    /// How long each load runs at a depth of 1.
     shallow: String,
+    /// How long each load runs at a greater depth.
     deep: String,
 }
 
@@ -42,7 +46,7 @@ impl Options {
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().unwrap_or_else(|| panic!("{argument} wants a value"));
             match argument.as_str() {
-                // Cargo says so.
+                // Cargo passes this option.
                 "--bench" => {}
                 "--json" => options.json = true,
                 "--link" => options.links.push(value()),
@@ -85,11 +89,11 @@ fn main() {
     }
 }
 
-/// One row over one link.
+/// Measures one row over one link.
 fn measure(link: &Link, row: &Row, options: &Options) -> Result<Vec<Value>, String> {
     let mut results = Vec::new();
     for (workload, depth) in CASES {
-        // A bed of its own for each: nothing is left in queues and windows.
+        // Each load has a bed of its own, so that no queue or window holds what another load left.
         let bed = Bed::make(link, row)?;
         let runtime = if depth == 1 { &options.shallow } else { &options.deep };
         let depth_words = depth.to_string();
@@ -115,7 +119,7 @@ fn measure(link: &Link, row: &Row, options: &Options) -> Result<Vec<Value>, Stri
     Ok(results)
 }
 
-/// A time in milliseconds.
+/// A latency of a result, in milliseconds; `-` if the result does not have it.
 fn ms(result: &Value, key: &str) -> String {
     result["latency_ns"][key].as_f64().map_or_else(|| "-".to_owned(), |ns| format!("{:.1}", ns / 1e6))
 }
@@ -134,7 +138,7 @@ fn line(result: &Value) -> String {
     )
 }
 
-/// Tables, a link and a workload each.
+/// Prints a table for each link and workload.
 fn print(results: &[Value]) {
     for link in &LINKS {
         for (workload, depth) in CASES {

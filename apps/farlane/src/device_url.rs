@@ -1,4 +1,4 @@
-//! Where a controller is, as every command that uses one names it.
+//! Where a controller is, in the form that every command takes.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -6,14 +6,16 @@ use std::str::FromStr;
 use crate::args::Url;
 use crate::fabrics::url::{self, SubsystemUrl};
 
-/// The address of a controller: `tcp://HOST:PORT`, `vfio-user:SOCKET` or `nvme-tcp://HOST:PORT/NQN`.
+/// The address of a controller: `tcp://HOST:PORT`, `vfio-user:SOCKET` or
+/// `nvme-tcp://HOST:PORT/NQN`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DeviceUrl {
-    /// At a far end.
+    /// A controller at a far end.
     Tcp(Url),
-    /// In another process of this machine, which offers it by vfio-user at this socket.
+    /// A controller in another process of this machine, which offers it by vfio-user at this
+    /// socket.
     VfioUser(PathBuf),
-    /// A subsystem of NVMe/TCP.
+    /// A controller of this NVMe/TCP subsystem.
     NvmeTcp(Box<SubsystemUrl>),
 }
 

@@ -1,4 +1,4 @@
-//! Distributions of latency: recorded with bounded memory, printed with count, median and tail.
+//! Distributions of latency: recorded in bounded memory, printed with count, median and tail.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use engine::Nanos;
 use hdrhistogram::Histogram;
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
-/// Latencies, in nanoseconds, to three significant digits.
+/// Latencies in nanoseconds, to three significant digits.
 #[derive(Clone, Debug)]
 pub(crate) struct Distribution(Histogram<u64>);
 

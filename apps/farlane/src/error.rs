@@ -1,4 +1,4 @@
-//! What can go wrong, with the remedy.
+//! Everything that can go wrong, with the remedy.
 
 use std::io;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use nvme_pcie::host::SubmitError;
 use pcie::requester::RequestError;
 use thiserror::Error as ThisError;
 
-/// An error for a person: what failed, of what, and what to do.
+/// An error for a person: what failed, why, and what to do.
 #[derive(Debug, ThisError, Diagnostic)]
 pub(crate) enum Error {
     #[error("{0}")]
@@ -299,8 +299,8 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// What the process ends with: 2 when something else must be asked for, as for arguments that can't be parsed;
-    /// 130 after ctrl-c, as from a shell; 1 when it went wrong.
+    /// The exit status of the process: 2 when something else must be asked for, as with arguments
+    /// that can't be parsed; 130 after ctrl-c, as from a shell; 1 otherwise.
     pub(crate) const fn exit_code(&self) -> u8 {
         match self {
             Self::Open(_)

@@ -1,11 +1,12 @@
-//! The `farlane` program: arguments, wiring, reports.
+//! The `farlane` program: parses arguments, runs a subcommand, and reports its error.
 
 /// Tells a person a line, on standard error, without waiting for whoever reads it.
 macro_rules! tell {
     ($($told:tt)*) => { live::telling::tell(format_args!($($told)*)) };
 }
 
-/// As `tell!`, for what is told once of each thing that is given at the start.
+/// Tells a person a line like `tell!`, for what is told once of each thing that is given at the
+/// start. Lines that resemble each other are not taken for repetitions.
 macro_rules! note {
     ($($told:tt)*) => { live::telling::note(format_args!($($told)*)) };
 }
@@ -28,7 +29,8 @@ use clap::{CommandFactory, FromArgMatches};
 
 use args::{Cli, Command};
 
-/// Takes what looks like a negative number for a value, which its parser then refuses with a reason.
+/// Makes every option that takes values accept a negative number, which the option's parser then
+/// refuses with a reason.
 fn with_negative_numbers(command: clap::Command) -> clap::Command {
     let takes =
         |arg: clap::Arg| if arg.get_action().takes_values() { arg.allow_negative_numbers(true) } else { arg };
@@ -36,11 +38,12 @@ fn with_negative_numbers(command: clap::Command) -> clap::Command {
 }
 
 fn main() -> ExitCode {
-    // Otherwise `--offset -1` asks whether `-1` is an option, instead of saying what an offset is.
+    // Otherwise the error for `--offset -1` asks whether `-1` is an option, instead of saying what
+    // an offset is.
     let matches =
         with_negative_numbers(Cli::command()).try_get_matches().unwrap_or_else(|error| refuse(&error));
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| refuse(&error));
-    // What was given, in its order.
+    // The subcommand's arguments, in the order in which they were given.
     let given = matches.subcommand().map_or(&matches, |(_, given)| given);
     let result = match cli.command {
         Command::Demo(args) => commands::demo::run(&args),
@@ -71,7 +74,7 @@ fn main() -> ExitCode {
     code.into()
 }
 
-/// An error as arguments that can't be parsed are told: what is wrong, then what to do.
+/// The text of an error, in the form of errors about arguments: what is wrong, then what to do.
 fn report(error: &error::Error) -> String {
     match miette::Diagnostic::help(error) {
         Some(help) => format!("error: {error}\n\n  help: {help}"),
@@ -79,8 +82,8 @@ fn report(error: &error::Error) -> String {
     }
 }
 
-/// Ends the program with what is wrong with its arguments, or with the help that was asked for. What a number's parser says
-/// names no expectation.
+/// Ends the program with what is wrong with its arguments, or with the help that was asked for. The
+/// parsers of numbers don't say what they expect, so their messages are replaced.
 fn refuse(error: &clap::Error) -> ! {
     if error.kind() == clap::error::ErrorKind::ValueValidation {
         let styled = error.render();

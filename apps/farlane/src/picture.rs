@@ -1,24 +1,25 @@
-//! A picture in text: where the time of a command went, hop by hop.
+//! A picture in text of where a command's time went, hop by hop.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use engine::Nanos;
 
-/// Columns that the whole time takes.
+/// Columns of the bar for the whole time.
 const WIDTH: u64 = 44;
-/// Columns of a place and a name at least.
+/// Least columns of a hop's place.
 const PLACE_MIN: usize = 6;
+/// Least columns of a hop's name.
 const NAME_MIN: usize = 34;
 
-/// A stretch of a command's life.
+/// A stretch of a command's time.
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct Hop {
-    /// Where it was spent: the near end, the tunnel or the far end.
+    /// Where the time was spent: the near end, the tunnel or the far end.
     pub(crate) place: Cow<'static, str>,
-    /// What happened meanwhile.
+    /// What happened in that time.
     pub(crate) name: Cow<'static, str>,
-    /// How long it took, in nanoseconds.
+    /// Length of the stretch, in nanoseconds.
     #[serde(serialize_with = "nanoseconds")]
     pub(crate) length: Nanos,
 }
@@ -27,7 +28,8 @@ fn nanoseconds<S: serde::Serializer>(length: &Nanos, serializer: S) -> Result<S:
     serializer.serialize_u64(length.get())
 }
 
-/// Draws the hops below each other, each where it began, so that the eye follows the command down the page.
+/// Draws the hops below each other. Each bar begins where the one above ends, so that the eye
+/// follows the command down the page.
 pub(crate) fn draw(hops: &[Hop]) -> String {
     let width = |of: fn(&Hop) -> &str| hops.iter().map(|hop| of(hop).chars().count()).max().unwrap_or(0);
     let place = width(|hop| &hop.place).max(PLACE_MIN);
@@ -38,7 +40,8 @@ pub(crate) fn draw(hops: &[Hop]) -> String {
     lines(&[(String::new(), hops)], (place, name))
 }
 
-/// The same with a line above the hops of each leg that says what it is.
+/// Draws the hops of several legs on one scale, below each other. A line above each leg says what
+/// the leg is.
 pub(crate) fn draw_legs(legs: &[(String, Vec<Hop>)]) -> String {
     let hops = || legs.iter().flat_map(|(_, hops)| hops);
     let width = |of: fn(&Hop) -> &str| hops().map(|hop| of(hop).chars().count()).max().unwrap_or(0);

@@ -1,4 +1,5 @@
-//! A controller in use by a subcommand: attached, waited for, asked.
+//! The controller that a subcommand uses: attaches to it, waits until it is ready, sends it
+//! commands.
 
 use std::path::Path;
 
@@ -22,26 +23,27 @@ use crate::device_url::DeviceUrl;
 use crate::error::Error;
 use crate::fabrics::Fabrics;
 
-/// Host memory besides the data of commands under way: queues, PRP lists, admin data.
+/// Bytes of host memory for queues, PRP lists and admin data, beside the data of commands under
+/// way.
 const QUEUE_BYTES: u64 = 8 << 20;
 /// How long an admin command or a register read may take.
 const PATIENCE: Nanos = Nanos::from_secs(60);
-/// How long the far end may take to say what it has counted.
+/// How long the far end may take to report its counts.
 const TALLY_PATIENCE: Nanos = Nanos::from_secs(2);
 
 /// The longest time between two attempts to reach a far end.
 const REDIAL: Nanos = Nanos::from_millis(250);
 
-/// What a subcommand wants of its host.
+/// What a subcommand needs of its host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Needs {
-    /// Bytes of data under way at once.
+    /// Most bytes of data under way at once.
     pub(crate) data_bytes: u64,
-    /// Commands under way at once.
+    /// Most commands under way at once.
     pub(crate) depth: u32,
-    /// Time stamps on the tunnel's frames.
+    /// Whether the tunnel's frames carry time stamps.
     pub(crate) stamps: bool,
-    /// Reads of registers that are read at the far end each time, to see how long that takes.
+    /// Whether each register read goes to the far end, so that the round trip can be measured.
     pub(crate) round_trips: bool,
 }
 
@@ -51,7 +53,7 @@ impl Default for Needs {
     }
 }
 
-/// Through what the controller is reached.
+/// How the controller is reached.
 #[derive(Debug)]
 enum Way {
     /// PCI Express: a tunnel, or a function in this process.
@@ -62,18 +64,19 @@ enum Way {
     Fabrics(Box<Fabrics>),
 }
 
-/// What happened to the controller.
+/// What happened to the controller, as far as a subcommand acts on it.
 enum Happened {
     Completed(Completed),
     ConfigRead(Result<u32, Error>),
     Other,
 }
 
-/// See the module.
+/// A controller that a subcommand has attached to.
 #[derive(Debug)]
 pub(crate) struct Session {
     way: Way,
-    /// Bytes of memory that another process shares: they are looked at as they were at one time.
+    /// Copy of data in memory that another process shares: the original could change while it is
+    /// read.
     copy: Vec<u8>,
 }
 
@@ -82,7 +85,7 @@ pub(crate) fn options(needs: Needs, spin: Nanos, timeout: Nanos) -> Options {
     let mut near = near::Config { arena_bytes: QUEUE_BYTES + needs.data_bytes, ..near::Config::default() };
     // One entry of a queue stays free.
     near.driver.queue_entries = (needs.depth + 1).next_power_of_two().max(64);
-    // A far end that goes may be back as late as one that is not there yet.
+    // A far end that goes away gets as long to come back as one that is not there yet.
     near.driver.hold = timeout;
     let identity = tunnel::frame::Identity {
         name: format!("farlane process {}", std::process::id()),
@@ -96,10 +99,11 @@ pub(crate) fn options(needs: Needs, spin: Nanos, timeout: Nanos) -> Options {
         tally: true,
         ..tunnel::session::Config::default()
     };
-    // A person waits: dial again before the patience for it runs out.
+    // A person is waiting: dial again before they lose patience.
     session.redial.1 = REDIAL;
     if needs.stamps {
-        // One-way times are as good as the clocks are aligned, and those as good as the best recent Ping.
+        // One-way times are as good as the alignment of the clocks, which is as good as the best
+        // recent Ping.
         session.ping_interval = Nanos::from_millis(20);
     }
     Options { near, session, transport: route::Transport::default(), spin, timeout }
@@ -111,7 +115,7 @@ impl Session {
         stay_on(target.spin.cpu)?;
         let mut options = options(needs, target.spin.spin.into(), target.timeout.into());
         target.spread.check(&target.url, &target.transport)?;
-        // Who wants time stamps wants to see each hop.
+        // A caller that asks for time stamps wants to see each hop.
         let spread = target.spread.is_on() && !needs.stamps;
         options.session.lookahead = target.lookahead.is_on() && !needs.stamps;
         options.session.shadow = target.shadow.is_on() && !needs.stamps && !needs.round_trips;
@@ -163,24 +167,25 @@ impl Session {
         Ok(Self { way: Way::Near(Box::new(attachment), controller), copy: Vec::new() })
     }
 
-    /// The host on PCI Express, if there is one.
+    /// The host on PCI Express; none when the controller is reached by vfio-user or NVMe/TCP.
     pub(crate) fn near(&self) -> Option<&Near> {
         match &self.way {
             Way::Near(attachment, _) => Some(attachment.near()),
             Way::User(_) | Way::Fabrics(_) => None,
         }
     }
-    /// What each of several connections has carried.
+    /// What each connection of the tunnel has carried, the main one first; empty unless the tunnel
+    /// has several.
     pub(crate) fn connections(&self) -> Vec<Carried> {
         let upstream = self.near().and_then(Near::upstream);
         Carried::by(upstream.into_iter().flat_map(|upstream| upstream.strands(PortIndex(0))))
     }
-    /// What a tunnel has sent ahead, if it does.
+    /// What the tunnel has sent ahead; none without a tunnel or without lookahead.
     pub(crate) fn lookahead(&self) -> Option<Ahead> {
         self.near()?.upstream()?.lookahead().map(Ahead::from)
     }
-    /// What has become of the far device's reads of memory until now, if it is behind a tunnel: asks it, and waits for the
-    /// answer.
+    /// Asks the far end what has become of its device's reads of memory until now, and waits for
+    /// the answer. None without a tunnel, or when the far end does not answer.
     pub(crate) fn far_reads(&mut self) -> Result<Option<Tally>, Error> {
         let asked = self.now();
         let Way::Near(attachment, _) = &mut self.way else { return Ok(None) };
@@ -193,20 +198,20 @@ impl Session {
                 self.near().and_then(Near::upstream).and_then(|tunnel| tunnel.session(PortIndex(0)));
             match session.and_then(tunnel::session::Session::tally) {
                 Some((as_of, tally)) if as_of >= asked => return Ok(Some(*tally)),
-                // The far end is away, or of a version that does not count.
+                // The far end is away, or its version does not count.
                 _ if self.now() > asked + TALLY_PATIENCE => return Ok(None),
                 _ => self.idle_until(self.now() + Nanos::from_millis(1))?,
             }
         }
     }
-    /// What a tunnel has answered near, if it does.
+    /// What the tunnel has answered at the near end; none without a tunnel or without a shadow.
     pub(crate) fn shadow(&self) -> Option<Shadowed> {
         self.near()?.upstream()?.shadow().map(Shadowed::from)
     }
-    /// The host on PCI Express, for what only that can do.
+    /// The host on PCI Express, for what only such a host can do.
     ///
     /// # Panics
-    /// When there is none.
+    /// When the controller is reached by vfio-user or NVMe/TCP.
     pub(crate) fn near_mut(&mut self) -> &mut Near {
         match &mut self.way {
             Way::Near(attachment, _) => attachment.near_mut(),
@@ -220,13 +225,14 @@ impl Session {
             Way::Fabrics(fabrics) => fabrics.now(),
         }
     }
-    /// The controller's place in the hierarchy; the first one where there is no hierarchy.
+    /// The controller's place in the hierarchy; [`Bdf::default`] where there is no hierarchy.
     pub(crate) fn bdf(&self) -> Bdf {
         let Way::Near(attachment, controller) = &self.way else { return Bdf::default() };
         let mut controllers = attachment.near().controllers();
         controllers.find(|(index, _)| index == controller).map(|(_, bdf)| bdf).unwrap_or_default()
     }
-    /// What a person calls the controller: its place in the hierarchy, or its identifier in its subsystem.
+    /// The controller's name for a person: its place in the hierarchy, or its identifier in its
+    /// subsystem.
     pub(crate) fn name(&self) -> String {
         match &self.way {
             Way::Fabrics(fabrics) => {
@@ -243,7 +249,7 @@ impl Session {
             Way::Fabrics(_) => None,
         }
     }
-    /// What the controller said of itself.
+    /// The controller's identity, as the controller reported it.
     pub(crate) fn identity(&self) -> Result<&Identity, Error> {
         let identity = match &self.way {
             Way::Fabrics(fabrics) => fabrics.identity(),
@@ -258,7 +264,7 @@ impl Session {
         }
         self.driver().map_or(DataRegion { base: 0, length: 0 }, Host::data_region)
     }
-    /// The namespace called `wanted`.
+    /// The namespace whose identifier (NSID) is `wanted`.
     pub(crate) fn namespace(&self, wanted: u32) -> Result<Namespace, Error> {
         let namespaces = &self.identity()?.namespaces;
         namespaces.iter().find(|namespace| namespace.id.0 == wanted).copied().ok_or_else(|| {
@@ -286,7 +292,7 @@ impl Session {
             Way::Fabrics(fabrics) => fabrics.bytes(data),
         }
     }
-    /// Has `fill` write the bytes in host memory at `data`, all of them.
+    /// Lets `fill` write all bytes of host memory at `data`, and returns what `fill` returns.
     pub(crate) fn put<T>(&mut self, data: Data, fill: impl FnOnce(&mut [u8]) -> T) -> T {
         let length = usize::try_from(data.length).expect("32 bits fit");
         match &mut self.way {
@@ -319,7 +325,7 @@ impl Session {
         submitted.map_err(|error| Error::Submit { command, error })
     }
 
-    /// What happens next, until `deadline`; none when that came first.
+    /// The next event until `deadline`; none when the deadline comes first.
     fn next(&mut self, deadline: Option<Instant>) -> Result<Option<Happened>, Error> {
         match &mut self.way {
             Way::Near(attachment, _) => attachment.next_event(deadline)?.map(of_near).transpose(),
@@ -328,7 +334,7 @@ impl Session {
         }
     }
 
-    /// The next command that ends, until `deadline`; none when that came first.
+    /// The next command that ends until `deadline`; none when the deadline comes first.
     pub(crate) fn next_completed(&mut self, deadline: Option<Instant>) -> Result<Option<Completed>, Error> {
         loop {
             match self.next(deadline)? {
@@ -339,7 +345,7 @@ impl Session {
         }
     }
 
-    /// Another command that has ended already.
+    /// A command that has ended already; none instead of waiting for one.
     pub(crate) fn poll_completed(&mut self) -> Result<Option<Completed>, Error> {
         loop {
             let happened = match &mut self.way {
@@ -349,14 +355,15 @@ impl Session {
             };
             match happened {
                 Some(Ok(Happened::Completed(completed))) => return Ok(Some(completed)),
-                // A device that has failed is told by what is submitted to it next, with what to do about it.
+                // The next submission to a failed device reports the failure, with what to do about
+                // it.
                 Some(_) => {}
                 None => return Ok(None),
             }
         }
     }
 
-    /// Carries out one command and waits for it, while nothing else is under way; returns its data.
+    /// Executes one command while no other is under way, waits for it to end, and returns its data.
     pub(crate) fn execute(
         &mut self,
         command: &'static str,
@@ -373,7 +380,7 @@ impl Session {
         }
     }
 
-    /// Carries out an admin command that returns `length` bytes.
+    /// Executes an admin command that returns `length` bytes.
     pub(crate) fn admin(
         &mut self,
         command: &'static str,
@@ -384,12 +391,14 @@ impl Session {
         self.execute(command, Submission { queue: QueueId::ADMIN, entry, data, cookie: 0 })
     }
 
-    /// Whether the controller is behind a fabric, where [`Session::config_read`] is a Property Get of VS.
+    /// Whether the controller is behind a fabric, where [`Session::config_read`] is a Property Get
+    /// of VS.
     pub(crate) const fn is_fabrics(&self) -> bool {
         matches!(self.way, Way::Fabrics(_))
     }
 
-    /// Reads a double word of the controller's configuration space, and says how long that took.
+    /// Reads a double word of the controller's configuration space; returns it and how long that
+    /// took.
     pub(crate) fn config_read(&mut self, offset: u16) -> Result<(u32, Nanos), Error> {
         let (target, started) = (self.bdf(), self.now());
         match &mut self.way {
@@ -399,7 +408,7 @@ impl Session {
                 }
             }
             Way::User(attachment) => attachment.config_read(started, offset),
-            // There is no configuration space at the other end of a fabric.
+            // A controller behind a fabric has no configuration space.
             Way::Fabrics(fabrics) => return fabrics.round_trip(),
         }
         loop {
@@ -414,7 +423,7 @@ impl Session {
         }
     }
 
-    /// Lets the engines go on until `at`, with nothing else to do.
+    /// Runs the engines until `at`, with nothing else to do.
     pub(crate) fn idle_until(&mut self, at: Instant) -> Result<(), Error> {
         if let Way::Fabrics(fabrics) = &mut self.way {
             return fabrics.idle_until(at);
@@ -425,12 +434,13 @@ impl Session {
         Ok(())
     }
 
-    /// Lets the engines answer what has come: who says nothing for seconds is taken for lost.
+    /// Runs the engines for a moment, so that they answer what has arrived: a host that says
+    /// nothing for seconds is taken for lost.
     pub(crate) fn keep_alive(&mut self) -> Result<(), Error> {
         self.idle_until(self.now() + Nanos::from_millis(1))
     }
 
-    /// Ends the session in order.
+    /// Ends the session in an orderly way.
     pub(crate) fn close(self) -> Result<(), Error> {
         let closed = match self.way {
             Way::Near(attachment, _) => attachment.close(),
@@ -441,7 +451,8 @@ impl Session {
     }
 }
 
-/// What an event is to a subcommand; what is only for a person is told on standard error.
+/// Turns an event into what a subcommand acts on. What concerns only a person goes to standard
+/// error.
 fn of_near(event: Event) -> Result<Happened, Error> {
     use tunnel::Event as Link;
     match event {
@@ -467,7 +478,8 @@ fn of_near(event: Event) -> Result<Happened, Error> {
     Ok(Happened::Other)
 }
 
-/// As [`of_near`].
+/// Turns an event of a vfio-user device into what a subcommand acts on. A reset is told on standard
+/// error.
 fn of_user(event: machine::user::Event) -> Result<Happened, Error> {
     use machine::user::{Event, Failure};
     match event {

@@ -1,4 +1,5 @@
-//! A load on a namespace, in fio's words: what to do, how much at once, how long; rate, latency, errors.
+//! A load on a namespace, in fio's words (what to do, how much at once, for how long), and its
+//! result: rate, latency and errors.
 
 use engine::{Instant, Nanos, Rng};
 use nvme::host::Namespace;
@@ -9,29 +10,31 @@ use crate::distribution::Distribution;
 use crate::error::Error;
 use crate::session::Session;
 
-/// Chunks that a verified load may cover: each has a 4-byte note of what was written last.
+/// Most chunks that a verified load may cover: each has a 4-byte note of its last write.
 const VERIFIED_CHUNKS_MAX: u64 = 1 << 28;
-/// How often a free chunk is looked for before the load waits for a completion instead.
+/// How many chunks are tried before the load gives up finding a free one and waits for a
+/// completion.
 const PICKS_MAX: u32 = 8;
 
-/// What to do.
+/// What a load does, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Job {
     pub(crate) namespace: Namespace,
     pub(crate) workload: Workload,
-    /// Bytes a command.
+    /// Length of each command's data in bytes.
     pub(crate) bytes: u32,
     pub(crate) depth: u32,
-    /// Commands to begin a second; none for as many as are answered.
+    /// Commands to begin per second; none to begin a command whenever there is room.
     pub(crate) rate: Option<u32>,
     pub(crate) runtime: Nanos,
-    /// Bytes of the namespace to use.
+    /// Length in bytes of the part of the namespace that the load uses, which begins at its first
+    /// block.
     pub(crate) range: u64,
     pub(crate) verify: bool,
     pub(crate) seed: u64,
 }
 
-/// What came of it.
+/// The result of a load.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) latency: Distribution,
@@ -39,62 +42,62 @@ pub(crate) struct Report {
     pub(crate) bytes: u64,
     pub(crate) elapsed: Nanos,
     pub(crate) errors: u64,
-    /// The first error, for people.
+    /// Status of the first command that failed, as text for people.
     pub(crate) first_error: Option<String>,
-    /// Commands that were to begin and found no room until the end.
+    /// Commands that were due and had not begun for lack of room when the load ended.
     pub(crate) late: u64,
-    /// Chunks that were read back and compared.
+    /// Reads whose data was compared with what had been written.
     pub(crate) compared: u64,
-    /// Those of them that were not what was written, named.
+    /// Compared reads whose data was not what had been written, each named by byte and namespace.
     pub(crate) corrupt: Vec<String>,
-    /// Why not everything that was written could be read back.
+    /// Why not everything that was written could be read back; none when it could.
     pub(crate) unverified: Option<Error>,
 }
 
 impl Report {
-    /// Commands a second.
+    /// Commands per second.
     pub(crate) fn iops(&self) -> f64 {
         rate(self.commands, self.elapsed)
     }
-    /// Mebibytes a second.
+    /// Mebibytes per second.
     pub(crate) fn mib_s(&self) -> f64 {
         rate(self.bytes, self.elapsed) / f64::from(1 << 20)
     }
 }
 
-/// `count` in `elapsed`, a second.
+/// The rate per second of `count` in `elapsed`.
 #[expect(clippy::cast_precision_loss, reason = "a rate for people: 53 bits are plenty")]
 pub(crate) fn rate(count: u64, elapsed: Nanos) -> f64 {
     count as f64 * 1e9 / elapsed.get().max(1) as f64
 }
 
-/// What a slot is at.
+/// The command under way in a slot.
 #[derive(Clone, Copy, Debug)]
 struct Under {
     chunk: u64,
-    /// The note that the chunk gets when the write ends well; none for a read.
+    /// The note that the chunk gets when the write succeeds; none for a read.
     writes: Option<u32>,
-    /// When it was to begin; none for when it did.
+    /// When the command was due to begin; none to count its latency from when it did begin.
     intended: Option<Instant>,
 }
 
-/// When commands are to begin.
+/// When the commands of a load with a rate are due to begin.
 #[derive(Clone, Copy, Debug)]
 struct Arrivals {
     start: Instant,
     rate: u32,
-    /// Those that have begun.
+    /// Commands that have begun.
     begun: u64,
 }
 
 impl Arrivals {
-    /// When the next one is to begin.
+    /// When the next command is due to begin.
     fn next(&self) -> Instant {
         let nanos = u128::from(self.begun) * 1_000_000_000 / u128::from(self.rate);
         self.start + Nanos::new(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Those that were to begin before `end` and have not.
+    /// Commands that were due to begin before `end` and have not.
     fn late(&self, end: Instant) -> u64 {
         let due = u128::from((end - self.start).get()) * u128::from(self.rate) / 1_000_000_000;
         u64::try_from(due).unwrap_or(u64::MAX).saturating_sub(self.begun)
@@ -105,7 +108,7 @@ struct Runner<'a> {
     session: &'a mut Session,
     job: Job,
     chunks: u64,
-    /// I/O queues, which take turns.
+    /// Number of I/O queues, which take turns.
     queues: u16,
     slots: Vec<Option<Under>>,
     free: Vec<usize>,
@@ -113,15 +116,16 @@ struct Runner<'a> {
     rng: Rng,
     next: u64,
     arrivals: Option<Arrivals>,
-    /// For each chunk what was written last; 0 is nothing. Empty unless verifying.
+    /// Generation of the last write to each chunk; 0 for none. Empty unless verifying.
     notes: Vec<u32>,
-    /// Chunks that a write is under way to, or that two reads of might hide one. Empty unless verifying.
+    /// Whether each chunk has a command under way. Reads count too: two reads of a chunk might hide
+    /// a write. Empty unless verifying.
     busy: Vec<bool>,
     generation: u32,
     report: Report,
 }
 
-/// Runs `job`, telling `progress` how long it has been running.
+/// Runs `job`, and tells `progress` now and then how long the load has been running.
 pub(crate) fn run(session: &mut Session, job: Job, mut progress: impl FnMut(Nanos)) -> Result<Report, Error> {
     let mut runner = Runner::new(session, job)?;
     let start = runner.session.now();
@@ -160,7 +164,7 @@ impl<'a> Runner<'a> {
         let depth = usize::try_from(job.depth).expect("32 bits fit");
         let queues = session.identity()?.queue_pairs.max(1);
         let mut rng = Rng::from_seed(job.seed);
-        // What is written without --verify: noise, so that nothing on the way can compress it.
+        // Without --verify, commands write noise, so that nothing on the way can compress it.
         for slot in 0..depth {
             let address = region.base + slot as u64 * u64::from(job.bytes);
             session.put(Data { address, length: job.bytes }, |bytes| rng.fill(bytes));
@@ -203,7 +207,8 @@ impl<'a> Runner<'a> {
         Data { address: self.base + slot as u64 * u64::from(self.job.bytes), length: self.job.bytes }
     }
 
-    /// Begins what is to begin by `now`, as far as there is room; when there is more to begin.
+    /// Begins the commands that are due by `now`, as far as there is room. Returns when the next
+    /// command is due; none when there is no room.
     fn fill(&mut self, now: Instant) -> Result<Option<Instant>, Error> {
         while let Some(&slot) = self.free.last() {
             let intended = self.arrivals.map(|arrivals| arrivals.next());
@@ -225,7 +230,7 @@ impl<'a> Runner<'a> {
         Ok(None)
     }
 
-    /// The next chunk; none while those that come to mind are being written.
+    /// The next chunk to work on; none while the first [`PICKS_MAX`] that come up are all busy.
     fn pick(&mut self) -> Option<u64> {
         for _ in 0..PICKS_MAX {
             let chunk = match self.job.workload {
@@ -258,7 +263,7 @@ impl<'a> Runner<'a> {
         let blocks = self.job.bytes / block_bytes;
         let lba = chunk * u64::from(blocks);
         let writes = write.then(|| {
-            // 0 means that nothing was written.
+            // A note of 0 means that nothing was written.
             self.generation = self.generation.wrapping_add(1).max(1);
             self.generation
         });
@@ -278,13 +283,13 @@ impl<'a> Runner<'a> {
         self.session.submit(command, submission)
     }
 
-    /// The queue of a slot's commands: they take turns.
+    /// The I/O queue of a slot's commands: slots take turns on the queues.
     fn queue(&self, slot: usize) -> QueueId {
         let turn = slot % usize::from(self.queues);
         QueueId(1 + u16::try_from(turn).expect("a turn is less than the queues"))
     }
 
-    /// Waits for a command to end, until `deadline`, and takes all others that have ended with it.
+    /// Waits for a command to end, until `deadline`, then takes every other command that has ended.
     fn reap(&mut self, deadline: Option<Instant>) -> Result<(), Error> {
         let mut completed = self.session.next_completed(deadline)?;
         let now = self.session.now();
@@ -295,7 +300,8 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
-    /// A command has ended, which we see at `now`: what it took is what we waited.
+    /// Records a command that was seen to end at `now`: its latency is the time that the load
+    /// waited.
     fn on_completed(&mut self, now: Instant, ended: &Completed) {
         let slot = usize::try_from(ended.cookie).expect("slots are few");
         let Some(Under { chunk, writes, intended }) = self.slots[slot].take() else { return };
@@ -306,7 +312,7 @@ impl<'a> Runner<'a> {
         if !ended.status.is_success() {
             self.report.errors += 1;
             self.report.first_error.get_or_insert_with(|| ended.status.to_string());
-            // Written or not: nothing may be said of it any more.
+            // The write may have taken effect or not: nothing may be said of the chunk any more.
             if writes.is_some() {
                 self.note(chunk, 0);
             }
@@ -340,7 +346,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Reads every chunk that was written once more, and compares it.
+    /// Reads every chunk that was written once more, and compares it with what was written.
     fn read_back(&mut self, progress: &mut impl FnMut(Nanos)) -> Result<(), Error> {
         let (latency, commands, bytes) =
             (self.report.latency.clone(), self.report.commands, self.report.bytes);
@@ -396,7 +402,7 @@ fn pattern(seed: u64, chunk: u64, generation: u32) -> Rng {
     Rng::from_seed(seed ^ chunk.rotate_left(24) ^ (u64::from(generation) << 40))
 }
 
-/// Fills `bytes` with what only this write of this chunk has.
+/// Fills `bytes` with a pattern that only this write of this chunk has.
 fn mark(bytes: &mut [u8], seed: u64, chunk: u64, generation: u32) {
     pattern(seed, chunk, generation).fill(bytes);
 }

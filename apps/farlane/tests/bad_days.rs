@@ -1,4 +1,5 @@
-//! What a user sees when an end dies, the network breaks, strangers come, or somebody presses ctrl-c.
+//! What a user sees when an end dies, the network breaks, strangers come, or somebody presses
+//! ctrl-c.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -37,7 +38,7 @@ impl Disk {
         Export::at(address, &["--namespace", &self.spec, "--hold", "1s"])
     }
 
-    /// Waits until something has been written to it.
+    /// Waits until something has been written to the disk.
     fn wait_for_writes(&self) {
         wait_until("writes", || std::fs::metadata(&self.path).is_ok_and(|file| file.blocks() > 64));
     }
@@ -52,7 +53,8 @@ fn verified(url: &str, runtime: &str, further: &[&str]) -> Running {
     Running::start(&arguments)
 }
 
-/// That the load has gone well; what it said meanwhile.
+/// Checks that the load ended without errors and verified its data. Returns what the load wrote on
+/// standard error.
 fn assert_verified(load: Running) -> String {
     let (report, said) = load.json();
     assert_eq!((&report["errors"], &report["verified"]), (&Value::from(0), &Value::from(true)), "{said}");
@@ -60,7 +62,7 @@ fn assert_verified(load: Running) -> String {
     said
 }
 
-/// That the far end takes a new host.
+/// Checks that the far end serves a new host.
 fn assert_serves(far: &Export) {
     assert_eq!(json(&["ping", &far.url(), "--count", "10", "--json"])["count"], 10);
 }
@@ -127,7 +129,8 @@ fn twenty_connections_that_say_nothing_keep_out_neither_a_new_host_nor_one_that_
         |count| -> Vec<TcpStream> { (0..count).map(|_| TcpStream::connect(&far.address).unwrap()).collect() };
     for count in [20, 400] {
         let first = idle(count);
-        // They would be sent away after five seconds, and until then the next one gets in.
+        // The far end would close silent connections after five seconds; the next host gets in
+        // before that.
         let found = json(&["ping", &far.url(), "--count", "10", "--timeout", "2s", "--json"]);
         assert_eq!(found["count"], 10);
         let load = verified(&format!("tcp://{}", relay.address), "3s", &[]);
@@ -142,11 +145,11 @@ fn twenty_connections_that_say_nothing_keep_out_neither_a_new_host_nor_one_that_
     }
 }
 
-/// Says `bytes` to the far end; what it answers before it hangs up.
+/// Sends `bytes` to the far end. Returns what it answers before it hangs up.
 fn say(address: &str, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    // It may hang up before it has heard everything.
+    // The far end may hang up before it has read everything.
     let _ = stream.write_all(bytes);
     let mut answer = Vec::new();
     match stream.read_to_end(&mut answer) {
@@ -178,7 +181,7 @@ fn strangers_harm_nobody_and_are_told_why() {
         };
         let bytes: Vec<u8> = (0..length).map(|_| byte()).collect();
         let mut stream = TcpStream::connect(&far.address).unwrap();
-        // It may hang up before it has heard everything.
+        // The far end may hang up before it has read everything.
         let _ = stream.write_all(&bytes);
     }
     let crowd: Vec<_> = (0..50).map(|_| TcpStream::connect(&far.address).unwrap()).collect();
@@ -188,14 +191,14 @@ fn strangers_harm_nobody_and_are_told_why() {
 
     assert!(!assert_verified(load).contains("interrupted"));
     assert!(!far.said().contains("interrupted"), "{}", far.said());
-    // Who says nothing is asked to leave.
+    // A connection that says nothing is asked to leave.
     let mut answer = Vec::new();
     let _ = (&silent).read_to_end(&mut answer);
     assert!(String::from_utf8_lossy(&answer).contains("no Hello came within"), "{answer:?}");
     assert_serves(&far);
 }
 
-/// What a host says first.
+/// The Hello that a host sends first.
 fn hello() -> Vec<u8> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("tcp://{}", listener.local_addr().unwrap());
@@ -203,7 +206,7 @@ fn hello() -> Vec<u8> {
     let (mut stream, _) = listener.accept().unwrap();
     let mut bytes = vec![0; 12];
     stream.read_exact(&mut bytes).unwrap();
-    // docs/tunnel-protocol.md: the length of the body is in bytes 2 and 3 of the header.
+    // docs/tunnel-protocol.md: bytes 2 and 3 of the header are the length of the body.
     let length = usize::from(u16::from_be_bytes([bytes[2], bytes[3]]));
     bytes.resize(12 + length, 0);
     stream.read_exact(&mut bytes[12..]).unwrap();
@@ -221,7 +224,8 @@ fn a_hello_that_is_cut_at_any_byte_keeps_nobody_out() {
     }
     assert_serves(&far);
     assert_eq!(far.said().matches("link up").count(), 1, "{}", far.said());
-    // A host that goes after its Hello, and may not know that it has the device, keeps nobody waiting.
+    // A host that goes after its Hello, perhaps without knowing that it has the device, keeps
+    // nobody waiting.
     TcpStream::connect(&far.address).unwrap().write_all(&hello).unwrap();
     far.wait_for("interrupted");
     assert_serves(&far);
@@ -256,7 +260,7 @@ fn a_host_that_is_killed_makes_the_next_one_wait_for_the_hold_time_only() {
 #[test]
 fn a_host_that_is_interrupted_leaves_in_order_and_the_next_one_need_not_wait() {
     let disk = Disk::new();
-    // For longer than this test may take.
+    // The hold is longer than this test may take.
     let far = Export::start(&["--namespace", &disk.spec, "--hold", "10min"]);
     let load = verified(&far.url(), "60s", &[]);
     disk.wait_for_writes();
@@ -272,7 +276,7 @@ fn a_host_that_comes_right_behind_a_goodbye_finds_the_device_free() {
     let far = Export::start(&["--ram", "16MiB", "--hold", "10min"]);
     let load = verified(&far.url(), "60s", &[]);
     far.wait_for("link up");
-    // The far end finds both at once, the goodbye first.
+    // The far end finds both at once when it goes on: the goodbye first, then the new host.
     signal(far.id(), "STOP");
     load.signal("INT");
     load.fail();
@@ -316,15 +320,15 @@ fn something_else_listens_there() {
     assert!(said.contains("no Welcome") && said.contains("is it a farlane export"), "{said}");
 }
 
-/// What `lspci` finds while it waits a second for a far end that never comes, the other one being lost meanwhile and back two
-/// seconds later.
+/// The root that `lspci` finds while it waits a second for a far end that never comes. The other
+/// far end is lost meanwhile and back two seconds later.
 fn found_behind_a_break() -> Value {
     let far = Export::start(&["--ram", "1MiB"]);
     let relay = Relay::to(&far.address);
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let url = format!("tcp://{}", relay.address);
     let lspci = Running::start(&["lspci", "--json", &url, &format!("tcp://{nobody}")]);
-    // Its registers are shown: the link is up.
+    // The far end's registers have been read: the link is up.
     wait_until("the far end is there", || relay.passed() > 1024);
     relay.cut();
     sleep(Duration::from_secs(2));
@@ -335,7 +339,7 @@ fn found_behind_a_break() -> Value {
 
 #[test]
 fn a_far_end_that_is_away_when_its_host_enumerates_is_waited_for() {
-    // A machine that is too busy to break the connection within that second tries again.
+    // A machine may be too busy to break the connection within that second: try again.
     let mut tries = (0..5).map(|_| found_behind_a_break());
     let root = tries.find(|root| root["shadow"]["retries"].as_u64().unwrap() > 0).expect("a break in time");
     let port = &root["children"][0]["children"][0];

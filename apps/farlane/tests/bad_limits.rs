@@ -1,4 +1,5 @@
-//! What serves others while the system gives it little: those who are served go on, and who comes too many goes without.
+//! Serving with few descriptors: the hosts that are served go on, and connections beyond the limit
+//! go without.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -12,19 +13,20 @@ use support::running::{Running, Said};
 use support::{Export, FARLANE, json};
 
 const NQN: &str = "nqn.2026-01.io.farlane:bad-limits";
-/// Limits of descriptors: far too few, the last that are, the first that suffice, and what shells give.
+/// Limits of descriptors: far too few, values around the least that suffices, and what shells give.
 const LIMITS: [u32; 9] = [8, 20, 32, 40, 48, 56, 64, 128, 1024];
 /// How long a program may take to refuse.
 const REFUSAL_MAX: Duration = Duration::from_secs(20);
 
-/// `farlane` with `arguments`, which may have `limit` descriptors.
+/// `farlane` with `arguments`, limited to `limit` descriptors.
 fn limited(limit: u32, arguments: &[&str]) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("ulimit -n {limit}; exec \"$0\" \"$@\""), FARLANE]).args(arguments);
     command
 }
 
-/// It either says why it can't serve, or serves its host whatever else connects, before and after.
+/// Checks that the program either says why it can't serve, or serves its host before, during and
+/// after a crowd of connections. Returns whether it serves.
 fn refuses_or_serves(limit: u32, arguments: &[&str], url: impl Fn(&Export) -> String) -> bool {
     let mut attempt = limited(limit, arguments)
         .stdin(Stdio::null())
@@ -59,7 +61,8 @@ fn refuses_or_serves(limit: u32, arguments: &[&str], url: impl Fn(&Export) -> St
         TcpStream::connect(&address).is_ok()
             && (server.said().contains("link up") || server.said().contains("has queue"))
     });
-    // Strangers who say nothing, more than there are descriptors; each that leaves makes room for another.
+    // Silent strangers, more than there are descriptors. Each one that leaves makes room for
+    // another.
     let mut strangers: Vec<TcpStream> = Vec::new();
     for number in 0..3 * limit {
         if let Ok(stranger) = TcpStream::connect(&address) {
@@ -72,7 +75,7 @@ fn refuses_or_serves(limit: u32, arguments: &[&str], url: impl Fn(&Export) -> St
     let (report, errors) = host.json();
     assert_eq!(report["errors"].as_u64(), Some(0), "{limit}: {report} {errors}");
     drop(strangers);
-    // There is room again.
+    // Now there is room again.
     support::running::wait_until("the next host is served", || {
         support::farlane(&["identify", "--json", "--timeout", "5s", &url]).status.success()
     });
@@ -99,7 +102,8 @@ fn a_far_end_with_few_descriptors_refuses_or_serves() {
     every_limit(&["export", "--json", "--listen", "127.0.0.1:0", "--ram", "16MiB"], Export::url);
 }
 
-/// A thousand that say nothing used to end the target, by its control socket.
+/// Silent connections must not take the descriptors that the control socket needs: a thousand of
+/// them used to end the target.
 #[test]
 fn silent_connections_do_not_keep_a_target_from_answering_its_user() {
     let directory = tempfile::tempdir().unwrap();
@@ -114,12 +118,13 @@ fn silent_connections_do_not_keep_a_target_from_answering_its_user() {
         let status = json(&["target", "status", "--json", "--control", path]);
         assert!(status["connections"].as_u64().is_some_and(|count| count > 8), "{status}");
     }
-    // Told once, however many come.
+    // The refusal is reported once, however many connections come.
     assert_eq!(target.said().matches("could not be accepted").count(), 1, "{}", target.said());
     drop(strangers);
 }
 
-/// The program as a terminal starts it, whoever runs the tests: not as `nohup` does, which has SIGHUP ignored.
+/// The program as a terminal starts it, whoever runs the tests: `nohup` would make it ignore
+/// SIGHUP.
 fn with_a_terminal(arguments: &[&str]) -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal=HUP", FARLANE]).args(arguments);
@@ -143,7 +148,7 @@ fn a_terminal_that_is_gone_ends_what_serves_in_good_order() {
         let (status, said) = Export::of(with_a_terminal(arguments)).end_by("HUP");
         assert_eq!(status, Some(0), "{arguments:?}: {said}");
     }
-    // Under nohup it goes on.
+    // Under nohup the program goes on.
     let mut command = Command::new("sh");
     command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\"", FARLANE]).args(commands[0]);
     let mut far = Export::of(command);
@@ -177,16 +182,17 @@ fn a_target_reads_its_file_again_when_it_is_hung_up() {
     assert_eq!(target.end_by("TERM").0, Some(0));
 }
 
-/// Connections beside a host at work, as far as this machine lets one process have so many.
+/// Connections beside a host at work, as far as this machine allows one process so many.
 const CROWD: usize = 10_000;
 /// Descriptors that a test needs for itself.
 const OWN: usize = 200;
-/// How much longer than without the crowd the host may wait at most.
+/// How much longer the host may wait beside the crowd than without it.
 const WAIT_MAX: Duration = Duration::from_millis(100);
-/// Other work on this machine keeps a host waiting, too, but not each time.
+/// How many attempts there are: other work on this machine keeps a host waiting too, but not each
+/// time.
 const ATTEMPTS: usize = 4;
 
-/// A verified load; the longest that one of its commands took.
+/// The longest time that a command of a verified load took. `meanwhile` runs beside the load.
 fn longest(url: &str, meanwhile: impl FnOnce()) -> Duration {
     let load = ["--rw", "randrw", "--verify", "--iodepth", "8", "--runtime", "3s"];
     let host = Running::start(&[&["bench", "--json", url][..], &load].concat());

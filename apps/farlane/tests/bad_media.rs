@@ -1,4 +1,4 @@
-//! What a user sees when the disk below a namespace is full, cut short or not to be written.
+//! What a user sees when the disk below a namespace is full, truncated or read-only.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -18,7 +18,8 @@ fn file(path: &Path, bytes: u64) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// That writes of `far` beyond `offset` fail for want of space, and everything else goes on.
+/// Checks that writes to `far` from `offset` on fail for want of space, and that everything else
+/// goes on.
 fn assert_full_beyond(far: &Export, offset: &str) {
     let url = &far.url();
     let said = Running::fed(&["write", url, "--offset", offset], vec![7; 1 << 20]).fail();
@@ -40,7 +41,7 @@ fn assert_full_beyond(far: &Export, offset: &str) {
 fn a_write_beyond_the_size_that_a_file_may_have_fails_and_reads_go_on() {
     let directory = tempfile::tempdir().unwrap();
     let path = file(&directory.path().join("disk.img"), 64 * MIB);
-    // 4 MiB, in the units of a POSIX shell.
+    // 8192 blocks of 512 B, a POSIX shell's unit, are 4 MiB.
     let mut limited = Command::new("sh");
     limited.args(["-c", "ulimit -f 8192 && exec \"$0\" \"$@\"", FARLANE]);
     limited.args(["export", "--listen", "127.0.0.1:0", "--json", "--namespace", &path]);
@@ -61,7 +62,7 @@ impl<'a> Mounted<'a> {
 
 impl Drop for Mounted<'_> {
     fn drop(&mut self) {
-        // The far end may not be quite gone.
+        // The far end may not be gone yet.
         let _ = Command::new("umount").arg("-l").arg(self.0).status();
     }
 }
@@ -75,7 +76,7 @@ fn a_full_disk_fails_writes_and_reads_go_on() {
     };
     let path = file(&mounted.0.join("disk.img"), 64 * MIB);
     let mut far = Export::start(&["--namespace", &path]);
-    // The beginning gets its room, then the rest is filled: what fails here is looked at below.
+    // The beginning gets its room, then the rest is filled. Failures here are checked below.
     let _ = Running::fed(&["write", &far.url()], vec![1; 1 << 20]).output(std::time::Duration::from_secs(60));
     let _ = Running::fed(&["write", &far.url(), "--offset", "32MiB"], vec![1; 8 << 20])
         .output(std::time::Duration::from_secs(60));

@@ -1,4 +1,5 @@
-//! A stranger at each end of vfio-user: the client and the server of Cloud Hypervisor's library.
+//! Interoperability at both ends of vfio-user: with the client and the server of Cloud Hypervisor's
+//! library.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -34,11 +35,14 @@ const READ_WRITE: u32 = 3;
 const INTERRUPT_EVENTFD: u32 = 1;
 const TRIGGER_BY_DESCRIPTORS: u32 = 1 << 5 | 1 << 2;
 
-/// Where the client maps its memory, and what is where in it.
+/// Where the client maps its memory.
 const MEMORY: u64 = 0x10_0000;
 const MEMORY_BYTES: u64 = 1 << 20;
+/// Offset of the admin submission queue in the memory.
 const ADMIN_QUEUE: u64 = 0x1000;
+/// Offset of the admin completion queue in the memory.
 const ADMIN_COMPLETIONS: u64 = 0x2000;
+/// Offset of the data of commands in the memory.
 const DATA: u64 = 0x3000;
 
 // Controller registers, NVM Express over PCIe Transport 1.0, 3.1.
@@ -49,7 +53,7 @@ const ASQ: u64 = 0x28;
 const ACQ: u64 = 0x30;
 const DOORBELLS: u64 = 0x1000;
 
-/// A place for sockets.
+/// A directory for sockets.
 struct Place(TempDir);
 
 impl Place {
@@ -61,14 +65,15 @@ impl Place {
     }
 }
 
-/// A process that serves vfio-user at `socket`.
+/// Starts a process that serves vfio-user at `socket`.
 fn serving(arguments: &[&str], socket: &Path) -> Export {
     let mut command = Command::new(FARLANE);
     command.args(arguments).args(["--json", "--vfio-user"]).arg(socket);
     Export::of(command)
 }
 
-/// An interrupt's descriptor, and what becomes readable with it.
+/// A descriptor to signal an interrupt with, and the stream that becomes readable when it is
+/// signalled.
 fn interrupt() -> (OwnedFd, UnixStream) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     ours.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -82,7 +87,7 @@ fn interrupted(signal: &mut UnixStream) {
     assert_eq!(u64::from_ne_bytes(count), 1);
 }
 
-/// An NVMe driver of a page, on the library's client.
+/// An NVMe driver that uses the library's client and queues of one page each.
 struct Driver {
     client: Client,
     memory: File,
@@ -110,7 +115,7 @@ impl Driver {
     }
 
     fn enable(&mut self) {
-        // Sixteen entries in each queue.
+        // Sixteen entries in each admin queue.
         self.set(AQA, &0x000f_000f_u32.to_le_bytes());
         self.set(ASQ, &(MEMORY + ADMIN_QUEUE).to_le_bytes());
         self.set(ACQ, &(MEMORY + ADMIN_COMPLETIONS).to_le_bytes());
@@ -119,7 +124,8 @@ impl Driver {
         wait_until("the controller is ready", || self.register(CSTS) == 1);
     }
 
-    /// Places Identify Controller in the queue and in memory, for data at an offset of its own.
+    /// Places an Identify Controller in the admin queue. Returns the offset in memory at which its
+    /// data will be.
     fn submit_identify(&mut self) -> u64 {
         let data = DATA + u64::from(self.tail) * 0x1000;
         let mut command = [0; 64];
@@ -132,7 +138,7 @@ impl Driver {
         data
     }
 
-    /// What the controller has placed at `data` with the latest command.
+    /// The serial number in the data that the latest command placed at `data`.
     fn identified(&self, data: u64) -> String {
         let mut completion = [0; 16];
         let slot = u64::from(self.tail - 1);
@@ -145,7 +151,8 @@ impl Driver {
     }
 }
 
-/// What any server of an NVMe function must do for this client. One that `looks` maps doorbells.
+/// Checks what any server of an NVMe function must do for this client. A server that `looks` lets
+/// the client map doorbells.
 fn is_driven(socket: &Path, looks: bool) {
     let mut driver = Driver::start(socket);
     let bar0 = driver.client.region(BAR0).unwrap();
@@ -160,12 +167,12 @@ fn is_driven(socket: &Path, looks: bool) {
     let (theirs, mut signal) = interrupt();
     driver.client.set_irqs(MSIX, TRIGGER_BY_DESCRIPTORS, 0, 1, &[theirs.as_raw_fd()]).unwrap();
     driver.enable();
-    // A doorbell by message.
+    // Ring a doorbell by a message.
     let data = driver.submit_identify();
     driver.set(DOORBELLS, &driver.tail.to_le_bytes());
     interrupted(&mut signal);
     assert_eq!(driver.identified(data), "STRANGE");
-    // And by a store, where the server looks for them.
+    // Ring a doorbell by a store, where the server looks for stores.
     let data = driver.submit_identify();
     let bar0 = driver.client.region(BAR0).unwrap();
     assert_eq!(bar0.file_offset.is_some(), looks, "{bar0:?}");
@@ -235,7 +242,7 @@ impl Ringer {
         Self { config, counter: 0, vectors: vec![None, None, None, None], resets: 0, maps: 0 }
     }
 
-    /// Serves one client until that leaves; what became of the device.
+    /// Serves one client until the client leaves. The thread returns the device as it is then.
     fn serve(mut self, socket: &Path) -> JoinHandle<Self> {
         let interrupts = (0..INTERRUPTS)
             .map(|index| IrqInfo {
@@ -331,7 +338,7 @@ fn its_server_is_a_far_end_for_its_client() {
     let mut greeting = [0; 8];
     client.region_read(BAR0, GREETING, &mut greeting).unwrap();
     assert_eq!(u64::from_le_bytes(greeting), HELLO);
-    // Each read is one read of the device.
+    // Each read of the client is one read of the device.
     for expected in 1..=3_u32 {
         let mut counter = [0; 4];
         client.region_read(BAR0, COUNTER, &mut counter).unwrap();

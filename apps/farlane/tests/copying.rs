@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use support::running::Running;
 use support::{Export, FARLANE, json};
 
-/// Bytes that no part of which looks like another.
+/// Bytes of which no part looks like another.
 fn noise(length: usize) -> Vec<u8> {
     let mut state = 1_u64;
     let mut bytes = Vec::with_capacity(length + 8);
@@ -76,7 +76,7 @@ fn a_reader_that_has_enough_ends_a_read_quietly() {
     let mut ten = [1; 10];
     read.stdout.take().unwrap().read_exact(&mut ten).unwrap();
     assert_eq!(ten, [0; 10]);
-    // Its end of the pipe is closed by now.
+    // The reader's end of the pipe is closed by now.
     let output = read.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
@@ -93,7 +93,7 @@ fn nothing_is_written_of_nothing() {
     assert_eq!(read["bytes"], 0);
 }
 
-/// Longer than either end of a tunnel waits for a sign of life.
+/// A time longer than either end of a tunnel waits for a sign of life.
 const LONGER_THAN_SILENCE: Duration = Duration::from_millis(6_500);
 
 fn piped(arguments: &[&str]) -> Child {
@@ -176,7 +176,7 @@ fn lengths_that_are_known_are_checked_before_anything_is_overwritten() {
     assert!(!output.status.success() && said(&output).contains("8192"), "{}", said(&output));
     let read = json(&["read", url, "--output", "/dev/null", "--json"]);
     assert_eq!(read["sha256"], sha256(&vec![0; 1 << 20]), "nothing was written");
-    // Of a pipe nobody knows it before.
+    // The length of a pipe is not known beforehand.
     let output =
         Running::fed(&["write", url, "--length", "16KiB"], noise(8192)).output(Duration::from_secs(60));
     assert_eq!(output.status.code(), Some(1));

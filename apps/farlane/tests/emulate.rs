@@ -13,7 +13,7 @@ use support::running::{Running, wait_until};
 use support::{Export, FARLANE, fail, farlane, json};
 use tempfile::TempDir;
 
-/// A network between whoever comes and `to`.
+/// A network in front of a far end or a target.
 struct Emulated {
     process: Export,
     _directory: TempDir,
@@ -31,7 +31,7 @@ impl Emulated {
         self.process.url()
     }
 
-    /// Ends it as a person would; its last counters.
+    /// Interrupts the emulator, as a person would. Returns its last counters.
     fn end(mut self) -> Value {
         let (status, said) = self.process.end_by("INT");
         assert_eq!(status, Some(0), "{said}");
@@ -44,7 +44,7 @@ impl Emulated {
     }
 }
 
-/// A file that says `link`.
+/// A link file whose text is `link`, and its directory.
 fn file(link: &str) -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("link.toml");
@@ -65,7 +65,7 @@ fn a_ping_takes_the_time_of_the_model() {
     assert_eq!(counters["there"]["lost"], 0);
 }
 
-/// Writes a file to the namespace at `url` and reads it again.
+/// Writes bytes to the namespace at `url`, and checks that they are read back.
 fn copy(url: &str, bytes: usize) {
     let noise: Vec<u8> =
         (0..bytes as u64).flat_map(|i| (i.wrapping_mul(0x9e37_79b9)).to_le_bytes()).collect();
@@ -85,7 +85,7 @@ fn it_says_how_late_it_was() {
     json(&["ping", &network.url(), "--count", "50", "--json"]);
     let late = network.end()["late_ns"].clone();
     assert!(late["count"].as_u64().unwrap() >= 100, "{late}");
-    // By how much is the machine's affair, which may have other work.
+    // How late it was depends on the machine, which may have other work.
     assert!(late["p50"].is_u64() && late["p99"].is_u64(), "{late}");
 }
 
@@ -106,7 +106,7 @@ fn the_demo_runs_over_it_beside_what_is_simulated() {
             let [emulated, simulated] =
                 [&demo["tunnel"], &over["simulated"]].map(|place| place[figure]["p50"].as_u64().unwrap());
             let least = 4_000_000 * round_trips;
-            // The machine may have other work; the simulation has not.
+            // The machine may have other work; the simulation has none.
             assert!(emulated >= least && (least..least + 1_000_000).contains(&simulated), "{figure}: {demo}");
         }
         assert!(
@@ -175,7 +175,7 @@ fn a_far_end_that_is_killed_is_gone_for_the_host_too() {
         let said = network.process.said();
         said.contains("reset") || said.contains("closed")
     });
-    // Nobody listens any more: later ones are refused.
+    // Nobody listens any more: later connections are refused.
     fail(&["ping", &network.url(), "--timeout", "300ms"]);
     network.process.wait_for("refused: the other end: Connection refused");
     network.end();
@@ -201,7 +201,7 @@ fn a_root_complex_that_waits_for_less_than_a_round_trip_finds_nothing() {
     assert!(said.contains("the guest's slot is empty") && said.contains(" completion timeouts: "), "{said}");
     let told = near.next_line();
     assert!(told["completion_timeouts"].as_u64().unwrap() > 0, "{told}");
-    // The machine may have other work, for longer than it should.
+    // The timeout is long, since the machine may have other work.
     let (mut near, url) = attach("patient", "3.5s");
     let identified = json(&["identify", &url, "--json"]);
     assert!(identified["controller"]["mn"].as_str().unwrap().starts_with("Farlane"), "{identified}");

@@ -1,5 +1,5 @@
-//! `farlane emulate --between`: the kernel's own TCP over a modelled path, between two network namespaces. Where making those is
-//! not allowed, a test says so and does nothing.
+//! `farlane emulate --between`: the kernel's own TCP over a modelled path between two network
+//! namespaces. A test that is not allowed to make namespaces says so and does nothing.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -17,7 +17,7 @@ use support::{Export, FARLANE, fail};
 struct Namespace(Child);
 
 impl Namespace {
-    /// None where that is not allowed.
+    /// Makes a network namespace; none where that is not allowed.
     fn make() -> Option<Self> {
         let mut command = Command::new("unshare");
         command.args(["--net", "sleep", "300"]).stdout(Stdio::null()).stderr(Stdio::null());
@@ -45,7 +45,7 @@ impl Namespace {
         format!("/proc/{}/ns/net", self.0.id())
     }
 
-    /// A program within it.
+    /// A command that runs a program in the namespace.
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
         command.arg(format!("--net={}", self.path())).arg(program);
@@ -60,7 +60,7 @@ impl Drop for Namespace {
     }
 }
 
-/// An emulator between namespaces.
+/// An emulator between two network namespaces.
 struct Emulated {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -68,7 +68,8 @@ struct Emulated {
 }
 
 impl Emulated {
-    /// None where it may not make interfaces, or the system has none to make.
+    /// Starts an emulator; none where it may not make interfaces, or the system has no such
+    /// interfaces.
     fn between(near: &Namespace, far: &Namespace, subnet: &str, link: &str) -> Option<Self> {
         let (directory, path) = file(link);
         let mut child = Command::new(FARLANE)
@@ -94,7 +95,7 @@ impl Emulated {
         Some(Self { child, lines, _directory: directory })
     }
 
-    /// Ends it as a person would; its last counters.
+    /// Interrupts the emulator, as a person would. Returns its last counters.
     fn end(mut self) -> Value {
         signal(self.child.id(), "INT");
         loop {
@@ -116,7 +117,7 @@ impl Drop for Emulated {
     }
 }
 
-/// A file that says `link`.
+/// A link file whose text is `link`, and its directory.
 fn file(link: &str) -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("link.toml");
@@ -158,7 +159,7 @@ fn two_paths_between_the_same_namespaces_take_their_own_times() {
         assert!(counters["late_ns"]["p50"].as_u64().unwrap() > 0, "{counters}");
         assert_eq!(counters["strange"], 0);
     }
-    // They are gone with whoever made them.
+    // The interfaces are gone with the processes that made them.
     assert_eq!(interfaces(&near).matches("farlane").count(), 0);
 }
 
@@ -178,7 +179,7 @@ fn a_namespace_that_is_not_there_is_said_with_the_remedy() {
 fn who_may_not_is_told_how() {
     let Some(near) = Namespace::make() else { return };
     let (_directory, path) = file("[link]\nlatency = \"1ms\"\n");
-    // In a user namespace of its own it may do nothing to a network that is not of it.
+    // In a user namespace of its own, the program may not change networks outside of it.
     let output = Command::new("unshare")
         .args(["--user", FARLANE, "emulate", "--between", &near.path(), &near.path(), "--link"])
         .arg(path)

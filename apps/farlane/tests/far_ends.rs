@@ -16,7 +16,7 @@ fn two_hosts_have_an_ssd_each_of_one_export() {
         let arguments = ["bench", url, "--rw", "randrw", "--runtime", "1s", "--verify", "--json"];
         Running::start(&arguments)
     };
-    // Both at the same time.
+    // Both loads run at the same time.
     for running in [bench(&one), bench(&other)] {
         let output = running.output(std::time::Duration::from_secs(30));
         let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -25,7 +25,7 @@ fn two_hosts_have_an_ssd_each_of_one_export() {
     let (first, second) = (json(&["identify", &one, "--json"]), json(&["identify", &other, "--json"]));
     let count = |identity: &serde_json::Value| identity["namespaces"].as_array().unwrap().len();
     assert_eq!((count(&first), count(&second)), (1, 2), "{first} {second}");
-    // And one host both.
+    // One host may also use both far ends.
     assert_eq!(succeed(&["lspci", &one, &other]).matches("Farlane NVMe").count(), 2);
     let (status, said) = export.end_by("TERM");
     assert_eq!(status, Some(0), "{said}");

@@ -1,4 +1,4 @@
-//! A device of another process at a far end: `farlane export --vfio-user`.
+//! A far end with the device of another process: `farlane export --vfio-user`.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -38,7 +38,7 @@ impl CopyServer {
         let thread = std::thread::spawn(move || serve(&listener, &stopped));
         Self { stop, thread: Some(thread) }
     }
-    /// Ends it; how often it was reset.
+    /// Ends the server. Returns how often the engine was reset.
     fn end(mut self) -> u32 {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().unwrap().join().unwrap()
@@ -91,7 +91,7 @@ impl Place {
     fn socket(&self) -> PathBuf {
         self.0.path().join("device")
     }
-    /// `farlane device` with an SSD in a file.
+    /// Starts `farlane device` with an SSD in a file.
     fn device(&self) -> Export {
         let disk = format!("{},size=8MiB", self.0.path().join("disk").display());
         let mut command = Command::new(FARLANE);
@@ -115,7 +115,7 @@ fn a_host_sees_the_device_of_another_process() {
     let device = shown.split("\n\n").find(|function| function.contains("[b0] MSI-X")).expect(&shown);
     assert!(device.contains("System peripheral") && device.contains("MSI-X: Count=20"), "{shown}");
     assert!(device.contains("01-23-45-67-89-ab-cd-ef"), "{shown}");
-    // There is nothing for the commands that want an SSD.
+    // Commands that want an SSD find none.
     assert!(fail(&["identify", &far.url()]).contains("no NVMe controller"), "{shown}");
     assert!(far.said().contains("[fa1a:00c0]"), "{}", far.said());
     assert!(server.end() > 0, "a session begins with a reset");
@@ -137,7 +137,7 @@ fn an_ssd_of_another_process_is_used_like_any() {
         let report = json(&[&["bench", &far.url(), "--json"][..], &load].concat());
         assert_eq!((&report["verified"], &report["errors"]), (&true.into(), &0.into()), "{report}");
     }
-    // It has its client: a second far end is told so.
+    // The device has its client: a second far end is told so.
     let socket = place.socket();
     let second = ["export", "--listen", "127.0.0.1:0", "--timeout", "300ms", "--vfio-user"];
     let said = fail(&[&second[..], &[socket.to_str().unwrap()]].concat());
@@ -179,7 +179,7 @@ fn a_device_that_does_not_come_back_is_an_error() {
     device.kill();
     let output = load.output(Duration::from_secs(20));
     assert!(!output.status.success());
-    // Who comes while it is away is told.
+    // A host that comes while the device is away is told why it has to wait.
     let said = fail(&["identify", &url, "--timeout", "500ms"]);
     assert!(said.contains("has gone; it may"), "{said}");
 }

@@ -1,4 +1,5 @@
-//! Stock Linux guests on `farlane device` and on `farlane attach` with a `farlane export` behind it.
+//! Stock Linux guests on `farlane device` and on `farlane attach` with a `farlane export` behind
+//! it.
 
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
@@ -17,22 +18,23 @@ use support::proxy::Proxy;
 use support::relay::Relay;
 use support::{Export, FARLANE, json};
 
-/// What a guest does with an SSD.
+/// Script of what a guest does with an SSD.
 const USE: &str = include_str!("guest/use.sh");
-/// How long a guest may take for something.
+/// How long a guest may take for one thing.
 const LIMIT: Duration = Duration::from_secs(60);
 /// How long a far end is away while a guest starts: longer than common hosts wait for an answer.
 const AWAY: Duration = Duration::from_secs(2);
-/// What the guest's driver shall wait for a command, in seconds; its own choice is 30.
+/// Kernel parameters that make the guest's driver wait 4 s for a command; its default is 30 s.
 const SHORT_TIMEOUTS: &str = "nvme_core.io_timeout=4 nvme_core.admin_timeout=4";
 
-/// One guest at a time: they are interpreted, and would wait for each other's processors.
+/// Lets one guest run at a time: guests are interpreted, and would wait for each other's
+/// processors.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A directory for sockets, and the processes that make them.
+/// A directory for sockets, for processes that serve at them.
 struct Place {
     directory: TempDir,
 }
@@ -44,13 +46,13 @@ impl Place {
     fn socket(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
-    /// `farlane device` with an SSD in memory.
+    /// Starts `farlane device` with an SSD in memory.
     fn device(&self, name: &str, arguments: &[&str]) -> Export {
         let mut command = Command::new(FARLANE);
         command.args(["device", "--json", "--vfio-user"]).arg(self.socket(name)).args(arguments);
         Export::of(command)
     }
-    /// `farlane attach` to `url`.
+    /// Starts `farlane attach` to `url`.
     fn attach(&self, name: &str, url: &str) -> Export {
         let mut command = Command::new(FARLANE);
         command.args(["attach", url, "--json", "--vfio-user"]).arg(self.socket(name));
@@ -67,7 +69,7 @@ fn guest_with(kit: &Kit, device: Device) -> Builder {
         .device(device)
 }
 
-/// Lines that `USE` prints when all goes well.
+/// Checks that the output has all lines that [`USE`] prints when all goes well.
 fn assert_used(output: &str, serial: &str) {
     for line in [
         "identity 0x010802 0xfa1a:0x0010",
@@ -141,7 +143,7 @@ fn a_guest_uses_a_far_ssd_over_several_connections_that_are_cut() {
         command
     });
     let turn = turn();
-    // A queue for each.
+    // Two processors have a queue each.
     let builder = guest_with(kit, Device::vfio_user(place.socket("ssd"))).processors(2);
     let outcome = builder.script(USE).run().unwrap();
     drop(turn);
@@ -182,9 +184,9 @@ fn the_round_trips_of_a_boot_to_a_mounted_file_system_are_counted() {
     let (accesses, resets, reads) =
         (count(trips, "accesses"), count(trips, "resets"), count(trips, "memory_reads"));
     let all = count(&told, "config_accesses") + count(&told, "register_accesses");
-    // Most of what a monitor asks is known at the near end, and registers are written without waiting.
+    // The near end knows most of what a monitor asks, and register writes don't wait.
     assert!(accesses > 10 && accesses < all * 2 / 3, "{accesses} of {all} accesses");
-    // Entries and data went with their doorbells: hardly a command waits for more.
+    // Entries and data went with their doorbells: hardly any command waits for more.
     let entries = count(&told["lookahead"], "entries");
     assert!(resets > 0 && entries > 100 && reads < entries / 4, "{told}");
     let trips = accesses + resets + reads;
@@ -193,7 +195,7 @@ fn the_round_trips_of_a_boot_to_a_mounted_file_system_are_counted() {
     eprintln!("a boot to a mounted file system: {told}");
 }
 
-/// A guest that says what it finds at the start of its SSD, and writes what it is told.
+/// A guest that reports the mark at the start of its SSD, and writes one when told to.
 fn marking(kit: &Kit, device: Device) -> Builder {
     let script = r#"
         read_mark() { dd if=/dev/nvme0n1 bs=4k count=1 iflag=direct 2>/dev/null | tr -d '\0'; }
@@ -221,7 +223,7 @@ fn a_guest_starts_again_and_another_follows_when_it_is_killed() {
     let device = || Device::vfio_user(place.socket("ssd"));
     let mut running = marking(kit, device()).start().unwrap();
     expect(&mut running, "found nothing");
-    // A second guest is told that it can't have it, at once.
+    // A second guest is told at once that it can't have the SSD.
     let second = guest_with(kit, device()).script("true").run().unwrap_err();
     assert!(second.to_string().contains("ssd"), "{second}");
     near.wait_for("was turned away");
@@ -230,7 +232,7 @@ fn a_guest_starts_again_and_another_follows_when_it_is_killed() {
     running.monitor("system_reset").unwrap();
     running.expect_reboot(LIMIT).unwrap();
     expect(&mut running, "found a mark");
-    // Killed in the middle of it all.
+    // Kill the guest while it is running.
     drop(running);
     near.wait_for("the client has gone");
     let mut running = marking(kit, device()).start().unwrap();
@@ -277,7 +279,7 @@ fn a_far_end_that_goes_is_an_error_in_the_guest_and_comes_back() {
     near.wait_for("the function is back");
     running.tell("back").unwrap();
     expect(&mut running, "found a mark");
-    // Without the near end the guest's device is gone, and the guest and the far end go on.
+    // Without the near end the guest's device is gone, but the guest and the far end go on.
     near.kill();
     running.tell("end").unwrap();
     let outcome = running.finish().unwrap();
@@ -297,7 +299,7 @@ fn a_guest_that_starts_while_its_far_end_is_away_finds_its_disk() {
     network.cut();
     let script = "appears /dev/nvme0n1; tell \"found $(cat /sys/class/nvme/nvme0/serial)\"; await end";
     let builder = guest_with(kit, Device::vfio_user(place.socket("ssd")));
-    // A monitor that starts waits for its devices.
+    // A monitor waits for its devices when it starts.
     let mut running = std::thread::scope(|scope| {
         scope.spawn(|| {
             near.wait_for("a client has come");
@@ -340,7 +342,7 @@ fn a_far_end_that_stalls_for_40_seconds_costs_the_guest_nothing_but_time() {
     let builder = guest_with(kit, Device::vfio_user(place.socket("ssd")));
     let mut running = builder.script(script).start().unwrap();
     expect(&mut running, "ready");
-    // The others need not wait for this.
+    // Other tests need not wait for the stall.
     drop(held);
     support::running::signal(far.id(), "STOP");
     running.tell("stalled").unwrap();
@@ -348,7 +350,7 @@ fn a_far_end_that_stalls_for_40_seconds_costs_the_guest_nothing_but_time() {
     support::running::signal(far.id(), "CONT");
     expect(&mut running, "done");
     let outcome = running.finish().unwrap().expect_success();
-    // Its driver noticed: it gives a command 30 s, and then asks for it again.
+    // The guest's driver noticed: it gives a command 30 s, and then asks for it again.
     assert!(outcome.output.contains("timeout"), "{}", outcome.output);
     assert!(!outcome.output.contains("Disabling"), "{}", outcome.output);
     near.wait_for("resumed");

@@ -1,4 +1,5 @@
-//! A controller memory buffer, as a stock Linux that has peer-to-peer DMA uses it: for its submission queues.
+//! A controller memory buffer, as used for submission queues by a stock Linux that has peer-to-peer
+//! DMA.
 
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
@@ -12,7 +13,7 @@ use guest::{Device, Guest, skip};
 
 use support::{Export, FARLANE};
 
-/// What is done in the guest.
+/// Script of what is done in the guest.
 const SCRIPT: &str = include_str!("guest/cmb.sh");
 
 fn served(arguments: &[&str], socket: &Path) -> Export {
@@ -41,7 +42,8 @@ fn linux_has_its_submission_queues_in_the_controllers_memory() {
         .unwrap()
         .expect_success();
     for (serial, line) in ["LOCAL", "FAR"].iter().flat_map(|serial| {
-        // In BAR 2, from its first byte; 512 units of 4 KiB, for submission queues and nothing else.
+        // CMBLOC: BAR 2, from its first byte. CMBSZ: 512 units of 4 KiB, for submission queues and
+        // nothing else.
         ["cmbloc : 0x00000002 cmbsz : 0x00200001", "of 2097152 bytes, queues have", "verified"]
             .map(|line| (serial, line))
     }) {
@@ -50,7 +52,7 @@ fn linux_has_its_submission_queues_in_the_controllers_memory() {
     }
     assert!(outcome.output.contains("nothing in the kernel's log"), "{}", outcome.output);
 
-    // The admin queue alone is in the guest's memory.
+    // Only the admin queue is in the guest's memory.
     let (status, said) = device.end_by("TERM");
     assert_eq!(status, Some(0), "{said}");
     let told = device.next_line();

@@ -1,4 +1,5 @@
-//! Stock Linux guests whose disk is behind a network that is not there: `farlane export`, `farlane emulate`, `farlane attach`.
+//! Stock Linux guests whose disk is behind an emulated network: `farlane export`, `farlane
+//! emulate`, `farlane attach`.
 
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
@@ -14,11 +15,11 @@ use serde_json::Value;
 
 use support::{Export, FARLANE};
 
-/// What is done in the guest.
+/// Script of what is done in the guest.
 const SCRIPT: &str = include_str!("guest/emulate.sh");
-/// All that a guest does with an SSD on the same machine.
+/// Script of what a guest does with an SSD on the same machine.
 const USE: &str = include_str!("guest/use.sh");
-/// What it prints when all goes well.
+/// Lines that the guest prints when all goes well.
 const LINES: [&str; 13] = [
     "a file came back",
     "fsck clean",
@@ -34,22 +35,24 @@ const LINES: [&str; 13] = [
     "bound 20 times",
     "nothing in the kernel's log",
 ];
-/// How long a guest may take for something.
+/// How long a guest may take for one thing.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// A far end, the network of a scenario, and a guest that boots with it.
+/// A far end, the network of a scenario, and a guest that has booted with them and ended.
 struct Booted {
     outcome: Outcome,
     network: Export,
-    /// What the near end said, and told at its end.
+    /// What the near end said on standard error.
     said: String,
+    /// What the near end printed as JSON at its end.
     told: Value,
     _far: Export,
 }
 
-/// Boots a guest over the network of a scenario and has it run a script; `attach` is given more arguments.
+/// Boots a guest over the network of a scenario and lets it run a script. `attach` has further
+/// arguments of the near end.
 fn boot(kit: &Kit, scenario: &str, attach: &[&str], script: &str) -> Booted {
-    // One guest at a time: they are interpreted, and would wait for each other's processors.
+    // One guest at a time: guests are interpreted, and would wait for each other's processors.
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let link = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios").join(scenario);
@@ -72,7 +75,8 @@ fn boot(kit: &Kit, scenario: &str, attach: &[&str], script: &str) -> Booted {
     Booted { outcome, network, said, told, _far: far }
 }
 
-/// Has a guest use its disk over the network of a scenario, with all that is done on the same machine, too.
+/// Lets a guest use its disk over the network of a scenario, including everything that is done on
+/// the same machine.
 fn used_over(scenario: &str) {
     let Some(kit) = skip::kit_or_skip(scenario) else { return };
     let script = format!("{SCRIPT}\n{}", USE.replace("fio verified", "fio verified it all"));
@@ -82,7 +86,7 @@ fn used_over(scenario: &str) {
     }
     let ahead = &told["lookahead"];
     let count = |name: &str| ahead[name].as_u64().unwrap();
-    // What the far end asked for all the same is little beside what went ahead.
+    // The far end had to ask for little, compared with what went ahead.
     assert!(count("entries") > 500 && count("reads") < count("pieces") / 4, "{told}");
     assert_eq!((&told["completion_timeouts"], &told["given_up"]), (&0.into(), &0.into()), "{told}");
     let (_, _) = network.end_by("INT");
@@ -96,7 +100,7 @@ fn used_over(scenario: &str) {
     eprintln!("{scenario}: {counters}");
 }
 
-/// `farlane emulate` between whoever comes and `to`.
+/// Starts `farlane emulate` in front of `to`.
 fn between(to: &str, link: &Path) -> Export {
     let mut command = Command::new(FARLANE);
     command.args(["emulate", "--connect", to, "--json", "--every", "0", "--link"]).arg(link);

@@ -1,4 +1,4 @@
-//! Linux's own NVMe/TCP initiator, in a guest, on `farlane target`.
+//! Linux's own NVMe/TCP initiator, in a guest, uses `farlane target`.
 
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
@@ -15,14 +15,15 @@ use support::relay::Relay;
 use support::running::wait_until;
 use support::{Export, FARLANE};
 
-/// What a guest does with a target.
+/// Script of what a guest does with a target.
 const USE: &str = include_str!("guest/fabrics.sh");
-/// How long a guest may take for something.
+/// How long a guest may take for one thing.
 const LIMIT: Duration = Duration::from_secs(60);
 const NQN: &str = "nqn.2026-01.io.farlane:guest";
 const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-555555555555";
 
-/// What a target offers to a guest, which knows this machine as 10.0.2.2: two ports, the second behind a relay.
+/// What a target offers to a guest. Of its two ports, the second is behind a relay. The guest knows
+/// this machine as 10.0.2.2.
 struct Stage {
     directory: tempfile::TempDir,
     ports: [u16; 2],
@@ -33,7 +34,7 @@ impl Stage {
     fn set() -> Self {
         let directory = tempfile::tempdir().unwrap();
         std::fs::File::create(directory.path().join("disk.img")).unwrap().set_len(64 << 20).unwrap();
-        // Both are taken before either is given back.
+        // Both ports are taken before either is given back.
         let taken = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let ports = taken.each_ref().map(|listener| listener.local_addr().unwrap().port());
         drop(taken);
@@ -47,7 +48,7 @@ impl Stage {
         self.directory.path().join(name).to_str().unwrap().to_owned()
     }
 
-    /// Writes the target's file, which also says `more`.
+    /// Writes the target's configuration file, with `more` at its end.
     fn offer(&self, more: &str) {
         let [one, other] = self.ports;
         let relay = self.relay.address.port();
@@ -68,18 +69,19 @@ impl Stage {
         Export::of(command)
     }
 
-    /// What the target that runs answers.
+    /// Sends a request to the running target, which must succeed. Returns the answer.
     fn ask(&self, words: &[&str]) -> String {
         support::succeed(&[&["target"], words, &["--control", &self.path("control")]].concat())
     }
 
-    /// The controllers of the one subsystem.
+    /// The controllers of the target's one subsystem.
     fn controllers(&self) -> Vec<Value> {
         let status: Value = serde_json::from_str(&self.ask(&["status", "--json"])).unwrap();
         status["subsystems"][0]["controllers"].as_array().unwrap().clone()
     }
 
-    /// A guest with the initiator and its tools, and `$PORT`, `$OTHER`, `$NQN`, `$HOST` in its script.
+    /// A guest with the initiator and its tools, and with `$PORT`, `$OTHER`, `$NQN` and `$HOST` in
+    /// its script.
     fn guest(&self, kit: &Kit) -> Builder {
         let (port, other) = (self.ports[0], self.relay.address.port());
         let script = format!("PORT={port} OTHER={other} NQN={NQN} HOST={HOST}\n{USE}");
@@ -88,7 +90,7 @@ impl Stage {
     }
 }
 
-/// Lines that `USE` prints when all goes well.
+/// Lines that [`USE`] prints when all goes well.
 const SAID: [&str; 32] = [
     "discovered",
     "an unknown subsystem is refused",
@@ -124,7 +126,7 @@ const SAID: [&str; 32] = [
     "the discovery log has changed",
 ];
 
-/// Waits for what the guest tells.
+/// Waits until the guest prints `words`.
 fn expect(guest: &mut Running, words: &str, target: &Export) {
     guest.expect(words, LIMIT * 4).unwrap_or_else(|error| panic!("{error}\n{}", target.said()));
 }
@@ -143,7 +145,7 @@ fn namespaces_come_and_go(stage: &Stage, guest: &mut Running, target: &Export) {
     stage.ask(&["remove", "--nsid", "2"]);
 }
 
-/// Says of one of the two paths that it leads nowhere, and then that it is the longer one.
+/// Makes one of the two paths inaccessible, then non-optimized, then as good as the other.
 fn one_way_leads_nowhere(stage: &Stage, guest: &mut Running, target: &Export) {
     let port = format!("127.0.0.1:{}", stage.ports[0]);
     expect(guest, "one way leads nowhere", target);
@@ -154,7 +156,7 @@ fn one_way_leads_nowhere(stage: &Stage, guest: &mut Running, target: &Export) {
     stage.ask(&["ana", "--state", "optimized"]);
 }
 
-/// Ends one of the two paths in the middle of writes, and lets it be made anew.
+/// Cuts one of the two paths in the middle of writes, and lets the guest connect it again.
 fn one_path_is_cut(stage: &Stage, guest: &mut Running, target: &Export) {
     expect(guest, "writing by two paths", target);
     assert_eq!(stage.controllers().len(), 2);

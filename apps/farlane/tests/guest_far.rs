@@ -1,4 +1,5 @@
-//! A Linux without any software of ours uses a far PCIe SSD: its own NVMe/TCP initiator, a target, a far end.
+//! A Linux without any software of ours uses a far PCIe SSD: with its own NVMe/TCP initiator,
+//! through a target, from a far end.
 
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
@@ -11,9 +12,9 @@ use guest::{Guest, skip};
 
 use support::{Export, FARLANE};
 
-/// What is done in the guest.
+/// Script of what is done in the guest.
 const SCRIPT: &str = include_str!("guest/far.sh");
-/// How long a guest may take for something.
+/// How long a guest may take for one thing.
 const LIMIT: Duration = Duration::from_secs(120);
 const NQN: &str = "nqn.2026-01.io.farlane:far";
 

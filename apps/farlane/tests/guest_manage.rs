@@ -1,5 +1,5 @@
-//! What a data centre does with guests' SSDs: stock nvme-cli and fio on a local and a far one at once, and two guests with
-//! a far SSD each of one export.
+//! How a data centre uses guests' SSDs: stock nvme-cli and fio on a local and a far SSD at once;
+//! and two guests, each with a far SSD of the same export.
 
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
@@ -13,9 +13,9 @@ use guest::{Device, Guest, skip};
 
 use support::{Export, FARLANE};
 
-/// What the administrator does.
+/// Script of what the administrator does.
 const MANAGE: &str = include_str!("guest/manage.sh");
-/// An SSD with a namespace and room for more.
+/// Options of an SSD with a namespace and room for more.
 const SSD: [&str; 4] = ["--ram", "32MiB", "--pool", "64MiB"];
 
 fn served(arguments: &[&str], socket: &Path) -> Export {
@@ -90,7 +90,7 @@ fn two_guests_have_a_far_ssd_each_of_one_export() {
     for guest in &mut guests {
         guest.expect("mounted", limit).unwrap();
     }
-    // Both write at the same time.
+    // Both guests write at the same time.
     for guest in &mut guests {
         guest.tell("go").unwrap();
     }

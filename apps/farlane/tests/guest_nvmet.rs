@@ -1,4 +1,4 @@
-//! The kernel's own NVMe/TCP target, in a guest: a stranger for our host.
+//! The kernel's own NVMe/TCP target, in a guest, is used by our host.
 
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
@@ -12,7 +12,7 @@ use guest::{Guest, skip};
 
 use support::{FARLANE, farlane};
 
-/// What is done in the guest.
+/// Script of what is done in the guest.
 const SCRIPT: &str = include_str!("guest/nvmet.sh");
 const NQN: &str = "nqn.2014-08.org.example:kernel";
 const LIMIT: Duration = Duration::from_secs(60);
@@ -21,7 +21,7 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// What a successful command says.
+/// Runs a command that must succeed. Returns its standard output.
 fn say(arguments: &[&str]) -> String {
     let output = farlane(arguments);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -58,7 +58,7 @@ fn our_host_uses_the_kernels_target() {
     let round_trips = say(&["ping", &one, "--count", "20"]);
     assert!(round_trips.contains("Property Gets"), "{round_trips}");
 
-    // With and without digests, in the capsule and by R2T.
+    // With and without digests; data in the capsule and by R2T.
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let (source, copy) = (path("source"), path("copy"));

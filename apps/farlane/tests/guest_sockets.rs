@@ -29,7 +29,7 @@ fn connect(socket: &Path) -> UnixStream {
     stream
 }
 
-/// Says a version and hears one.
+/// Connects a client that has exchanged versions with the server.
 fn greet(socket: &Path) -> UnixStream {
     let mut stream = connect(socket);
     stream.write_all(&VERSION).unwrap();
@@ -45,11 +45,12 @@ fn a_socket_is_made_used_and_removed() {
     let socket = directory.path().join("ssd");
     let mut device = device(&socket);
     assert_eq!(device.address, socket.to_str().unwrap());
-    // One client after the other; a second one at the same time is turned away.
+    // One client after the other is served. A second one at the same time is turned away.
     for _ in 0..3 {
         let first = greet(&socket);
         let mut second = connect(&socket);
-        // It is heard first: QEMU aborts where its connection ends before it has said anything.
+        // The second client is heard first: QEMU aborts if its connection ends before it has said
+        // anything.
         second.set_nonblocking(true).unwrap();
         sleep(Duration::from_millis(50));
         assert_eq!(second.read(&mut [0; 1]).unwrap_err().kind(), ErrorKind::WouldBlock);
@@ -59,14 +60,14 @@ fn a_socket_is_made_used_and_removed() {
         drop(first);
     }
     device.wait_for("was turned away");
-    // Nor does it stay if it says nothing.
+    // A second client is turned away, too, if it says nothing.
     let first = greet(&socket);
     assert_eq!(connect(&socket).read(&mut [0; 1]).unwrap(), 0);
     drop(first);
-    // One that talks nonsense is closed, with the reason in the log.
+    // A client that talks nonsense is closed, with the reason in the log.
     let mut stranger = connect(&socket);
     stranger.write_all(&[0xff; 64]).unwrap();
-    // Its end, or an error where the socket still held something of it.
+    // The read gives the end of the connection, or an error if the device had not read everything.
     let _ = stranger.read_to_end(&mut Vec::new());
     device.wait_for("the client was closed: ");
     greet(&socket);
@@ -106,12 +107,12 @@ fn a_name_that_can_not_be_had_is_told_with_what_to_do() {
         let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(said.contains(words) && said.contains("can't listen at"), "{said}");
         let output = farlane(&["attach", &nobody(), "--vfio-user", socket]);
-        // That somebody else is there is nobody's wrong usage.
+        // It is nobody's wrong usage that somebody else is there.
         let code = if socket == &taken { 1 } else { 2 };
         assert_eq!(output.status.code(), Some(code), "{socket}");
     }
     assert_eq!(std::fs::read(&file).unwrap(), b"no socket");
-    // What a killed process left behind is replaced.
+    // A socket that a killed process left behind is replaced.
     let stale = directory.path().join("stale");
     let mut killed = device(&stale);
     killed.kill();
@@ -125,7 +126,7 @@ fn a_name_that_can_not_be_had_is_told_with_what_to_do() {
 fn a_monitor_that_comes_before_the_far_end_waits_for_it() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("ssd");
-    // A port that is free again when its far end begins.
+    // A port that is still free when its far end starts.
     let address = nobody().replace("tcp://", "");
     let mut command = Command::new(FARLANE);
     command.args(["attach", &format!("tcp://{address}"), "--json", "--vfio-user"]).arg(&socket);
@@ -139,7 +140,7 @@ fn a_monitor_that_comes_before_the_far_end_waits_for_it() {
     near.wait_for("offering function");
     drop(early);
     near.wait_for("the client has gone");
-    // Killed, it leaves the far end as it was.
+    // A near end that is killed leaves the far end as it was.
     near.kill();
     wait_until("the far end serves another", || farlane(&["lspci", &far.url()]).status.success());
 }

@@ -1,4 +1,5 @@
-//! An SSD of the machine itself, through VFIO: within a guest, whose SSD is QEMU's NVMe controller.
+//! An SSD of the machine itself, used through VFIO. The machine is a guest, whose SSD is QEMU's
+//! NVMe controller.
 
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
@@ -11,10 +12,10 @@ use guest::{Device, Guest, Kit, skip};
 
 use support::FARLANE;
 
-/// What is done in the guest.
+/// Script of what is done in the guest.
 const SCRIPT: &str = include_str!("guest/vfio.sh");
 
-/// The program without what only a debugger reads: the guest keeps it in memory.
+/// The program without what only a debugger reads, since the guest keeps the program in memory.
 fn stripped(directory: &Path) -> std::path::PathBuf {
     let place = directory.join("farlane");
     let mut strip = std::process::Command::new("strip");
@@ -24,8 +25,8 @@ fn stripped(directory: &Path) -> std::path::PathBuf {
     }
 }
 
-/// Has a guest of `kit` give its SSD to a far end, which takes it by the way that these words tell of; `module` is the one
-/// that wants interrupts remapped.
+/// Has a guest of `kit` give its SSD to a far end and take it back. `way` is what the far end says
+/// of how it took the SSD; `module` is the kernel module that insists on interrupt remapping.
 fn export_and_give_back(kit: &Kit, module: &str, way: &str) {
     let directory = tempfile::tempdir().unwrap();
     let image = directory.path().join("ssd");
@@ -64,7 +65,7 @@ fn export_and_give_back(kit: &Kit, module: &str, way: &str) {
     ] {
         assert!(output.contains(line), "{line:?} in {output}");
     }
-    // What the near end of the tunnel sent ahead is what the far end's controller asked for.
+    // The near end sent ahead what the far end's controller asked for.
     let loads: Vec<serde_json::Value> =
         output.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let ahead: Vec<_> = loads.iter().filter_map(|load| load.get("lookahead")).collect();
@@ -75,7 +76,7 @@ fn export_and_give_back(kit: &Kit, module: &str, way: &str) {
         eprintln!("{way}: {ahead}");
         assert!(entries > 20 && reads < entries / 10, "{ahead}");
     }
-    // Long lines are broken for people.
+    // Long lines are broken for people, so compare without white space.
     let parameter = format!("/sys/module/{module}/parameters/allow_unsafe_interrupts");
     assert!(output.replace(char::is_whitespace, "").contains(&parameter), "{output}");
 }

@@ -1,4 +1,4 @@
-//! What `lspci`, `identify` and `smart-log` say of a far end in another process.
+//! What `lspci`, `identify` and `smart-log` report of a far end in another process.
 
 mod support;
 
@@ -158,7 +158,7 @@ fn a_far_end_that_is_not_there_is_told_in_time() {
 
 #[test]
 fn something_else_on_the_port_is_told_in_time() {
-    // It accepts, and says nothing.
+    // The listener accepts connections and says nothing.
     let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("tcp://{}", mute.local_addr().unwrap());
     let errors = fail(&["lspci", &url, "--timeout", "300ms"]);
@@ -193,7 +193,8 @@ fn a_far_end_in_use_says_so() {
             .unwrap()
     };
     let mut other = bench();
-    // Whoever comes first has it: where that was not the other host, it tries again.
+    // Whoever comes first has the far end. If that was not the other host, the other host tries
+    // again.
     let refused = (0..100).find_map(|_| {
         if other.try_wait().unwrap().is_some() {
             other = bench();

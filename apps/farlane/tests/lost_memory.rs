@@ -1,4 +1,4 @@
-//! A guest that takes away the memory that it shares: its session ends, and nobody else's.
+//! A guest takes away the memory that it shares: its session ends, and nobody else's.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -29,11 +29,14 @@ const ASQ: u64 = 0x28;
 const ACQ: u64 = 0x30;
 const ADMIN_TAIL: u64 = 0x1000;
 
-/// Bytes of the guest's memory: a page for the submission queue, one for the completion queue, one for data.
+/// Bytes of the guest's memory: a page each for the submission queue, the completion queue and
+/// data.
 const MEMORY: u64 = 0x3000;
+/// How long an answer may take.
 const LONGEST: Duration = Duration::from_secs(20);
 
-/// A monitor with a guest, that speaks for itself. What it says is written out, for no library would take away memory.
+/// A monitor with a guest. Its messages are written out here, since no library would take away
+/// memory.
 struct Guest {
     connection: Connection,
     pool: Pool,
@@ -58,12 +61,12 @@ impl Guest {
         self.connection.send(Buffer::copy_from_slice(&bytes), descriptors).unwrap();
     }
 
-    /// The answer to what was sent last; none when the other end has closed the connection.
+    /// The answer to the last message; none when the device has closed the connection.
     fn answer(&mut self) -> Option<Vec<u8>> {
         let start = Instant::now();
         loop {
             assert!(start.elapsed() < LONGEST, "no answer");
-            // What has failed is seen with the next receive.
+            // The next receive reports a failure.
             let _ = self.connection.flush();
             match self.connection.receive(&mut self.pool) {
                 Ok(Received::Data(bytes, _)) => self.received.extend_from_slice(&bytes),
@@ -99,7 +102,7 @@ impl Guest {
         payload
     }
 
-    /// Shares `memory` at address 0, and brings the controller up with its admin queues there.
+    /// Shares `memory` at address 0, and brings up the controller with its admin queues there.
     fn begin(&mut self, memory: &File) {
         self.ask(VERSION, &[&[0, 0, 1, 0][..], b"{\"capabilities\":{}}\0"].concat(), Vec::new());
         let mut map = Vec::new();
@@ -116,10 +119,10 @@ impl Guest {
         self.ask(REGION_WRITE, &Self::write(BAR0, CC, &0x0046_0001_u32.to_le_bytes()), Vec::new());
     }
 
-    /// Identify Controller, as the entry at `index`.
+    /// Writes an Identify Controller to the entry at `index` of the admin queue.
     fn identify(memory: &File, index: u64) {
         let mut entry = [0; 64];
-        // Its identifier is its index; PRP1 is the third page.
+        // The command's identifier is the index; PRP1 is the third page.
         (entry[0], entry[2], entry[25], entry[40]) = (6, u8::try_from(index).unwrap(), 0x20, 1);
         memory.write_all_at(&entry, index * 64).unwrap();
     }
@@ -146,7 +149,8 @@ fn memory_that_a_guest_takes_away_ends_its_session_and_nobody_elses() {
         let mut command = Command::new(FARLANE);
         command.args(*arguments).args(["--json", "--vfio-user"]).arg(&socket);
         let mut device = Export::of(command);
-        // A file in a file system can't be sealed: the device can only be prepared.
+        // A file in a file system can't be sealed, so the device can only be prepared for its
+        // truncation.
         let path = directory.path().join("memory");
         let memory = File::options().read(true).write(true).create(true).truncate(true).open(path).unwrap();
         memory.set_len(MEMORY).unwrap();

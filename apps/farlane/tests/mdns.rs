@@ -1,4 +1,4 @@
-//! A discovery service that is announced on the loopback interface, and found there.
+//! A discovery service is announced on the loopback interface, and found there.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -15,7 +15,7 @@ use support::{Export, FARLANE, fail, json, succeed};
 #[test]
 fn a_discovery_service_is_announced_and_found() {
     let folder = tempfile::tempdir().unwrap();
-    // Multicast DNS of our own, which nobody else on this machine hears.
+    // A multicast DNS port of our own, which nobody else on this machine hears.
     let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
     let mut command = Command::new(FARLANE);
     command.args(["target", "--json", "--mdns", "--mdns-port", &port, "--ram", "4MiB"]);
@@ -37,8 +37,8 @@ fn a_discovery_service_is_announced_and_found() {
     assert_eq!(found[0]["trtype"], "tcp");
     assert_eq!(found[0]["trsvcid"], service);
     assert_eq!(found[0]["traddr"], serde_json::json!([host]));
-    // What is found can be asked.
-    // A responder may keep silent for a second after it has said the same.
+    // What was found can be asked. A responder may stay silent for a second after it has said the
+    // same, so search until it answers.
     let mut text = String::new();
     wait_until("it is found again", || {
         text = succeed(&words);
@@ -46,7 +46,7 @@ fn a_discovery_service_is_announced_and_found() {
     });
     let url = text.split_whitespace().next().unwrap();
     assert!(succeed(&["discover", url]).contains("nqn.2026-01.io.farlane:mdns"), "{text}");
-    // It says goodbye.
+    // The target says goodbye when it ends.
     let (status, said) = target.end_by("TERM");
     assert_eq!(status, Some(0), "{said}");
     wait_until("nothing is found", || search().is_empty());

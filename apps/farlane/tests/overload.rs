@@ -1,4 +1,4 @@
-//! What others do, or do not do, neither stops what is served nor makes it grow.
+//! Whatever others do or fail to do, a server neither stops nor grows.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -17,9 +17,9 @@ use serde_json::Value;
 use support::running::{Running, signal, wait_until};
 use support::{Export, FARLANE, json};
 
-/// Bytes that a pipe takes before somebody has to read; see pipe(7).
+/// Bytes that a pipe holds before somebody has to read; see pipe(7).
 const PIPE_BYTES: usize = 64 << 10;
-/// Strangers who come and go, each of whom is told of.
+/// Number of strangers who come and go, each of whom is reported.
 const STRANGERS: usize = 3000;
 const NQN: &str = "nqn.2026-01.io.farlane:overload";
 
@@ -43,12 +43,12 @@ impl Muted {
         Self { child, address: said["listening"].as_str().unwrap().to_owned(), errors }
     }
 
-    /// A verified load at `url` while `stranger` comes and goes, then an end that is asked for.
+    /// Runs a verified load at `url` while strangers come and go, then ends the server by SIGTERM.
     fn serves(mut self, url: &str, stranger: impl Fn(&str)) {
         let load = ["bench", url, "--rw", "randrw", "--bs", "4k", "--iodepth", "4"];
         let run = ["--runtime", "3s", "--verify", "--json"];
         let bench = Running::start(&[&load[..], &run].concat());
-        // A device has one client at a time: the first to come.
+        // A device has one client at a time, the first to come: let the load be first.
         sleep(Duration::from_secs(1));
         for _ in 0..STRANGERS {
             stranger(&self.address);
@@ -62,7 +62,7 @@ impl Muted {
             status.is_some()
         });
         assert_eq!(status.and_then(|status| status.code()), Some(0));
-        // It was full until the end.
+        // The pipe was full until the end.
         let mut said = Vec::new();
         self.errors.read_to_end(&mut said).unwrap();
         assert!(said.len() >= PIPE_BYTES && said[..PIPE_BYTES].iter().all(|byte| *byte == b'\n'));
@@ -71,21 +71,21 @@ impl Muted {
 
 impl Drop for Muted {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The server may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Somebody who has the wrong address.
+/// Connects like somebody who has the wrong address.
 fn browse(address: &str) {
     let mut stranger = TcpStream::connect(address).unwrap();
-    // It may be ended while this is on its way.
+    // The server may end the connection while the request is on its way.
     let _ = stranger.write_all(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n");
 }
 
 fn knock(path: &str) {
-    // There may be no room for one more that waits.
+    // The socket's backlog may be full.
     drop(UnixStream::connect(Path::new(path)));
 }
 
@@ -126,7 +126,7 @@ fn strangers_by_the_thousand_are_counted_rather_than_listed() {
     for _ in 0..STRANGERS {
         browse(&export.address);
     }
-    // It has seen all of them when somebody who comes later was served.
+    // The far end has seen all strangers by the time it has served a later host.
     json(&["identify", &export.url(), "--json"]);
     let (status, said) = export.end_by("TERM");
     assert_eq!(status, Some(0));
@@ -134,7 +134,7 @@ fn strangers_by_the_thousand_are_counted_rather_than_listed() {
     assert!(said.lines().count() < 200, "{} lines", said.lines().count());
 }
 
-/// Bytes of the process's memory that are resident and of no file; see proc_pid_status(5).
+/// Bytes of the process's memory that are resident and belong to no file; see proc_pid_status(5).
 fn resident(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();

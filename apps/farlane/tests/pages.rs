@@ -1,4 +1,5 @@
-//! The pages of the scenarios' gallery show what the commands on them print and draw. `FARLANE_BLESS=1` writes anew what has changed.
+//! The pages of the scenarios' gallery show what the commands on them print and draw.
+//! `FARLANE_BLESS=1` writes what has changed anew.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -12,7 +13,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Files of `folder` with this extension, in order.
+/// Files in `folder` with this extension, sorted by path.
 fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let mut found: Vec<_> =
@@ -21,7 +22,7 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     found
 }
 
-/// What a command prints, where the scenarios are.
+/// The output of a command that runs in `directory`, where the scenarios are.
 fn run(command: &str, directory: &Path) -> String {
     let words: Vec<_> = command.split_whitespace().collect();
     assert_eq!(words.first(), Some(&"farlane"), "a page shows a command that nobody tries: {command}");
@@ -31,7 +32,8 @@ fn run(command: &str, directory: &Path) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The page with its commands' output as it is now: the block of text that follows a block of shell.
+/// The page with its commands' current output, which is in the block of text that follows a block
+/// of shell.
 fn renewed(page: &str, directory: &Path) -> String {
     let (mut new, mut printed, mut language) = (String::new(), String::new(), None);
     for line in page.lines() {
@@ -59,7 +61,7 @@ fn renewed(page: &str, directory: &Path) -> String {
     new
 }
 
-/// That a file has these bytes, or has them from now on.
+/// Checks that a file has these bytes, or writes them when `FARLANE_BLESS` is set.
 fn settle(path: &Path, bytes: &[u8]) {
     let name = path.file_name().unwrap().to_string_lossy();
     if std::env::var_os("FARLANE_BLESS").is_some() {

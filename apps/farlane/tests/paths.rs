@@ -1,4 +1,5 @@
-//! `--second-path`: one far end by two ways at once, and what TCP's own options are.
+//! `--second-path`, one far end over two paths at once; TCP's own options; and `--spread`, several
+//! connections.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -15,7 +16,7 @@ use support::running::Running;
 use support::{Export, FARLANE, fail, json};
 use tempfile::TempDir;
 
-/// A network between whoever comes and `to`, with a link file that says `link`.
+/// Starts a network in front of `to`, with a link file whose text is `link`.
 fn network(to: &str, link: &str) -> (Export, TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("link.toml");
@@ -25,7 +26,7 @@ fn network(to: &str, link: &str) -> (Export, TempDir) {
     (Export::of(command), directory)
 }
 
-/// `farlane bench` of verified writes over `first` and `second`.
+/// Starts `farlane bench` with verified reads and writes over the paths `first` and `second`.
 fn bench(first: &str, second: &str, length: &str) -> Running {
     let url = format!("tcp://{first}");
     let what = ["--rw", "randrw", "--bs", "16k", "--iodepth", "8", "--size", "4MiB", "--verify", "--json"];
@@ -47,7 +48,7 @@ fn a_command_takes_the_time_of_the_faster_path() {
     for (first, second) in [(&slow, &fast), (&fast, &slow)] {
         let ping = json(&["ping", &first.url(), "--second-path", &second.address, "--count", "20", "--json"]);
         let median = ping["latency_ns"]["p50"].as_u64().unwrap();
-        // The slower one alone takes 40 ms.
+        // The slower path alone takes 40 ms.
         assert!((4_000_000..36_000_000).contains(&median), "{ping}");
     }
 }
@@ -58,14 +59,14 @@ fn a_path_that_ends_or_stops_costs_nothing_but_itself() {
     let ((mut one, _one), (mut other, _other)) = (network(&far.address, FAST), network(&far.address, SLOW));
     let running = bench(&one.address, &other.address, "4s");
     std::thread::sleep(Duration::from_millis(1_500));
-    // First the faster one, for good; it was the one that everything came by.
+    // End the faster path for good: it was the one that everything came by.
     one.kill();
     let (told, said) = running.json();
     verified(&told);
     assert!(!said.contains("interrupted") && !said.contains("down"), "{said}");
     assert!(said.contains("path 1 is away"), "{said}");
     assert!(!far.said().contains("interrupted"), "{}", far.said());
-    // A path that is not there when all begins is no obstacle either.
+    // A path that is not there at the start is no obstacle either.
     let (told, said) = bench(&one.address, &far.address, "1s").json();
     verified(&told);
     assert!(!said.contains("interrupted") && said.contains("path 1 is away"), "{said}");
@@ -94,7 +95,7 @@ fn a_path_that_flaps_joins_again() {
     assert!(said.contains("path 1 is away") && said.contains("path 1 is back"), "{said}");
     let (status, said) = one.end_by("INT");
     assert_eq!(status, Some(0), "{said}");
-    // Something passed by it after it was there again.
+    // Packets passed over the path after it was back.
     loop {
         let counters = one.next_line();
         if counters["end"] == true {
@@ -113,20 +114,20 @@ fn what_is_no_path_and_no_session_is_refused_and_harms_nobody() {
         socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let _ = socket.write_all(bytes);
         let mut answer = Vec::new();
-        // It may be reset: what it had not read is lost on it.
+        // The connection may be reset, which loses what was not read.
         let _ = socket.read_to_end(&mut answer);
         answer
     };
     let preamble = |version: u8, path: u8, token: u8| {
         [&b"FARPATH\n"[..], &[version, path, 0, 0, 0, 0, 0, 0], &[9; 16], &[token; 8]].concat()
     };
-    // A session refuses what is none: kind 3.
+    // A session refuses what is no session: kind 3.
     for bytes in [b"GET / HTTP/1.1\r\n\r\n".to_vec(), preamble(2, 0, 0), preamble(1, 4, 0)] {
         assert_eq!(send(&bytes).first(), Some(&3), "{bytes:?}");
     }
-    // A path of a stream that nobody has is closed without a word.
+    // A path of a stream that does not exist is closed without an answer.
     assert!(send(&preamble(1, 0, 7)).is_empty());
-    // One with records that are none is closed; its preamble may be answered first.
+    // A path whose records are invalid is closed. Its preamble may be answered first.
     let answer = send(&[preamble(1, 1, 0), vec![0xff; 100]].concat());
     assert!(answer.is_empty() || answer.starts_with(b"FARPATH\n\x01\x01"), "{answer:?}");
     let (told, said) = running.json();
@@ -168,7 +169,7 @@ fn options_of_tcp_do_no_harm_and_what_the_kernel_lacks_is_refused() {
     }
 }
 
-/// `farlane bench` of verified reads and writes over `count` connections.
+/// Starts `farlane bench` with verified reads and writes over `count` connections.
 fn spread(url: &str, count: &str, length: &str) -> Running {
     let what = ["--rw", "randrw", "--iodepth", "16", "--size", "4MiB", "--verify", "--json"];
     Running::start(&[&["bench", url, "--spread", count, "--runtime", length], &what[..]].concat())
@@ -189,14 +190,14 @@ fn queues_are_spread_over_connections() {
 #[test]
 fn a_connection_of_several_that_is_cut_is_noticed_by_nobody() {
     let far = Export::start(&["--ram", "16MiB"]);
-    // The third one, and what comes in its place once.
+    // Cut the third connection, and the first one that takes its place.
     let network = Proxy::to(&far.address, |number, _| [2, 4].contains(&number).then_some(200_000));
     let (told, said) = spread(&network.url(), "4", "2s").json();
     verified(&told);
     assert_eq!(network.cuts(), 2, "{told}");
     assert!(!said.contains("interrupted") && !said.contains("down"), "{said}");
     assert!(!far.said().contains("interrupted"), "{}", far.said());
-    // Any of them, the main one among them.
+    // Cut any of the connections, including the main one.
     let network = Proxy::cutting(&far.address, 12, 1 << 20, 6);
     let (told, said) = spread(&network.url(), "4", "4s").json();
     verified(&told);

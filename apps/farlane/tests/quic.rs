@@ -1,4 +1,4 @@
-//! QUIC between the two ends: used, refused, interrupted.
+//! QUIC between the two ends: used, refused and interrupted.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -14,7 +14,7 @@ use support::outage::Outage;
 use support::running::{Running, wait_until};
 use support::{Export, fail, json, succeed};
 
-/// A far end that speaks QUIC at `address`, with further arguments.
+/// Starts a far end that speaks QUIC at `address`, with further arguments.
 fn export(address: &str, further: &[&str]) -> Export {
     let mut arguments = vec!["--quic", address];
     arguments.extend(further);
@@ -25,7 +25,7 @@ fn said<'a>(far: &'a Export, key: &str) -> &'a str {
     far.announcement[key].as_str().unwrap()
 }
 
-/// The far end's own URL.
+/// The far end's own URL, with its certificate.
 fn url(far: &Export) -> String {
     format!("quic://{}?cert={}", said(far, "quic"), said(far, "certificate"))
 }
@@ -38,7 +38,8 @@ fn verified(url: &str, runtime: &str) -> Running {
     Running::start(&arguments)
 }
 
-/// That the load has gone well; what it said meanwhile.
+/// Checks that the load ended without errors and verified its data. Returns what the load wrote on
+/// standard error.
 fn assert_verified(load: Running) -> String {
     let (report, said) = load.json();
     assert_eq!((&report["errors"], &report["verified"]), (&Value::from(0), &Value::from(true)), "{said}");
@@ -46,7 +47,7 @@ fn assert_verified(load: Running) -> String {
     said
 }
 
-/// That the far end takes a new host.
+/// Checks that the far end serves a new host.
 fn assert_serves(url: &str) {
     assert_eq!(json(&["ping", url, "--count", "10", "--json"])["count"], 10);
 }
@@ -65,7 +66,7 @@ fn a_far_end_is_used_over_quic_and_over_tcp() {
     assert!(succeed(&["lspci", &url]).contains("Non-Volatile memory controller"));
     assert_serves(&far.url());
     assert_serves(&format!("quic://{}?cert=any", said(&far, "quic")));
-    // Where it is a namespace of another SSD.
+    // The far end as the namespace of another SSD.
     let backing = format!("{url},readonly");
     let front = Export::start(&["--namespace", &backing]);
     assert_serves(&front.url());
@@ -89,11 +90,11 @@ fn somebody_else_is_not_taken_for_the_far_end() {
         let errors = fail(&["ping", &format!("quic://{place}{query}")]);
         assert!(errors.contains(expected), "{errors}");
     }
-    // Nobody is there.
+    // Nobody listens at the port.
     let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let errors = fail(&["ping", &format!("quic://{nobody}?cert=any"), "--timeout", "300ms"]);
     assert!(errors.contains("nobody listens at this UDP port"), "{errors}");
-    // Somebody is, and says nothing.
+    // Somebody listens, and says nothing.
     let mute = UdpSocket::bind("127.0.0.1:0").unwrap();
     let url = format!("quic://{}?cert=any", mute.local_addr().unwrap());
     let errors = fail(&["ping", &url, "--timeout", "300ms"]);
@@ -136,7 +137,7 @@ fn a_far_end_that_is_killed_and_started_again_with_its_key_loses_nothing() {
     let said = assert_verified(load);
     assert!(said.contains("interrupted: the connection was lost"), "{said}");
     assert_serves(&url);
-    // Without the key it is somebody else.
+    // A far end without the key is somebody else.
     let place = far.announcement["quic"].as_str().unwrap().to_owned();
     drop(far);
     let _stranger = export(&place, &["--ram", "1MiB"]);
@@ -149,7 +150,8 @@ fn a_host_that_is_killed_makes_room_for_the_next() {
     let load = verified(&url(&far), "60s");
     far.wait_for("link up");
     drop(load);
-    // Its machine says so in the answer to the next datagram; until then the host is there, and another one is refused.
+    // The killed host's machine refuses the next datagram, which tells the far end. Until then
+    // another host is refused.
     far.wait_for("link down");
     assert_serves(&url(&far));
     assert!(!far.said().contains("nothing was heard"), "before it would have been missed: {}", far.said());

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use support::{Export, FARLANE};
 
-/// Where README.md's far end listens.
+/// Address that README.md's far end listens on.
 const ADDRESS: &str = "127.0.0.1:4430";
 
 fn root() -> PathBuf {
@@ -31,7 +31,7 @@ fn commands(text: &str) -> Vec<&str> {
     commands
 }
 
-/// The jobs of the Makefile that `make help` lists.
+/// The jobs that `make help` lists.
 fn jobs() -> Vec<String> {
     let makefile = std::fs::read_to_string(root().join("Makefile")).unwrap();
     let job = |line: &str| Some(line.split_once(": ")?.0).filter(|_| line.contains("##")).map(str::to_owned);
@@ -62,7 +62,7 @@ fn every_command_works() {
                 assert!(command.contains(ADDRESS), "{command}");
                 let command = command.replace(ADDRESS, "127.0.0.1:0");
                 let words: Vec<_> = command.split_whitespace().skip(1).chain(["--json"]).collect();
-                // The one before it makes room.
+                // The previous far end makes room for this one.
                 drop(far.take());
                 far = Some(Export::of(program(directory.path(), &words)));
             }

@@ -1,4 +1,5 @@
-//! `farlane sim` as a person uses it: sweeps to files, latency chains, and what is said of mistakes.
+//! `farlane sim` as a person uses it: sweeps to files, latency chains, and what is said of
+//! mistakes.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -70,7 +71,8 @@ fn the_stretches_of_an_operation_add_up_to_the_latency_that_was_measured() {
     let all: u64 =
         one["places"].as_array().unwrap().iter().map(|place| place["length_ns"].as_u64().unwrap()).sum();
     assert_eq!(all, sum);
-    // There and back, twice: the doorbell and the interrupt, the fetch and its completion.
+    // The wire is passed four times: there and back for the doorbell and the interrupt, and for the
+    // fetch and its completion.
     let hops: u64 = segments
         .iter()
         .filter(|segment| segment["place"].as_str().unwrap().starts_with("wire"))

@@ -1,4 +1,4 @@
-//! An SSD keeps what it must not forget through the end of its process, whatever ends it.
+//! An SSD keeps what it must not forget, whatever ends its process.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -16,7 +16,7 @@ use support::admin::{Admin, entry};
 use support::running::{Running, wait_until};
 use support::{Export, FARLANE, fail, json};
 
-/// A folder with a disk, a pool, and state.
+/// A folder with a disk, a pool and a state.
 struct Place {
     folder: tempfile::TempDir,
 }
@@ -38,7 +38,7 @@ impl Place {
         self.path(name).to_str().unwrap().to_owned()
     }
 
-    /// The SSD of this place.
+    /// Arguments that offer the SSD of this place.
     fn arguments(&self) -> Vec<String> {
         let pairs = [("--namespace", "disk.img"), ("--pool", "pool.img"), ("--state", "ssd.state")];
         pairs.into_iter().flat_map(|(name, file)| [name.to_owned(), self.at(file)]).collect()
@@ -54,7 +54,7 @@ impl Place {
     }
 }
 
-/// The namespaces that the far end says it has.
+/// What `farlane identify` reports of the far end.
 fn identify(far: &Export) -> Value {
     json(&["identify", &far.url(), "--json"])
 }
@@ -94,13 +94,14 @@ fn everything_is_there_after_a_kill() {
     let mut admin = Admin::attach(&again.address).unwrap();
     assert_eq!(admin.allocated(), [1, 2, 3]);
     assert_eq!(admin.send(entry(AdminOpcode::GetFeatures, 0, 0x0a), &[]), Ok(1));
-    // The Persistent Event log: context established, and more than this start's events in it.
+    // The Persistent Event log, with its context established, has more events than those of this
+    // start.
     let mut events = entry(AdminOpcode::GetLogPage, 0, 0x0d | 1 << 8 | 1023 << 16);
     events.cdw11 = 0;
     let log = admin.read(events);
     let kinds = u32::from_le_bytes(log[4..8].try_into().unwrap());
     assert!(kinds > 8, "{kinds} events");
-    // Namespaces are created as before, in space that nobody has.
+    // Namespaces are created as before, in space that no other namespace has.
     assert_eq!(admin.create(2048, 0), Ok(4));
     admin.close();
     let health = json(&["smart-log", &again.url(), "--json"]);
@@ -113,7 +114,8 @@ fn what_was_acknowledged_outlives_kills_at_any_time() {
     let mut known: Vec<u32> = vec![1];
     for round in 0..6_u64 {
         let mut far = place.export();
-        // The host would wait for the device to come back: what it is owed is heard of from a thread.
+        // The host would wait for the device to come back, so a thread reports what was
+        // acknowledged.
         let (address, (said, heard)) = (far.address.clone(), std::sync::mpsc::channel());
         std::thread::spawn(move || {
             let mut admin = Admin::attach(&address).unwrap();
@@ -127,7 +129,7 @@ fn what_was_acknowledged_outlives_kills_at_any_time() {
         assert!(lost.is_empty(), "round {round}: {lost:?} of {known:?} are lost");
         assert!(there.len() <= known.len() + 1, "round {round}: {there:?} were not asked for");
         known = there;
-        // Before anything is acknowledged, or in the middle of what comes after.
+        // Kill before anything is acknowledged, or in the middle of what comes after.
         if round % 2 == 1
             && let Ok(Err(id)) = heard.recv()
         {
@@ -135,7 +137,7 @@ fn what_was_acknowledged_outlives_kills_at_any_time() {
         }
         std::thread::sleep(Duration::from_millis(1 + 3 * round));
         far.kill();
-        // What was acknowledged was said before the far end was gone.
+        // What was acknowledged was reported before the far end was gone.
         std::thread::sleep(Duration::from_millis(50));
         known.extend(heard.try_iter().filter_map(Result::err));
         assert!(place.state().contains("\n# end "));
@@ -162,7 +164,8 @@ fn an_orderly_end_is_no_unsafe_shutdown_and_keeps_the_counters() {
 #[test]
 fn an_end_at_which_the_state_cannot_be_saved_is_a_failure() {
     let place = Place::new();
-    // Where the next generation is written, once the one that is being written has its name.
+    // A directory in the place of the next generation's file, once the current one has been
+    // renamed.
     let obstacle = place.path("ssd.state.new");
     let obstruct = || wait_until("ssd.state.new is nobody's", || fs::create_dir(&obstacle).is_ok());
     let mut far = place.export();
@@ -246,7 +249,7 @@ fn state_that_does_not_fit_is_refused_with_the_remedy() {
 
     let written = place.state();
     fs::remove_file(place.path("ssd.state.old")).unwrap();
-    // As people do who have changed something.
+    // As a person leaves a file after changing it by hand.
     let sound = format!("{}# end\n", written.rsplit_once("# end ").unwrap().0);
     for (text, words) in [
         (written.replace("block = 512", "block = 4096"), "its digest is not that of its contents"),
@@ -266,7 +269,7 @@ fn state_that_does_not_fit_is_refused_with_the_remedy() {
 #[test]
 fn what_cannot_be_saved_is_not_acknowledged() {
     let place = Place::new();
-    // 8 KiB, in the units of a POSIX shell.
+    // 16 blocks of 512 B, a POSIX shell's unit, are 8 KiB.
     let mut limited = Command::new("sh");
     limited.args(["-c", "ulimit -f 16 && exec \"$0\" \"$@\"", FARLANE]);
     limited.args(["export", "--listen", "127.0.0.1:0", "--json"]).args(place.arguments());
@@ -311,7 +314,7 @@ impl<'a> Small<'a> {
 
 impl Drop for Small<'_> {
     fn drop(&mut self) {
-        // The far end may not be quite gone.
+        // The far end may not be gone yet.
         let _ = Command::new("umount").arg("-l").arg(self.0).status();
     }
 }
@@ -328,7 +331,7 @@ fn a_full_disk_is_told_and_forgiven() {
     let (pool, state) = (place.at("pool.img"), state.to_str().unwrap());
     let mut far = Export::start(&["--pool", &pool, "--state", state]);
     let filler = small.0.join("filler");
-    // What fails here is that it does not all fit.
+    // The write fails because it does not all fit.
     let _ = fs::write(&filler, vec![1; 1 << 20]);
     let mut admin = Admin::attach(&far.address).unwrap();
     let said = admin.create(16, 0).unwrap_err();

@@ -1,4 +1,4 @@
-//! A target keeps what its subsystems must not forget, whatever ends it.
+//! A target keeps what its subsystems must not forget, whatever ends the target.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -19,7 +19,8 @@ use support::running::wait_until;
 use support::{Export, FARLANE, json, succeed};
 
 const NQN: &str = "nqn.2026-01.io.farlane:state-test";
-/// Change Persist Through Power Loss State (CPTPL) to persistent, in Reservation Register.
+/// Value of Change Persist Through Power Loss State (CPTPL) in Reservation Register that makes
+/// reservations persist.
 const PERSIST: u32 = 0b11 << 30;
 const WRITE_EXCLUSIVE: u32 = 1;
 
@@ -56,7 +57,7 @@ impl Place {
     }
 }
 
-/// A host with an identifier of its own.
+/// Connects host `number`, which has an identifier of its own.
 fn host(target: &Export, number: u8) -> Attachment {
     let name = format!("nqn.2014-08.org.example:host{number}").parse().unwrap();
     let options = Options {
@@ -77,7 +78,7 @@ fn entry(opcode: IoOpcode, namespace: u32, cdw10: u32) -> SubmissionQueueEntry {
     SubmissionQueueEntry { opcode: opcode.into(), namespace, cdw10, ..SubmissionQueueEntry::default() }
 }
 
-/// Registers with a key and takes a reservation.
+/// Registers the host with a key and acquires a Write Exclusive reservation.
 fn reserve(host: &mut Attachment, namespace: u32, register: u32) {
     let key = |words: [u64; 2]| Data::Write(Buffer::from(words.map(u64::to_le_bytes).concat()));
     host.execute(entry(IoOpcode::ReservationRegister, namespace, register), key([0, 0xfeed_0000_0000_0007]))
@@ -86,7 +87,7 @@ fn reserve(host: &mut Attachment, namespace: u32, register: u32) {
     host.execute(acquire, key([0xfeed_0000_0000_0007, 0])).unwrap();
 }
 
-/// What the reservation of a namespace is: its type, and the registered hosts' numbers.
+/// The reservation of a namespace: its type, and the numbers of the registered hosts.
 fn reservation(host: &mut Attachment, namespace: u32) -> (u8, Vec<u8>) {
     let report = SubmissionQueueEntry { cdw11: 1, ..entry(IoOpcode::ReservationReport, namespace, 255) };
     let data = host.execute(report, Data::Read(1024)).unwrap().data;
@@ -102,7 +103,8 @@ fn write(host: &mut Attachment, namespace: u32) -> Option<StatusCode> {
     }
 }
 
-/// Get Features, or Set Features, of Namespace Write Protection Config.
+/// Sets Namespace Write Protection Config if `set` is given, or else gets it. Returns DW0 of the
+/// completion.
 fn protection(host: &mut Attachment, namespace: u32, set: Option<u32>) -> u32 {
     let opcode = if set.is_some() { AdminOpcode::SetFeatures } else { AdminOpcode::GetFeatures };
     let command = SubmissionQueueEntry {
@@ -123,7 +125,7 @@ fn a_target_that_is_killed_remembers_reservations_and_write_protection() {
     let mut one = host(&target, 1);
     reserve(&mut one, 1, PERSIST);
     assert_eq!(protection(&mut one, 7, Some(1)), 0);
-    // Nothing was asked to last of this one.
+    // Nothing of the added namespace was asked to persist.
     succeed(&["target", "add", "--ram", "1MiB", "--control", &place.path("control")]);
     target.kill();
     drop(one);
@@ -136,7 +138,7 @@ fn a_target_that_is_killed_remembers_reservations_and_write_protection() {
     assert_eq!(write(&mut other, 7), Some(StatusCode::NamespaceWriteProtected));
     let mut one = host(&target, 1);
     assert_eq!(write(&mut one, 1), None, "the holder is known again");
-    // The holder gives it up, and that lasts as well.
+    // The holder releases its reservation, and the release persists as well.
     let key = Data::Write(Buffer::from(0xfeed_0000_0000_0007_u64.to_le_bytes().to_vec()));
     one.execute(entry(IoOpcode::ReservationRelease, 1, 1), key).unwrap();
     assert_eq!(protection(&mut one, 7, Some(0)), 0);
@@ -161,7 +163,7 @@ fn what_is_removed_or_replaced_is_forgotten() {
         reserve(&mut one, namespace, PERSIST);
     }
     drop(one);
-    // One while it runs, and added again.
+    // Remove one namespace while the target runs, and add it again.
     let ask =
         |words: &[&str]| succeed(&[&["target"], words, &["--control", &place.path("control")]].concat());
     ask(&["remove", "--nsid", "2"]);
@@ -177,13 +179,13 @@ fn what_is_removed_or_replaced_is_forgotten() {
     let (status, said) = target.end_by("TERM");
     assert_eq!(status, Some(0), "{said}");
     drop(one);
-    // The other has another file at the next start.
+    // The other namespace has another file at the next start.
     let target = place.target(&[(1, "two.img")]);
     assert!(target.said().contains("what was remembered of that is forgotten"), "{}", target.said());
     let mut one = host(&target, 1);
     assert_eq!((protection(&mut one, 1, None), reservation(&mut one, 1).0), (0, 0));
     assert_eq!(write(&mut one, 1), None);
-    // The end before this start was an orderly one.
+    // The previous end was an orderly one.
     let url = format!("nvme-tcp://{}/{NQN}", target.address);
     assert_eq!(json(&["smart-log", &url, "--json"])["unsafe_shutdowns"], 0);
 }
@@ -192,7 +194,8 @@ fn what_is_removed_or_replaced_is_forgotten() {
 fn a_target_that_cannot_save_its_state_at_the_end_fails() {
     let place = Place::new();
     let mut target = place.target(&[(1, "one.img")]);
-    // Where the next generation is written, once the one that is being written has its name.
+    // A directory in the place of the next generation's file, once the current one has been
+    // renamed.
     wait_until("kept.new is nobody's", || fs::create_dir(place.path("kept.new")).is_ok());
     assert_eq!(write(&mut host(&target, 1), 1), None);
     let (status, said) = target.end_by("TERM");

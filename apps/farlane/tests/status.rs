@@ -1,4 +1,4 @@
-//! Programs that run are asked how they are.
+//! Running programs are asked for their status.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -41,7 +41,7 @@ fn both_ends_tell_of_the_link_and_of_what_went_ahead() {
     let commands = report["commands"].as_u64().unwrap();
     assert_eq!(report["errors"], 0, "{report}");
 
-    // The near end learns of the far one's counters with each Pong.
+    // The near end learns the far end's counters with each Pong.
     wait_until("the far end has told what it counted", || {
         status(&near)["far_reads"]["hits"].as_u64() > Some(commands)
     });
@@ -73,11 +73,11 @@ fn what_cannot_be_asked_says_so() {
     let mut answer = String::new();
     stranger.read_to_string(&mut answer).unwrap();
     assert!(answer.contains("that is no request"), "{answer}");
-    // Its socket is its own.
+    // A second export can't have the same control socket.
     let told =
         fail(&["export", "--listen", "127.0.0.1:0", "--ram", "8MiB", "--control", path.to_str().unwrap()]);
     assert!(told.contains("control"), "{told}");
-    // And a bench of the device itself counts its own round trips.
+    // A bench of the device itself counts its own round trips.
     let load =
         ["bench", &export.url(), "--no-lookahead", "--rw", "randwrite", "--runtime", "300ms", "--json"];
     let report = json(&load);

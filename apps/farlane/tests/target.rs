@@ -1,4 +1,4 @@
-//! A target in a process of its own, and our host as its user.
+//! A target in a process of its own, used by our host.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -11,7 +11,7 @@ use std::time::Duration;
 use support::running::Running;
 use support::{Export, FARLANE, farlane, json};
 
-/// A run of `bench` that has not ended by then hangs.
+/// How long a run of `bench` may take until it counts as hung.
 const LONGEST: Duration = Duration::from_secs(60);
 
 const OFFER: &str = r#"

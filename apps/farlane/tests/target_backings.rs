@@ -1,4 +1,4 @@
-//! A target whose namespaces are those of other devices: of a far PCIe device, of another target.
+//! A target whose namespaces are those of other devices: a far PCIe device, or another target.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -16,7 +16,7 @@ use support::{Export, FARLANE, fail, farlane, json, succeed};
 
 const NQN: &str = "nqn.2026-01.io.farlane:front";
 const BEHIND: &str = "nqn.2026-01.io.farlane:behind";
-/// A run of `bench` that has not ended by then hangs.
+/// How long a run of `bench` may take until it counts as hung.
 const LONGEST: Duration = Duration::from_secs(90);
 
 struct Place(tempfile::TempDir);
@@ -32,7 +32,7 @@ impl Place {
         self.0.path().join(name).to_str().unwrap().to_owned()
     }
 
-    /// A target called `name` at `address`.
+    /// Starts a target called `name` at `address`.
     fn target(&self, name: &str, address: &str, namespaces: &[&str]) -> Export {
         let mut command = Command::new(FARLANE);
         let control = self.path(&name[name.rfind(':').unwrap() + 1..]);
@@ -41,14 +41,14 @@ impl Place {
         Export::of(command)
     }
 
-    /// The target in front, of one namespace.
+    /// Starts the target in front, with one namespace. Returns it and its URL.
     fn front(&self, namespace: &str) -> (Export, String) {
         let target = self.target(NQN, "127.0.0.1:0", &["--namespace", namespace]);
         let url = format!("nvme-tcp://{}/{NQN}", target.address);
         (target, url)
     }
 
-    /// Writes a file of bytes that no other has, and reads it back.
+    /// Writes a file with a pattern of bytes, and reads it back.
     fn copy(&self, url: &str) {
         let (source, copy) = (self.path("source"), self.path("copy"));
         let bytes: Vec<u8> =
@@ -71,7 +71,7 @@ fn ends_well(running: Running) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The bytes of the only namespace.
+/// Size of the only namespace in logical blocks (NSZE).
 fn size(url: &str) -> Value {
     let identified = json(&["identify", url, "--json"]);
     identified["namespaces"][0]["nsze"].clone()
@@ -85,7 +85,8 @@ fn a_far_pcie_device_is_a_namespace() {
     assert_eq!(size(&url), (24 << 20) / 4096);
     place.copy(&url);
     ends_well(verify(&url, "1s"));
-    // One host at a time has a far end: it is told who else wants it, and let go at the end.
+    // One host at a time has a far end. Another host is told that, and may use the far end once the
+    // target has ended.
     let said = fail(&["read", &far.url(), "--length", "4096", "--output", "/dev/null"]);
     assert!(said.contains("one host at a time"), "{said}");
     let (status, said) = front.end_by("TERM");
@@ -123,13 +124,13 @@ fn another_target_is_a_namespace() {
         ["read", &inner, "--namespace", "2", "--offset", "1MiB", "--length", "700416", "--output", &copy];
     succeed(&words);
     assert_eq!(fs::read(&copy).unwrap().len(), 700_416);
-    // It has its size of the other device.
+    // The front namespace takes its size from the other device.
     succeed(&["target", "resize", "--control", &place.path("behind"), "--nsid", "2", "--size", "20MiB"]);
     sleep(Duration::from_millis(300));
     let front = place.path("front");
     let said = succeed(&["target", "resize", "--control", &front, "--nsid", "1"]);
     assert!(said.contains(&format!("{} B", 20 << 20)), "{said}");
-    // More of it, while it is used.
+    // Add another namespace of the device while the first is used.
     succeed(&["target", "add", "--control", &front, "--namespace", &format!("{inner},nsid=1,readonly")]);
     succeed(&["read", &url, "--namespace", "2", "--length", "4096", "--output", "/dev/null"]);
     let refused = fail(&["write", &url, "--namespace", "2", "--input", &place.path("source")]);
@@ -213,7 +214,7 @@ fn what_is_not_there_is_told_in_words() {
     let said = front(&format!("{},nsid=3", far.url()));
     assert!(said.contains("there is no namespace 3"), "{said}");
     assert!(front("tcp://127.0.0.1").contains("expected"));
-    // While it runs, others are not disturbed for long.
+    // A running target waits for a device that is not there without disturbing its hosts for long.
     let target = place.target(NQN, "127.0.0.1:0", &["--ram", "4MiB"]);
     let said = fail(&["target", "add", "--control", &place.path("front"), "--namespace", &nobody]);
     assert!(said.contains("no far end answers at"), "{said}");

@@ -14,16 +14,16 @@ use support::running::{times, wait_until};
 use support::{Export, FARLANE, json};
 
 const NQN: &str = "nqn.2026-01.io.farlane:bad-days";
-/// Hosts that come and go.
+/// Number of hosts that come and go.
 const HOSTS: u32 = 10_000;
-/// How much more memory a target may have after they have gone, in KiB.
+/// Most KiB by which a target's memory may have grown after the hosts have gone.
 const GROWTH_MAX: u64 = 4 << 10;
-/// Bytes that a host sends at most while it reads nothing.
+/// Most bytes that a host sends while it reads nothing.
 const SENT_MAX: usize = 64 << 20;
-/// A target that has taken nothing for so long has stopped.
+/// How long a target takes nothing until it counts as stopped.
 const STALL: Duration = Duration::from_secs(1);
 
-/// A command capsule's PDU header and submission queue entry.
+/// Length in bytes of a command capsule's PDU header and submission queue entry.
 const CAPSULE: usize = 8 + 64;
 
 fn target() -> Export {
@@ -36,7 +36,7 @@ fn url(target: &Export) -> String {
     format!("nvme-tcp://{}/{NQN}", target.address)
 }
 
-/// Memory that is resident, in KiB; see proc_pid_status(5).
+/// Resident memory of the target in KiB; see proc_pid_status(5).
 fn resident(target: &Export) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", target.id())).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
@@ -50,7 +50,7 @@ fn initialize() -> [u8; 128] {
     request
 }
 
-/// A command capsule with `data` in it.
+/// A command capsule that carries `data`.
 fn capsule(entry: [u8; 64], data: &[u8]) -> Vec<u8> {
     let length = u32::try_from(CAPSULE + data.len()).unwrap();
     let mut pdu = vec![4, 0, 72, if data.is_empty() { 0 } else { 72 }];
@@ -60,12 +60,12 @@ fn capsule(entry: [u8; 64], data: &[u8]) -> Vec<u8> {
     pdu
 }
 
-/// Connect for the Admin Queue, of 32 entries.
+/// A Connect for the Admin Queue, with 32 entries.
 fn connect() -> Vec<u8> {
     connect_queue(0, 0xffff, 31)
 }
 
-/// Connect for a queue of a controller, of one entry more than `size`; without Keep Alive Timeout.
+/// A Connect for a queue of `controller`, with `size` + 1 entries and without a Keep Alive Timeout.
 fn connect_queue(queue: u8, controller: u16, size: u8) -> Vec<u8> {
     let mut entry = [0; 64];
     (entry[0], entry[1], entry[4]) = (0x7f, 0x40, 1);
@@ -80,7 +80,7 @@ fn connect_queue(queue: u8, controller: u16, size: u8) -> Vec<u8> {
     capsule(entry, &data)
 }
 
-/// Property Set of the Controller Configuration: enabled, with entries of the usual sizes.
+/// A Property Set of Controller Configuration (CC): enabled, with entries of the usual sizes.
 fn enable() -> Vec<u8> {
     let mut entry = [0; 64];
     (entry[0], entry[1], entry[2], entry[4]) = (0x7f, 0x40, 1, 0);
@@ -89,7 +89,7 @@ fn enable() -> Vec<u8> {
     capsule(entry, &[])
 }
 
-/// Read of 128 KiB, as much as one command may.
+/// A Read of 128 KiB, the most that one command may transfer.
 fn read_much(id: u8) -> Vec<u8> {
     let mut entry = [0; 64];
     (entry[0], entry[1], entry[2], entry[4]) = (2, 0x40, id, 1);
@@ -98,7 +98,7 @@ fn read_much(id: u8) -> Vec<u8> {
     capsule(entry, &[])
 }
 
-/// What the target answers to a command of a host that is not asked for data; DW0 of it.
+/// Sends a command that transfers no data to the host, and returns DW0 of the target's response.
 fn ask(host: &mut TcpStream, command: &[u8]) -> u32 {
     host.write_all(command).unwrap();
     let mut response = [0; 24];
@@ -107,7 +107,7 @@ fn ask(host: &mut TcpStream, command: &[u8]) -> u32 {
     u32::from_le_bytes(response[8..12].try_into().unwrap())
 }
 
-/// A connection that is initialised.
+/// A connection to the target that has been initialised.
 fn connection(target: &Export) -> TcpStream {
     let mut host = TcpStream::connect(&target.address).unwrap();
     host.write_all(&initialize()).unwrap();
@@ -115,7 +115,7 @@ fn connection(target: &Export) -> TcpStream {
     host
 }
 
-/// Identify Controller: 72 B that ask for 4 KiB.
+/// An Identify Controller: 72 B that ask for 4 KiB.
 fn identify(id: u8) -> Vec<u8> {
     let mut entry = [0; 64];
     (entry[0], entry[1], entry[2]) = (6, 0x40, id);
@@ -129,7 +129,8 @@ fn works(target: &Export) {
     assert_eq!(found["controller"]["subnqn"].as_str(), Some(NQN), "{found}");
 }
 
-/// Each leaves somewhere else: at once, in the middle of the first PDU, behind it, in the middle of Connect, behind that.
+/// The hosts leave at different points: at once, in the middle of the first PDU, behind it, in the
+/// middle of Connect, and behind Connect.
 #[test]
 fn ten_thousand_hosts_that_come_and_go_leave_nothing_behind() {
     let target = target();
@@ -148,7 +149,8 @@ fn ten_thousand_hosts_that_come_and_go_leave_nothing_behind() {
     wait_until("the memory of hosts that have gone is free", || resident(&target) < before + GROWTH_MAX);
 }
 
-/// It asks for 57 times as much as it sends. What it is owed is bounded by what it may have under way.
+/// The host asks for 57 times as many bytes as it sends. What the target owes the host is bounded
+/// by the number of commands that may be under way.
 #[test]
 fn a_host_that_reads_nothing_is_owed_little() {
     let target = target();
@@ -173,13 +175,13 @@ fn a_host_that_reads_nothing_is_owed_little() {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            // It was turned out, which is as well.
+            // The target has closed the connection, which is as well.
             Err(_) => break,
         }
         most = most.max(resident(&target));
     }
     assert!(most < before + 4 * GROWTH_MAX, "{before} KiB became {most} KiB while {sent} B were sent");
-    // Others are served meanwhile.
+    // Other hosts are served meanwhile.
     works(&target);
     drop(host);
     works(&target);
@@ -193,7 +195,7 @@ fn a_host_may_have_sixty_four_queues() {
         ["bench", "--json", "--rw", "randwrite", "--verify", "--iodepth", "128", "--runtime", "500ms", &url];
     let report = json(&arguments);
     assert_eq!(report["errors"].as_u64(), Some(0), "{report}");
-    // The first ones are told, and how many more there were 10 s later.
+    // The first queues are told of one by one, the others by their number 10 s later.
     for queue in 1..=10 {
         assert!(target.said().contains(&format!("has queue {queue}, ")), "{}", target.said());
     }
@@ -205,11 +207,11 @@ fn a_target_that_is_killed_ends_a_load_within_its_patience_and_with_few_words() 
     let mut target = target();
     let load = ["bench", &url(&target), "--rw", "randread", "--runtime", "60s", "--timeout", "3s"];
     let load = support::running::Running::start(&load);
-    // It has queues, and is at work.
+    // The load has queues and is at work.
     target.wait_for("has queue 1, ");
     std::thread::sleep(Duration::from_millis(300));
     target.kill();
-    // Three seconds, and as many again for a machine that has much else to do.
+    // Three seconds of patience, and as many again for a busy machine.
     let output = load.output(Duration::from_secs(6));
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
@@ -217,7 +219,8 @@ fn a_target_that_is_killed_ends_a_load_within_its_patience_and_with_few_words() 
     assert!(said.lines().count() < 12, "{said}");
 }
 
-/// Each flipped bit ends a connection or fails a command, which goes again: what is read is what was written.
+/// Each flipped bit ends a connection or fails a command, which is sent again: what is read is what
+/// was written.
 #[test]
 fn bits_that_flip_in_transit_change_nothing_that_is_read() {
     let target = target();
@@ -225,7 +228,7 @@ fn bits_that_flip_in_transit_change_nothing_that_is_read() {
     let url = format!("nvme-tcp://{}/{NQN}?queues=2&fast-io-fail-tmo=40", relay.address);
     let load =
         ["--rw", "randrw", "--iodepth", "8", "--size", "4MiB", "--timeout", "40s", "--verify", "--json"];
-    // Seldom enough for a command to get through in one of its tries.
+    // Bits flip seldom enough for a command to get through in one of its tries.
     for (size, every) in [("4k", 150_001), ("64k", 1_500_007)] {
         relay.flip_every(every);
         let arguments = [&["bench", &url, "--bs", size, "--runtime", "2s"][..], &load].concat();
@@ -236,7 +239,7 @@ fn bits_that_flip_in_transit_change_nothing_that_is_read() {
     assert!(relay.flipped() > 20, "{} bits have flipped", relay.flipped());
 }
 
-/// Of a file, so that what waits takes memory of its own.
+/// The namespace is in a file, so that commands that wait take memory of their own.
 #[test]
 fn three_hundred_queues_that_are_not_read_hold_what_they_may_and_others_are_served() {
     const BUDGET: u64 = 64 << 10;
@@ -274,7 +277,7 @@ fn three_hundred_queues_that_are_not_read_hold_what_they_may_and_others_are_serv
         for queue in 1..=50 {
             let mut queue_of_it = connection(&target);
             ask(&mut queue_of_it, &connect_queue(queue, controller, 63));
-            // It may be full, or over, before all of them are taken.
+            // The queue may be full, or over, before the target has taken all commands.
             queue_of_it.set_nonblocking(true).unwrap();
             let commands: Vec<u8> = (0..63).flat_map(read_much).collect();
             let _ = queue_of_it.write(&commands);
@@ -289,7 +292,7 @@ fn three_hundred_queues_that_are_not_read_hold_what_they_may_and_others_are_serv
     let (report, said) = host.json();
     assert_eq!(report["errors"].as_u64(), Some(0), "{report} {said}");
     most = most.max(resident(&target));
-    // Besides what is counted, each connection has a block that it receives into, and tables.
+    // Besides the memory that is counted, each connection has a receive buffer and tables.
     assert!(most < before + BUDGET + (96 << 10), "{before} KiB became {most} KiB");
     works(&target);
     drop(queues);

@@ -1,4 +1,4 @@
-//! A target that is asked things while hosts use it.
+//! A target that answers requests on its control socket while hosts use it.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -16,7 +16,7 @@ use support::{Export, FARLANE, fail, json, succeed};
 
 const NQN: &str = "nqn.2026-01.io.farlane:target-test";
 
-/// The folder of a target's files, and of its control socket.
+/// The folder of a target's files and of its control socket.
 struct Place(tempfile::TempDir);
 
 impl Place {
@@ -28,7 +28,7 @@ impl Place {
         self.0.path().join(name).to_str().unwrap().to_owned()
     }
 
-    /// A target that offers what `file` says, with `DIR` for the folder.
+    /// Starts a target with `file` as its configuration, in which `DIR` stands for the folder.
     fn offer(&self, file: &str) -> Export {
         self.write(file);
         self.target(&["--config", &self.path("target.toml")])
@@ -44,12 +44,12 @@ impl Place {
         Export::of(command)
     }
 
-    /// What the target that runs answers.
+    /// Sends a request to the running target, which must succeed. Returns the answer.
     fn ask(&self, words: &[&str]) -> String {
         succeed(&[&["target"], words, &["--control", &self.path("control")]].concat())
     }
 
-    /// Why the target that runs does not.
+    /// Sends a request to the running target, which must refuse it. Returns the reason.
     fn refused(&self, words: &[&str]) -> String {
         fail(&[&["target"], words, &["--control", &self.path("control")]].concat())
     }
@@ -58,7 +58,7 @@ impl Place {
         serde_json::from_str(&self.ask(&["status", "--json"])).unwrap()
     }
 
-    /// The identifiers and sizes of the first subsystem's namespaces, in bytes.
+    /// Identifier and size in bytes of each namespace of the first subsystem.
     fn namespaces(&self) -> Vec<(u64, u64)> {
         let status = self.status();
         let namespaces = status["subsystems"][0]["namespaces"].as_array().unwrap();
@@ -92,7 +92,7 @@ fn namespaces_are_resized_while_they_are_used() {
     for namespace in ["1", "2"] {
         write(namespace, "3MiB");
     }
-    // Memory has the size that it is given, a file also that which it has by now.
+    // Memory gets the size that it is given. A file may also get the length that it has by now.
     let longer = place.ask(&["resize", "--nsid", "1", "--size", "8MiB"]);
     assert_eq!(longer, format!("namespace 1 of {NQN} has {} B\n", 8 << 20));
     OpenOptions::new().write(true).open(&disk).unwrap().set_len(6 << 20).unwrap();
@@ -101,7 +101,7 @@ fn namespaces_are_resized_while_they_are_used() {
     assert_eq!(place.namespaces(), [(1, 8 << 20), (2, 6 << 20)]);
     write("1", "7MiB");
     write("2", "5MiB");
-    // Shorter: what lies beyond is gone.
+    // A namespace that is made shorter loses what lies beyond its end.
     place.ask(&["resize", "--nsid", "1", "--size", "3584KiB"]);
     place.ask(&["resize", "--nsid", "2", "--size", "3584KiB"]);
     assert_eq!(fs::metadata(&disk).unwrap().len(), 3584 << 10);
@@ -166,7 +166,7 @@ fn a_reload_resizes_and_says_how_groups_are_reached() {
          [[subsystem.namespace]]\nram = \"4MiB\"\nana-group = 2\n"
     );
     let _target = place.offer(&file);
-    // The first way leads nowhere, but to the second group.
+    // The first port is inaccessible for the first group, but not for the second.
     let reading = |port: u16, namespace: &str| {
         let url = format!("nvme-tcp://127.0.0.1:{port}/{NQN}");
         let mut command = Command::new(FARLANE);
@@ -174,7 +174,7 @@ fn a_reload_resizes_and_says_how_groups_are_reached() {
         command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     };
     let reads = |port: u16, namespace: &str| assert!(reading(port, namespace).wait().unwrap().success());
-    // A host waits until the way is better.
+    // A host waits until the path is better.
     let waits = |port: u16, namespace: &str| {
         let mut child = reading(port, namespace);
         sleep(Duration::from_secs(1));
@@ -191,7 +191,7 @@ fn a_reload_resizes_and_says_how_groups_are_reached() {
     let ana = place.status()["subsystems"][0]["ana"].clone();
     assert_eq!(ana.as_array().unwrap().len(), 4, "{ana}");
     assert_eq!(ana[0]["state"], "inaccessible");
-    // By hand.
+    // Set the states by request.
     let port = format!("127.0.0.1:{other}");
     let said = place.ask(&["ana", "--port", &port, "--state", "inaccessible"]);
     assert_eq!(said, format!("group 1 of {NQN} is inaccessible\n"));
@@ -208,7 +208,7 @@ fn a_reload_resizes_and_says_how_groups_are_reached() {
         let said = place.refused(words);
         assert!(said.contains(why), "{words:?}: {said}");
     }
-    // The file, changed, is what counts.
+    // A changed file overrides what was set by request.
     let text =
         file.replacen("4MiB", "8MiB", 1).replace(&format!("port = \"127.0.0.1:{one}\"\n"), "group = 2\n");
     place.write(&text);

@@ -1,4 +1,5 @@
-//! An NVMe controller that is not ours at the far end: QEMU's own, as it is, behind `farlane export --vfio-user`.
+//! A foreign NVMe controller at the far end: QEMU's own, unchanged, behind `farlane export
+//! --vfio-user`.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -16,7 +17,7 @@ use bridge::ThirdParty;
 use support::running::wait_until;
 use support::{Export, FARLANE, json, succeed};
 
-/// Runs a load, which is verified where it writes; what was told of it.
+/// Runs a load, and verifies it where it writes. Returns its report.
 fn load(url: &str, more: &[&str]) -> Value {
     let mut load = vec!["bench", url, "--bs", "4k", "--size", "256KiB", "--timeout", "30s", "--json"];
     let verified = if more.contains(&"randread") { Value::Null } else { true.into() };
@@ -47,7 +48,8 @@ fn a_controller_of_qemus_is_looked_ahead_for_like_ours() {
         let asked = u64::from(device.reads.load(Ordering::Relaxed) - before);
         let ahead = &report["lookahead"];
         eprintln!("{workload}: {asked} reads of the controller's, {ahead}");
-        // It asked for every entry and all data, and hardly any of that had to go to the host.
+        // The controller asked for every entry and all data, and hardly any of its reads had to go
+        // to the host.
         assert!(asked > 20 && count(ahead, "reads") < asked / 10, "{asked}, {report}");
     }
     let bare =
@@ -61,6 +63,6 @@ fn a_controller_of_qemus_is_looked_ahead_for_like_ours() {
     let network = Export::of(command);
     let report = load(&network.url(), &["--rw", "randwrite", "--iodepth", "1", "--runtime", "2s"]);
     eprintln!("10 ms each way: {report}");
-    // A page is 64 of its reads, and each without lookahead a round trip.
+    // The controller reads a page in 64 pieces. Without lookahead, each would be a round trip.
     assert!(count(&report["lookahead"], "reads") < 20, "{report}");
 }

@@ -1,4 +1,5 @@
-//! The house rules that a compiler does not check: which crate may use which, and how long a file may be.
+//! The house rules that a compiler does not check, such as which crate may use which, and how long
+//! a file may be.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
@@ -7,16 +8,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Lines of a source file without the tests in it.
+/// Most lines of a source file without the tests in it.
 const FILE_LINES_MAX: usize = 600;
-/// Lines of a function.
+/// Most lines of a function.
 const FUNCTION_LINES_MAX: usize = 70;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// `pure/engine`, `worlds/live` and so on, with its manifest.
+/// Every crate's manifest by the crate's place: `pure/engine`, `worlds/live` and so on.
 fn crates() -> BTreeMap<String, toml::Table> {
     let mut crates = BTreeMap::new();
     for storey in ["pure", "worlds", "apps"] {
@@ -40,7 +41,8 @@ fn dependencies<'a>(manifest: &'a toml::Table, table: &str) -> impl Iterator<Ite
         .flat_map(|table| table.keys().map(String::as_str))
 }
 
-/// Rust sources below `folder`, relative to the root, generated ones left out.
+/// Names and texts of the Rust sources below `folder`. Names are relative to the root; generated
+/// sources are left out.
 fn sources(folder: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut folders = vec![root().join(folder)];
@@ -48,7 +50,7 @@ fn sources(folder: &str) -> Vec<(String, String)> {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
-                // What a build leaves is no source; a module of that name is.
+                // A build's `target` folder has no sources, but a module may have that name.
                 let inside = path.strip_prefix(root()).unwrap();
                 if !inside.ends_with("target") || inside.iter().any(|name| name == "src") {
                     folders.push(path);
@@ -62,8 +64,8 @@ fn sources(folder: &str) -> Vec<(String, String)> {
     found
 }
 
-/// A file without the modules of tests that stand in it, each up to the next `}` at the beginning of a line. Lines of the
-/// rest keep their numbers where tests come last.
+/// A file's text without its test modules, each of which ends at the next `}` at the beginning of a
+/// line. Lines of the rest keep their numbers where tests come last.
 fn without_tests(text: &str) -> String {
     let mut product = String::new();
     let mut lines = text.lines().peekable();
@@ -96,7 +98,7 @@ fn arrows_run_from_apps_to_worlds_to_pure() {
         let storey = place.split('/').next().unwrap();
         for dependency in dependencies(manifest, "dependencies") {
             let allowed: &[Option<&str>] = match storey {
-                // Ours and pure, or nothing at all.
+                // Only crates in `pure`, and no external ones.
                 "pure" => &[Some("pure")],
                 "worlds" => &[Some("pure"), Some("worlds"), None],
                 _ => &[Some("pure"), Some("worlds"), None],
@@ -148,7 +150,8 @@ fn files_and_functions_are_small_enough_to_hold() {
     assert!(long.is_empty(), "\n{}", long.join("\n"));
 }
 
-/// Functions that are too long, found by rustfmt's indentation: `fn` and the next `}` at its depth.
+/// First line and length of each function that is too long. The end of a function is found by
+/// rustfmt's indentation: the next `}` at the depth of its `fn`.
 fn long_functions(text: &str) -> Vec<(usize, usize)> {
     let lines: Vec<&str> = text.lines().collect();
     let mut found = Vec::new();
@@ -169,14 +172,15 @@ fn long_functions(text: &str) -> Vec<(usize, usize)> {
     found
 }
 
-/// The words of a text's code, comments left out.
+/// The words of a text's code, without comments.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let code = text.lines().map(|line| line.split("//").next().unwrap_or_default());
     code.flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_'))
         .filter(|word| !word.is_empty())
 }
 
-/// The compiler finds dead functions of a crate, but not among those that it offers to others.
+/// The compiler finds dead functions within a crate, but not among those that the crate offers to
+/// others.
 #[test]
 fn no_public_function_is_used_by_nobody() {
     let files: Vec<_> = ["pure", "worlds", "apps", "fuzz"].into_iter().flat_map(sources).collect();
@@ -198,7 +202,7 @@ fn no_public_function_is_used_by_nobody() {
 
 #[test]
 fn nothing_is_left_for_later_in_the_code() {
-    // Spelled in two halves so that this file does not find itself.
+    // The words are spelled in two halves so that this file does not find itself.
     let words = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X:"), concat!("/ro", "ot/")];
     for storey in ["pure", "worlds", "apps"] {
         for (name, text) in sources(storey) {
@@ -211,7 +215,7 @@ fn nothing_is_left_for_later_in_the_code() {
     }
 }
 
-/// The pages in `folder` and the folders in it.
+/// Paths and texts of the pages in `folder` and in the folders below it.
 fn pages(folder: &Path) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -300,7 +304,7 @@ fn every_licence_allows_use_under_ours() {
     let packages = metadata["packages"].as_array().unwrap();
     assert!(packages.len() > 20, "only {} packages were found", packages.len());
     for package in packages {
-        // "A OR B" is a choice, "A AND B" is both; older manifests write a choice as "A/B".
+        // "A OR B" is a choice and "A AND B" is both. Older manifests write a choice as "A/B".
         let licence = package["license"].as_str().unwrap_or("none").replace('/', " OR ");
         let acceptable = licence.split(" OR ").any(|choice| {
             choice.split(" AND ").all(|part| allowed.contains(&part.trim_matches(['(', ')', ' '])))

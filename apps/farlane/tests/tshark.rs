@@ -1,4 +1,4 @@
-//! Wireshark's dissector of NVMe/TCP reads what our host and our target say to each other.
+//! Wireshark's dissector of NVMe/TCP understands what our host and our target say to each other.
 
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
@@ -14,10 +14,12 @@ use support::running::signal;
 use support::{Export, FARLANE, succeed};
 
 const NQN: &str = "nqn.2026-01.io.farlane:captured";
-/// What a capture may leave in the kernel's buffers, which are handed on after a quarter of a second.
+/// How long to wait for what a capture has in the kernel's buffers, which are handed on after a
+/// quarter of a second.
 const LAG: Duration = Duration::from_secs(1);
 
-/// PDU types of the NVMe TCP Transport Specification 1.0, section 3.6.2, that a session without errors has.
+/// PDU types (NVMe TCP Transport Specification 1.0, section 3.6.2) that a session without errors
+/// has.
 const TYPES: [(&str, &str); 7] = [
     ("0", "ICReq"),
     ("1", "ICResp"),
@@ -28,7 +30,8 @@ const TYPES: [(&str, &str); 7] = [
     ("9", "R2T"),
 ];
 
-/// PDUs that Wireshark can't make sense of, of the group «malformed» of its expert information, or with a wrong digest.
+/// A filter for PDUs that Wireshark can't make sense of, that are in the group «malformed» of its
+/// expert information, or that have a wrong digest.
 const COMPLAINTS: &str = "_ws.malformed || _ws.expert.group == 0x07000000 || nvme-tcp.unknown_data || \
                           nvme-tcp.hdgst.status == 0 || nvme-tcp.ddgst.status == 0";
 
@@ -38,10 +41,10 @@ struct Capture {
 }
 
 impl Capture {
-    /// Begins one, or says why there is none.
+    /// Begins a capture, or says why it can't.
     fn start(port: &str, file: &Path) -> Result<Self, String> {
         let mut command = Command::new("dumpcap");
-        // 64 MiB of buffer: nothing is to be lost on a busy machine.
+        // A buffer of 64 MiB, so that nothing is lost on a busy machine.
         command.args(["-q", "-i", "lo", "-B", "64", "-f", &format!("tcp port {port}"), "-w"]).arg(file);
         let spawned = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
         let mut child = spawned.map_err(|error| format!("dumpcap can't be run ({error})"))?;
@@ -63,11 +66,12 @@ impl Capture {
     }
 }
 
-/// What tshark prints of the PDUs in `file` that `filter` selects.
+/// The `fields` that tshark prints of the PDUs in `file` that `filter` selects.
 fn tshark(file: &Path, port: &str, filter: &str, fields: &[&str]) -> String {
     let mut command = Command::new("tshark");
     command.arg("-r").arg(file).args(["-d", &format!("tcp.port=={port},nvme-tcp"), "-Y", filter]);
-    // Processors of a busy machine hand segments to the capture in another order than they were sent in.
+    // On a busy machine, processors may hand segments to the capture in another order than they
+    // were sent in.
     for check in
         ["nvme-tcp.check_hdgst:TRUE", "nvme-tcp.check_ddgst:TRUE", "tcp.reassemble_out_of_order:TRUE"]
     {
@@ -82,12 +86,12 @@ fn tshark(file: &Path, port: &str, filter: &str, fields: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// How often each value of each of `fields` is there.
+/// How often each value of each of `fields` occurs.
 fn count<const N: usize>(file: &Path, port: &str, fields: [&str; N]) -> [BTreeMap<String, usize>; N] {
     let mut counts = [(); N].map(|()| BTreeMap::new());
     for line in tshark(file, port, "nvme-tcp", &fields).lines() {
         for (values, counts) in line.split('\t').zip(&mut counts) {
-            // A segment has several PDUs, whose values are in one line.
+            // A segment may hold several PDUs, whose values are on one line.
             for value in values.split(',').filter(|value| !value.is_empty()) {
                 *counts.entry(value.to_owned()).or_default() += 1;
             }
@@ -96,7 +100,8 @@ fn count<const N: usize>(file: &Path, port: &str, fields: [&str; N]) -> [BTreeMa
     counts
 }
 
-/// Discovers, identifies, writes and reads, in the capsule and by R2T; then the same for other lengths, at depth 8.
+/// Discovers, identifies, writes and reads, with data in the capsule and by R2T; then loads of
+/// other lengths at a depth of 8.
 fn use_it(address: &str, query: &str, directory: &Path) {
     let url = format!("nvme-tcp://{address}/{NQN}{query}");
     let path = |name: &str| directory.join(name).to_str().unwrap().to_owned();
@@ -128,7 +133,8 @@ fn wireshark_reads_a_session_and_finds_nothing_malformed() {
         let capture = match Capture::start(port, &file) {
             Ok(capture) => capture,
             Err(why) => {
-                // Not `eprintln`, which the test runner keeps to itself when the test passes.
+                // `eprintln` would not do: the test runner keeps its output to itself when the test
+                // passes.
                 let _ = writeln!(io::stderr(), "SKIPPED Wireshark on a session: {why}");
                 return;
             }
@@ -144,7 +150,8 @@ fn wireshark_reads_a_session_and_finds_nothing_malformed() {
             assert!(types.get(code).is_some_and(|count| *count > 0), "no {name} in {types:?}");
         }
         assert_eq!(types.len(), TYPES.len(), "no other type: {types:?}");
-        // With digests, every PDU has one of its header but those that agree on it, and all data have one. All are good.
+        // With digests, every PDU has a header digest, except the two that agree on digests, and
+        // all data have a data digest. All digests are good.
         let digests = usize::from(query.is_empty());
         let pdus = |codes: &[&str]| digests * codes.iter().map(|code| types[*code]).sum::<usize>();
         let good = |statuses: &BTreeMap<String, usize>| statuses.get("1").copied().unwrap_or_default();

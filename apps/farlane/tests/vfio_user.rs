@@ -34,7 +34,7 @@ fn commands_reach_it_as_they_reach_a_far_end() {
     assert_eq!(identified["namespaces"][0]["nsze"], 16384);
     assert!(succeed(&["smart-log", &url]).contains("at vfio-user:"));
     assert_eq!(json(&["ping", &url, "--count", "100", "--json"])["count"], 100);
-    // A part of a block at the end too.
+    // The copy ends in the middle of a block.
     let (input, output) = (directory.path().join("in"), directory.path().join("out"));
     let text: Vec<u8> = (0..3_000_001_u32).map(|at| (at % 251).to_le_bytes()[0]).collect();
     std::fs::write(&input, &text).unwrap();
@@ -119,7 +119,8 @@ fn what_is_no_device_is_told_so() {
     let said = fail(&["identify", &url(&socket)]);
     assert!(said.contains("nobody listens at") && said.contains("farlane device --vfio-user"), "{said}");
     assert!(fail(&["identify", "vfio-user:"]).contains("expected vfio-user:SOCKET"));
-    // Something else listens there: it answers, or says nothing, or takes the greeting and leaves.
+    // Something else listens there: it answers nonsense, or leaves after the greeting, or says
+    // nothing.
     let listener = UnixListener::bind(&socket).unwrap();
     let stranger = std::thread::spawn(move || {
         for answer in [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], b""] {

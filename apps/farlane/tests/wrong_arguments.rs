@@ -1,4 +1,4 @@
-//! What is asked for wrongly is refused by its name and value, with what was expected instead.
+//! Wrong requests are refused by name and value, with what was expected instead.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -10,12 +10,12 @@ use std::process::Command;
 use support::running::Running;
 use support::{Export, FARLANE, fail, farlane};
 
-/// What is said of each wrong input, for people to read.
+/// File of what is said of each wrong input, for people to read.
 const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/wrong_arguments.txt");
-/// Says that [`KEPT`] is to be written anew.
+/// Name of the environment variable that makes the test write [`KEPT`] anew.
 const KEEP: &str = "FARLANE_KEEP_MESSAGES";
 
-/// Wrong inputs, a command line each, in a directory where [`FILES`] are.
+/// Wrong inputs, one command line each, to be run in a directory with [`FILES`].
 const WRONG: &str = "\
 fly
 help fly
@@ -85,7 +85,7 @@ const FILES: [(&str, &str); 3] = [
     ("wrong.toml", "[link]\nspeed = \"fast\"\n"),
 ];
 
-/// That the program says all of `words` and ends with 2.
+/// Checks that the program says all of `words` and ends with status 2.
 fn assert_refused(arguments: &[&str], words: &[&str]) {
     let output = farlane(arguments);
     let said = String::from_utf8_lossy(&output.stderr).replace('│', " ");
@@ -145,7 +145,7 @@ fn what_does_not_fit_the_device_is_refused_by_its_measures() {
     let large = directory.path().join("large");
     std::fs::File::create(&large).unwrap().set_len(3 << 20).unwrap();
     let large = large.to_str().unwrap();
-    // Each comes right after the one before: who is refused leaves the device to the next.
+    // The commands follow each other at once: a host that is refused leaves the device to the next.
     let cases: &[(&[&str], &[&str])] = &[
         (&["bench", url, "--bs", "512"], &["--bs 512", "block size 4096"]),
         (&["bench", url, "--bs", "6000"], &["--bs 6000", "block size 4096"]),
@@ -185,7 +185,7 @@ fn what_cannot_be_exported_is_refused_by_its_name() {
     let (missing, odd, file) = (at("missing"), at("odd,size=1000"), at("file"));
     std::fs::File::create(&file).unwrap().set_len(1 << 20).unwrap();
     let other_size = format!("{file},size=2MiB");
-    // That somebody else listens there is nobody's wrong usage.
+    // It is nobody's wrong usage that somebody else listens there.
     let taken = farlane(&["export", "--ram", "1MiB", "--listen", &far.address]);
     let said = String::from_utf8_lossy(&taken.stderr);
     assert_eq!(taken.status.code(), Some(1), "{said}");
@@ -226,7 +226,8 @@ fn what_cannot_be_exported_is_refused_by_its_name() {
     assert!(!std::path::Path::new(&at("odd")).exists(), "nothing is left behind");
 }
 
-/// To be read in a review: does each name the value, what was expected, and what to do?
+/// [`KEPT`] is for a reviewer to read: does each message name the value, what was expected, and
+/// what to do?
 #[test]
 fn what_is_said_of_wrong_inputs_is_what_was_kept() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! A far end, an emulated network in front of it, and what uses them: processes of the program that is measured.
+//! A far end, an emulated network in front of it, and their users: processes of the program that is
+//! measured.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -10,11 +11,11 @@ use serde_json::Value;
 
 use super::farlane;
 
-/// A process that listens, until this is dropped.
+/// A process that listens until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Listening {
     process: Child,
-    /// Where.
+    /// Address that the process listens on.
     pub(crate) address: String,
 }
 
@@ -32,17 +33,17 @@ impl Listening {
         lines.read_line(&mut line).unwrap();
         let said: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{arguments:?}: {line}"));
         let address = said["listening"].as_str().unwrap().to_owned();
-        // Whoever prints further must not be held back.
+        // Drain what the process prints further, so that it is not held back.
         std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
         Self { process, address }
     }
 
-    /// A far end with this much memory for a namespace.
+    /// Starts a far end with a namespace of `ram` bytes of memory.
     pub(crate) fn export(ram: &str, more: &[&str]) -> Self {
         Self::start(&[&["export", "--ram", ram], more].concat())
     }
 
-    /// The network of the file `link` in front of `address`.
+    /// Starts the network of the file `link` in front of `address`.
     pub(crate) fn emulate(link: &Path, address: &str) -> Self {
         Self::start(&["emulate", "--connect", address, "--link", link.to_str().unwrap()])
     }
@@ -55,7 +56,7 @@ impl Drop for Listening {
     }
 }
 
-/// A far end, perhaps behind a network.
+/// A far end, perhaps behind an emulated network.
 #[derive(Debug)]
 pub(crate) struct Far {
     network: Option<Listening>,
@@ -63,13 +64,13 @@ pub(crate) struct Far {
 }
 
 impl Far {
-    /// A far end behind the network of the file `link`, which has to itself what processors there are.
+    /// A far end behind the network of the file `link`, which has all processors to itself.
     pub(crate) fn over(link: &Path, ram: &str) -> Self {
         let far = Listening::export(ram, &[]);
         Self { network: Some(Listening::emulate(link, &far.address)), far }
     }
 
-    /// A far end over loopback, as it comes.
+    /// A far end over loopback, with default options.
     pub(crate) fn behind_nothing(ram: &str) -> Self {
         Self { network: None, far: Listening::export(ram, &[]) }
     }
@@ -83,7 +84,7 @@ impl Far {
         format!("tcp://{}", self.network.as_ref().unwrap_or(&self.far).address)
     }
 
-    /// What a subcommand prints with `--json`, given the far end's address and `arguments`.
+    /// The output of a subcommand that is run with `--json` on the far end, with `arguments`.
     pub(crate) fn ask(&self, subcommand: &str, arguments: &[&str]) -> Value {
         let mut command = farlane();
         command.args([subcommand, &self.url(), "--json"]).args(arguments);
@@ -96,14 +97,15 @@ impl Far {
     }
 }
 
-/// Which way the bytes of a raw transfer go.
+/// The direction of a raw transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     There,
     Back,
 }
 
-/// How long `bytes` take over a plain connection through the network of the file `link`, from the first to the last.
+/// How long `bytes` take over a plain connection through the network of the file `link`, from the
+/// first byte to the last.
 pub(crate) fn raw(link: &Path, bytes: u64, way: Way) -> Duration {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let network = Listening::emulate(link, &listener.local_addr().unwrap().to_string());
@@ -119,14 +121,14 @@ pub(crate) fn raw(link: &Path, bytes: u64, way: Way) -> Duration {
         Way::There => give(&stream, bytes),
         Way::Back => take(&stream),
     };
-    // The other end may be waiting for this.
+    // The other end may be waiting for this stream to end.
     drop(stream);
     let there = other.join().unwrap();
     let (begun, ended) = if way == Way::There { (here, there) } else { (there, here) };
     ended - begun
 }
 
-/// Sends so many bytes; when it began.
+/// Sends `bytes` bytes. Returns when the first was sent.
 fn give(mut stream: &TcpStream, bytes: u64) -> Instant {
     let (began, block) = (Instant::now(), vec![7; 128 << 10]);
     let mut left = bytes;
@@ -136,12 +138,13 @@ fn give(mut stream: &TcpStream, bytes: u64) -> Instant {
         left -= part as u64;
     }
     stream.shutdown(Shutdown::Write).unwrap();
-    // Until the other has everything: a network that loses its connection loses what is under way.
+    // Wait until the other end has everything: a network that loses its connection loses what is
+    // under way.
     let _ = stream.read(&mut [0]);
     began
 }
 
-/// Takes what comes; when the last of it came.
+/// Receives until the stream ends. Returns when it did.
 fn take(mut stream: &TcpStream) -> Instant {
     let mut block = vec![0; 128 << 10];
     while stream.read(&mut block).unwrap() > 0 {}

@@ -1,4 +1,4 @@
-//! A stock Linux guest that boots with a far end's disk, makes a file system there and mounts it.
+//! A stock Linux guest that boots with a far end's disk, makes a file system on it and mounts that.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -23,17 +23,17 @@ echo \"from $BEGAN to $(now)\"
 umount /mnt
 ";
 
-/// What such a guest took.
+/// How long a guest took to boot and to mount its disk.
 pub(crate) struct Booted {
-    /// From its power to its first script.
+    /// Time from power-on to the guest's first script.
     pub(crate) boot: Duration,
-    /// From its power to the mounted file system.
+    /// Time from power-on to the mounted file system.
     pub(crate) mounted: Duration,
-    /// What it, and the function, waited for the far end, up to its end.
+    /// Round trips for which the guest or the function waited, until the guest's end.
     pub(crate) round_trips: u64,
 }
 
-/// Boots a guest whose only SSD is that of `far`.
+/// Boots a guest whose only SSD is the one at `far`.
 pub(crate) fn boot(kit: &Kit, far: &Far, lookahead: bool) -> Booted {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("ssd");

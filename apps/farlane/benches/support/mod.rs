@@ -10,7 +10,8 @@ pub(crate) mod table;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-/// The binary that is measured: the one that `FARLANE` names, else the one built for this.
+/// A command for the binary that is measured: the one that `FARLANE` names, or else the one built
+/// for this.
 pub(crate) fn farlane() -> Command {
     Command::new(std::env::var_os("FARLANE").unwrap_or_else(|| env!("CARGO_BIN_EXE_farlane").into()))
 }
@@ -28,7 +29,8 @@ pub(crate) fn number(path: &str, name: &str) -> f64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// User and system time, in hundredths of a second, over two seconds of doing nothing.
+/// Percent of a processor that `process` takes while it does nothing, over two seconds. The
+/// system's clock ticks are hundredths of a second.
 pub(crate) fn idle_percent(process: &Child) -> f64 {
     let ticks = || -> f64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.id())).unwrap();

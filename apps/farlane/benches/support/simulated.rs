@@ -1,4 +1,5 @@
-//! The same commands in the simulation: the published machines, with the switch joined by a modelled network.
+//! The same commands in the simulation, on the machines of published measurements, with a modelled
+//! network inside the switch.
 
 use engine::{Instant, Nanos, Rng};
 use scenarios::file::link::Link;
@@ -6,46 +7,47 @@ use scenarios::rig::{Kind, Rig, Seen, Setup, Task, What};
 use tunnel::lookahead::Statistics;
 
 const SEED: u64 = 1;
-/// Of simulated time, for one measurement.
+/// Most simulated time for one measurement.
 const LIMIT: Nanos = Nanos::from_secs(36_000);
 
-/// What commands are measured.
+/// The commands to measure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     pub(crate) write: bool,
     pub(crate) bytes: u32,
     pub(crate) depth: u32,
     pub(crate) count: u64,
-    /// From one to the next at a depth of 1, half of it to three halves: no schedule of a link is met in step.
+    /// Mean time from one command to the next at a depth of 1. Gaps vary from half to three halves
+    /// of it, so that commands don't keep step with a link's schedule.
     pub(crate) gap: Nanos,
-    /// One behind the other rather than anywhere.
+    /// Whether commands follow each other on the medium, rather than being anywhere.
     pub(crate) in_order: bool,
 }
 
 impl Load {
-    /// 4 KiB commands anywhere.
+    /// A load of 4 KiB commands at random places, 10 ms apart at a depth of 1.
     pub(crate) const fn small(write: bool, depth: u32, count: u64) -> Self {
         Self { write, bytes: 4096, depth, count, gap: Nanos::from_millis(10), in_order: false }
     }
 }
 
-/// What came of them.
+/// What was measured of the commands.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// Of each command, sorted.
+    /// Latency of each command, in rising order.
     times: Vec<Nanos>,
-    /// From the first one's beginning to the last one's end.
+    /// Time from the beginning of the first command to the end of the last one.
     elapsed: Nanos,
     bytes: u64,
     count: u64,
-    /// What passed the host's port.
+    /// Packets that passed the host's port.
     seen: Vec<Seen>,
-    /// What went ahead, of all of them.
+    /// What was sent ahead for the commands; none without lookahead.
     pub(crate) ahead: Option<Statistics>,
 }
 
 impl Outcome {
-    /// What so many of a thousand commands took at most.
+    /// Nanoseconds that `of_a_thousand` thousandths of the commands took at most.
     pub(crate) fn quantile(&self, of_a_thousand: usize) -> u64 {
         self.times[(self.times.len() - 1) * of_a_thousand / 1000].get()
     }
@@ -56,9 +58,10 @@ impl Outcome {
         self.bytes as f64 * 8e9 / self.elapsed.get() as f64
     }
 
-    /// How many times a command went there and back one after the other, over a link on which that takes `round_trip` at
-    /// least: a packet that came up that much after one that went down, before which no other went down that it could be
-    /// the answer to.
+    /// Round trips per command that had to follow each other, over a link whose round trip takes
+    /// `round_trip` at least. A round trip is counted for a packet that came up at least that long
+    /// after the first request, other than of configuration, that went down since the last counted
+    /// trip.
     pub(crate) fn round_trips(&self, round_trip: Nanos) -> f64 {
         let (mut trips, mut asked) = (0_u64, None::<Instant>);
         for seen in &self.seen {
@@ -75,7 +78,7 @@ impl Outcome {
     }
 }
 
-/// The host's machine at work over `link`.
+/// Simulates `load` on the host's machine over `link`.
 pub(crate) fn over(link: &Link, lookahead: bool, load: Load) -> Outcome {
     let queue_entries = if load.depth == 1 { 4 } else { (load.depth + 1).next_power_of_two() };
     let data_bytes = u64::from(load.depth * load.bytes).max(Setup::DATA_BYTES);
@@ -106,13 +109,14 @@ pub(crate) fn over(link: &Link, lookahead: bool, load: Load) -> Outcome {
     }
 }
 
-/// How long the host takes until it drives the controller: enumeration, and the controller's initialisation.
+/// How long the host takes until it drives the controller: the enumeration and the controller's
+/// initialisation.
 pub(crate) fn boot(link: &Link) -> Nanos {
     let setup = Setup { lookahead: true, ..Setup::published(SEED) };
     Rig::new(&setup, Some(link.network(&Rng::from_seed(SEED)))).boot().expect("the far SSD comes up")
 }
 
-/// What was added.
+/// The counts that were added from `before` to `after`.
 fn since(after: &Statistics, before: &Statistics) -> Statistics {
     Statistics {
         entries: after.entries - before.entries,

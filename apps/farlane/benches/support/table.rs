@@ -1,19 +1,19 @@
-//! Tables as people read them in a page, and as machines read them.
+//! Tables, printed for people as Markdown and for machines as JSON.
 
 use serde_json::{Map, Value, json};
 
-/// What is in one place of a table.
+/// The content of one place in a table.
 #[derive(Clone, Debug)]
 pub(crate) enum Cell {
     /// Nothing was measured, or nothing can be.
     None,
-    /// Words.
+    /// A text.
     Text(String),
-    /// Nanoseconds.
+    /// A time in nanoseconds.
     Time(u64),
-    /// A number with so many digits behind the point.
+    /// A number, shown with the given number of decimals.
     Number(f64, usize),
-    /// A share of 1.
+    /// A share of 1, shown in percent.
     Share(f64),
 }
 
@@ -50,7 +50,7 @@ impl From<String> for Cell {
     }
 }
 
-/// Three digits that count, with a unit.
+/// A time of two or three significant digits, with its unit.
 fn time(nanoseconds: u64) -> String {
     let (value, unit) = match nanoseconds {
         0..1_000 => return format!("{nanoseconds} ns"),
@@ -64,7 +64,7 @@ fn time(nanoseconds: u64) -> String {
     }
 }
 
-/// A comma before each three digits in front of the point.
+/// The number with a comma between groups of three digits before the decimal point.
 fn grouped(number: &str) -> String {
     let (whole, rest) = number.split_at(number.find('.').unwrap_or(number.len()));
     let mut text = String::new();
@@ -77,7 +77,7 @@ fn grouped(number: &str) -> String {
     text + rest
 }
 
-/// Rows below the names of their columns.
+/// A table: rows below the names of their columns.
 #[derive(Debug)]
 pub(crate) struct Table {
     columns: Vec<&'static str>,
@@ -94,7 +94,7 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// As Markdown, or a line of JSON with the name of the `part`.
+    /// Prints the table as Markdown, or as a line of JSON that names the `part`.
     pub(crate) fn print(&self, part: &str, json: bool) {
         if json {
             let object = |row: &Vec<Cell>| -> Value {

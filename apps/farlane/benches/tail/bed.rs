@@ -1,4 +1,5 @@
-//! What a row is measured on: two network namespaces, emulated paths between them, and a far end in one of them.
+//! The stage of a measurement: two network namespaces, emulated paths between them, and a far end
+//! in one of them.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -9,15 +10,16 @@ use serde_json::Value;
 use super::rows::{Link, Row};
 use crate::support::farlane;
 
-/// How long anything may take to be there.
+/// How long anything may take to start.
 const PATIENCE: Duration = Duration::from_secs(20);
 const PORT: u16 = 4430;
-/// The namespace of the far end: it fits into what a processor's caches hold, the network is what is measured.
+/// Size of the far end's namespace. It fits into a processor's caches, so that the network is
+/// measured.
 const MEDIUM: &str = "16MiB";
-/// The subsystem, where the far end is a target of NVMe/TCP.
+/// Name of the subsystem, where the far end is a target of NVMe/TCP.
 const NQN: &str = "nqn.2026-01.io.farlane:tail";
 
-/// A program that ends with this.
+/// A program that is killed when this is dropped.
 struct Running {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -35,7 +37,7 @@ impl Running {
         Ok(Self { child, lines })
     }
 
-    /// The next line that it prints.
+    /// The next line of JSON that the program prints.
     fn line(&mut self) -> Result<Value, String> {
         let mut line = String::new();
         self.lines.read_line(&mut line).map_err(|error| error.to_string())?;
@@ -50,7 +52,7 @@ impl Drop for Running {
     }
 }
 
-/// Two network namespaces, which exist as long as processes that sleep in them.
+/// Two network namespaces. Each exists as long as a process that sleeps in it.
 pub(crate) struct Namespaces([Running; 2]);
 
 impl Namespaces {
@@ -73,7 +75,7 @@ impl Namespaces {
         Ok(sleeper)
     }
 
-    /// The usual congestion control of Linux, whatever this machine's is.
+    /// Chooses Linux's usual congestion control, whatever this machine's is.
     fn usual(self) -> Result<Self, String> {
         for sleeper in &self.0 {
             let write = "echo cubic > /proc/sys/net/ipv4/tcp_congestion_control";
@@ -88,7 +90,7 @@ impl Namespaces {
         Ok(self)
     }
 
-    /// The program within one of them.
+    /// A command that runs the program within the namespace of one end.
     fn command(&self, end: usize) -> Command {
         let mut command = first();
         command.arg("nsenter").arg(format!("--net={}", path(&self.0[end]))).arg(farlane().get_program());
@@ -96,7 +98,8 @@ impl Namespaces {
     }
 }
 
-/// Before whoever else wants the processors: nobody spins, so others hardly notice.
+/// Runs a command ahead of whoever else wants the processors. Nobody spins, so others hardly
+/// notice.
 fn first() -> Command {
     let mut command = Command::new("chrt");
     command.args(["--fifo", "10"]);
@@ -107,7 +110,7 @@ fn path(sleeper: &Running) -> String {
     format!("/proc/{}/ns/net", sleeper.child.id())
 }
 
-/// See the module. What is declared first ends first.
+/// The stage of a measurement. Fields are dropped in the order of their declaration.
 pub(crate) struct Bed {
     export: Running,
     networks: Vec<Running>,
@@ -154,7 +157,7 @@ impl Bed {
         Ok(Self { export, networks, namespaces, _directory: directory })
     }
 
-    /// What `farlane bench` says in the near namespace.
+    /// What `farlane bench` reports when it runs in the near namespace.
     pub(crate) fn near(&self, row: &Row, arguments: &[&str]) -> Result<Value, String> {
         let mut command = self.namespaces.command(0);
         let url = match row.scheme {
@@ -166,7 +169,8 @@ impl Bed {
         serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())
     }
 
-    /// Ends it; what the emulators say of themselves.
+    /// Ends the far end and the emulators. Returns the counters that the emulators print at their
+    /// end.
     pub(crate) fn end(self) -> Vec<Value> {
         let Self { export, networks, .. } = self;
         drop(export);

@@ -1,4 +1,4 @@
-//! The links, and what is done against their tails.
+//! The links, and the remedies against their tails.
 
 use std::process::Command;
 
@@ -29,19 +29,20 @@ pub(crate) const LINKS: [Link; 3] = [
     },
 ];
 
-/// A remedy, or several.
+/// A remedy, or several together.
 pub(crate) struct Row {
     pub(crate) name: &'static str,
-    /// Arguments of the near end and of the far one.
+    /// Arguments of the near end.
     pub(crate) near: &'static [&'static str],
+    /// Arguments of the far end.
     pub(crate) far: &'static [&'static str],
-    /// The scheme of the far end's address.
+    /// Scheme of the far end's URL.
     pub(crate) scheme: &'static str,
-    /// What comes behind the address.
+    /// Query of the far end's URL.
     pub(crate) query: &'static str,
-    /// Paths between the namespaces.
+    /// Number of paths between the namespaces.
     pub(crate) paths: u8,
-    /// The same for the simulated TCP (`[link.stack]`), where it has the remedy.
+    /// The remedy for the simulated TCP (`[link.stack]`), where that TCP has it.
     pub(crate) stack: Option<&'static str>,
 }
 
@@ -50,7 +51,7 @@ impl Row {
         Self { name, near, far: &[], scheme: "tcp", query: "", paths: 1, stack: None }
     }
 
-    /// The same options at both ends.
+    /// A row with the same options at both ends.
     const fn both(name: &'static str, options: &'static [&'static str]) -> Self {
         Self { far: options, ..Self::of(name, options) }
     }
@@ -59,12 +60,12 @@ impl Row {
         Self { stack: Some(stack), ..self }
     }
 
-    /// Whether the near end looks ahead: in all rows but the one that says otherwise.
+    /// Whether the near end looks ahead, as in all rows but the one that says otherwise.
     pub(crate) fn lookahead(&self) -> bool {
         !self.near.contains(&"--no-lookahead")
     }
 
-    /// An option that it takes and the program does not have.
+    /// The first option of the row that the program does not have.
     pub(crate) fn missing(&self) -> Option<&'static str> {
         let lacks = |command: &str, options: &[&'static str]| {
             let help = help(command);
@@ -82,9 +83,9 @@ fn help(command: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Another path to the same far end.
+/// Option for a second path to the same far end.
 const SECOND: [&str; 2] = ["--second-path", "10.77.1.2:4430"];
-/// Where QUIC is listened for, and how.
+/// Option for a far end that also listens for QUIC.
 const QUIC: [&str; 2] = ["--quic", "0.0.0.0:4430"];
 
 pub(crate) const ROWS: [Row; 14] = [

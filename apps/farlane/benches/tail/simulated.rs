@@ -1,15 +1,17 @@
-//! What the simulation says of the same commands over the same link, where its TCP has the remedy, too.
+//! What the simulation predicts for the same commands over the same link, where its TCP has the
+//! remedy too.
 
 use serde_json::Value;
 
 use super::rows::{Link, Row};
 use crate::support::farlane;
 
-/// Commands, one at a time and deeper.
+/// Number of simulated commands at a depth of 1.
 const COUNT: u32 = 5_000;
+/// Number of simulated commands at a greater depth.
 const COUNT_DEEP: u32 = 50_000;
 
-/// What `farlane sim` says of a case; nothing where the model has no such thing.
+/// What `farlane sim` predicts for a case; null where the model does not have the remedy.
 pub(crate) fn simulated(link: &Link, row: &Row, workload: &str, depth: u32) -> Result<Value, String> {
     let Some(stack) = row.stack else { return Ok(Value::Null) };
     let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
@@ -26,9 +28,10 @@ pub(crate) fn simulated(link: &Link, row: &Row, workload: &str, depth: u32) -> R
     Ok(said["tasks"][0].take())
 }
 
-/// The link with Linux at both ends, and an SSD that answers at once, as memory does.
+/// A scenario of the link with Linux at both ends, and with an SSD that answers at once, as memory
+/// does.
 fn scenario(link: &Link, lookahead: bool, stack: &str) -> String {
-    // What a scenario has behind its link is another scenario's.
+    // Leave out the tasks that a scenario file has behind its link.
     let text = link.text.replace("tcp = \"npap\"\n", "");
     let (before, behind) = text.split_once("\n[[task]]").unwrap_or((&text, ""));
     let rest = behind.find("\n[").map_or("", |at| &behind[at..]);

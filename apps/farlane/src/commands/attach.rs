@@ -1,4 +1,4 @@
-//! `farlane attach`: the SSD of a far end for a virtual machine.
+//! `farlane attach`: offers the SSD of a far end to a virtual machine.
 
 use live::asked::Asked;
 use live::attach::AttachError;

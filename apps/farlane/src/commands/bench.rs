@@ -1,4 +1,4 @@
-//! `farlane bench`: a load, its rate and its latency.
+//! `farlane bench`: runs a load and reports its rate and its latency.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ struct Json<'a> {
     rw: String,
     bs: u32,
     iodepth: u32,
-    /// Commands that were to begin a second; none for as many as were answered.
+    /// Commands to begin per second; none if commands began whenever there was room.
     rate: Option<u32>,
     runtime_s: f64,
     iops: f64,
@@ -28,19 +28,20 @@ struct Json<'a> {
     bytes: u64,
     errors: u64,
     first_error: Option<&'a str>,
-    /// Commands that were to begin and found no room until the end.
+    /// Commands that were due and had not begun for lack of room when the load ended.
     late: u64,
-    /// Whether everything that was compared was as written; none without --verify.
+    /// Whether all data that was compared was as written; none without --verify.
     verified: Option<bool>,
     compared: u64,
-    /// What a tunnel has sent ahead, if it does.
+    /// What the tunnel has sent ahead; none without lookahead.
     lookahead: Option<Ahead>,
     shadow: Option<Shadowed>,
     /// What has become of the far device's reads of memory during the run; none without a tunnel.
     far_reads: Option<FarReads>,
-    /// A command's round trips over the tunnel, counted; several commands share theirs where they are under way at once.
+    /// Counted round trips over the tunnel per command. Commands that are under way at once may
+    /// share a round trip.
     round_trips: Option<f64>,
-    /// Where there are several.
+    /// What each connection has carried, where the tunnel has several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     connections: Vec<Carried>,
 }
@@ -170,7 +171,7 @@ fn tell(
     print(&text)
 }
 
-/// What came of --verify, in words.
+/// The result of --verify, in words.
 fn verification(verified: Option<bool>, report: &Report) -> String {
     match verified {
         None => String::new(),

@@ -1,4 +1,4 @@
-//! A program that runs is asked through its control socket: a line of JSON each way.
+//! How a running program is asked through its control socket: one line of JSON each way.
 
 use std::path::{Path, PathBuf};
 
@@ -8,17 +8,17 @@ use serde_json::Value;
 
 use crate::error::Error;
 
-/// The answer.
+/// The answer to a request.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Answer {
-    /// It was done; what there is to tell.
+    /// The request was carried out, with this result.
     Done(Value),
-    /// It was not, for this reason.
+    /// The request was not carried out, for this reason.
     Failed(String),
 }
 
-/// Asks the program whose control socket is at `path`.
+/// Sends `request` to the program whose control socket is at `path`, and returns the result.
 pub(crate) fn ask(path: &Path, request: &impl Serialize) -> Result<Value, Error> {
     let fail = |error| Error::Control { path: path.to_owned(), error };
     let request = serde_json::to_string(request).map_err(|error| fail(error.into()))?;
@@ -29,13 +29,13 @@ pub(crate) fn ask(path: &Path, request: &impl Serialize) -> Result<Value, Error>
     }
 }
 
-/// The line that answers a request.
+/// The line that answers a request with `result`.
 pub(crate) fn answer(result: Result<Value, String>) -> String {
     let answer = result.map_or_else(Answer::Failed, Answer::Done);
     serde_json::to_string(&answer).unwrap_or_default()
 }
 
-/// The control socket that was asked for.
+/// Opens the control socket at `path`, if one was asked for.
 pub(crate) fn bind(path: Option<&PathBuf>) -> Result<Option<Control>, Error> {
     let bind =
         |path: &PathBuf| Control::bind(path).map_err(|error| Error::Bind { path: path.clone(), error });

@@ -1,4 +1,4 @@
-//! `farlane read` and `farlane write`: bytes between a namespace and a file, like dd.
+//! `farlane read` and `farlane write`: copy bytes between a namespace and a file, like dd.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -29,20 +29,20 @@ struct Json {
     sha256: String,
 }
 
-/// How long commands alone are waited for while an input or output is blocked.
+/// How long to wait for commands alone while an input or output is blocked.
 const LOOK: Nanos = Nanos::from_millis(1);
 
-/// A namespace of which a part is copied, a chunk a command.
+/// A copy to or from a part of a namespace, one chunk per command.
 pub(crate) struct Copy<'a> {
     session: &'a mut Session,
     namespace: Namespace,
-    /// First byte, a multiple of the block size.
+    /// Where the part begins in the namespace, in bytes: a multiple of the block size.
     offset: u64,
-    /// Bytes a command, a multiple of the block size.
+    /// Bytes per command: a multiple of the block size.
     chunk: u32,
     depth: usize,
     sha256: Sha256,
-    /// Whether a person wants to see how far it is.
+    /// Whether to show a person how far the copy is.
     show: bool,
     bar: ProgressBar,
 }
@@ -50,7 +50,7 @@ pub(crate) struct Copy<'a> {
 /// A command under way.
 struct Under {
     slot: usize,
-    /// Bytes of it that are wanted: the last block may be needed in part.
+    /// Bytes of the command's data that are wanted: the last block may be needed in part.
     wanted: usize,
     done: bool,
 }
@@ -71,14 +71,14 @@ pub(crate) fn read(args: &ReadArgs) -> Result<(), Error> {
     };
     let output = Behind::start(output.map_err(|error| file_error(&args.output_file, error))?);
     match copy.read(length, &args.output_file, output) {
-        // Whoever reads what we write has enough (`| head`).
+        // Whoever reads our output has had enough (`| head`).
         Err(Error::File { error, .. }) if to_stdout && error.kind() == io::ErrorKind::BrokenPipe => {
             return Ok(());
         }
         copied => copied?,
     }
     let sha256 = copy.finish();
-    // Standard output is the data's when it was asked for.
+    // When standard output carries the data, the report goes elsewhere.
     report("read", session, started, length, &sha256, args.output.json, to_stdout)
 }
 
@@ -94,7 +94,7 @@ pub(crate) fn write(args: &WriteArgs) -> Result<(), Error> {
     let started = session.now();
     let length = args.extent.length.or(known);
     let mut copy = Copy::new(&mut session, namespace, &args.extent, true)?;
-    // One byte more than there is room for tells that there is more.
+    // Asking for one byte more than there is room for tells whether the input is too long.
     let most = length.unwrap_or(copy.room() + 1);
     let input = Ahead::start(input, usize::try_from(copy.chunk).expect("32 bits fit"), most);
     let written = copy.write(length, &args.input, input)?;
@@ -102,7 +102,7 @@ pub(crate) fn write(args: &WriteArgs) -> Result<(), Error> {
     report("written", session, started, written, &sha256, args.output.json, false)
 }
 
-/// What is to be written, and its length where that is known.
+/// Opens what is to be written. Its length is known only for a regular file.
 fn open(path: &Path) -> Result<(Box<dyn Read + Send>, Option<u64>), Error> {
     if path == Path::new("-") {
         return Ok((Box::new(io::stdin()), None));
@@ -160,7 +160,7 @@ fn report(
 }
 
 impl<'a> Copy<'a> {
-    /// The part of `namespace` from `extent`'s offset on.
+    /// A copy to or from the part of `namespace` that begins at `extent`'s offset.
     pub(crate) fn new(
         session: &'a mut Session,
         namespace: Namespace,
@@ -188,7 +188,7 @@ impl<'a> Copy<'a> {
         Ok(Self { session, namespace, offset: extent.offset, chunk, depth, sha256: Sha256::new(), show, bar })
     }
 
-    /// Shows how far it is, of `length` bytes if that is known.
+    /// Shows how far the copy is: out of `length` bytes, if the length is known.
     fn start_bar(&mut self, length: Option<u64>) {
         if !self.show {
             return;
@@ -212,7 +212,7 @@ impl<'a> Copy<'a> {
         Data { address: base + slot as u64 * u64::from(self.chunk), length }
     }
 
-    /// Submits the transfer of the blocks that hold `length` bytes at `position` of the part.
+    /// Submits the transfer of the blocks that hold `length` bytes at `position` in the part.
     fn submit(&mut self, slot: usize, position: u64, length: u32, write: bool) -> Result<(), Error> {
         let block = self.namespace.block_bytes;
         let blocks = length.div_ceil(block);
@@ -231,7 +231,8 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// Waits for a command to end, and marks it in `under`. Where an input or output is `blocked`, the wait is short.
+    /// Waits for a command to end, and marks it in `under`. The wait is short where an input or
+    /// output is `blocked`.
     fn wait(
         &mut self,
         under: &mut VecDeque<Under>,
@@ -286,16 +287,18 @@ impl<'a> Copy<'a> {
         Ok(())
     }
 
-    /// Bytes from the offset to the namespace's end.
+    /// Bytes from the copy's offset to the end of the namespace.
     pub(crate) fn room(&self) -> u64 {
         self.namespace.blocks * u64::from(self.namespace.block_bytes) - self.offset
     }
 
-    /// Writes what `source`, which is at `path`, gives, and makes it durable; returns how much that was. A part of a
-    /// block at the end leaves the rest of the block as it was.
+    /// Writes everything that `source`, which is at `path`, gives, makes it durable, and returns
+    /// its length in bytes. A partial block at the end leaves the rest of the block as it was.
     ///
     /// # Errors
-    /// When the input is shorter than `length`, or longer than there is room for: what there is, or fits, is written.
+    /// When the input is shorter than `length`, or longer than there is room for: the part that
+    /// there is, or that fits, is written. Nothing is written when `length` itself is more than the
+    /// room.
     pub(crate) fn write(
         &mut self,
         length: Option<u64>,
@@ -357,7 +360,7 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// Begins to write a piece of the input.
+    /// Begins the write of one piece of the input.
     fn write_piece(
         &mut self,
         under: &mut VecDeque<Under>,
@@ -370,7 +373,7 @@ impl<'a> Copy<'a> {
         self.session.put(data, |place| place.copy_from_slice(bytes));
         self.sha256.update(bytes);
         if !length.is_multiple_of(self.namespace.block_bytes) {
-            // What is under way must not complete while the last block is waited for.
+            // Nothing else may be under way: it could complete while the last block is waited for.
             while under.iter().any(|under| !under.done) {
                 self.wait(under, "a write", false)?;
             }
@@ -381,7 +384,7 @@ impl<'a> Copy<'a> {
         Ok(())
     }
 
-    /// Fills the last block of what `slot` holds up to its end with what the namespace has there.
+    /// Fills the last block in `slot` up to its end with what the namespace has there.
     fn complete_block(&mut self, slot: usize, position: u64, bytes: u32) -> Result<(), Error> {
         let block = self.namespace.block_bytes;
         let (whole, part) = (bytes / block * block, (bytes % block) as usize);

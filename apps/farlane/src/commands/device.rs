@@ -1,4 +1,4 @@
-//! `farlane device`: an SSD of this machine for a virtual machine.
+//! `farlane device`: offers an SSD of this machine to a virtual machine.
 
 use live::clock::Clock;
 use live::guest::GuestDriver;

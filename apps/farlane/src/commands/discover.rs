@@ -1,4 +1,4 @@
-//! `farlane discover`: what a discovery controller tells.
+//! `farlane discover`: lists what a discovery controller reports.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub(crate) struct DiscoverArgs {
     pub(crate) output: Output,
 }
 
-/// The names are those of nvme-cli.
+/// A discovery log entry. The names are those of nvme-cli.
 #[derive(Serialize)]
 struct Record {
     trtype: String,
@@ -108,7 +108,7 @@ pub(crate) fn run(args: &DiscoverArgs) -> Result<(), Error> {
     print(&text)
 }
 
-/// The discovery controllers that answer.
+/// Lists the discovery controllers that answer to multicast DNS.
 fn search(args: &DiscoverArgs) -> Result<(), Error> {
     let found = mdns::search(args.search, args.interface, args.mdns_port)?;
     if args.output.json {

@@ -1,4 +1,4 @@
-//! `farlane export`: far ends.
+//! `farlane export`: one or more far ends.
 
 mod foreign;
 
@@ -35,7 +35,8 @@ pub(crate) fn run(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
     }
     let control = control::bind(args.control.control.as_ref())?;
     let clock = Clock::start();
-    // Whoever reads where it listens may end it in good order.
+    // Signals are handled before the address is printed: whoever reads it may end the process in
+    // good order.
     let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::Output)?;
     reactor.stop().on_signals().map_err(Error::Output)?;
     let far_ends = args.served.divide(&args.listen, matches)?;
@@ -43,7 +44,7 @@ pub(crate) fn run(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
     let mut quic = args.quic.listen(far_ends.len(), clock.now())?;
     let (mut drivers, mut stores) = (Vec::new(), Vec::new());
     for (index, (listen, served)) in far_ends.into_iter().enumerate() {
-        // Memory at two ports of the system's choice is not the same memory.
+        // Memory at two ports that the system chooses is not the same memory.
         let place = format!("{listen} {index}");
         let what = Offered { place: &place, served: &served, memory_buffer: args.memory_buffer, tcp: &tcp };
         let (driver, store) =
@@ -68,19 +69,20 @@ pub(crate) fn run(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
     Ok(())
 }
 
-/// What a far end offers.
+/// What a far end offers, and how.
 struct Offered<'a> {
-    /// Tells memory apart.
+    /// Where the far end listens, which tells its memory from another's.
     place: &'a str,
     served: &'a Served,
     memory_buffer: MemoryBuffer,
     tcp: &'a Options,
 }
 
-/// What carries out a far end, and where its SSD's state is kept.
+/// The driver of a far end, and where its SSD's state is kept.
 type FarEnd = (FarDriver<fn(Event)>, Option<Store>);
 
-/// A far end that listens, and says so; where its SSD's state is kept.
+/// Opens a far end that listens, and announces it. Returns its driver, and where its SSD's state is
+/// kept.
 fn far_end(
     clock: Clock,
     (listen, quic): (SocketAddr, Option<quic::Listener>),
@@ -111,7 +113,7 @@ fn far_end(
     Ok((driver, store))
 }
 
-/// What the tunnel's end says of itself.
+/// Settings of a far end's tunnel session, with what the far end says of itself.
 fn session(hold: Nanos, entropy: &mut Entropy, name: String, device: &str) -> tunnel::session::Config {
     let (vendor, device) = ("Farlane".to_owned(), device.to_owned());
     let identity = tunnel::frame::Identity { name, vendor, device, ..tunnel::frame::Identity::default() };
@@ -143,7 +145,7 @@ fn announce(
     Ok(())
 }
 
-/// Where QUIC is spoken, and by whom.
+/// Where the far end speaks QUIC, and with which certificate.
 #[derive(Clone, Copy, Debug)]
 struct QuicPlace {
     address: SocketAddr,
@@ -155,12 +157,12 @@ impl QuicPlace {
         Self { address: listener.address(), certificate: listener.fingerprint() }
     }
 
-    /// For people, behind another URL.
+    /// The URL for people, as an addition to another URL.
     fn and_url(place: Option<Self>) -> String {
         place.map(|it| format!(" and quic://{}?cert={}", it.address, it.certificate)).unwrap_or_default()
     }
 
-    /// For machines.
+    /// Adds the address and the certificate to what machines are told.
     fn add_to(place: Option<Self>, said: &mut serde_json::Value) {
         if let Some(place) = place {
             said["quic"] = place.address.to_string().into();
@@ -168,7 +170,7 @@ impl QuicPlace {
         }
     }
 
-    /// Says who may use what is offered.
+    /// Warns a person who may use what is offered over QUIC.
     fn warn(place: Option<Self>, what: &str) {
         if let Some(Self { address, .. }) = place
             && !address.ip().is_loopback()
@@ -181,7 +183,7 @@ impl QuicPlace {
     }
 }
 
-/// Says who may use what is offered.
+/// Warns a person who may use what is offered.
 fn warn(address: SocketAddr, what: &str) {
     if address.ip().is_loopback() {
         note!("farlane: only this machine can reach {address}; nobody is asked who they are");
@@ -193,11 +195,11 @@ fn warn(address: SocketAddr, what: &str) {
     }
 }
 
-/// Tells a person what happens, on standard error.
+/// Tells a person about an event, on standard error.
 fn report(event: Event) {
     let from = |peer: Option<SocketAddr>| peer.map(|peer| format!("{peer}: ")).unwrap_or_default();
     match event {
-        // Port scanners and health checks: nothing was said, so nothing is answered.
+        // Port scanners and health checks connect and say nothing, so nothing is said of them.
         Event::Link(_, tunnel::Event::HandshakeFailed(HandshakeError::Disconnected)) | Event::Notify(_) => {}
         Event::Link(peer, event) => tell!("farlane: {}{event}", from(peer)),
         Event::AcceptFailed(error) => tell!("farlane: a connection could not be accepted: {error}"),

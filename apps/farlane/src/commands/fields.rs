@@ -1,4 +1,5 @@
-//! What a data structure says, field by field: as a table for people and as an object for machines, from one list.
+//! The fields of a data structure, as a table for people and as an object for machines, both from
+//! one list.
 
 use std::fmt::Write as _;
 
@@ -6,12 +7,12 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use serde_json::Value;
 
-/// Columns for a field's name.
+/// Least columns for a field's name.
 const NAME_WIDTH: usize = 9;
-/// Columns for a value; a longer one pushes the meaning to the right.
+/// Columns for a field's value; a longer value pushes the meaning to the right.
 const VALUE_WIDTH: usize = 20;
 
-/// A field: its mnemonic in the specification, what it holds, and what that means.
+/// A field: its mnemonic in the specification, its value, and what the value means.
 #[derive(Clone, Debug, PartialEq)]
 struct Field {
     name: String,
@@ -20,18 +21,19 @@ struct Field {
     meaning: String,
 }
 
-/// The fields of a data structure, in its order. Serializes as an object with a key for each.
+/// The fields of a data structure, in the structure's order. Serializes as an object with a key for
+/// each field.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Fields(Vec<Field>);
 
 impl Fields {
-    /// A number, in decimal.
+    /// Adds a number, shown in decimal.
     pub(crate) fn number(&mut self, name: &str, value: impl Into<u128>, meaning: impl Into<String>) {
         let value = value.into();
         self.push(name, value.to_string(), number(value), meaning);
     }
 
-    /// A number of `digits` hexadecimal digits.
+    /// Adds a number, shown with `digits` hexadecimal digits.
     pub(crate) fn hex(
         &mut self,
         name: &str,
@@ -43,7 +45,8 @@ impl Fields {
         self.push(name, format!("{value:#0width$x}", width = digits + 2), value.into(), meaning);
     }
 
-    /// A number of `digits` hexadecimal digits, whose bits mean what `names` says; bits without a name are shown as such.
+    /// Adds a number, shown with `digits` hexadecimal digits. `names` says what its bits mean; a
+    /// bit without a name is shown by its number.
     pub(crate) fn flags(
         &mut self,
         name: &str,
@@ -56,13 +59,13 @@ impl Fields {
         self.hex(name, value, digits, format!("{title}: {}", flags(value, names)));
     }
 
-    /// A text.
+    /// Adds a text.
     pub(crate) fn text(&mut self, name: &str, value: impl Into<String>, meaning: impl Into<String>) {
         let value = value.into();
         self.push(name, value.clone(), value.into(), meaning);
     }
 
-    /// What is more than a number or a text: `shown` to people, `value` to machines.
+    /// Adds a field that is more than a number or a text: people see `shown`, machines see `value`.
     pub(crate) fn push(
         &mut self,
         name: &str,
@@ -73,7 +76,7 @@ impl Fields {
         self.0.push(Field { name: name.to_owned(), shown: shown.into(), value, meaning: meaning.into() });
     }
 
-    /// The table, a line a field.
+    /// The table, with a line for each field.
     pub(crate) fn table(&self) -> String {
         let width = self.0.iter().map(|field| field.name.len()).max().unwrap_or(0).max(NAME_WIDTH);
         let mut text = String::new();
@@ -96,12 +99,12 @@ impl Serialize for Fields {
     }
 }
 
-/// A JSON number, or a text where the number is greater than most readers of JSON can take.
+/// A JSON number, or a text where the number is too large for most readers of JSON.
 pub(crate) fn number(value: u128) -> Value {
     u64::try_from(value).map_or_else(|_| value.to_string().into(), Value::from)
 }
 
-/// The names of the bits that are set in `value`.
+/// The names of the bits that are set in `value`; `none` if no bit is set.
 fn flags(value: u64, names: &[(u32, &str)]) -> String {
     let set = (0..u64::BITS).filter(|bit| value >> bit & 1 == 1);
     let named: Vec<_> = set
@@ -113,7 +116,7 @@ fn flags(value: u64, names: &[(u32, &str)]) -> String {
     if named.is_empty() { "none".to_owned() } else { named.join(", ") }
 }
 
-/// A number of bytes as people say it: `64 MiB`, `1.5 GiB`, `600 B`.
+/// A number of bytes as people say it: `64 MiB`, `1.50 GiB`, `600 B`.
 pub(crate) fn size(bytes: u128) -> String {
     const UNITS: [(u32, &str); 6] =
         [(60, "EiB"), (50, "PiB"), (40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
@@ -128,7 +131,7 @@ pub(crate) fn size(bytes: u128) -> String {
     }
 }
 
-/// A temperature in kelvin, in degrees Celsius; 0 is a temperature that is not reported.
+/// A temperature, given in kelvin, in degrees Celsius; 0 K stands for one that is not reported.
 pub(crate) fn celsius(kelvin: u16) -> String {
     match kelvin {
         0 => "not reported".to_owned(),
@@ -136,7 +139,7 @@ pub(crate) fn celsius(kelvin: u16) -> String {
     }
 }
 
-/// Bytes as hexadecimal digits, the first one first.
+/// The bytes as hexadecimal digits, first byte first.
 pub(crate) fn digits(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }

@@ -13,7 +13,7 @@ pub(crate) fn run(args: &FloorServerArgs) -> Result<(), Error> {
     print_json(&serde_json::json!({ "listening": address.to_string() }))?;
     crate::commands::stay_on(args.cpu)?;
     loop {
-        // Its parent ends it.
+        // The parent process ends this loop.
         server.serve_one().map_err(|error| Error::Child { what: "the floor's client", error })?;
     }
 }

@@ -1,4 +1,5 @@
-//! What `farlane attach` and `farlane device` have in common: a socket for a guest, and what is told of it.
+//! What `farlane attach` and `farlane device` have in common: a socket for a guest, and reports
+//! about the guest.
 
 use std::path::Path;
 
@@ -12,22 +13,23 @@ use crate::args::{Ahead, Shadowed, Socket, Spin};
 use crate::commands::{print, print_json, report_json};
 use crate::error::Error;
 
-/// What a client that is busy rings again within.
+/// The time within which a busy client rings again.
 const DOORBELL_SPIN: Nanos = Nanos::from_millis(10);
 
-/// Listens at `path`.
+/// Listens on a Unix socket at `path`.
 pub(crate) fn listen(path: &Path) -> Result<Listener, Error> {
     Listener::bind(path).map_err(|error| Error::Bind { path: path.to_owned(), error })
 }
 
-/// How long to spin after the last event where `socket` is served: a client that rings by a store is waited for longer than
-/// it takes to ring again, since nothing else wakes us.
+/// How long to spin after the last event where `socket` is served. A client that rings by a store
+/// is waited for longer than it takes to ring again, since nothing else wakes this process.
 pub(crate) fn spin(socket: &Socket, spin: &Spin) -> Nanos {
     let least = if socket.poll_doorbells { DOORBELL_SPIN } else { Nanos::ZERO };
     Nanos::from(spin.spin).max(least)
 }
 
-/// Tells a person, or a machine, that a guest may come to `path`; `text` says what it gets.
+/// Tells a person, or a machine, that a guest may connect to `path`. `text` says what the guest
+/// gets.
 pub(crate) fn announce(json: bool, path: &Path, text: &str) -> Result<(), Error> {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     if json {
@@ -36,7 +38,7 @@ pub(crate) fn announce(json: bool, path: &Path, text: &str) -> Result<(), Error>
     print(&format!("{text} at {}\n", path.display()))
 }
 
-/// Tells a person, on standard error, what a controller of this process had to do.
+/// Tells a person, on standard error, what a controller in this process had to do.
 pub(crate) fn tell_commands(of: Statistics) {
     let Statistics { commands, pushed, fetches, .. } = of;
     let from_buffer = "from the controller memory buffer";
@@ -50,8 +52,9 @@ pub(crate) fn tell_commands(of: Statistics) {
     }
 }
 
-/// Tells a person what there was to do, on standard error, and that `what` has shut down; and a machine, on standard output.
-/// `controller` is that of a function in this process.
+/// Reports what there was to do: to a person on standard error, with the news that `what` has shut
+/// down, and to a machine as JSON if asked. `controller` has the counts of a controller in this
+/// process.
 pub(crate) fn conclude<D: 'static>(
     json: bool,
     guest: &Guest<D>,
@@ -124,7 +127,8 @@ pub(crate) fn conclude<D: 'static>(
     }))
 }
 
-/// Tells what a tunnel has sent ahead and answered near, as far as it does.
+/// Tells a person what a tunnel has sent ahead and what it has answered near, as far as it does
+/// either. Returns both.
 fn tell_tunnel(upstream: Option<&tunnel::Upstream>) -> (Option<Ahead>, Option<Shadowed>) {
     let lookahead = upstream.and_then(tunnel::Upstream::lookahead).map(Ahead::from);
     if let Some(lookahead) = &lookahead {
@@ -137,7 +141,7 @@ fn tell_tunnel(upstream: Option<&tunnel::Upstream>) -> (Option<Ahead>, Option<Sh
     (lookahead, shadow)
 }
 
-/// Tells a person what happens, on standard error.
+/// Tells a person about an event, on standard error.
 pub(crate) fn report(event: Event) {
     match event {
         Event::Guest(guest::Event::Link(tunnel::Event::LinkUp { peer })) => {

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::session::{self, Needs};
 
 pub(crate) fn run(args: &LspciArgs) -> Result<(), Error> {
-    // Nothing here is worth a processor that spins.
+    // Nothing here is worth spinning on a processor for.
     let needs = Needs { data_bytes: 0, ..Needs::default() };
     let mut options = session::options(needs, Nanos::ZERO, args.timeout.into());
     options.session.shadow = args.shadow.is_on();
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &LspciArgs) -> Result<(), Error> {
     tell_missing(args, &topology);
     if args.output.json {
         let mut root = function_json(&topology.root, &topology);
-        // Of all far ends below it.
+        // Counts of the shadow, over all far ends below this root.
         root["shadow"] = json!(shadow);
         return print_json(&[root]);
     }
@@ -41,7 +41,8 @@ pub(crate) fn run(args: &LspciArgs) -> Result<(), Error> {
     })
 }
 
-/// Says on standard error which of several far ends did not come in time: their ports are empty.
+/// Tells a person, on standard error, which of several far ends did not come in time: their ports
+/// are empty.
 fn tell_missing(args: &LspciArgs, topology: &Topology) {
     let is_downstream =
         |function: &&Function| function.express.is_some_and(|it| it.port_type == Express::DOWNSTREAM);
@@ -52,7 +53,8 @@ fn tell_missing(args: &LspciArgs, topology: &Topology) {
     }
 }
 
-/// A function with those below it. Numbers are as wide as JSON readers can take: addresses are texts.
+/// A function with all functions below it. Addresses are texts, since many JSON readers can't take
+/// numbers of 64 bits.
 fn function_json(function: &Function, topology: &Topology) -> Value {
     let faults = topology.faults.iter().filter(|(bdf, _)| *bdf == function.bdf);
     let children = function.children.iter().map(|child| function_json(child, topology));
@@ -132,7 +134,7 @@ fn capabilities_json(function: &Function) -> Vec<Value> {
     function.capabilities.iter().map(json).collect()
 }
 
-/// The link above an endpoint or below a port; none where it tells no speed.
+/// The link above an endpoint or below a port; none if the function reports no speed.
 fn link_json(express: &Express) -> Option<Value> {
     (express.link_speed != 0).then(|| {
         json!({
@@ -140,13 +142,13 @@ fn link_json(express: &Express) -> Option<Value> {
             "width": express.link_width,
             "speed_max": lspci::speed(express.link_speed_max),
             "width_max": express.link_width_max,
-            // Only the port above a link tells.
+            // Only the port above a link reports whether the link is active.
             "active": express.has_link_below().then_some(express.link_active),
         })
     })
 }
 
-/// Bits of the tags of a function's requests.
+/// Number of bits in the tags of a function's requests.
 const fn tag_bits(express: &Express) -> u8 {
     match (express.ten_bit_tags, express.extended_tags) {
         (true, _) => 10,

@@ -1,4 +1,4 @@
-//! One file a subcommand.
+//! The subcommands, each in a module of its own.
 
 pub(crate) mod attach;
 pub(crate) mod bench;
@@ -29,9 +29,10 @@ use live::descriptors;
 
 use crate::error::Error;
 
-/// Descriptors that every command that serves opens: of its loop, of signals, of the control socket, of what saves a state.
+/// Descriptors that every serving command opens: for its loop, signals, the control socket, and
+/// saving a state.
 const OPENED: u64 = 12;
-/// Descriptors of a namespace, at most.
+/// Most descriptors of one namespace.
 pub(crate) const OPENED_BY_NAMESPACE: usize = 6;
 /// Descriptors of a listener, or of a thread's loop.
 pub(crate) const OPENED_BY_LISTENER: usize = 3;
@@ -42,13 +43,13 @@ pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Error> {
     print(&format!("{text}\n"))
 }
 
-/// Reports `value` as one line of JSON, without waiting for whoever reads it.
+/// Reports `value` as one line of JSON, without waiting for whoever reads that line.
 pub(crate) fn report_json(value: &impl serde::Serialize) -> Result<(), Error> {
     live::telling::report(serde_json::to_string(value).map_err(|error| Error::Output(error.into()))?);
     Ok(())
 }
 
-/// Prints `text`; a reader that has gone away (`| head`) ends the program quietly.
+/// Prints `text`. If the reader has gone away (`| head`), ends the program quietly.
 pub(crate) fn print(text: &str) -> Result<(), Error> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -62,8 +63,9 @@ pub(crate) fn stay_on(cpu: Option<usize>) -> Result<(), Error> {
     cpu.map_or(Ok(()), |cpu| live::reactor::pin(cpu).map_err(Error::Processor))
 }
 
-/// Begins a command that serves others: with as many descriptors as this process may have, and on processor `cpu`. Those who
-/// are served are not to fail for what was known before: `opened` descriptors are about to be used for what is offered.
+/// Begins a command that serves others: raises the limit of descriptors as far as this process may,
+/// and moves to processor `cpu`. `opened` descriptors are about to be used for what is offered; too
+/// low a limit is reported now, not to those who are served.
 pub(crate) fn begin_serving(cpu: Option<usize>, opened: usize) -> Result<(), Error> {
     descriptors::prepare(OPENED + opened as u64)?;
     stay_on(cpu)

@@ -1,36 +1,36 @@
-//! Files and pipes read and written by threads of their own, so that one that blocks stalls no session.
+//! Threads of their own for files and pipes, so that one that blocks stalls no session.
 
 use std::io::{self, Read, Write};
 use std::sync::mpsc::{Receiver, RecvError, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
-/// Pieces that wait between a thread and its session, at most.
+/// Most pieces that wait between a thread and its session.
 const WAITING_MAX: usize = 8;
 
-/// What an input has for its session.
+/// What an input has for its session at the moment.
 #[derive(Debug)]
 pub(crate) enum Piece {
-    /// The next bytes.
+    /// The next bytes of the input.
     Bytes(Vec<u8>),
-    /// Nothing yet.
+    /// No bytes yet.
     NotYet,
-    /// Nothing more.
+    /// No more bytes: the input has ended.
     End,
 }
 
-/// An input, in order.
+/// An input that gives its bytes in order.
 pub(crate) trait Source {
-    /// The next bytes, if they are there: `wanted` of them, or of a length of the source's own.
+    /// The next bytes, if there are any yet: `wanted` of them, or as many as suit the source.
     fn take(&mut self, wanted: usize) -> io::Result<Piece>;
 }
 
-/// An output, in order.
+/// An output that takes bytes in order.
 pub(crate) trait Sink {
-    /// Whether it takes a piece now.
+    /// Whether the output has room for a piece now.
     fn has_room(&mut self) -> io::Result<bool>;
-    /// Takes a piece, for which it has room.
+    /// Takes a piece. The caller has seen that there is room.
     fn put(&mut self, bytes: &[u8]) -> io::Result<()>;
-    /// Whether everything is written.
+    /// Whether everything is written. The caller has put its last piece.
     fn is_done(&mut self) -> io::Result<bool>;
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    /// Reads `input` to its end, but no more than `most` bytes, in pieces of `piece`.
+    /// Starts to read `input` to its end, or up to `most` bytes, in pieces of `piece` bytes.
     pub(crate) fn start(input: impl Read + Send + 'static, piece: usize, most: u64) -> Self {
         let (sender, pieces) = sync_channel(WAITING_MAX);
         let mut input = input.take(most);
@@ -77,9 +77,9 @@ impl Source for Ahead {
 /// An output that a thread writes behind.
 #[derive(Debug)]
 pub(crate) struct Behind {
-    /// None once everything was given to it.
+    /// Way to the thread; none once the thread has been given everything.
     pieces: Option<SyncSender<Vec<u8>>>,
-    /// A piece that found no room.
+    /// A piece that the thread had no room for yet.
     waiting: Option<Vec<u8>>,
     thread: Option<JoinHandle<io::Result<()>>>,
 }
@@ -98,7 +98,7 @@ impl Behind {
         Self { pieces: Some(sender), waiting: None, thread: Some(thread) }
     }
 
-    /// What the thread has ended with.
+    /// Waits for the thread to end, and returns its result.
     fn end(&mut self) -> io::Result<()> {
         self.pieces = None;
         match self.thread.take().map(JoinHandle::join) {
@@ -140,7 +140,7 @@ impl Sink for Behind {
     }
 }
 
-/// Reads until `bytes` is full or the input ends; returns how much that was.
+/// Reads until `bytes` is full or the input ends. Returns how many bytes were read.
 pub(crate) fn read_full(input: &mut impl Read, bytes: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < bytes.len() {
@@ -154,7 +154,7 @@ pub(crate) fn read_full(input: &mut impl Read, bytes: &mut [u8]) -> io::Result<u
     Ok(filled)
 }
 
-/// Bytes that are made on the spot.
+/// A source whose bytes are made on the spot.
 impl<F: FnMut(&mut [u8]) -> io::Result<usize>> Source for F {
     fn take(&mut self, wanted: usize) -> io::Result<Piece> {
         let mut bytes = vec![0; wanted];
@@ -164,7 +164,7 @@ impl<F: FnMut(&mut [u8]) -> io::Result<usize>> Source for F {
     }
 }
 
-/// Bytes that nobody wants.
+/// A sink that drops what it is given.
 #[derive(Debug)]
 pub(crate) struct Nowhere;
 

@@ -22,7 +22,7 @@ struct Json {
     elapsed_s: f64,
     rate: f64,
     latency_ns: Distribution,
-    /// How the far clock stands to ours, and how well that is known; none where no time was exchanged yet.
+    /// Offset of the far clock from ours, and its error; none before the first exchange of times.
     clock: Option<ClockJson>,
 }
 

@@ -1,4 +1,5 @@
-//! What `farlane export`, `farlane device` and `farlane target` have in common: the SSD that is offered.
+//! What `farlane export`, `farlane device` and `farlane target` have in common: the SSD that they
+//! offer.
 
 use std::path::Path;
 
@@ -18,22 +19,23 @@ use crate::device_url::DeviceUrl;
 use crate::error::Error;
 use crate::fabrics;
 
-/// How long another device may take to be there when what uses it starts.
+/// How long another device may take to appear at the start of the process that uses it.
 pub(crate) const FAR_PATIENCE: Nanos = Nanos::from_secs(10);
 
 /// An SSD to offer.
 pub(crate) struct Ssd {
     pub(crate) config: Config,
     pub(crate) media: Media,
-    /// Where its state is kept.
+    /// Where the SSD's state is kept.
     pub(crate) store: Option<Store>,
     pub(crate) serial: String,
-    /// What is served, in words.
+    /// What the SSD serves, in words.
     pub(crate) summary: String,
 }
 
 impl Ssd {
-    /// The SSD of `served`. `place` is where it is offered, which tells memory apart.
+    /// Builds the SSD of `served`. `place` says where the SSD is offered, which tells memory at one
+    /// place from memory at another.
     pub(crate) fn build(clock: Clock, served: &Served, place: &str) -> Result<Self, Error> {
         if let (Some(PoolSpec::File { path, .. }), None) = (&served.pool, served.state.first()) {
             return Err(Error::PoolWithoutState { path: path.clone() });
@@ -57,18 +59,20 @@ impl Ssd {
         Ok(Self { config, media, store, serial, summary })
     }
 
-    /// The device's serial number: a function of the controller's.
+    /// The device's serial number, derived from the controller's.
     pub(crate) fn device_serial(&self) -> u64 {
         u64::from_be_bytes(NamespaceIdentity::derived(&self.serial).eui64)
     }
 }
 
-/// Waits until the state of each SSD that was served is saved, after whatever had changed it has ended.
+/// Waits until the state of every SSD that was served is saved. Whatever changes the state has
+/// ended before.
 pub(crate) fn finish(stores: impl IntoIterator<Item = Store>) -> Result<(), Error> {
     stores.into_iter().map(|store| store.finish().map_err(Error::NotSaved)).fold(Ok(()), Result::and)
 }
 
-/// Has the SSD's state kept from now on; what its controller is built from.
+/// Keeps the SSD's state in `store` from now on. Returns the configuration to build its controller
+/// from.
 pub(crate) fn restore(
     store: &Store,
     saved: Option<SsdState>,
@@ -80,22 +84,23 @@ pub(crate) fn restore(
     for note in &restored.notes {
         note!("farlane: state {}: {note}", store.path().display());
     }
-    // Whether it can be kept at all is better known before anybody relies on it.
+    // Whether the state can be kept at all is better known before anybody relies on it.
     store.wait(store.put(ssd::SECTION, &restored.state))?;
     let keeper = Keeper::new(store.clone(), restored.state).map_err(Error::Output)?;
     Ok(Config { state: Some(media.add(keeper)), ..restored.config })
 }
 
-/// What was given so far.
+/// The controller's configuration and media, as far as they have been put together.
 struct Given {
     config: Config,
     media: Media,
-    /// Where the bytes of each namespace are.
+    /// Where the bytes of each namespace are, in words.
     origins: Vec<String>,
 }
 
 impl Given {
-    /// The controller's namespaces: files, then memory, then those of other controllers.
+    /// Adds the controller's namespaces: files and namespaces of other devices, then memory, then
+    /// the namespaces of this machine's own controllers.
     fn add_namespaces(&mut self, clock: Clock, served: &Served) -> Result<(), Error> {
         for spec in &served.namespace {
             let spec = match spec {
@@ -149,12 +154,13 @@ impl Given {
         self.origins.push(origin);
     }
 
-    /// Where hosts create namespaces; where that is.
+    /// Adds the pool in which hosts create namespaces. Returns where the pool's bytes are, in
+    /// words.
     fn add_pool(&mut self, pool: &PoolSpec) -> Result<String, Error> {
         let (medium, bytes, origin) = match pool {
             PoolSpec::Ram { size } => (self.media.add(RamDisk::new(*size)), *size, format!("ram {size}")),
             PoolSpec::File { path, size } => {
-                // Namespaces in it may have blocks of either size.
+                // Namespaces in the pool may have blocks of either size.
                 let file = open_file(path, *size, BlockSize::Bytes512.bytes(), false)?;
                 let page = u64::from(PAGE_BYTES);
                 let bytes = file.size() / page * page;
@@ -184,8 +190,8 @@ pub(crate) fn open_file(
     Ok(file)
 }
 
-/// Reaches a namespace of another device, within `patience`; at the start also as long as the device may be held for one of
-/// us that was killed.
+/// Reaches a namespace of another device within `patience`. At the start, `patience` is to cover
+/// the time for which the device may be held for a process of ours that was killed.
 pub(crate) fn open_far(clock: Clock, spec: &FarSpec, patience: Nanos) -> Result<RemoteMedium, Error> {
     let mut hold = Nanos::from(spec.hold);
     let address = match &spec.url {
@@ -216,7 +222,7 @@ pub(crate) fn far_origin(spec: &FarSpec, far: &RemoteMedium) -> String {
 }
 
 pub(crate) fn file_origin(path: &Path) -> String {
-    // A file that is yet to be made has a place all the same.
+    // A file that has yet to be made has a place all the same.
     let there = std::fs::canonicalize(path).or_else(|_| {
         let path = std::path::absolute(path)?;
         let folder = path.parent().unwrap_or(&path).canonicalize()?;
@@ -225,8 +231,8 @@ pub(crate) fn file_origin(path: &Path) -> String {
     format!("file {}", there.as_deref().unwrap_or(path).display())
 }
 
-/// The same namespaces of the same machine give the same serial number, so that a host knows the SSD again. Memory is told
-/// apart by `place`.
+/// A serial number that is the same for the same namespaces of the same machine, so that a host
+/// recognizes the SSD. Memory is told apart by `place`.
 fn serial_of(served: &Served, place: &str) -> String {
     let mut name = machine();
     let mut add = |part: String| name.extend(["\n", &part]);
@@ -251,7 +257,7 @@ fn serial_of(served: &Served, place: &str) -> String {
     format!("FL{:016X}", u64::from_be_bytes([a, b, c, d, e, f, g, h]))
 }
 
-/// What tells this machine apart from others, as far as the system knows.
+/// What tells this machine from others: its machine identifier, or else its host name.
 fn machine() -> String {
     let known = ["/etc/machine-id", "/proc/sys/kernel/hostname"].map(std::fs::read_to_string);
     known
@@ -262,7 +268,7 @@ fn machine() -> String {
         .unwrap_or_default()
 }
 
-/// Tells a person what a controller of this machine is up to.
+/// Tells a person what a controller of this machine reports.
 fn report_controller(notice: controllers::Notice) {
     tell!("farlane: the SSD: {notice}");
 }

@@ -1,4 +1,4 @@
-//! `farlane smart-log`: how the controller fares.
+//! `farlane smart-log`: the health of a controller.
 
 use nvme::host::command::get_log_page;
 use nvme::wire::NamespaceId;
@@ -10,9 +10,9 @@ use crate::commands::{print, print_json};
 use crate::error::Error;
 use crate::session::{Needs, Session};
 
-/// A Data Unit: a thousand units of 512 bytes.
+/// Bytes of a Data Unit: a thousand units of 512 bytes.
 const DATA_UNIT_BYTES: u128 = 512_000;
-/// Bits of Critical Warning and of its summary over endurance groups.
+/// Bits of Critical Warning, and of its summary over endurance groups.
 const WARNINGS: [(u32, &str); 6] = [
     (0, "available spare is below its threshold"),
     (1, "a temperature is beyond its threshold"),
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &TargetArgs) -> Result<(), Error> {
     print(&format!("SMART / health of the controller {name} at {}\n{}", args.target.url, fields.table()))
 }
 
-/// Get Log Page for all namespaces.
+/// Reads the SMART / Health log with Get Log Page, for all namespaces.
 fn read(session: &mut Session) -> Result<SmartLog, Error> {
     let length = u32::try_from(SmartLog::LENGTH).expect("512 bytes");
     let entry = get_log_page(NamespaceId::ALL, LogPage::Smart.into(), 0, length);
@@ -42,7 +42,7 @@ fn read(session: &mut Session) -> Result<SmartLog, Error> {
     Ok(SmartLog::parse(page.first_chunk().expect("as many bytes as were asked for")))
 }
 
-/// The log under the names that nvme-cli gives its fields.
+/// The fields of the log, under the names that nvme-cli gives them.
 fn fields(log: &SmartLog) -> Fields {
     let mut fields = Fields::default();
     fields.flags("critical_warning", log.critical_warning, 2, "warnings", &WARNINGS);
@@ -86,7 +86,7 @@ fn sensor(kelvin: u16) -> String {
     }
 }
 
-/// A number of Data Units in the decimal units in which disks are sold.
+/// A number of Data Units in words, in the decimal units in which disks are sold.
 fn units(units: u128, what: &str) -> String {
     const SCALES: [(u128, &str); 5] = [
         (1_000_000_000_000_000_000, "EB"),

@@ -1,4 +1,4 @@
-//! `farlane status`: how the two ends of a tunnel are that run, as JSON, and that as text.
+//! `farlane status`: the state of either end of a running tunnel, as JSON and as text.
 
 use engine::Instant;
 use live::far::{self, Backing, FarDriver};
@@ -13,11 +13,11 @@ use crate::args::{Ahead, Carried, FarReads, Shadowed, StatusArgs};
 use crate::commands::{control, print, print_json};
 use crate::error::Error;
 
-/// What an end of a tunnel can be asked; a target understands it too.
+/// What an end of a tunnel may be asked. A target understands it too.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "lowercase", deny_unknown_fields)]
 enum Request {
-    /// How it is.
+    /// Asks for the state.
     Status,
 }
 
@@ -26,13 +26,13 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Error> {
     if args.output.json { print_json(&status) } else { print(&text(&status)) }
 }
 
-/// The answer to `line`, if it asks for the `status`.
+/// The answer to `line`: `status`, if the line asks for it.
 pub(crate) fn answer(line: &str, status: impl FnOnce() -> Value) -> String {
     let asked = serde_json::from_str(line).map_err(|error| format!("that is no request: {error}"));
     control::answer(asked.map(|Request::Status| status()))
 }
 
-/// Of a guest's end.
+/// The status of a guest's end of a tunnel.
 pub(crate) fn of_guest<F: FnMut(guest::Event)>(now: Instant, driver: &GuestDriver<F>) -> Value {
     let guest = driver.guest();
     let upstream = guest.upstream();
@@ -60,7 +60,8 @@ pub(crate) fn of_guest<F: FnMut(guest::Event)>(now: Instant, driver: &GuestDrive
     })
 }
 
-/// Of a device's end; `controller` is what the device has done, if it is ours.
+/// The status of a device's end of a tunnel. `controller` has the device's counts, if the device is
+/// ours.
 pub(crate) fn of_far<F: FnMut(far::Event), B: Backing>(
     now: Instant,
     driver: &FarDriver<F, B>,
@@ -76,12 +77,12 @@ pub(crate) fn of_far<F: FnMut(far::Event), B: Backing>(
     })
 }
 
-/// Of all ends of a process that exports devices.
+/// The status of a process that exports devices: that of each of its far ends.
 pub(crate) fn of_far_ends(far_ends: Vec<Value>) -> Value {
     json!({ "kind": "export", "far_ends": far_ends })
 }
 
-/// The tunnel itself.
+/// The status of the tunnel itself.
 fn link(now: Instant, session: &Session) -> Value {
     let statistics = session.statistics();
     json!({
@@ -101,7 +102,7 @@ fn link(now: Instant, session: &Session) -> Value {
     })
 }
 
-/// The same for a person.
+/// The status as text for a person.
 fn text(status: &Value) -> String {
     match status["kind"].as_str() {
         Some("attach") => {
@@ -173,7 +174,7 @@ fn link_text(name: &str, link: &Value) -> String {
     )
 }
 
-/// Of the others there is nothing in what is said of the link.
+/// A line for each connection: what is said of the link counts the main connection only.
 fn connections_text(connections: &Value) -> String {
     let connections = connections.as_array().map(Vec::as_slice).unwrap_or_default();
     let one = |(number, of): (usize, &Value)| {

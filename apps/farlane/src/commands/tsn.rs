@@ -1,4 +1,5 @@
-//! `farlane tsn plan`: a gate schedule, what it promises, and how Linux is told.
+//! `farlane tsn plan`: a gate schedule, the delays that it promises, and the commands that set it
+//! up on Linux.
 
 use std::fmt::Write as _;
 
@@ -16,12 +17,12 @@ use crate::args::{PlanArgs, TsnAction};
 use crate::commands::{print, print_json};
 use crate::error::Error;
 
-/// Columns of a cycle in the picture.
+/// Columns that the picture gives one cycle.
 const WIDTH: u64 = 64;
-/// Others' frames that a simulation may take: some seconds of work.
+/// Most frames of others that a simulation may take: some seconds of work.
 const SIMULATED_FRAMES_MAX: u64 = 4_000_000;
 
-/// What machines are told. Times are nanoseconds.
+/// What machines are told, as JSON. Times are in nanoseconds.
 #[derive(Debug, Serialize)]
 struct Report {
     cycle: u64,
@@ -48,7 +49,8 @@ struct EntryReport {
     interval: u64,
 }
 
-/// A way to send, with what was computed and what a run of the models showed.
+/// A way to send, with its computed bound and the delays that a run of the models showed. Times are
+/// in nanoseconds.
 #[derive(Debug, Serialize)]
 struct Delay {
     name: &'static str,
@@ -58,7 +60,7 @@ struct Delay {
     simulated_median: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     simulated_max: Option<u64>,
-    /// The longest that is possible; `None` where there is no bound.
+    /// The longest delay that is possible; `None` where there is no bound.
     worst_case: Option<u64>,
 }
 
@@ -78,7 +80,7 @@ fn request(args: &PlanArgs) -> Request {
         mtu: args.mtu,
         latency: PortLatency::of_rate(args.rate),
         cable: Cable::metres(Medium::TwistedPair, args.cable),
-        // The sender has no way to choose.
+        // The sender has no forwarding decision to make.
         processing: if hop == 0 { Nanos::ZERO } else { args.processing.into() },
         ..PortSettings::new(args.rate)
     };
@@ -121,12 +123,12 @@ fn report(args: &PlanArgs, plan: &Plan) -> Report {
     }
 }
 
-/// Thousandths as a fraction.
+/// Thousandths of a whole as a fraction.
 fn fraction(thousandths: u64) -> f64 {
     f64::from(u32::try_from(thousandths).unwrap_or(u32::MAX)) / 1_000.0
 }
 
-/// How many messages are simulated: each may meet a cycle of others' frames at each hop.
+/// How many messages are simulated: each may meet a cycle's worth of others' frames at each hop.
 fn simulated(args: &PlanArgs, plan: &Plan) -> u64 {
     let frame = args.rate.time_of(u64::from(args.mtu) + 38).get().max(1);
     let met = (plan.request.cycle.get() / frame).max(1) * u64::from(args.hops);
@@ -161,7 +163,8 @@ fn delays(args: &PlanArgs, plan: &Plan) -> Vec<Delay> {
     ]
 }
 
-/// The bound of the same flow through the same ports with the highest priority and no gates.
+/// The bound in nanoseconds of the same flow through the same ports, with the highest priority and
+/// without gates.
 fn without_gates(request: &Request, preemption: bool) -> Option<u64> {
     let express = Request { preemption: true, ..request.clone() }.preempting();
     let ports: Vec<_> = request
@@ -173,7 +176,7 @@ fn without_gates(request: &Request, preemption: bool) -> Option<u64> {
             ..port.clone()
         })
         .collect();
-    // Class 0 would be the lowest: without gates nobody would choose it.
+    // Class 0 is the lowest without gates: nobody would choose it.
     let class = if request.class == Class::BEST_EFFORT { return None } else { request.class };
     let wire = |length: &u32| u64::from((*length).max(64)) + 20;
     let bytes: u64 = request.frames.iter().map(wire).sum();
@@ -241,11 +244,12 @@ fn text(plan: &Plan, report: &Report) -> String {
     text
 }
 
-/// What a column of a hop's bar shows: who may send at its middle, or that the flow's window is somewhere in it.
+/// What a column of a hop's bar shows: who may send at the middle of the column, or that the flow's
+/// window lies somewhere in it.
 fn symbol(window: Nanos, guard: Nanos, base: u64, cycle: u64, column: u64) -> char {
     let start = column * cycle / WIDTH;
     let end = ((column + 1) * cycle / WIDTH).max(start + 1);
-    // Relative to the window's opening.
+    // From here on, times are relative to the window's opening.
     let from = (start + cycle - base % cycle) % cycle;
     let length = end - start;
     if from < window.get() || from + length > cycle {
@@ -282,7 +286,7 @@ mod tests {
                 .all(|delay| delay.simulated_max.is_some() && delay.simulated_max <= delay.worst_case)
         );
         let bounds: Vec<_> = report.delays.iter().map(|delay| delay.worst_case.unwrap()).collect();
-        // Who is not synchronised is better off with preemption than with gates.
+        // A sender that is not synchronised is better off with preemption than with gates.
         assert!(bounds[0] < bounds[3] && bounds[3] < bounds[2] && bounds[2] < bounds[1], "{bounds:?}");
         let text = text(&plan, &report);
         assert!(text.contains("tc qdisc replace dev hop3") && text.contains('█'), "{text}");
@@ -302,7 +306,7 @@ mod tests {
         };
         assert_eq!(bar(0), format!("{}{}{}", "█".repeat(16), "░".repeat(44), "·".repeat(4)));
         assert_eq!(bar(56), format!("{}{}{}{}", "█".repeat(8), "░".repeat(44), "·".repeat(4), "█".repeat(8)));
-        // A window that is shorter than a column is seen nevertheless.
+        // A window that is shorter than a column is shown nevertheless.
         let bar: String =
             (0..WIDTH).map(|column| symbol(Nanos::new(2), Nanos::ZERO, 500, 6_400, column)).collect();
         assert_eq!(bar.matches('█').count(), 1);

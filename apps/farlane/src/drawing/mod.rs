@@ -7,13 +7,13 @@ use std::path::Path;
 
 use crate::error::Error;
 
-/// Red, green, blue.
+/// Red, green and blue, 0 to 255 each.
 pub(crate) type Colour = [u8; 3];
 
 pub(crate) const BLACK: Colour = [0x22, 0x22, 0x22];
 pub(crate) const GREY: Colour = [0x66, 0x66, 0x66];
 pub(crate) const PALE: Colour = [0xdd, 0xdd, 0xdd];
-/// Colours that people tell apart who see few (Okabe and Ito).
+/// Colours that people with colour vision deficiency can tell apart (Okabe and Ito).
 pub(crate) const COLOURS: [Colour; 8] = [
     [0x00, 0x72, 0xb2],
     [0xd5, 0x5e, 0x00],
@@ -25,7 +25,7 @@ pub(crate) const COLOURS: [Colour; 8] = [
     [0x99, 0x99, 0x33],
 ];
 
-/// Where a text's point is.
+/// Which point of a text its place is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Anchor {
     Start,
@@ -38,9 +38,9 @@ pub(crate) enum Anchor {
 pub(crate) struct Style {
     pub(crate) anchor: Anchor,
     pub(crate) colour: Colour,
-    /// A title.
+    /// Whether the text is a title, which is larger.
     pub(crate) title: bool,
-    /// Upwards, as beside an axis.
+    /// Whether the text runs upwards, as beside an axis.
     pub(crate) upwards: bool,
 }
 
@@ -55,13 +55,13 @@ impl Style {
         Self { colour, ..self }
     }
 
-    /// Pixels of a line of text.
+    /// Height of a line of text in pixels.
     const fn size(self) -> f64 {
         if self.title { 15.0 } else { 12.0 }
     }
 }
 
-/// How wide `text` is at most, in pixels.
+/// The greatest width that `text` may have, in pixels.
 pub(crate) fn width_of(text: &str) -> f64 {
     u32::try_from(text.chars().count()).map_or(0.0, f64::from) * 7.2
 }
@@ -74,7 +74,7 @@ enum Shape {
     Text { place: (f64, f64), text: String, style: Style },
 }
 
-/// What a picture is written as.
+/// The file format of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Svg,
@@ -82,7 +82,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// What the end of a file's name says.
+    /// The form that the extension of a file's name stands for.
     pub(crate) fn of(path: &Path) -> Result<Self, Error> {
         let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         match extension.to_ascii_lowercase().as_str() {
@@ -96,7 +96,7 @@ impl Form {
     }
 }
 
-/// A picture on white; x to the right, y down, in pixels of an ordinary screen.
+/// A picture on white. The x axis runs right and the y axis down, in pixels of an ordinary screen.
 #[derive(Clone, Debug)]
 pub(crate) struct Drawing {
     width: u32,
@@ -129,7 +129,7 @@ impl Drawing {
         self.shapes.push(Shape::Text { place, text: text.into(), style });
     }
 
-    /// Writes it to a file, whose name says in which form.
+    /// Writes the picture to a file, in the form that the file's name stands for.
     pub(crate) fn write(&self, path: &Path) -> Result<(), Error> {
         let wrong = |why: String| Error::Simulation(format!("{}: {why}", path.display()));
         let bytes = match Form::of(path)? {

@@ -1,4 +1,5 @@
-//! A picture as pixels, two for each of the drawing's either way, so that it looks well in print.
+//! A picture as pixels. Each of the drawing's pixels becomes two by two, so that the picture looks
+//! well in print.
 
 use noto_sans_mono_bitmap::{FontWeight, RasterHeight, get_raster, get_raster_width};
 use tiny_skia::{
@@ -74,7 +75,7 @@ fn paint([red, green, blue]: Colour) -> Paint<'static> {
     paint
 }
 
-/// Letters are drawn beforehand, each as wide as the others.
+/// Draws a text with the letters of a bitmap font, which all have one width.
 fn words(image: &mut Pixmap, place: (f64, f64), text: &str, style: Style) {
     let (weight, height) = if style.title {
         (FontWeight::Bold, RasterHeight::Size32)
@@ -88,7 +89,7 @@ fn words(image: &mut Pixmap, place: (f64, f64), text: &str, style: Style) {
         Anchor::Middle => length / 2,
         Anchor::End => length,
     };
-    // A letter's box ends this much below the line it stands on.
+    // Distance from the line that a letter stands on to the bottom of its box.
     let below = i32::try_from(height.val() / 4).unwrap_or(0);
     let tall = i32::try_from(height.val()).unwrap_or(0);
     #[expect(clippy::cast_possible_truncation, reason = "a place in a picture")]
@@ -108,7 +109,7 @@ fn words(image: &mut Pixmap, place: (f64, f64), text: &str, style: Style) {
     }
 }
 
-/// Covers a pixel with `shade` of 255 parts of a colour.
+/// Covers a pixel with a colour to `shade` parts of 255.
 fn blend(image: &mut Pixmap, (x, y): (i32, i32), colour: Colour, shade: u8) {
     let (Ok(x), Ok(y)) = (usize::try_from(x), usize::try_from(y)) else { return };
     let (width, height) = (image.width() as usize, image.height() as usize);

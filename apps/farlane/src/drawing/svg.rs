@@ -1,4 +1,4 @@
-//! A picture as text.
+//! A picture as SVG text.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! A subsystem of NVMe over Fabrics in use by a subcommand.
+//! A subsystem of NVMe over Fabrics that a subcommand uses.
 
 pub(crate) mod url;
 
@@ -20,13 +20,13 @@ use crate::error::Error;
 use crate::session::Needs;
 use url::SubsystemUrl;
 
-/// Where the memory for data begins, as commands name places in it.
+/// First address of the memory for data, as commands name places in it.
 const BASE: u64 = 4096;
-/// Bytes of it beside the data of commands under way.
+/// Bytes of memory for admin data, beside the data of commands under way.
 const ADMIN_BYTES: u64 = 1 << 20;
-/// Commands of a target at another subsystem.
+/// Most commands that a target has under way at another subsystem.
 const BACKING_DEPTH: u32 = 256;
-/// Cookies of admin commands have this bit.
+/// Bit that is set in the cookies of admin commands.
 const ADMIN: u64 = 1 << 61;
 
 /// A command that has not ended.
@@ -38,7 +38,7 @@ struct Pending {
     submitted: Instant,
 }
 
-/// See the module.
+/// A subsystem of NVMe over Fabrics that a subcommand has connected to.
 #[derive(Debug)]
 pub(crate) struct Fabrics {
     attachment: Attachment,
@@ -46,16 +46,17 @@ pub(crate) struct Fabrics {
     pending: Vec<Option<Pending>>,
     free: Vec<usize>,
     identity: Option<Identity>,
-    /// Events that came while something else was waited for.
+    /// Completions that came while something else was waited for.
     completed: VecDeque<Completed>,
     pool: Pool,
-    /// Paths that were told of as lost.
+    /// Paths that a person was told are lost.
     lost: BTreeSet<PathIndex>,
-    /// The digests that paths were told of as being without.
+    /// Digests that a person was told a path is without.
     missing: BTreeMap<PathIndex, &'static str>,
 }
 
-/// Who this host is to controllers: as nvme-cli keeps it, or made of the machine's identifier.
+/// This host's name and identifier for controllers: as nvme-cli keeps them, or made from the
+/// machine's identifier.
 fn host_names() -> (Nqn, HostId) {
     let read = |path: &str| std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
     let machine = read("/etc/machine-id")
@@ -97,7 +98,7 @@ fn options(url: &SubsystemUrl, needs: Needs, spin: Nanos) -> Options {
     }
 }
 
-/// Connects to the subsystem of `url` and waits until it takes commands.
+/// Connects to the subsystem of `url` and waits until the subsystem takes commands.
 pub(crate) fn attach(
     url: &SubsystemUrl,
     needs: Needs,
@@ -106,7 +107,7 @@ pub(crate) fn attach(
 ) -> Result<Attachment, Error> {
     let mut options = options(url, needs, spin);
     if url.settings.controller_loss.is_none() {
-        // Whoever waits for a command waits as long for a controller that is lost as for one that is not there.
+        // A controller that is lost gets as long to come back as one that is not there yet.
         options.association.controller_loss_timeout = Some(timeout);
     }
     let mut attachment = Attachment::connect(paths(url)?, &options)?;
@@ -115,8 +116,9 @@ pub(crate) fn attach(
     Ok(attachment)
 }
 
-/// The paths to the subsystem of `url`, and how a target uses it: for ever, unless the URL says otherwise, and with
-/// commands that wait for as long as `hold`.
+/// The paths to the subsystem of `url`, and the options of a target that uses it as a backing.
+/// Unless the URL says otherwise, the target never gives the subsystem up, and commands wait for it
+/// for `hold` at most.
 pub(crate) fn backing(
     url: &SubsystemUrl,
     hold: Nanos,
@@ -161,7 +163,7 @@ impl Fabrics {
         Ok(fabrics)
     }
 
-    /// Says once which digests a path has to do without.
+    /// Tells a person which digests a path has to do without, once for each change.
     fn tell_digests(&mut self, path: PathIndex) {
         let missing = self.attachment.initiator().missing_digests(path);
         let told = match missing {
@@ -177,7 +179,8 @@ impl Fabrics {
         }
     }
 
-    /// What the controller tells, as one behind PCI Express would.
+    /// Takes the controller's identity, in the form that a controller behind PCI Express would
+    /// have.
     fn take_identity(&mut self) {
         let Some(identity) = self.attachment.identity() else { return };
         self.identity = Some(Identity {
@@ -219,7 +222,7 @@ impl Fabrics {
         let Submission { queue, entry, data, cookie } = submission;
         let moved = match data {
             None => Data::None,
-            // The two lowest bits of an opcode say which way data goes.
+            // The two lowest bits of an opcode give the direction of the data.
             Some(data) if entry.opcode & 0b11 == 0b10 => Data::Read(data.length),
             Some(data) => Data::Write(self.pool.copy(&self.memory[range(data)])),
         };
@@ -248,7 +251,7 @@ impl Fabrics {
         Some(pending)
     }
 
-    /// A command that has ended, with what it read in its place.
+    /// Retires a command that has ended, and puts the data that it read in place.
     fn on_completed(
         &mut self,
         cookie: u64,
@@ -279,7 +282,8 @@ impl Fabrics {
         })
     }
 
-    /// What an event is to a subcommand; what is only for a person is told on standard error.
+    /// Turns an event into what a subcommand acts on. What concerns only a person goes to standard
+    /// error.
     fn on_event(&mut self, event: Output) -> Result<Option<Completed>, Error> {
         match event {
             Output::Completed(completed) => {
@@ -313,7 +317,7 @@ impl Fabrics {
         Ok(None)
     }
 
-    /// The next command that ends, until `deadline`; none when that came first.
+    /// The next command that ends until `deadline`; none when the deadline comes first.
     pub(crate) fn next_completed(&mut self, deadline: Option<Instant>) -> Result<Option<Completed>, Error> {
         loop {
             if let Some(completed) = self.completed.pop_front() {
@@ -326,7 +330,7 @@ impl Fabrics {
         }
     }
 
-    /// Another command that has ended already.
+    /// A command that has ended already; none instead of waiting for one.
     pub(crate) fn poll_completed(&mut self) -> Result<Option<Completed>, Error> {
         while let Some(event) = self.attachment.poll_event() {
             if let Some(completed) = self.on_event(event)? {
@@ -336,7 +340,7 @@ impl Fabrics {
         Ok(None)
     }
 
-    /// Lets the engines go on until `at`.
+    /// Runs the engines until `at`. Commands that end meanwhile are kept for later.
     pub(crate) fn idle_until(&mut self, at: Instant) -> Result<(), Error> {
         while self.now() < at {
             if let Some(event) = self.attachment.next_event(Some(at))? {
@@ -347,7 +351,8 @@ impl Fabrics {
         Ok(())
     }
 
-    /// A round trip to the controller that no medium takes part in: Property Get of VS, and how long it took.
+    /// A round trip to the controller that involves no medium: a Property Get of VS. Returns the
+    /// value and how long it took.
     pub(crate) fn round_trip(&mut self) -> Result<(u32, Nanos), Error> {
         let get = PropertyGet { size: PropertySize::Dword, offset: property::VERSION };
         let entry = FabricsCommand::PropertyGet(get).emit();
@@ -361,7 +366,7 @@ impl Fabrics {
     }
 }
 
-/// Where in the memory `data` is.
+/// Where `data` lies in the memory, as a range of indices.
 fn range(data: pcie_host::Data) -> std::ops::Range<usize> {
     let start =
         usize::try_from(data.address.saturating_sub(BASE)).expect("data lies in the region that was given");

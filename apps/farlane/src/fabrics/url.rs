@@ -1,4 +1,4 @@
-//! `nvme-tcp://HOST:PORT[,HOST:PORT…]/NQN[?…]`: a subsystem, its paths and how it is used.
+//! `nvme-tcp://HOST:PORT[,HOST:PORT…]/NQN[?…]`: a subsystem, the paths to it, and how it is used.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,23 +8,23 @@ use live::fabrics::initiator::DigestUse;
 use nvme_fabrics::host::multipath::Policy;
 use nvme_fabrics::wire::{HostId, Nqn};
 
-/// The scheme.
+/// Scheme of a URL that names a subsystem behind NVMe/TCP.
 pub(crate) const SCHEME: &str = "nvme-tcp://";
-/// The port of NVMe/TCP, and that of its discovery.
+/// Default ports: that of NVMe/TCP, and that of its discovery service.
 const PORTS: [&str; 2] = ["4420", "8009"];
 
-/// Which subsystem, by which paths, and how.
+/// Which subsystem to use, over which paths, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SubsystemUrl {
     text: String,
     /// `host:port` of each path.
     pub(crate) paths: Vec<String>,
-    /// The subsystem.
+    /// Name of the subsystem; the discovery service's if the URL names none.
     pub(crate) subsystem: Nqn,
     pub(crate) settings: Settings,
 }
 
-/// What the query says; none where it says nothing.
+/// What the URL's query asks for; none or the default where the query does not mention a setting.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) queues: Option<u16>,
@@ -34,13 +34,13 @@ pub(crate) struct Settings {
     pub(crate) host: Option<Nqn>,
     pub(crate) host_id: Option<HostId>,
     pub(crate) keep_alive: Option<Duration>,
-    /// None within: forever.
+    /// How long a lost controller is waited for; an inner `None` stands for ever.
     pub(crate) controller_loss: Option<Option<Duration>>,
     pub(crate) fast_io_fail: Option<Duration>,
     pub(crate) policy: Policy,
 }
 
-/// Names of what a query may hold.
+/// Names of the settings that a query may hold.
 const KEYS: &str = "queues, queue-size, hdgst, ddgst, hostnqn, hostid, keep-alive-tmo, ctrl-loss-tmo, \
     fast-io-fail-tmo, policy";
 
@@ -71,7 +71,8 @@ impl FromStr for SubsystemUrl {
     }
 }
 
-/// `host:port`, with `port` where none is given.
+/// `path` as `host:port`, with `port` where `path` has none. None if `path` is not a host and a
+/// port.
 fn with_port(path: &str, port: &str) -> Option<String> {
     let after_bracket = path.rfind(']').map_or(0, |at| at + 1);
     match path[after_bracket..].rsplit_once(':') {
@@ -96,7 +97,7 @@ impl Settings {
             _ => Err(format!("{key}={value}: expected on or off")),
         };
         let time = || match value.parse::<u32>() {
-            // As nvme-cli has them: seconds.
+            // nvme-cli gives times in seconds.
             Ok(seconds) => Ok(Duration::from_secs(seconds.into())),
             Err(_) => humantime::parse_duration(value)
                 .map_err(|_| format!("{key}={value}: expected seconds, or a time such as 500ms")),
@@ -129,7 +130,7 @@ impl Settings {
     }
 }
 
-/// The bytes of a UUID.
+/// The 16 bytes of a UUID in hexadecimal, with or without hyphens; none if `text` is no UUID.
 pub(crate) fn host_id(text: &str) -> Option<HostId> {
     let digits: Vec<u8> = text.bytes().filter(|byte| *byte != b'-').collect();
     if digits.len() != 32 {

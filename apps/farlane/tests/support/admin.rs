@@ -1,4 +1,4 @@
-//! An administrator of a far SSD: admin commands that `farlane` itself has no words for.
+//! An administrator of a far SSD, for admin commands that `farlane` itself does not offer.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use nvme_pcie::host::{Data, QueueId, Submission};
 /// How long anything may take.
 const PATIENCE: Nanos = Nanos::from_secs(30);
 
-/// A host attached to a far end.
+/// A host that is attached to a far end.
 pub(crate) struct Admin {
     attachment: Attachment,
     controller: ControllerIndex,
 }
 
 impl Admin {
-    /// The host of the far end at `address`, or nothing if that has gone.
+    /// Attaches a host to the far end at `address`; none if the far end has gone.
     pub(crate) fn attach(address: &str) -> Option<Self> {
         let near = near::Config { arena_bytes: 16 << 20, ..near::Config::default() };
         let session = tunnel::session::Config::default();
@@ -30,7 +30,8 @@ impl Admin {
         Some(Self { attachment, controller })
     }
 
-    /// Carries out an admin command that sends `data`; DW0 of its completion, or why it failed.
+    /// Executes an admin command that sends `data`. Returns DW0 of its completion, or why it
+    /// failed.
     pub(crate) fn send(&mut self, entry: SubmissionQueueEntry, data: &[u8]) -> Result<u32, String> {
         let near = self.attachment.near_mut();
         let base = near.driver(self.controller).ok_or("no driver")?.data_region().base;
@@ -59,7 +60,7 @@ impl Admin {
         }
     }
 
-    /// Creates a namespace of so many blocks of LBA format `format`; its identifier.
+    /// Creates a namespace with `blocks` blocks of LBA format `format`. Returns its identifier.
     pub(crate) fn create(&mut self, blocks: u64, format: u8) -> Result<u32, String> {
         let mut wanted = [0; 4096];
         wanted[0..8].copy_from_slice(&blocks.to_le_bytes());
@@ -73,21 +74,21 @@ impl Admin {
         self.send(entry(AdminOpcode::NamespaceManagement, namespace, 1), &[])
     }
 
-    /// Attaches a namespace to the one controller.
+    /// Attaches a namespace to the only controller.
     pub(crate) fn attach_namespace(&mut self, namespace: u32) -> Result<u32, String> {
         let mut list = [0; 4096];
         list[..4].copy_from_slice(&[1, 0, 1, 0]);
         self.send(entry(AdminOpcode::NamespaceAttachment, namespace, 0), &list)
     }
 
-    /// The identifiers of all namespaces, attached or not.
+    /// Identifiers of all namespaces, attached or not.
     pub(crate) fn allocated(&mut self) -> Vec<u32> {
         let page = self.read(entry(AdminOpcode::Identify, 0, 0x10));
         let ids = page.chunks_exact(4).map(|id| u32::from_le_bytes(id.try_into().unwrap()));
         ids.take_while(|id| *id != 0).collect()
     }
 
-    /// What an admin command answers in 4 KiB.
+    /// The 4 KiB of data that an admin command returns.
     pub(crate) fn read(&mut self, entry: SubmissionQueueEntry) -> Vec<u8> {
         let near = self.attachment.near_mut();
         let address = near.driver(self.controller).unwrap().data_region().base;
@@ -96,13 +97,13 @@ impl Admin {
         self.attachment.near().memory().slice(address, 4096).unwrap().to_vec()
     }
 
-    /// Ends the session in order.
+    /// Ends the session in an orderly way.
     pub(crate) fn close(self) {
         self.attachment.close().unwrap();
     }
 }
 
-/// An admin command for a namespace with a CDW10.
+/// An admin command for a namespace, with `cdw10`.
 pub(crate) fn entry(opcode: AdminOpcode, namespace: u32, cdw10: u32) -> SubmissionQueueEntry {
     let namespace = NamespaceId(namespace);
     SubmissionQueueEntry { opcode: opcode.into(), namespace, cdw10, ..SubmissionQueueEntry::default() }

@@ -17,19 +17,19 @@ use serde_json::Value;
 
 use running::{Said, signal, wait_until};
 
-/// A program that has not ended by then hangs.
+/// How long a program may run until it counts as hung.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// The program under test.
+/// Path of the program under test.
 pub(crate) const FARLANE: &str = env!("CARGO_BIN_EXE_farlane");
 
 /// `farlane export`, killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Export {
     child: Child,
-    /// `127.0.0.1:PORT`, of the first far end where there are several.
+    /// `127.0.0.1:PORT` of the first far end.
     pub(crate) address: String,
-    /// All that it said of itself first.
+    /// The first line of JSON that the program printed.
     pub(crate) announcement: Value,
     announcements: BufReader<ChildStdout>,
     /// Standard error, read to its end so that the far end never blocks on it.
@@ -37,19 +37,20 @@ pub(crate) struct Export {
 }
 
 impl Export {
-    /// A far end on a port of the system's choice with these namespaces: `&["--ram", "64MiB"]`.
+    /// Starts a far end on a port that the system chooses, with namespaces such as `&["--ram",
+    /// "64MiB"]`.
     pub(crate) fn start(namespaces: &[&str]) -> Self {
         Self::at("127.0.0.1:0", namespaces)
     }
 
-    /// A far end at `address`.
+    /// Starts a far end at `address`.
     pub(crate) fn at(address: &str, namespaces: &[&str]) -> Self {
         let mut command = Command::new(FARLANE);
         command.args(["export", "--listen", address, "--json"]).args(namespaces);
         Self::of(command)
     }
 
-    /// A far end that `command` starts, with `--json`.
+    /// Starts a far end by `command`, which has `--json` among its arguments.
     pub(crate) fn of(mut command: Command) -> Self {
         let mut child = command
             .stdin(Stdio::null())
@@ -66,12 +67,12 @@ impl Export {
         Self { child, address, announcement, announcements, errors }
     }
 
-    /// The URL of the next far end, where there are several.
+    /// The URL of the next far end, where the program has several.
     pub(crate) fn next_url(&mut self) -> String {
         format!("tcp://{}", announced(&mut self.announcements).expect("a further far end").0)
     }
 
-    /// `tcp://127.0.0.1:PORT`.
+    /// URL of the first far end: `tcp://127.0.0.1:PORT`.
     pub(crate) fn url(&self) -> String {
         format!("tcp://{}", self.address)
     }
@@ -81,15 +82,17 @@ impl Export {
         self.child.id()
     }
 
-    /// Kills it (SIGKILL) and waits until it is gone; what it said on standard error.
+    /// Kills the program (SIGKILL) and waits until it is gone. Returns what it wrote on standard
+    /// error.
     pub(crate) fn kill(&mut self) -> String {
-        // It may have ended already.
+        // The program may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
         self.errors.all()
     }
 
-    /// Sends it the signal called `name`, and waits until it has ended; its status and what it said.
+    /// Sends the program the signal called `name`, and waits until the program has ended. Returns
+    /// its exit status and what it wrote on standard error.
     pub(crate) fn end_by(&mut self, name: &str) -> (Option<i32>, String) {
         signal(self.id(), name);
         let mut status = None;
@@ -100,25 +103,25 @@ impl Export {
         (status.and_then(|status| status.code()), self.errors.all())
     }
 
-    /// The next line of JSON: what it tells of itself at its end.
+    /// The next line of JSON, such as the one that the program prints at its end.
     pub(crate) fn next_line(&mut self) -> Value {
         let mut line = String::new();
         self.announcements.read_line(&mut line).unwrap();
         serde_json::from_str(&line).unwrap()
     }
 
-    /// Waits until it has said `words`.
+    /// Waits until the program has written `words` on standard error.
     pub(crate) fn wait_for(&self, words: &str) {
         wait_until(words, || self.errors.so_far().contains(words));
     }
 
-    /// What it has said.
+    /// What the program has written on standard error so far.
     pub(crate) fn said(&self) -> String {
         self.errors.so_far()
     }
 }
 
-/// The address in the next line of JSON, and all of it.
+/// The next line of JSON, and the address in it; none if the line is no such announcement.
 fn announced(announcements: &mut impl BufRead) -> Option<(String, Value)> {
     let mut line = String::new();
     announcements.read_line(&mut line).unwrap();
@@ -138,7 +141,7 @@ pub(crate) fn farlane(arguments: &[&str]) -> Output {
     running.output(LONGEST)
 }
 
-/// What the program prints when it succeeds.
+/// Runs the program, which must succeed. Returns its standard output.
 pub(crate) fn succeed(arguments: &[&str]) -> String {
     let output = farlane(arguments);
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -146,14 +149,15 @@ pub(crate) fn succeed(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// The one line of JSON that the program prints when it succeeds.
+/// Runs the program, which must succeed and print one line of JSON. Returns that line.
 pub(crate) fn json(arguments: &[&str]) -> Value {
     let text = succeed(arguments);
     assert_eq!(text.lines().count(), 1, "{text}");
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// What the program says on standard error when it fails, white space made single.
+/// Runs the program, which must fail. Returns its standard error with single spaces for white
+/// space.
 pub(crate) fn fail(arguments: &[&str]) -> String {
     let output = farlane(arguments);
     assert!(!output.status.success(), "farlane {arguments:?} succeeded");

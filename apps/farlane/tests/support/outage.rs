@@ -1,4 +1,5 @@
-//! A stretch of network for datagrams that loses some, all for a while, or changes the address that they come from.
+//! A stretch of network for datagrams. It loses some of them, loses all of them for a while, or
+//! changes the address that they come from.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -7,9 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::spawn;
 use std::time::Duration;
 
-/// Longer than any datagram.
+/// Bytes of a buffer that holds any datagram.
 const DATAGRAM_MAX: usize = 64 << 10;
-/// How often a receiver looks whether its socket has been replaced.
+/// How often a receiver checks whether its socket has been replaced.
 const LOOK: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
@@ -17,7 +18,7 @@ struct State {
     far: SocketAddr,
     inner: Mutex<Arc<UdpSocket>>,
     near: Mutex<Option<SocketAddr>>,
-    /// One datagram in so many is lost.
+    /// One datagram in this many is lost.
     one_in: u64,
     out: AtomicBool,
     passed: AtomicU64,
@@ -31,7 +32,7 @@ pub(crate) struct Outage {
 }
 
 impl Outage {
-    /// Loses one datagram in `one_in`.
+    /// Starts a network that loses one datagram in `one_in`.
     pub(crate) fn losing(far: &str, one_in: u64) -> Self {
         let outer = Arc::new(UdpSocket::bind("127.0.0.1:0").unwrap());
         let far: SocketAddr = far.parse().unwrap();
@@ -51,17 +52,17 @@ impl Outage {
         Self { address, state }
     }
 
-    /// Loses everything, or no longer.
+    /// Loses every datagram while `out` is true.
     pub(crate) fn set_out(&self, out: bool) {
         self.state.out.store(out, Ordering::SeqCst);
     }
 
-    /// Has what comes from the near end come from another port from now on, as an address translation does.
+    /// Changes the port that the near end's datagrams come from, as an address translation does.
     pub(crate) fn rebind(&self) {
         *self.state.inner.lock().unwrap() = connected(self.state.far);
     }
 
-    /// Datagrams that have passed.
+    /// Number of datagrams that were to pass, with those that were lost.
     pub(crate) fn passed(&self) -> u64 {
         self.state.passed.load(Ordering::SeqCst)
     }
@@ -88,10 +89,10 @@ impl State {
         let mut bytes = vec![0; DATAGRAM_MAX];
         loop {
             let Ok((count, near)) = outer.recv_from(&mut bytes) else { continue };
-            // The first is the near end; whoever else comes is heard and not answered.
+            // The first sender is the near end. Datagrams of others pass, but are not answered.
             self.near.lock().unwrap().get_or_insert(near);
             if self.passes() {
-                // What is refused is lost.
+                // A datagram that is refused is lost.
                 let _ = self.inner().send(&bytes[..count]);
             }
         }
@@ -108,7 +109,7 @@ impl State {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // Nobody is there now.
+                // Nobody listens at the far end now.
                 Err(_) => std::thread::sleep(LOOK),
             }
         }

@@ -1,4 +1,4 @@
-//! A stretch of network that breaks, or changes what passes.
+//! A stretch of network that breaks connections, or changes what passes.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -6,31 +6,33 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::spawn;
 
-/// Passes connections on to a far end, and does some mischief to each after some bytes, until there was enough of it.
+/// Passes connections on to a far end, and does some mischief to each of them after some bytes,
+/// until there has been enough mischief.
 #[derive(Debug)]
 pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
     cuts: Arc<AtomicU64>,
 }
 
-/// What becomes of a connection.
+/// The harm that is done to a connection.
 #[derive(Clone, Copy, Debug)]
 enum Mischief {
-    /// It ends.
+    /// The connection ends.
     Cut,
-    /// This bit of the next byte is turned over.
+    /// This bit of the next byte is flipped.
     Flip(u8),
 }
 
 impl Proxy {
-    /// Cuts the connection `cuts` times, each time after at most `most` bytes, by the choice of `seed`.
+    /// Starts a proxy that cuts `cuts` connections, each after at most `most` bytes; `seed` decides
+    /// after how many.
     pub(crate) fn cutting(far: &str, cuts: u64, most: u64, seed: u64) -> Self {
         let mut random = seed;
         Self::to(far, move |_, cut| (cut < cuts).then(|| next(&mut random) % most + 1))
     }
 
-    /// Turns a bit over in the connection `flips` times, each time in another connection and after at most `most` bytes, by the
-    /// choice of `seed`.
+    /// Starts a proxy that flips a bit in `flips` connections, each after at most `most` bytes;
+    /// `seed` decides after how many, and which bit.
     pub(crate) fn flipping(far: &str, flips: u64, most: u64, seed: u64) -> Self {
         let mut random = seed;
         Self::with(far, move |_, flipped| {
@@ -39,8 +41,9 @@ impl Proxy {
         })
     }
 
-    /// Cuts each connection after so many bytes as `cut_after` says, if any. It is told how many there were before, and how many
-    /// of those were cut.
+    /// Starts a proxy that cuts each connection after the number of bytes that `cut_after` returns,
+    /// if any. `cut_after` is given the number of connections so far, and how many of them were
+    /// cut.
     pub(crate) fn to(far: &str, mut cut_after: impl FnMut(u64, u64) -> Option<u64> + Send + 'static) -> Self {
         Self::with(far, move |number, cut| Some((cut_after(number, cut)?, Mischief::Cut)))
     }
@@ -57,7 +60,7 @@ impl Proxy {
             for (number, near) in (0..).zip(listener.incoming()) {
                 let (Ok(near), Ok(far)) = (near, TcpStream::connect(&far)) else { return };
                 for stream in [&near, &far] {
-                    // What comes goes on at once.
+                    // Whatever arrives is passed on at once.
                     let _ = stream.set_nodelay(true);
                 }
                 let mischief = mischief(number, count.load(Ordering::SeqCst));
@@ -67,26 +70,26 @@ impl Proxy {
         Self { address, cuts: done }
     }
 
-    /// How often it has cut, or turned a bit over.
+    /// Number of cuts, or of flipped bits.
     pub(crate) fn cuts(&self) -> u64 {
         self.cuts.load(Ordering::SeqCst)
     }
 
-    /// `tcp://127.0.0.1:PORT`.
+    /// The proxy's URL: `tcp://127.0.0.1:PORT`.
     pub(crate) fn url(&self) -> String {
         format!("tcp://{}", self.address)
     }
 }
 
-/// A random number: by Knuth's MMIX generator, whose upper bits will do.
+/// A random number from Knuth's MMIX generator, of which the upper bits suffice.
 const fn next(random: &mut u64) -> u64 {
     *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     *random >> 33
 }
 
-/// Passes bytes both ways, and does the mischief when so many of them have passed together.
+/// Passes bytes in both directions, and does the mischief once `after` bytes have passed in all.
 fn carry(near: TcpStream, far: TcpStream, (after, mischief): (u64, Mischief), cuts: &Arc<AtomicU64>) {
-    // What may still pass, and whether the mischief is done.
+    // How many bytes may still pass, and whether the mischief is done.
     let state = Arc::new(Mutex::new((after, false)));
     let ways = [(near.try_clone(), far.try_clone()), (Ok(far), Ok(near))];
     for (from, to) in ways {
@@ -119,7 +122,7 @@ fn carry(near: TcpStream, far: TcpStream, (after, mischief): (u64, Mischief), cu
                 }
             }
             for stream in [from, to] {
-                // The other way may have been faster.
+                // The thread of the other direction may have ended the streams already.
                 let _ = stream.shutdown(Shutdown::Both);
             }
         });

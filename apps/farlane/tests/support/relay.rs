@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use super::running::wait_until;
 
-/// How often a relay looks whether it has been cut.
+/// How often a relay checks whether it has been cut.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Passes connections on to one address. While it is cut there are none, and new ones are refused.
+/// Passes connections on to one address. A relay that is cut ends its connections and refuses new
+/// ones.
 #[derive(Debug)]
 pub(crate) struct Relay {
-    /// Where it listens, unless it is cut.
+    /// Address that the relay listens on, unless it is cut.
     pub(crate) address: SocketAddr,
     state: Arc<State>,
 }
@@ -23,20 +24,20 @@ pub(crate) struct Relay {
 #[derive(Debug, Default)]
 struct State {
     cut: AtomicBool,
-    /// Whether somebody listens.
+    /// Whether the relay is listening.
     listens: AtomicBool,
-    /// Bytes that have passed, both ways.
+    /// Bytes that have passed, in both directions together.
     passed: AtomicU64,
-    /// A bit flips whenever so many more bytes have passed; never where it is 0.
+    /// Bytes between two flipped bits; 0 to flip none.
     flip_every: AtomicU64,
-    /// Bits that have flipped.
+    /// Number of bits that have flipped.
     flipped: AtomicU64,
-    /// Both ends of every connection there has been since the last cut.
+    /// Both streams of every connection since the last cut.
     streams: Mutex<Vec<TcpStream>>,
 }
 
 impl Relay {
-    /// A relay to `far`, at a port of the system's choice.
+    /// Starts a relay to `far`, at a port that the system chooses.
     pub(crate) fn to(far: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -46,7 +47,7 @@ impl Relay {
             let mut listener = listener;
             loop {
                 serve(&listener, &far, &relayed);
-                // Nobody listens then, which the system answers with a reset.
+                // Nobody listens now, so the system answers new connections with a reset.
                 drop(listener);
                 relayed.listens.store(false, Ordering::SeqCst);
                 while relayed.cut.load(Ordering::SeqCst) {
@@ -59,35 +60,36 @@ impl Relay {
         Self { address, state }
     }
 
-    /// Flips a bit of every `bytes` that pass from now on, whichever way; never, when that is 0.
+    /// Flips one bit in every `bytes` that pass from now on, in either direction; none if `bytes`
+    /// is 0.
     pub(crate) fn flip_every(&self, bytes: u64) {
         self.state.flip_every.store(bytes, Ordering::SeqCst);
     }
 
-    /// Bits that have flipped.
+    /// Number of bits that have flipped.
     pub(crate) fn flipped(&self) -> u64 {
         self.state.flipped.load(Ordering::SeqCst)
     }
 
-    /// Ends every connection, and refuses further ones.
+    /// Ends every connection and refuses new ones until [`Relay::join`].
     pub(crate) fn cut(&self) {
         self.state.cut.store(true, Ordering::SeqCst);
         wait_until("a relay is cut", || !self.state.listens.load(Ordering::SeqCst));
     }
 
-    /// Takes connections again.
+    /// Accepts connections again after [`Relay::cut`].
     pub(crate) fn join(&self) {
         self.state.cut.store(false, Ordering::SeqCst);
         wait_until("a relay is joined", || self.state.listens.load(Ordering::SeqCst));
     }
 
-    /// Bytes that have passed, both ways.
+    /// Bytes that have passed, in both directions together.
     pub(crate) fn passed(&self) -> u64 {
         self.state.passed.load(Ordering::SeqCst)
     }
 }
 
-/// Accepts connections until the relay is cut; then ends them all.
+/// Accepts connections until the relay is cut, then ends all of them.
 fn serve(listener: &TcpListener, far: &str, state: &Arc<State>) {
     listener.set_nonblocking(true).unwrap();
     while !state.cut.load(Ordering::SeqCst) {
@@ -102,12 +104,12 @@ fn serve(listener: &TcpListener, far: &str, state: &Arc<State>) {
     }
 }
 
-/// Joins `near` to a new connection to `far`; without one, `near` ends.
+/// Joins `near` to a new connection to `far`. If `far` can't be reached, `near` ends.
 fn connect(near: TcpStream, far: &str, state: &Arc<State>) {
     let Ok(far) = TcpStream::connect(far) else { return };
     near.set_nonblocking(false).unwrap();
     for stream in [&near, &far] {
-        // What comes goes on at once.
+        // Whatever arrives is passed on at once.
         stream.set_nodelay(true).unwrap();
         state.streams.lock().unwrap().push(stream.try_clone().unwrap());
     }
@@ -118,20 +120,20 @@ fn connect(near: TcpStream, far: &str, state: &Arc<State>) {
     }
 }
 
-/// Counts bytes that pass, and flips one bit of them when it is time.
+/// Counts bytes that pass, and flips one of their bits when it is time.
 fn flip(bytes: &mut [u8], state: &State) {
     let count = bytes.len() as u64;
     let before = state.passed.fetch_add(count, Ordering::SeqCst);
     let every = state.flip_every.load(Ordering::SeqCst);
     if every > 0 && before / every != (before + count) / every {
         let number = state.flipped.fetch_add(1, Ordering::SeqCst);
-        // Spread over the bytes and over their bits.
+        // Flipped bits are spread over the bytes, and over the bits of a byte.
         let at = usize::try_from((before + number * 7919) % count).unwrap();
         bytes[at] ^= 1 << (number % 8);
     }
 }
 
-/// Passes bytes one way until either end has ended, and ends both.
+/// Passes bytes in one direction until either stream ends, then ends both.
 fn pass(mut from: TcpStream, mut to: TcpStream, state: &State) {
     let mut piece = vec![0; 64 << 10];
     while let Ok(count @ 1..) = from.read(&mut piece) {

@@ -14,7 +14,7 @@ use super::FARLANE;
 /// How long to wait for something that takes a second on a quiet machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Waits until `met`; fails when that takes too long.
+/// Waits until `met` returns true. Fails when that takes longer than [`PATIENCE`].
 pub(crate) fn wait_until(what: &str, mut met: impl FnMut() -> bool) {
     let started = Instant::now();
     while !met() {
@@ -23,13 +23,13 @@ pub(crate) fn wait_until(what: &str, mut met: impl FnMut() -> bool) {
     }
 }
 
-/// Sends the signal called `name` (INT, TERM, KILL) to a process of ours.
+/// Sends the signal called `name` (INT, TERM, KILL) to a process that the test has started.
 pub(crate) fn signal(process: u32, name: &str) {
     let status = Command::new("sh").args(["-c", &format!("kill -{name} {process}")]).status().unwrap();
     assert!(status.success(), "{status}");
 }
 
-/// How often `what` was told: lines that are alike are counted after the first ones.
+/// How often `what` was said. After the first few, similar lines are only counted.
 pub(crate) fn times(said: &str, what: &str) -> usize {
     let more = |line: &str| -> usize {
         let counted = line.split_once('(').and_then(|(_, rest)| rest.split_once(" more like it"));
@@ -38,7 +38,7 @@ pub(crate) fn times(said: &str, what: &str) -> usize {
     said.lines().filter(|line| line.contains(what)).map(more).sum()
 }
 
-/// What a program writes, read to its end so that it never blocks on it.
+/// What a program writes, read to its end so that the program never blocks on it.
 #[derive(Debug)]
 pub(crate) struct Said {
     bytes: Arc<Mutex<Vec<u8>>>,
@@ -58,12 +58,12 @@ impl Said {
         Self { bytes, reader: Some(reader) }
     }
 
-    /// Everything until now.
+    /// Everything that was written until now.
     pub(crate) fn so_far(&self) -> String {
         String::from_utf8_lossy(&self.bytes.lock().unwrap()).into_owned()
     }
 
-    /// Everything, once the program has ended.
+    /// Everything that was written. Waits until the program has ended.
     pub(crate) fn all(&mut self) -> String {
         self.reader.take().map(JoinHandle::join);
         self.so_far()
@@ -88,7 +88,7 @@ impl Running {
         Self::start_with(arguments, Stdio::null())
     }
 
-    /// Runs it with `input` for its standard input.
+    /// Starts the program with `input` as its standard input.
     pub(crate) fn start_with(arguments: &[&str], input: Stdio) -> Self {
         let mut child = Command::new(FARLANE)
             .args(arguments)
@@ -101,11 +101,11 @@ impl Running {
         Self { child, said: Some((Said::by(out), Said::by(errors))), arguments: arguments.join(" ") }
     }
 
-    /// Runs it with `bytes` for its standard input.
+    /// Starts the program with `bytes` as its standard input.
     pub(crate) fn fed(arguments: &[&str], bytes: Vec<u8>) -> Self {
         let mut running = Self::start_with(arguments, Stdio::piped());
         let mut stdin = running.child.stdin.take().unwrap();
-        // It may end before it has read everything.
+        // The program may end before it has read everything.
         std::thread::spawn(move || drop(stdin.write_all(&bytes)));
         running
     }
@@ -114,12 +114,12 @@ impl Running {
         signal(self.child.id(), name);
     }
 
-    /// What it has written to standard error.
+    /// What the program has written on standard error so far.
     pub(crate) fn said(&self) -> String {
         self.said.as_ref().map(|(_, errors)| errors.so_far()).unwrap_or_default()
     }
 
-    /// Waits until it ends, which it must within `longest`.
+    /// Waits until the program ends, which must be within `longest`.
     pub(crate) fn output(mut self, longest: Duration) -> Output {
         let status = self.wait(longest);
         let (out, errors) = self.said.take().unwrap();
@@ -140,7 +140,8 @@ impl Running {
         }
     }
 
-    /// Waits until it ends well; its one line of JSON, and what it wrote to standard error.
+    /// Waits until the program succeeds. Returns its one line of JSON, and what it wrote on
+    /// standard error.
     pub(crate) fn json(self) -> (Value, String) {
         let arguments = self.arguments.clone();
         let output = self.output(2 * PATIENCE);
@@ -149,7 +150,8 @@ impl Running {
         (serde_json::from_slice(&output.stdout).expect("JSON"), errors)
     }
 
-    /// Waits until it ends badly, by itself; what it wrote to standard error, white space made single.
+    /// Waits until the program fails, and not by a signal. Returns what it wrote on standard error,
+    /// with single spaces for white space.
     pub(crate) fn fail(self) -> String {
         let arguments = self.arguments.clone();
         let output = self.output(2 * PATIENCE);
@@ -163,7 +165,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The program may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,12 +1,14 @@
-//! QEMU's NVMe controller as a device of vfio-user whose memory is had by message.
+//! QEMU's NVMe controller as a vfio-user device that accesses its client's memory by messages.
 //!
-//! QEMU runs without a processor, driven by its test protocol (qtest): what comes for the controller's registers goes to
-//! QEMU as reads and writes of its BAR. What the controller reads and writes of memory falls into the BARs of a second
-//! device, the *window*, which QEMU reaches by vfio-user: that is served here too, and becomes DMA_READ and DMA_WRITE. The
-//! controller itself is QEMU's, as it is.
+//! QEMU runs without a processor, driven by its test protocol (qtest): accesses to the controller's
+//! registers go to QEMU as reads and writes of the controller's BAR. The controller's own accesses
+//! to memory fall into the BARs of a second device, the *window*, which QEMU reaches by vfio-user.
+//! The window is served here too, and turns those accesses into DMA_READ and DMA_WRITE. The
+//! controller itself is QEMU's, unchanged.
 //!
-//! QEMU cuts what a controller reads or writes at once into pieces of 8 bytes where no memory of its own is. They are put
-//! together again, up to [`LINE`] and to a page, as long as they follow each other.
+//! QEMU cuts a controller's access into pieces of 8 bytes where it has no memory of its own. Pieces
+//! that follow each other are put together again, up to [`LINE`] for reads and up to a page for
+//! writes.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -26,32 +28,37 @@ use live::unix::{Connection, Listener, Received};
 use vfio_user::server::{Config, Cookie, Input, InterruptConfig, Output, RegionConfig, Token};
 use vfio_user::{Errno, InterruptData, InterruptIndex, RegionIndex, Server};
 
-/// Time does not pass: nobody is timed out.
+/// Time does not pass, so that nobody is timed out.
 const NOW: Instant = Instant::from_nanos(1);
-/// The slots of both devices on QEMU's bus.
+/// Slot of the controller on QEMU's bus.
 const CONTROLLER: u32 = 4;
+/// Slot of the window on QEMU's bus.
 const WINDOW: u32 = 5;
-/// Where QEMU sees the controller's registers.
+/// Address of the controller's registers in QEMU.
 const REGISTERS: u64 = 0xe000_0000;
 const REGISTERS_BYTES: u64 = 0x4000;
-/// In it, QEMU's MSI-X table; CC; CSTS.
+/// Offset of QEMU's MSI-X table in the registers.
 const TABLE: u64 = 0x2000;
+/// Offset of Controller Configuration (CC) in the registers.
 const CONFIGURATION: u64 = 0x14;
+/// Number of MSI-X vectors.
 const VECTORS: u32 = 65;
-/// Where its MSI-X capability has its control, in the upper half.
+/// Offset of the controller's MSI-X capability, with Message Control in the upper half of its first
+/// double word.
 const MSIX: u32 = 0x40;
-/// The window's BARs: address and bytes. All of a host's memory below 16 MiB that is not QEMU's own, and where its
-/// controller writes its interrupts.
+/// Address and length in bytes of each of the window's BARs: all of a host's memory below 16 MiB
+/// that is not QEMU's own, and the place where QEMU's controller writes its interrupts.
 const BARS: [(u64, u64); 5] =
     [(1 << 20, 1 << 20), (2 << 20, 2 << 20), (4 << 20, 4 << 20), (8 << 20, 8 << 20), (INTERRUPTS, 4096)];
+/// Where QEMU's controller writes its interrupts.
 const INTERRUPTS: u64 = 0xd000_0000;
-/// What is read of memory at once.
+/// Bytes that are read of the client's memory at once.
 const LINE: u64 = 64;
 const PAGE: u64 = 4096;
-/// How long a write waits for more that follows it.
+/// How long a write waits for another that continues it.
 const GATHERING: Duration = Duration::from_millis(2);
 
-/// What an answer of QEMU's is for.
+/// What an answer from QEMU is for.
 enum Ask {
     Nothing,
     Config(usize),
@@ -60,7 +67,7 @@ enum Ask {
     Done,
 }
 
-/// QEMU's test protocol: a line each way.
+/// QEMU's test protocol: one line each way.
 struct Qtest {
     stream: UnixStream,
     inbox: Vec<u8>,
@@ -73,12 +80,12 @@ impl Qtest {
         self.outbox.extend_from_slice(format!("{command}\n").as_bytes());
         self.asked.push_back(ask);
     }
-    /// Sends as much as QEMU takes.
+    /// Sends as much as QEMU accepts.
     fn flush(&mut self) {
         while !self.outbox.is_empty() {
             match self.stream.write(&self.outbox) {
                 Ok(count) => drop(self.outbox.drain(..count)),
-                // One that is gone is noticed by who waits for it.
+                // Whoever waits for QEMU notices when it has gone.
                 Err(_) => return,
             }
         }
@@ -93,7 +100,7 @@ impl Qtest {
         self.tell(&Self::config(slot, offset));
         self.tell(&format!("outl 0xcfc {value:#x}"));
     }
-    /// The next answer, with its value if it has one.
+    /// The next answer from QEMU, with its value; 0 if it has none.
     fn answer(&mut self) -> Option<(Ask, u64)> {
         let mut bytes = [0; 4096];
         match self.stream.read(&mut bytes) {
@@ -114,7 +121,7 @@ impl Qtest {
     }
 }
 
-/// A socket, whoever is connected to it, and what answers.
+/// A socket, the client that is connected to it, and the server that answers.
 struct Port {
     listener: Listener,
     connection: Option<Connection>,
@@ -125,7 +132,7 @@ impl Port {
     fn new(listener: Listener, config: Config) -> Self {
         Self { listener, connection: None, server: Server::new(config) }
     }
-    /// Takes what has come; whether anything has.
+    /// Takes what has arrived. Returns whether anything has.
     fn receive(&mut self, pool: &mut Pool) -> bool {
         let Some(connection) = &mut self.connection else {
             self.connection = self.listener.accept().unwrap();
@@ -153,18 +160,20 @@ impl Port {
         }
     }
     fn flush(&mut self) {
-        // Its end is seen by what is received.
+        // `receive` notices the end of the connection.
         let _ = self.connection.as_mut().map(Connection::flush);
     }
 }
 
-/// A read of the controller's, of which the window's client waits for some.
+/// A line of memory that the controller reads, and the part that the window's client is waiting
+/// for.
 struct Line {
     address: u64,
     bytes: Vec<u8>,
-    /// What is wanted of it: the answer's name, first byte, bytes.
+    /// What the client is waiting for: the token of the answer, the first byte, and the number of
+    /// bytes.
     wanted: Option<(Token, usize, usize)>,
-    /// Up to where it has been taken.
+    /// How many bytes of the line have been taken.
     taken: usize,
 }
 
@@ -180,7 +189,7 @@ struct Bridge {
     reads: Arc<AtomicU32>,
 }
 
-/// QEMU's controller, at a socket, in a thread and a process of its own.
+/// QEMU's controller at a socket, with a thread and a process of its own.
 pub(crate) struct ThirdParty {
     stop: Arc<AtomicBool>,
     /// How often the controller has read memory.
@@ -190,7 +199,7 @@ pub(crate) struct ThirdParty {
 }
 
 impl ThirdParty {
-    /// The controller with `image` as its namespace, served at `socket` of `directory`.
+    /// Starts the controller with `image` as its namespace, served at `socket` in `directory`.
     pub(crate) fn start(kit: &Kit, directory: &Path, image: &Path, socket: &str) -> Self {
         let test = UnixListener::bind(directory.join("qtest")).unwrap();
         let window = Listener::bind(&directory.join("window")).unwrap();
@@ -257,7 +266,7 @@ impl Bridge {
             while let Some(output) = self.device.as_mut().and_then(|device| device.server.poll_output()) {
                 self.on_device(output);
             }
-            // QEMU is gone when this is told to stop, too.
+            // QEMU ends when this is told to stop, too.
             while let Some((ask, value)) = self.qtest.answer() {
                 busy = true;
                 self.on_answer(ask, value);
@@ -265,7 +274,7 @@ impl Bridge {
             if self.written.as_ref().is_some_and(|(.., since)| since.elapsed() > GATHERING) {
                 self.write_out();
             }
-            // What these have made their servers say.
+            // Send what the answers above made the servers say.
             self.transmit();
             idle = if busy { 0 } else { idle + 1 };
             if idle > 200 {
@@ -288,7 +297,8 @@ impl Bridge {
         let _ = self.device.as_mut().map(Port::flush);
     }
 
-    /// Places both devices on QEMU's bus, and has the controller write its interrupts into the window.
+    /// Places both devices on QEMU's bus, and makes the controller write its interrupts into the
+    /// window.
     fn set_up(&mut self) {
         let qtest = &mut self.qtest;
         for dword in 0..64 {
@@ -300,7 +310,8 @@ impl Bridge {
         for (index, (address, _)) in (0..).zip(BARS) {
             qtest.config_write(WINDOW, 0x10 + index * 4, address);
         }
-        // Memory space; bus master.
+        // Memory Space Enable for the window; Memory Space and Bus Master Enable for the
+        // controller.
         qtest.config_write(WINDOW, 4, 0b010);
         qtest.config_write(CONTROLLER, 4, 0b110);
         qtest.config_write(CONTROLLER, MSIX, 1 << 31);
@@ -313,7 +324,7 @@ impl Bridge {
         qtest.ask("readl 0xe0000000", Ask::Done);
     }
 
-    /// All is in its place: the controller can be used.
+    /// Serves the controller: everything is in its place.
     fn open(&mut self) {
         let mut config = Config::default();
         config.regions[0] = RegionConfig::new(REGISTERS_BYTES);
@@ -344,7 +355,7 @@ impl Bridge {
         &mut self.device.as_mut().expect("it was asked for").server
     }
 
-    /// What a far end asks of the controller.
+    /// Handles what a far end asks of the controller.
     fn on_device(&mut self, output: Output<OwnedFd>) {
         match output {
             Output::Transmit { bytes, .. } => self.device.as_mut().unwrap().send(bytes),
@@ -385,7 +396,7 @@ impl Bridge {
                 _ if count == 0 => self.vectors.iter_mut().for_each(|vector| *vector = None),
                 _ => {}
             },
-            // Controller Reset: CC.EN is cleared.
+            // A device reset is a Controller Reset: CC.EN is cleared.
             Output::Reset { token } => {
                 let command = format!("writel {:#x} 0", REGISTERS + CONFIGURATION);
                 self.qtest.ask(&command, Ask::Reset(token));
@@ -408,7 +419,8 @@ impl Bridge {
         }
     }
 
-    /// What QEMU asks of the window: its configuration space, and what its controller reads and writes.
+    /// Handles what QEMU asks of the window: its configuration space, and the controller's accesses
+    /// to memory.
     fn on_window(&mut self, output: Output<OwnedFd>) {
         match output {
             Output::Transmit { bytes, .. } => self.window.send(bytes),
@@ -416,7 +428,7 @@ impl Bridge {
             Output::Unmap { token: Some(token), .. } => self.window.server.unmap_done(token),
             Output::Reset { token } => self.window.server.reset_done(token, Ok(())),
             Output::RegionRead { token, region: RegionIndex::CONFIG, offset, length } => {
-                // A base system peripheral.
+                // The window is a base system peripheral.
                 let mut config = [0; 256];
                 config[..12].copy_from_slice(&[0x1a, 0xfa, 0xc1, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x08]);
                 let at = usize::try_from(offset).unwrap();
@@ -456,7 +468,7 @@ impl Bridge {
         self.server().dma_read(NOW, READ, first, usize::try_from(LINE).unwrap());
     }
 
-    /// Gives QEMU what it wants of the line that was read.
+    /// Gives QEMU what it is waiting for from the line that was read.
     fn hand_out(&mut self) {
         let Some(line) = &mut self.line else { return };
         let Some((token, first, length)) = line.wanted.take() else { return };
@@ -465,7 +477,7 @@ impl Bridge {
     }
 
     fn write(&mut self, address: u64, data: &[u8]) {
-        // What was read may be what is written.
+        // The write may change what was read.
         self.line = None;
         if address == INTERRUPTS {
             self.write_out();
@@ -488,14 +500,14 @@ impl Bridge {
         self.written = Some((address, data.to_vec(), Time::now()));
     }
 
-    /// Sends what the controller has written.
+    /// Sends to the client what the controller has written.
     fn write_out(&mut self) {
         if let Some((address, bytes, _)) = self.written.take() {
             self.server().dma_write(NOW, Cookie(1), address, Buffer::copy_from_slice(&bytes));
         }
     }
 
-    /// Writes are on their way before the interrupt behind them.
+    /// Sends writes before the interrupt that follows them.
     fn transmit_writes(&mut self) {
         while let Some(output) = self.device.as_mut().and_then(|device| device.server.poll_output()) {
             self.on_device(output);

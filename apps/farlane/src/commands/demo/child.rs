@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 
-/// A process that ends with this.
+/// A child process, which is killed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Child {
     process: process::Child,
@@ -16,8 +16,9 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// A far end with the file at `path` as its first namespace and memory as its second, on processor `cpu`
-    /// or any. It spins for `spin` after it last had something to do.
+    /// Starts a far end on processor `cpu`, if there is one. Its first namespace is the file at
+    /// `path`, its second is memory. The far end spins for `spin` after it last had something to
+    /// do.
     pub(super) fn export(
         path: &Path,
         file_bytes: u64,
@@ -26,7 +27,8 @@ impl Child {
         spin: Duration,
     ) -> Result<Self, Error> {
         let mut command = Command::new(super::own_path()?);
-        // Options follow a path behind commas, which the directory's name may have as well: the file is named from within.
+        // In an option, commas end a path, and the directory's name may have some: name the file
+        // from within the directory.
         let (folder, name) = (path.parent(), path.file_name().unwrap_or_default());
         command
             .current_dir(folder.unwrap_or(Path::new(".")))
@@ -40,7 +42,7 @@ impl Child {
         Self::start(command, "the far end")
     }
 
-    /// The other side of raw TCP measurements, on processor `cpu`.
+    /// Starts the other side of raw TCP measurements, on processor `cpu`.
     pub(super) fn floor_server(cpu: usize) -> Result<Self, Error> {
         let mut command = Command::new(super::own_path()?);
         command.args(["floor-server", "--cpu", &cpu.to_string()]);
@@ -57,7 +59,7 @@ impl Child {
             .map_err(child_error)?;
         match Self::read_address(&mut process) {
             Ok(address) => {
-                // Nobody reads it any more: without a reader a full pipe would stop the child.
+                // Drain what nobody reads any more: a full pipe would stop the child.
                 if let Some(mut stderr) = process.stderr.take() {
                     std::thread::spawn(move || io::copy(&mut stderr, &mut io::sink()));
                 }
@@ -91,7 +93,7 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // It has nothing left to lose: everything that was acknowledged is where it belongs.
+        // The child has nothing left to lose: everything that was acknowledged is where it belongs.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

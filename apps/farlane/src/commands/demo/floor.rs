@@ -1,4 +1,5 @@
-//! Raw TCP with the sizes and round trips of the same operations, both sides spinning.
+//! Raw TCP with the sizes and the round trips of the operations that are measured, both sides
+//! spinning.
 
 use engine::Nanos;
 use live::floor::Client;
@@ -9,33 +10,34 @@ use crate::error::Error;
 use crate::session::Session;
 use crate::workload::rate;
 
-/// Round trips, or sends of a stream, between two looks at the time.
+/// Round trips, or sends of a stream, between two looks at the clock.
 const BATCH: u32 = 200;
 
-/// Bytes on the wire: a frame's header, and what a TLP has around its payload.
+/// Bytes on the wire: a frame's header, and a TLP with its header and payload.
 mod wire {
     const FRAME: u32 = 12;
-    /// CfgRd, MRd or MWr with a 32-bit address and 4 bytes.
+    /// Bytes of a CfgRd, or of an MRd with a 32-bit address.
     pub(super) const REQUEST: u32 = FRAME + 12;
+    /// Bytes of an MWr with a 32-bit address that rings a doorbell: 4 bytes of data.
     pub(super) const DOORBELL: u32 = FRAME + 16;
-    /// CplD with a double word.
+    /// Bytes of a CplD with a double word.
     pub(super) const REGISTER: u32 = FRAME + 16;
-    /// CplD with a submission queue entry.
+    /// Bytes of a CplD with a submission queue entry.
     pub(super) const ENTRY: u32 = FRAME + 12 + 64;
-    /// A page, in a CplD or MWr.
+    /// Bytes of a page in a CplD or MWr.
     pub(super) const PAGE: u32 = FRAME + 12 + 4096;
-    /// MWr with a completion queue entry.
+    /// Bytes of an MWr with a completion queue entry.
     pub(super) const COMPLETION: u32 = FRAME + 12 + 16;
 }
 
 struct Floor<'a> {
     client: Client,
     slice: Nanos,
-    /// Not measured here, and not to be taken for dead either.
+    /// Not measured here, but kept alive so that it is not taken for lost.
     tunnel: &'a mut Session,
 }
 
-/// One slice of each measurement, where there is a floor.
+/// Measures one slice of each kind, where there is a floor.
 pub(super) fn round(subjects: &mut Subjects<'_>, slice: Nanos, slices: &mut Slices) -> Result<(), Error> {
     let Some(address) = subjects.floor else { return Ok(()) };
     let client = Client::connect(address).map_err(floor_error)?;
@@ -62,7 +64,7 @@ fn floor_error(error: std::io::Error) -> Error {
 }
 
 impl Floor<'_> {
-    /// Round trips for a slice.
+    /// Measures round trips for one slice.
     fn exchange(&mut self, request: u32, reply: u32) -> Result<Vec<Nanos>, Error> {
         let mut trips = Vec::new();
         let mut left = self.slice;
@@ -75,7 +77,7 @@ impl Floor<'_> {
         Ok(trips)
     }
 
-    /// Sends of `bytes` a second, as fast as the connection takes them, for a slice.
+    /// Sends of `bytes` per second, as fast as the connection takes them, for one slice.
     fn stream(&mut self, bytes: u32) -> Result<f64, Error> {
         let first = self.client.stream(bytes, BATCH).map_err(floor_error)?;
         let count = u64::from(BATCH) * self.slice.get() / first.get().max(1);
@@ -86,8 +88,8 @@ impl Floor<'_> {
     }
 }
 
-/// The sum of the round trips of an operation: each quantile of the sum is the sum of the round trips in the order
-/// in which they were measured.
+/// The sums of the round trips that make up an operation, added up in the order in which they were
+/// measured.
 fn sums(trips: &[Vec<Nanos>]) -> Distribution {
     let count = trips.iter().map(Vec::len).min().unwrap_or(0);
     (0..count).map(|index| trips.iter().fold(Nanos::ZERO, |sum, trip| sum + trip[index])).collect()

@@ -1,5 +1,5 @@
-//! The demo's figures: floor, direct and through the tunnel, a slice of each in turn, so that a noisy moment
-//! of the machine falls on all three.
+//! The demo's figures: the floor, direct, and through the tunnel. Each gets a slice in turn, so
+//! that a noisy moment of the machine falls on all three.
 
 use std::net::SocketAddr;
 
@@ -17,17 +17,18 @@ use crate::error::Error;
 use crate::session::Session;
 use crate::workload::{self, Job};
 
-/// How often each measurement gets its turn.
+/// How many turns each measurement gets.
 const ROUNDS: u64 = 5;
-/// Reads whose hops are drawn.
+/// Number of reads to follow hop by hop.
 const TRACED: u64 = 2_000;
-/// What is measured.
+/// What is measured: two sessions, and this machine's own TCP.
 pub(super) struct Subjects<'a> {
     pub(super) tunnel: &'a mut Session,
     pub(super) tunnel_namespace: Namespace,
     pub(super) direct: &'a mut Session,
     pub(super) direct_namespace: Namespace,
-    /// None where a network is emulated, which this machine's own TCP says nothing of.
+    /// Address of the floor server. None where a network is emulated: this machine's own TCP says
+    /// nothing of it.
     pub(super) floor: Option<SocketAddr>,
 }
 
@@ -52,13 +53,13 @@ pub(super) struct All {
 /// Where the time of a 4 KiB read goes.
 #[derive(Clone, Debug)]
 pub(super) struct Hops {
-    /// The median of each hop; none if no read could be followed.
+    /// The median time of each hop; empty if no read could be followed.
     pub(super) medians: Vec<(Hop, Nanos)>,
-    /// How well the clocks of both ends are aligned.
+    /// Largest error of the alignment of both ends' clocks; none if unknown.
     pub(super) clock_error: Option<Nanos>,
 }
 
-/// One subject's slices.
+/// One subject's slices, kind by kind.
 #[derive(Default)]
 pub(super) struct Slices {
     pub(super) config_read: Vec<Distribution>,
@@ -91,7 +92,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Measures everything; each kind of measurement takes about `runtime` a subject.
+/// Measures everything. Each kind of measurement takes about `runtime` for each subject.
 pub(super) fn all(subjects: &mut Subjects<'_>, runtime: Nanos, show: bool) -> Result<All, Error> {
     let slice = runtime / ROUNDS;
     let bar = if show { ProgressBar::new(ROUNDS * 3) } else { ProgressBar::hidden() };
@@ -117,7 +118,8 @@ fn job(namespace: Namespace, workload: Workload, bytes: u32, depth: u32, runtime
     Job { namespace, workload, bytes, depth, rate: None, runtime, range, verify: false, seed: 1 }
 }
 
-/// Writes the whole namespace once: memory that was never written is not there, and costs nothing to read.
+/// Writes the whole namespace once: memory that was never written is not there, and costs nothing
+/// to read.
 fn fill(session: &mut Session, namespace: Namespace) -> Result<(), Error> {
     let size = namespace.blocks * u64::from(namespace.block_bytes);
     let mut written = 0;
@@ -128,7 +130,8 @@ fn fill(session: &mut Session, namespace: Namespace) -> Result<(), Error> {
     Ok(())
 }
 
-/// One slice of each measurement; `between` them, others must not be taken for dead.
+/// Measures one slice of each kind. `between` runs after each, so that other sessions are not taken
+/// for lost.
 fn session_round(
     session: &mut Session,
     namespace: Namespace,

@@ -27,16 +27,17 @@ use measure::Subjects;
 use network::Network;
 use report::{Over, Report, Verified};
 
-/// The namespace that is measured: memory that stays in cache, as what the floor sends does, so that the figures are those
-/// of the way, not of a disk.
+/// Bytes of the namespace that is measured. Its memory stays in cache, as what the floor server
+/// sends does, so that the figures are those of the path, not of a disk.
 const MEASURED_BYTES: u64 = 1 << 20;
-/// The most data under way at once: 32 commands of 128 KiB.
+/// Most bytes of data under way at once: 32 commands of 128 KiB.
 const DATA_BYTES: u64 = 32 * (128 << 10);
-/// For how long both ends spin before they sleep: longer than any pause within a measurement.
+/// How long both ends spin before they sleep: longer than any pause within a measurement.
 const SPIN: Duration = Duration::from_millis(20);
-/// The same where a network is emulated between them, which may take long, and wants a processor too.
+/// How long both ends spin before they sleep where a network is emulated between them. The network
+/// may take long, and wants a processor too.
 const SPIN_OVER: Duration = Duration::from_millis(1);
-/// How long the far end may take to be there.
+/// How long the far end may take to appear.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
@@ -69,8 +70,9 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
     let size = args.size.next_multiple_of(4096).max(4096);
     let disk = directory.path().join("far-ssd.img");
 
-    // Two ends that spin need a processor each, where there are two. Children inherit ours, so it is chosen last. Where
-    // there is a network to emulate as well, nobody has one to itself.
+    // Two ends that spin need a processor each, where there are two. Children inherit our
+    // processor, so ours is chosen last. Where a network is emulated as well, nobody has a
+    // processor to itself.
     let (spin, cpu) = if described.is_some() { (SPIN_OVER, None) } else { (SPIN, Some(second())) };
     let far = Child::export(&disk, size, MEASURED_BYTES, cpu, spin)?;
     say(&format!("a far end is up: process {}, {} on tcp://{}", far.id(), disk.display(), far.address()));
@@ -129,7 +131,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
     let figures = measure::all(&mut subjects, args.runtime.into(), !args.output.json)?;
     tunnel.close()?;
     direct.close()?;
-    // Once more, with time stamps on every frame.
+    // Attach once more, with time stamps on every frame.
     let mut stamped = Session::attach(&target, Needs { stamps: true, ..needs })?;
     let namespace = stamped.namespace(2)?;
     let hops = measure::hops(&mut stamped, namespace)?;
@@ -145,12 +147,12 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
     Report { verified, figures, hops, lookahead: args.lookahead.is_on(), over }.print(args.output.json)
 }
 
-/// The processor of the far end: the second one, where there are two.
+/// The far end's processor: the second one, where there are two.
 fn second() -> usize {
     live::reactor::processors().map_or(0, |count| usize::from(count > 1))
 }
 
-/// Keeps the near end off the far end's processor. Where that can't be, the figures are worse, not wrong.
+/// Keeps the near end off the far end's processor. If it can't, the figures are worse, not wrong.
 fn pin(cpu: usize) {
     let _ = live::reactor::pin(cpu);
 }
@@ -159,7 +161,7 @@ fn human(bytes: u64) -> String {
     indicatif::HumanBytes(bytes).to_string()
 }
 
-/// The same controller in this process, straight on the root port.
+/// A session with the same controller in this process, directly on the root port.
 fn direct() -> Result<Session, Error> {
     let mut media = Media::new();
     let medium = media.add(RamDisk::new(MEASURED_BYTES));
@@ -169,7 +171,8 @@ fn direct() -> Result<Session, Error> {
     Session::direct(function, media, needs, SPIN.into(), PATIENCE.into())
 }
 
-/// Writes the file at `source`, repeated up to `size` bytes, to the first namespace, and reads it back.
+/// Writes the file at `source`, repeated up to `size` bytes, to the first namespace, and reads it
+/// back.
 fn verify(session: &mut Session, source: &Path, size: u64, show: bool) -> Result<Verified, Error> {
     let namespace = session.namespace(1)?;
     let file_error = |error| Error::File { path: source.to_owned(), error };
@@ -203,7 +206,8 @@ fn empty_file() -> std::io::Error {
     std::io::Error::new(std::io::ErrorKind::UnexpectedEof, "the file is empty")
 }
 
-/// Fills `bytes` from `file`, starting again at its end, with `left` bytes at most.
+/// Fills `bytes` from `file`, beginning again at the file's end, with `left` bytes at most. Returns
+/// how many were filled.
 fn repeat(file: &mut File, bytes: &mut [u8], left: u64) -> std::io::Result<usize> {
     let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
     let mut filled = 0;

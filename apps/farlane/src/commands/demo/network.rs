@@ -1,4 +1,4 @@
-//! The network of a link file between the ends: emulated in a thread of its own, and simulated.
+//! The network of a link file between the two ends: emulated in a thread of its own, and simulated.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -21,10 +21,10 @@ use crate::error::Error;
 
 /// How long the emulator spins after it last had something to do.
 const SPIN: Nanos = Nanos::from_micros(100);
-/// Simulated operations of each kind.
+/// Number of simulated operations of each kind.
 const SIMULATED: u64 = 500;
 
-/// A link file, and what is random in it.
+/// A link file, and the seed of what is random in it.
 #[derive(Clone, Debug)]
 pub(super) struct Described {
     pub(super) path: PathBuf,
@@ -33,7 +33,7 @@ pub(super) struct Described {
     pub(super) seed: u64,
 }
 
-/// The file at `path`.
+/// Reads the link file at `path`.
 pub(super) fn read(path: &PathBuf, seed: u64) -> Result<Described, Error> {
     let text = std::fs::read_to_string(path).map_err(|error| Error::File { path: path.clone(), error })?;
     let link = Link::parse(&text).map_err(|why| Error::Link { path: path.clone(), why })?;
@@ -44,11 +44,11 @@ pub(super) fn read(path: &PathBuf, seed: u64) -> Result<Described, Error> {
 #[derive(Clone, Debug)]
 pub(super) struct Carried {
     pub(super) counters: Counters,
-    /// How long after their time in the model bytes were written.
+    /// How late bytes were written, compared with their time in the model.
     pub(super) late: Distribution,
 }
 
-/// An emulated network, which ends with this.
+/// An emulated network, which ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Network {
     address: SocketAddr,
@@ -57,7 +57,7 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// The network that is `described`, before `to`.
+    /// Starts the network that is `described`, in front of `to`.
     pub(super) fn start(described: &Described, to: SocketAddr) -> Result<Self, Error> {
         let Described { link, seed, .. } = described.clone();
         let (say, said) = channel();
@@ -65,7 +65,7 @@ impl Network {
             let clock = Clock::start();
             let listener = Listener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
             let mut reactor = Reactor::new(clock, SPIN)?;
-            // Whoever started this has gone if nobody hears it.
+            // If nobody receives this, whoever started the thread has gone.
             let _ = say.send((listener.address(), reactor.stop()));
             let mut late = Distribution::new();
             let network = link.network(&Rng::from_seed(seed));
@@ -89,7 +89,7 @@ impl Network {
         self.address
     }
 
-    /// Ends it; what it has done.
+    /// Ends the network, and returns what it has done.
     pub(super) fn end(mut self) -> Result<Carried, Error> {
         self.stop.ask();
         let thread = self.thread.take().expect("it ends once");
@@ -100,7 +100,7 @@ impl Network {
 impl Drop for Network {
     fn drop(&mut self) {
         self.stop.ask();
-        // What went wrong there has been noticed here.
+        // Whatever went wrong in the thread has been noticed by its user.
         let _ = self.thread.take().map(outcome);
     }
 }
@@ -113,7 +113,7 @@ fn failed(error: io::Error) -> Error {
     Error::Child { what: "the emulated network", error }
 }
 
-/// What the simulation says of the same network with an SSD behind it.
+/// What the simulation predicts for the same network with an SSD behind it.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Simulated {
     pub(super) config_read_ns: Distribution,
@@ -121,8 +121,8 @@ pub(super) struct Simulated {
     pub(super) write_4k_ns: Distribution,
 }
 
-/// Plays what is measured: one operation after the other, on the SSD that the file describes, or the usual one, with a switch
-/// that looks ahead or not.
+/// Simulates what is measured, one operation after the other. The SSD is the one that the file
+/// describes, or the usual one; the switch looks ahead if `lookahead` says so.
 pub(super) fn simulate(described: &Described, lookahead: bool) -> Result<Simulated, Error> {
     let wrong = |why: String| Error::Simulation(format!("{}: {why}", described.path.display()));
     let (count, gap) = (SIMULATED, Nanos::ZERO);

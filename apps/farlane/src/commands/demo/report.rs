@@ -1,4 +1,4 @@
-//! What the demo tells: figures side by side, and a picture of where the time went.
+//! The demo's report: figures side by side, and a picture of where the time went.
 
 use engine::Nanos;
 use machine::near::Hop;
@@ -11,7 +11,7 @@ use crate::distribution::Distribution;
 use crate::error::Error;
 use crate::picture;
 
-/// What was written and read back.
+/// The result of writing data and reading it back.
 #[derive(Debug, Serialize)]
 pub(super) struct Verified {
     pub(super) verified: bool,
@@ -19,7 +19,7 @@ pub(super) struct Verified {
     pub(super) sha256: String,
 }
 
-/// Everything.
+/// Everything that the demo found out.
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) verified: Verified,
@@ -31,7 +31,7 @@ pub(super) struct Report {
     pub(super) over: Option<Over>,
 }
 
-/// A network between the ends.
+/// A network that was emulated between the ends.
 #[derive(Debug)]
 pub(super) struct Over {
     pub(super) described: Described,
@@ -39,17 +39,17 @@ pub(super) struct Over {
     pub(super) simulated: Simulated,
 }
 
-/// A row's name, and where its figure stands.
+/// A row's name, and the figure that it shows.
 type Latency = (&'static str, fn(&Figures) -> &Distribution);
 type Rate = (&'static str, fn(&Figures) -> f64);
 
-/// What is measured by its latency.
+/// Rows that show a latency.
 const LATENCIES: [Latency; 3] = [
     ("configuration read, median", |figures| &figures.config_read_ns),
     ("4 KiB read, depth 1, median", |figures| &figures.read_4k_ns),
     ("4 KiB write, depth 1, median", |figures| &figures.write_4k_ns),
 ];
-/// What is measured by its rate.
+/// Rows that show a rate.
 const RATES: [Rate; 2] = [
     ("4 KiB random reads a second, 32 deep", |figures| figures.iops_qd32),
     ("128 KiB reads, MiB/s", |figures| figures.mib_s_128k),
@@ -120,7 +120,8 @@ impl Report {
         }
     }
 
-    /// One-way tunnel latency, as published for long-range PCIe: half of what the tunnel adds to a round trip.
+    /// The tunnel's one-way latency, defined as in publications on long-range PCIe: half of what
+    /// the tunnel adds to a round trip.
     fn t_tunnel(&self) -> Nanos {
         let [direct, tunnel] =
             [&self.figures.direct, &self.figures.tunnel].map(|subject| subject.config_read_ns.median());
@@ -161,7 +162,7 @@ impl Report {
         });
         if !self.hops.medians.is_empty() {
             let error = self.hops.clock_error.map(|error| format!(", clocks aligned to +/- {error}"));
-            // With it there would be no hop between the doorbell and the data.
+            // With lookahead there would be no hop between the doorbell and the data.
             let without = if self.lookahead { " without lookahead" } else { "" };
             text.push_str(&format!(
                 "\nWhere the time of a 4 KiB read goes{without} (medians{}):\n\n{}",
@@ -172,7 +173,7 @@ impl Report {
         text
     }
 
-    /// Beside raw TCP.
+    /// The figures beside those of raw TCP.
     fn floor_text(&self, floor: &Figures) -> String {
         let All { direct, tunnel, .. } = &self.figures;
         let mut text =
@@ -205,7 +206,7 @@ impl Report {
         text
     }
 
-    /// Beside what the simulation says.
+    /// The figures beside those of the simulation.
     fn over_text(&self, over: &Over) -> String {
         let All { direct, tunnel, .. } = &self.figures;
         let Over { described, carried, simulated } = over;

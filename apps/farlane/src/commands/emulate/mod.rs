@@ -1,4 +1,4 @@
-//! `farlane emulate`: a modelled network in real time between two live ends.
+//! `farlane emulate`: a modelled network, in real time, between two live ends.
 
 mod packets;
 mod relay;
@@ -38,18 +38,18 @@ fn reactor(args: &EmulateArgs, clock: Clock) -> Result<Reactor, Error> {
     Ok(reactor)
 }
 
-/// Counters that are shown.
+/// Counters of an emulator that are shown while it runs.
 trait Told: Copy + PartialEq + Default {
-    /// How machines read them.
+    /// The counters as machines read them.
     type Line<'a>: Serialize;
 
     fn line(self, late: &Distribution, end: bool) -> Self::Line<'_>;
 
-    /// How people do.
+    /// The counters as people read them.
     fn words(self) -> String;
 }
 
-/// Runs an emulator to its end, and shows its counters each time that it has `ticked`, and at the end.
+/// Runs an emulator to its end. Shows its counters whenever it has `ticked`, and at the end.
 fn watch<D: Driver, C: Told>(
     reactor: &mut Reactor,
     driver: &mut D,
@@ -70,14 +70,14 @@ fn watch<D: Driver, C: Told>(
     shown.end(counters(driver), &late.borrow())
 }
 
-/// What was shown last.
+/// The counters that were shown last.
 struct Shown<C> {
     json: bool,
     last: C,
 }
 
 impl<C: Told> Shown<C> {
-    /// Shows the counters if anything has passed.
+    /// Shows the counters if anything has passed since the last time.
     fn show(&mut self, counters: C, late: &Distribution) -> Result<(), Error> {
         if counters == self.last {
             return Ok(());
@@ -86,7 +86,7 @@ impl<C: Told> Shown<C> {
         if self.json {
             report_json(&counters.line(late, false))
         } else {
-            // A person watches; a log has the end.
+            // A person watches the counters change; for a log, those at the end are enough.
             if std::io::stderr().is_terminal() {
                 telling::show(format!("\r\x1b[K{}", counters.words()));
             }

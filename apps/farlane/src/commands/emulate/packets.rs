@@ -1,4 +1,4 @@
-//! Packets of the kernel that pass a modelled network between two network namespaces.
+//! The kernel's packets, which pass through a modelled network between two network namespaces.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -53,7 +53,7 @@ pub(super) fn run(args: &EmulateArgs, between: [&str; 2], link: &Link) -> Result
     watch(&mut reactor, &mut packets, Packets::counters, (&ticked, &late), args.output.json)
 }
 
-/// An interface in the namespace of that name.
+/// Opens a TUN interface in the network namespace called `namespace`.
 fn interface(namespace: &str, settings: Settings) -> Result<Tun, Error> {
     let wrong = |error: io::Error| match error.kind() {
         io::ErrorKind::PermissionDenied => Error::NoNetworkAdmin { error },
@@ -66,16 +66,16 @@ fn interface(namespace: &str, settings: Settings) -> Result<Tun, Error> {
     Tun::open(&opened, settings).map_err(wrong)
 }
 
-/// Counters as they are printed.
+/// The counters as they are printed for machines.
 #[derive(Debug, Serialize)]
 pub(super) struct Line<'a> {
     there: Way,
     back: Way,
-    /// Sent into the interfaces, and no IP packets.
+    /// Packets that were sent into the interfaces and are no IP packets.
     strange: u64,
-    /// Out of the model, and not taken by the interface.
+    /// Packets that came out of the model and that the interface did not take.
     refused: u64,
-    /// How long after their time in the model packets were written.
+    /// How late packets were written, compared with their time in the model.
     late_ns: &'a Distribution,
     end: bool,
 }

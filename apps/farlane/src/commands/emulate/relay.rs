@@ -1,4 +1,4 @@
-//! Connections that pass a modelled network, TCP included.
+//! Connections that pass through a modelled network, TCP included.
 
 use std::cell::{Cell, RefCell};
 
@@ -16,7 +16,8 @@ use crate::distribution::Distribution;
 use crate::error::Error;
 
 pub(super) fn run(args: &EmulateArgs, connect: &str, link: &Link) -> Result<(), Error> {
-    // Whoever reads where it listens may end it in good order.
+    // Signals are handled before the address is printed: whoever reads it may end the process in
+    // good order.
     let clock = Clock::start();
     let mut reactor = reactor(args, clock)?;
     let to = resolve(connect).map_err(|error| Error::Connect { error })?;
@@ -46,7 +47,7 @@ pub(super) fn run(args: &EmulateArgs, connect: &str, link: &Link) -> Result<(), 
     watch(&mut reactor, &mut relay, Relay::counters, (&ticked, &late), args.output.json)
 }
 
-/// Tells a person what happens, on standard error.
+/// Tells a person about an event, on standard error.
 fn report(event: &Event) {
     match event {
         Event::Tick | Event::Written(_) => {}
@@ -69,7 +70,7 @@ fn report(event: &Event) {
     }
 }
 
-/// Counters as they are printed.
+/// The counters as they are printed for machines.
 #[derive(Debug, Serialize)]
 pub(super) struct Line<'a> {
     connections: u64,
@@ -77,7 +78,7 @@ pub(super) struct Line<'a> {
     there: Way,
     back: Way,
     retransmitted: u64,
-    /// How long after their time in the model bytes were written.
+    /// How late bytes were written, compared with their time in the model.
     late_ns: &'a Distribution,
     end: bool,
 }

@@ -1,4 +1,4 @@
-//! `farlane export --vfio-user`: a far end with the device of another process.
+//! `farlane export --vfio-user`: a far end whose device is in another process.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -21,11 +21,11 @@ use crate::args::ExportArgs;
 use crate::commands::{control, print, print_json, status};
 use crate::error::Error;
 
-/// What is known of the device.
+/// What is known of the device so far.
 #[derive(Debug, Default)]
 struct Known {
     summary: Option<Summary>,
-    /// Why there is none yet.
+    /// Why there is no summary yet.
     trouble: Option<String>,
 }
 

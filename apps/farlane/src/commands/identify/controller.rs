@@ -1,4 +1,4 @@
-//! Identify Controller, NVMe Base 2.0, for people and machines.
+//! Identify Controller (NVMe Base 2.0), for people and machines.
 
 use nvme::wire::identify::{IdentifyController, PowerState};
 use pcie::lspci::vendor_name;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::commands::fields::{Fields, celsius, digits, size};
 
-/// Bytes of the unit of MDTS: the smallest memory page that the driver takes (CAP.MPSMIN).
+/// Unit of MDTS in bytes: the smallest memory page that the driver takes (CAP.MPSMIN).
 const PAGE_BYTES: u128 = 4096;
 const MULTI_PATH: [(u32, &str); 4] = [
     (0, "several ports"),
@@ -98,7 +98,7 @@ const FUSED: [(u32, &str); 1] = [(0, "Compare and Write")];
 const COPY_FORMATS: [(u32, &str); 2] = [(0, "format 0"), (1, "format 1")];
 const AUTONOMOUS: [(u32, &str); 1] = [(0, "supported")];
 
-/// The structure under the names that nvme-cli gives its fields.
+/// The fields of the structure, under the names that nvme-cli gives them.
 pub(super) fn fields(controller: &IdentifyController) -> Fields {
     let mut fields = Fields::default();
     identity(&mut fields, controller);
@@ -274,7 +274,7 @@ fn nvm(fields: &mut Fields, it: &IdentifyController) {
     );
 }
 
-/// Volatile Write Cache (VWC).
+/// The Volatile Write Cache field (VWC) in words.
 fn write_cache(cache: u8) -> String {
     let present = if cache & 1 == 1 { "there is a volatile write cache" } else { "no volatile write cache" };
     let flush = match cache >> 1 & 0b11 {
@@ -322,7 +322,7 @@ fn power_state_json(state: &PowerState) -> Value {
     })
 }
 
-/// What a value means where 0 is not told.
+/// What a value means, where 0 stands for a value that is not reported.
 fn told(value: u32, meaning: &str) -> String {
     if value == 0 { format!("{meaning}: not told") } else { meaning.to_owned() }
 }

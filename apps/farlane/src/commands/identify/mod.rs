@@ -1,4 +1,4 @@
-//! `farlane identify`: what the controller and its namespaces say of themselves.
+//! `farlane identify`: what a controller and its namespaces say of themselves.
 
 mod controller;
 mod namespace;
@@ -15,7 +15,7 @@ use crate::session::{Needs, Session};
 
 type Page = [u8; IDENTIFY_LENGTH];
 
-/// The fields have the names that nvme-cli gives them.
+/// The output for machines. Fields have the names that nvme-cli gives them.
 #[derive(Serialize)]
 struct Json {
     controller: Fields,
@@ -45,7 +45,8 @@ pub(crate) fn run(args: &TargetArgs) -> Result<(), Error> {
     print(&text)
 }
 
-/// The active namespaces, as many as one list holds: 1,024.
+/// The active namespaces with their fields. One list holds 1,024 of them; namespaces beyond that
+/// are left out.
 fn namespaces(session: &mut Session) -> Result<Vec<(NamespaceId, Fields)>, Error> {
     let list = identify(session, "Identify (active namespaces)", cns::ACTIVE_NAMESPACES, NamespaceId::NONE)?;
     let mut namespaces = Vec::new();
@@ -53,7 +54,7 @@ fn namespaces(session: &mut Session) -> Result<Vec<(NamespaceId, Fields)>, Error
         let page = identify(session, "Identify (namespace)", cns::NAMESPACE, id)?;
         let names = match identify(session, "Identify (descriptors)", cns::NAMESPACE_DESCRIPTORS, id) {
             Ok(page) => NamespaceDescriptor::list(&page[..]).collect(),
-            // Controllers before NVMe 1.3 have no such list.
+            // Controllers before NVMe 1.3 do not have this list.
             Err(Error::Command { .. }) => Vec::new(),
             Err(error) => return Err(error),
         };

@@ -1,4 +1,4 @@
-//! Identify Namespace, NVM Command Set 1.0, for people and machines.
+//! Identify Namespace (NVM Command Set 1.0), for people and machines.
 
 use nvme::wire::NamespaceId;
 use nvme::wire::identify::{IdentifyNamespace, LbaFormat, NamespaceDescriptor};
@@ -34,7 +34,8 @@ const RESERVATIONS: [(u32, &str); 8] = [
 ];
 const ATTRIBUTES: [(u32, &str); 1] = [(0, "write protected")];
 
-/// The structure under the names that nvme-cli gives its fields, with what it comes to in bytes and all identifiers.
+/// The fields of the structure, under the names that nvme-cli gives them, with sizes in bytes and
+/// all identifiers.
 pub(super) fn fields(
     id: NamespaceId,
     namespace: &IdentifyNamespace,
@@ -94,7 +95,7 @@ fn capabilities(fields: &mut Fields, namespace: &IdentifyNamespace) {
     fields.flags("nsattr", namespace.attributes, 2, "attributes", &ATTRIBUTES);
 }
 
-/// Deallocate Logical Block Features (DLFEAT).
+/// The Deallocate Logical Block Features (DLFEAT) in words.
 fn deallocated(features: u8) -> String {
     let reads = match features & 0b111 {
         1 => "deallocated blocks read as zeroes",
@@ -158,7 +159,7 @@ fn identifiers(fields: &mut Fields, namespace: &IdentifyNamespace, names: &[Name
         match name {
             NamespaceDescriptor::Uuid(bytes) => fields.text("uuid", uuid(bytes), "UUID"),
             NamespaceDescriptor::CommandSet(set) => fields.number("csi", *set, command_set(*set)),
-            // The structure itself has these.
+            // The structure itself has these identifiers.
             NamespaceDescriptor::Nguid(_) | NamespaceDescriptor::Eui64(_) => {}
         }
     }

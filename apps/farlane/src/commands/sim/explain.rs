@@ -1,4 +1,4 @@
-//! `farlane sim explain SCENARIO`: the latency chain, hop by hop.
+//! `farlane sim explain SCENARIO`: the latency chain of an operation, hop by hop.
 
 mod lanes;
 
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<(), Error> {
     print(&text)
 }
 
-/// Which operation was followed, in words.
+/// Which operation is explained, in words.
 fn which(thousandths: usize) -> String {
     match (thousandths, thousandths / 10, thousandths % 10) {
         (0, ..) => "fastest".into(),
@@ -46,7 +46,7 @@ fn which(thousandths: usize) -> String {
     }
 }
 
-/// The stretches that took time, by the packet that they begin with or follow.
+/// The stretches that took time, each under the name of the packet that it begins with or follows.
 fn legs(one: &Explained) -> Vec<(String, Vec<&Segment>)> {
     let mut legs: Vec<(String, Vec<&Segment>)> = Vec::new();
     for segment in &one.chain.segments {
@@ -70,7 +70,7 @@ fn what(segment: &Segment) -> String {
     }
 }
 
-/// The time spent at each place that took any.
+/// The time that was spent at each place, without places that took none.
 fn by_place(one: &Explained) -> Vec<(&str, Nanos)> {
     let spent = |place| {
         let of = one.chain.segments.iter().filter(|segment| segment.place == place);
@@ -144,7 +144,7 @@ fn operation_json(one: &Explained, thousandths: usize) -> Value {
     })
 }
 
-/// With one decimal.
+/// The share of `part` in `whole` in percent, to one decimal.
 fn percent(part: Nanos, whole: Nanos) -> f64 {
     let thousandths = scenarios::explain::thousandths(part, whole);
     f64::from(u32::try_from(thousandths).unwrap_or(u32::MAX)) / 10.0

@@ -1,4 +1,4 @@
-//! `farlane sim`: networks that are not there.
+//! `farlane sim`: simulated networks.
 
 mod explain;
 mod play;
@@ -23,19 +23,19 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Error> {
     }
 }
 
-/// A file's text.
+/// The text of the file at `path`.
 fn read(path: &Path) -> Result<String, Error> {
     std::fs::read_to_string(path).map_err(|error| Error::File { path: path.to_owned(), error })
 }
 
-/// The scenario that a file describes.
+/// The scenario that the file at `path` describes.
 fn read_scenario(path: &Path) -> Result<Scenario, Error> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let scenario = Scenario::parse_in(&read(path)?, folder);
     scenario.map_err(|error| Error::Simulation(format!("{}: {error}", path.display())))
 }
 
-/// Writes a file.
+/// Writes `text` to the file at `path`.
 fn write(path: &Path, text: &str) -> Result<(), Error> {
     std::fs::write(path, text).map_err(|error| Error::File { path: path.to_owned(), error })
 }

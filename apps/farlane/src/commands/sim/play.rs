@@ -1,4 +1,4 @@
-//! `farlane sim SCENARIO`: one run.
+//! `farlane sim SCENARIO`: plays a scenario once.
 
 use engine::Nanos;
 use scenarios::file::scenario::{Done, Played};
@@ -37,7 +37,8 @@ pub(crate) fn run(args: &PlayArgs) -> Result<(), Error> {
     print(&text)
 }
 
-/// The value below which a share of `times`, in thousandths, lies.
+/// The least of `times` that at least `thousandths` of all `times` do not exceed; zero if there are
+/// none.
 pub(super) fn quantile(times: &[Nanos], thousandths: usize) -> Nanos {
     let mut sorted = times.to_vec();
     sorted.sort_unstable();
@@ -45,13 +46,13 @@ pub(super) fn quantile(times: &[Nanos], thousandths: usize) -> Nanos {
     sorted.get(place).copied().unwrap_or_default()
 }
 
-/// The mean, to the nanosecond.
+/// The mean, rounded down to a nanosecond.
 pub(super) fn mean(times: &[Nanos]) -> Nanos {
     let sum = times.iter().fold(0_u64, |sum, time| sum + time.get());
     Nanos::new(sum / (times.len() as u64).max(1))
 }
 
-/// Bits a second.
+/// The rate of a task in bits per second.
 pub(super) fn rate(done: &Done) -> u64 {
     let took = (done.outcome.ended - done.outcome.began).get().max(1);
     let bits = u128::from(done.outcome.bytes) * 8 * 1_000_000_000 / u128::from(took);

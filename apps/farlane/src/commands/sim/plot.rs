@@ -1,5 +1,5 @@
-//! A picture of a sweep: latency over the first axis, a colour for each value of the second, a panel for each combination
-//! of the others.
+//! A picture of a sweep: latency over the first axis, a colour for each value of the second, and a
+//! panel for each combination of the others.
 
 mod scale;
 
@@ -9,21 +9,26 @@ use super::table::Line;
 use crate::drawing::{BLACK, COLOURS, Colour, Drawing, GREY, PALE, Style, width_of};
 use scale::{Across, Up};
 
-/// Panels beside each other at most.
+/// Most panels in a row.
 const PANELS_MAX: usize = 3;
-/// Of one panel: what is drawn in, and what is around it.
+/// Width and height in pixels of the area of curves in each of several panels.
 const PANEL: (f64, f64) = (300.0, 250.0);
+/// Width and height in pixels of the area of curves in the only panel.
 const ALONE: (f64, f64) = (520.0, 330.0);
-/// Left of all panels: the latencies and what they are.
+/// Width in pixels of the area to the left of all panels: the scale of latencies and its name.
 const LEFT: f64 = 100.0;
+/// Width in pixels between two panels beside each other.
 const GAP: f64 = 24.0;
+/// Height in pixels of the title above all panels.
 const TITLE: f64 = 44.0;
-/// Above a panel: its name. Below: values and, under the last row, what they are of.
+/// Height in pixels of what is above a panel: its name.
 const ABOVE: f64 = 26.0;
+/// Height in pixels of what is below a panel: the values of its axis.
 const BELOW: f64 = 30.0;
+/// Height in pixels of what is below the last row: the name of the axis.
 const NAME: f64 = 26.0;
 
-/// Median and 99th percentile of `task`, or of the first task.
+/// Draws the median and the 99th percentile of `task`, or of the first task.
 pub(super) fn draw(
     axes: &[Axis],
     lines: &[Line],
@@ -87,7 +92,7 @@ pub(super) fn draw(
     Ok(drawing)
 }
 
-/// What each axis is drawn as; those of one value are not.
+/// What each axis is drawn as. An axis with one value is not drawn.
 struct Roles {
     across: usize,
     colour: Option<usize>,
@@ -110,7 +115,7 @@ impl Roles {
     }
 }
 
-/// What is different among `lines`, in their order.
+/// The different values of `of` among `lines`, in the order of `lines`.
 fn distinct<T: PartialEq>(lines: &[&Line], of: impl Fn(&Line) -> T) -> Vec<T> {
     let mut found = Vec::new();
     for line in lines {
@@ -131,7 +136,7 @@ fn pixels(length: f64) -> u32 {
     length.ceil() as u32
 }
 
-/// A panel without its curves.
+/// Draws a panel without its curves.
 fn frame(
     drawing: &mut Drawing,
     (left, top): (f64, f64),
@@ -161,7 +166,7 @@ fn frame(
     drawing.line(&corners, GREY, 1.0);
 }
 
-/// The median, and dashed the 99th percentile.
+/// Draws the median as a line, and the 99th percentile as a dashed line.
 fn curves(
     drawing: &mut Drawing,
     lines: &[&Line],
@@ -184,7 +189,8 @@ fn curves(
     late.iter().for_each(|point| drawing.dot(*point, 2.0, colour));
 }
 
-/// What the colours mean: first the axis, then its values.
+/// The legend's entries: the two kinds of line, then the axis that the colours stand for, then its
+/// values.
 fn legend_entries(colour: Option<&Axis>, series: &[Option<String>]) -> Vec<String> {
     let mut entries = vec!["median".to_owned(), "99th percentile".to_owned()];
     if let Some(axis) = colour {
@@ -253,7 +259,8 @@ mod tests {
         ] {
             assert!(svg.contains(text), "{text}: {svg}");
         }
-        // Two panels with two colours, of each the median and the 99th percentile; and the legend's.
+        // Two panels with two colours each, every one with a median and a 99th percentile, and the
+        // legend.
         assert_eq!(svg.matches("stroke-width=\"2\"").count(), 4 + 3);
         assert_eq!(svg.matches("stroke-dasharray").count(), 4 + 1);
         assert!(tiny_skia::Pixmap::decode_png(&drawing.png().unwrap()).is_ok());

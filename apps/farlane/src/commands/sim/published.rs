@@ -1,4 +1,4 @@
-//! `farlane sim published`: value beside value.
+//! `farlane sim published`: simulated values beside published ones.
 
 use scenarios::published::{self, Report, Row};
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ fn row_json(row: &Row) -> Value {
     })
 }
 
-/// To three decimals, so that what is printed has no noise in it.
+/// `value` to three decimals, so that what is printed has no noise in it.
 fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
@@ -71,7 +71,7 @@ fn shown(unit: &str) -> &str {
     if unit == "us" { "µs" } else { unit }
 }
 
-/// With a decimal where it says something.
+/// A value with as many decimals as mean something.
 fn number(value: f64) -> String {
     if value.fract() == 0.0 || value.abs() >= 10_000.0 {
         format!("{value:.0}")

@@ -1,4 +1,4 @@
-//! `farlane sim sweep`: every combination of some values.
+//! `farlane sim sweep`: plays a scenario with every combination of some values.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -18,7 +18,7 @@ use crate::error::Error;
 pub(crate) fn run(args: &SweepArgs) -> Result<(), Error> {
     let text = read(&args.scenario)?;
     let points = sweep::points(&args.set).map_err(Error::Simulation)?;
-    // A mistake is told before hours of work, not after.
+    // A mistake is reported before hours of work, not after.
     args.plot.iter().try_for_each(|path| Form::of(path).map(|_| ()))?;
     let own = Scenario::parse_in(&text, folder(args));
     own.map_err(|error| Error::Simulation(format!("{}: {error}", args.scenario.display())))?;
@@ -44,7 +44,8 @@ pub(crate) fn run(args: &SweepArgs) -> Result<(), Error> {
     args.plot.iter().try_for_each(|path| drawing.write(path))
 }
 
-/// That every value of one axis is one that the scenario can have, the others being at their first.
+/// Checks that the scenario can have every value of one axis, with the other axes at their first
+/// value.
 fn check(args: &SweepArgs, text: &str, axis: usize) -> Result<(), Error> {
     let mut point: Vec<String> = args.set.iter().map(|axis| axis.values[0].clone()).collect();
     for value in &args.set[axis].values {
@@ -54,7 +55,7 @@ fn check(args: &SweepArgs, text: &str, axis: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// Where the scenario's other files are.
+/// The folder in which the scenario's other files are.
 fn folder(args: &SweepArgs) -> &Path {
     args.scenario.parent().unwrap_or(Path::new("."))
 }
@@ -65,7 +66,7 @@ fn scenario(args: &SweepArgs, text: &str, point: &[String]) -> Result<Scenario, 
         format!("{} with {}", args.scenario.display(), pairs.collect::<Vec<_>>().join(", "))
     };
     let file = sweep::apply(text, &args.set, point)?;
-    // The line would be one of a file that nobody has seen.
+    // The line number is that of a file that nobody has seen.
     let no_line = |error: String| match error.strip_prefix("line ").and_then(|rest| rest.split_once(", ")) {
         Some((_, rest)) => rest.to_owned(),
         None => error,
@@ -73,7 +74,8 @@ fn scenario(args: &SweepArgs, text: &str, point: &[String]) -> Result<Scenario, 
     Scenario::parse_in(&file, folder(args)).map_err(|error| format!("{}: {}", set(), no_line(error)))
 }
 
-/// Plays all points on as many threads as are wanted; the results are in the points' order however many that are.
+/// Plays all points on as many threads as are wanted. The results are in the order of the points,
+/// however many threads there are.
 fn play_all(args: &SweepArgs, text: &str, points: &[Vec<String>]) -> Result<Vec<Line>, String> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = args.jobs.unwrap_or(processors).clamp(1, points.len());

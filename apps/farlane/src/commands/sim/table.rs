@@ -1,4 +1,4 @@
-//! The table of a sweep: a row for each task of each point; as CSV and as Parquet.
+//! The table of a sweep, as CSV and as Parquet: a row for each task of each point.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use scenarios::file::sweep::Axis;
 
 use super::play::{mean, quantile, rate};
 
-/// What one task of one point gave.
+/// The results of one task at one point.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
-    /// The axes' values.
+    /// The value of each axis at the point.
     pub(super) point: Vec<String>,
     pub(super) task: String,
     count: u64,
@@ -30,7 +30,7 @@ pub(super) struct Line {
     rate: u64,
 }
 
-/// A column besides the axes and the task.
+/// A column other than the axes and the task: its name and its value.
 type Figure = (&'static str, fn(&Line) -> u64);
 
 const FIGURES: [Figure; 8] = [
@@ -63,7 +63,7 @@ impl Line {
     }
 }
 
-/// A value of CSV: quoted where it needs to be.
+/// A value in CSV, quoted if need be.
 fn field(text: &str) -> String {
     if text.contains([',', '"', '\n']) {
         format!("\"{}\"", text.replace('"', "\"\""))
@@ -91,7 +91,8 @@ enum Column {
 }
 
 impl Column {
-    /// Numbers where all are, so that whoever reads them can reckon with them.
+    /// A column of numbers if every value is one, so that whoever reads the file can reckon with
+    /// them.
     fn of<'a>(words: impl Iterator<Item = &'a String> + Clone) -> Self {
         let numbers: Option<Vec<i64>> = words.clone().map(|word| word.parse().ok()).collect();
         match numbers {
@@ -110,7 +111,7 @@ impl Column {
     }
 }
 
-/// The same table as Parquet; a column of an axis whose values are all whole numbers is one of numbers.
+/// The table as Parquet. An axis whose values are all whole numbers becomes a column of numbers.
 pub(super) fn parquet(axes: &[Axis], lines: &[Line]) -> Result<Vec<u8>, String> {
     let mut columns: Vec<(&str, Column)> = Vec::new();
     for (index, axis) in axes.iter().enumerate() {
@@ -150,7 +151,7 @@ pub(super) mod tests {
     use parquet::record::RowAccessor;
     use std::io::Write;
 
-    /// A line of a sweep that never was.
+    /// A line for tests, of a sweep that never ran.
     pub(in super::super) fn line(point: &[&str], median: u64) -> Line {
         let nanos = Nanos::new;
         Line {

@@ -1,4 +1,5 @@
-//! `farlane target status`, `add`, `remove`, `resize`, `ana`, `reload`: asking a target that runs.
+//! `farlane target status`, `add`, `remove`, `resize`, `ana` and `reload`: requests to a running
+//! target.
 
 use std::path::PathBuf;
 
@@ -20,7 +21,7 @@ pub(super) fn run(action: TargetAction) -> Result<(), Error> {
             if args.output.json { print_json(&status) } else { print(&status::text(&status)) }
         }
         TargetAction::Add(args) => {
-            // A device that is not there is waited for here: a target would have its hosts wait.
+            // A device that is not there is waited for here: in the target, all hosts would wait.
             if let Some(MediumSpec::Far(spec)) = &args.namespace {
                 drop(open_far(Clock::start(), spec, FAR_PATIENCE)?);
             }
@@ -75,7 +76,7 @@ fn ask(given: Option<&PathBuf>, request: &Request) -> Result<Value, Error> {
     control::ask(&control_path(given), request)
 }
 
-/// The target may have another working directory.
+/// The specification with an absolute path: the target may have another working directory.
 fn absolute(spec: MediumSpec) -> String {
     let spec = match spec {
         MediumSpec::File(spec) => spec,

@@ -1,4 +1,4 @@
-//! What a target offers, as its file says it (TOML).
+//! What a target offers, as its configuration file says (TOML).
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -18,7 +18,7 @@ use toml::Spanned;
 use crate::args::{AccessState, FarSpec, NamespaceSpec, RamSpec, Served};
 use crate::error::Error;
 
-/// What a target offers.
+/// What a target offers: where it listens, its subsystems, and referrals to other targets.
 #[derive(Debug, Default)]
 pub(crate) struct Offer {
     pub(crate) ports: Vec<PortSpec>,
@@ -27,7 +27,7 @@ pub(crate) struct Offer {
 }
 
 impl Offer {
-    /// How many media have files of their own open.
+    /// Number of media that may each have a file of their own open.
     pub(crate) fn media(&self) -> usize {
         let of = |subsystem: &SubsystemSpec| match &subsystem.source {
             Source::Given(served) => served.media(),
@@ -37,7 +37,7 @@ impl Offer {
     }
 }
 
-/// Where it listens.
+/// A port of a target: the address that it listens on, and the one that it advertises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PortSpec {
     pub(crate) listen: SocketAddr,
@@ -48,30 +48,31 @@ pub(crate) struct PortSpec {
 pub(crate) struct SubsystemSpec {
     pub(crate) nqn: Nqn,
     pub(crate) serial: Option<String>,
-    /// Where a subsystem of the file keeps what it must not forget.
+    /// Where a subsystem of the configuration file keeps what it must not forget.
     pub(crate) state: Option<PathBuf>,
-    /// Everybody, if it is empty.
+    /// Hosts that may connect; everybody, if empty.
     pub(crate) hosts: Vec<Nqn>,
-    /// By what they listen on; all, if it is empty.
+    /// Ports of the subsystem, each by the address that it listens on; all ports, if empty.
     pub(crate) ports: Vec<SocketAddr>,
     pub(crate) model: ControllerModel,
-    /// Groups of namespaces for Asymmetric Namespace Access; 0 for none.
+    /// Number of groups of namespaces for Asymmetric Namespace Access (ANA); 0 for none.
     pub(crate) ana_groups: u32,
-    /// How ports reach them; the last that fits counts, and what none fits is optimized.
+    /// How ports reach the groups of namespaces. The last entry that fits counts; a group that no
+    /// entry fits is optimized.
     pub(crate) access: Vec<AccessSpec>,
     pub(crate) source: Source,
 }
 
-/// How a port, or every one, reaches a group of namespaces.
+/// How one port, or every port, reaches a group of namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AccessSpec {
-    /// By what it listens on.
+    /// The port, by the address that it listens on; none for every port.
     pub(crate) port: Option<SocketAddr>,
     pub(crate) group: u32,
     pub(crate) state: AccessState,
 }
 
-/// A namespace of the file, or one that was added since.
+/// A namespace that the configuration file lists, or one that was added since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Listed {
     pub(crate) id: u32,
@@ -82,13 +83,13 @@ pub(crate) struct Listed {
 /// Where the namespaces of a subsystem come from.
 #[derive(Debug)]
 pub(crate) enum Source {
-    /// The command line.
+    /// The namespaces of the command line.
     Given(Box<Served>),
-    /// The file.
+    /// The namespaces of the configuration file.
     Listed(Vec<Listed>),
 }
 
-/// What a namespace is kept on.
+/// What holds a namespace's data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Backing {
     File(NamespaceSpec),
@@ -179,7 +180,7 @@ struct NamespaceTable {
     ana_group: Option<u32>,
 }
 
-/// A value that is written as text.
+/// A value that the file writes as text.
 #[derive(Clone, Debug)]
 struct Text<T>(T);
 
@@ -200,7 +201,7 @@ impl FromStr for Size {
     }
 }
 
-/// A value that can't be, and where in the file it is.
+/// A wrong value: where it is in the file, and why it is wrong.
 struct Wrong {
     span: Range<usize>,
     key: &'static str,
@@ -213,10 +214,10 @@ impl Wrong {
     }
 }
 
-/// Reads the file at `path`.
+/// Reads the configuration file at `path`.
 ///
 /// # Errors
-/// When it can't be read, or says what can't be, with the line and the key.
+/// When the file can't be read, or has a wrong value; the error names its line and key.
 pub(crate) fn read(path: &Path) -> Result<Offer, Error> {
     let text = std::fs::read_to_string(path).map_err(|error| Error::File { path: path.to_owned(), error })?;
     parse(&text).map_err(|why| Error::Config { path: path.to_owned(), why })
@@ -296,7 +297,7 @@ fn model(range: Option<Spanned<ControllersTable>>) -> Result<ControllerModel, Wr
     Ok(if is_static { ControllerModel::Static(first..=last) } else { ControllerModel::Dynamic(first..=last) })
 }
 
-/// The namespaces, and where in the file each is.
+/// The namespaces of a subsystem, each with its place in the file.
 fn namespaces(tables: Vec<Spanned<NamespaceTable>>) -> Result<Vec<(Listed, Spanned<()>)>, Wrong> {
     let (mut listed, mut ids) = (Vec::new(), BTreeSet::new());
     for table in tables {
@@ -312,7 +313,8 @@ fn namespaces(tables: Vec<Spanned<NamespaceTable>>) -> Result<Vec<(Listed, Spann
     Ok(listed)
 }
 
-/// The groups of namespaces, as many as are mentioned unless the file says how many, and how ports reach them.
+/// The number of groups of namespaces, and how ports reach each group. Unless the file gives the
+/// number, there are as many groups as the file mentions.
 fn access(
     groups: Option<Spanned<u32>>,
     tables: &[Spanned<AccessTable>],

@@ -1,4 +1,4 @@
-//! What one reactor of the target carries out.
+//! The part of a target that one reactor runs.
 
 use std::path::{Path, PathBuf};
 
@@ -22,35 +22,36 @@ use crate::args::AccessState;
 use crate::commands::served::{FAR_PATIENCE, Ssd, far_origin, file_origin, open_far, open_file, restore};
 use crate::error::Error;
 
-/// Commands of a subsystem that may be under way at once, of all hosts together.
+/// Most commands of one subsystem that may be under way at once, over all hosts.
 const COMMANDS_MAX: u32 = 16 << 10;
 
-/// How long another device may take to be there when its namespace is added while hosts use others: they wait meanwhile.
+/// How long another device may take to appear when its namespace is added to a running target:
+/// hosts of other namespaces wait meanwhile.
 const PATIENCE_AT_WORK: Nanos = Nanos::from_secs(3);
 
-/// The subsystem is no longer there.
+/// Why a request fails whose subsystem is no longer there.
 const GONE: &str = "the subsystem is gone";
 
 pub(super) type Target = TargetDriver<fn(Event)>;
 
-/// A subsystem that is to be carried out.
+/// A subsystem for a reactor to run.
 pub(super) struct NewSubsystem {
     pub(super) name: Nqn,
     pub(super) serial: Option<String>,
-    /// Of one of the file.
+    /// Where a subsystem of the configuration file keeps its state.
     pub(super) state: Option<PathBuf>,
     pub(super) ana_groups: u32,
     pub(super) source: Source,
 }
 
-/// A subsystem that is carried out.
+/// A subsystem that a reactor has begun to run.
 pub(super) struct Added {
     pub(super) serial: String,
-    /// Where its state is kept.
+    /// Where the subsystem's state is kept.
     pub(super) store: Option<Store>,
 }
 
-/// See the module.
+/// The part of a target that one reactor runs.
 pub(super) struct Core {
     clock: Clock,
     pub(super) driver: Target,
@@ -67,7 +68,7 @@ impl Core {
         self.clock.now()
     }
 
-    /// Opens what a subsystem is kept on, and carries it out from now on.
+    /// Opens the media of a subsystem, and runs the subsystem from now on.
     pub(super) fn add_subsystem(&mut self, key: SubsystemKey, new: NewSubsystem) -> Result<Added, Error> {
         let mut groups = Vec::new();
         let (mut core, media, added) = match new.source {
@@ -91,7 +92,7 @@ impl Core {
         Ok(added)
     }
 
-    /// A subsystem of the file, as it was if its state is kept.
+    /// Builds a subsystem of the configuration file, as it was before if its state is kept.
     fn build(
         &self,
         name: &Nqn,
@@ -101,7 +102,7 @@ impl Core {
     ) -> Result<(Config, Media, Added), Error> {
         let store = state.map(Store::open).transpose()?;
         let saved = store.as_ref().map(ssd::load).transpose()?.flatten();
-        // Whatever its namespaces are, the subsystem is the one of this name.
+        // The serial number follows from the subsystem's name, whatever its namespaces are.
         let derived =
             || format!("FL{:016X}", u64::from_be_bytes(NamespaceIdentity::derived(name.as_str()).eui64));
         let serial = serial.or_else(|| saved.as_ref().map(|saved| saved.serial().to_owned()));
@@ -125,7 +126,7 @@ impl Core {
         self.driver.target().subsystem(key).map_or(0, |core| core.namespaces().count())
     }
 
-    /// Adds a namespace as `id`, or as the first that is free; which.
+    /// Adds a namespace as `id`, or as the first free identifier. Returns the identifier.
     pub(super) fn add_namespace(
         &mut self,
         key: SubsystemKey,
@@ -165,7 +166,7 @@ impl Core {
         if let Some(media) = self.driver.media_of(key) {
             media.note_removed(NamespaceId(id));
         }
-        // Those of a controller of this machine are on one medium.
+        // Namespaces of a controller of this machine share one medium.
         let core = self.driver.target().subsystem(key);
         let is_used = core.is_some_and(|core| core.namespaces().any(|one| Some(one.medium) == medium));
         if let Some(medium) = medium.filter(|_| !is_used) {
@@ -174,7 +175,8 @@ impl Core {
         Ok(())
     }
 
-    /// Makes a namespace `size` bytes long, or as long as its file is by now; how long.
+    /// Makes a namespace `size` bytes long or, without `size`, as long as its file is by now.
+    /// Returns its length in bytes.
     pub(super) fn resize_namespace(
         &mut self,
         key: SubsystemKey,
@@ -200,25 +202,26 @@ impl Core {
         self.driver.target().subsystem(key)?.namespaces().find(|one| one.id.0 == id)
     }
 
-    /// Puts a namespace into its group, where there are any.
+    /// Puts a namespace into its ANA group, where the subsystem has groups.
     pub(super) fn put_into_group(&mut self, key: SubsystemKey, id: u32, group: u32) {
         let now = self.now();
         self.driver.with_subsystem(now, key, |core| {
             if core.config().ana_groups > 0 {
-                // It was there a moment ago.
+                // The namespace was there a moment ago.
                 let _ = core.set_ana_group(now, NamespaceId(id), group);
             }
         });
     }
 
-    /// Sets how ports reach groups.
+    /// Sets the ANA state in which each port reaches each group.
     pub(super) fn set_access(&mut self, key: SubsystemKey, ways: &[(PortId, u32, AccessState)]) {
         for (port, group, state) in ways {
             self.driver.set_port_access(self.now(), key, *port, *group, (*state).into());
         }
     }
 
-    /// Sets how one controller reaches a group; whether there is such a controller.
+    /// Sets the ANA state in which one controller reaches a group. Returns whether there is such a
+    /// controller.
     pub(super) fn set_controller_access(
         &mut self,
         key: SubsystemKey,
@@ -235,10 +238,10 @@ impl Core {
     }
 }
 
-/// A medium that was opened, and what is known of it.
+/// A medium that has been opened, and what is known of it.
 struct Opened {
     medium: Medium,
-    /// Where its bytes are, in words that mean the same at the next start.
+    /// Where the medium's bytes are, in words that mean the same at the next start.
     origin: String,
     bytes: u64,
     block: u32,
@@ -284,7 +287,7 @@ fn open_backing(clock: Clock, backing: &Backing, patience: Nanos) -> Result<Open
     }
 }
 
-/// Tells a person what happens, on standard error.
+/// Tells a person about an event, on standard error.
 fn report(event: Event) {
     match event {
         Event::Target(event) => tell!("farlane: {event}"),

@@ -1,4 +1,5 @@
-//! The reactors of a target: the first accepts connections and answers questions; a subsystem belongs to one of them.
+//! The reactors of a target. The first accepts connections and answers requests; each subsystem
+//! belongs to one of them.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -14,17 +15,17 @@ use super::core::Core;
 use crate::args::Spin;
 use crate::error::Error;
 
-/// Something that a core is to do between two turns.
+/// Something for a core to do between two of its turns.
 type Job = Box<dyn FnOnce(&mut Core) + Send>;
 
-/// See the module.
+/// The cores of a target, each with a reactor and a share of the subsystems.
 pub(super) struct Cores {
-    /// The one of this thread.
+    /// The core of this thread.
     pub(super) first: Core,
     others: Vec<Other>,
 }
 
-/// One that has a thread of its own.
+/// A core that has a thread of its own.
 struct Other {
     jobs: Sender<Job>,
     stop: Stop,
@@ -32,7 +33,7 @@ struct Other {
 }
 
 impl Cores {
-    /// As many as `count`, this thread's, which `stop` ends, among them.
+    /// Starts `count` cores. The first is that of this thread, which `stop` ends.
     pub(super) fn start(
         clock: Clock,
         stop: &Stop,
@@ -40,7 +41,7 @@ impl Cores {
         count: usize,
         memory_max: u64,
     ) -> Result<Self, Error> {
-        // Each has the same part of it.
+        // Each core gets the same share of the memory.
         let memory_max = memory_max / count as u64;
         let mut first = Core::new(clock, memory_max);
         let reactor = |_| Reactor::new(clock, Nanos::from(spin.spin)).map_err(Error::Output);
@@ -63,7 +64,7 @@ impl Cores {
         Ok(Self { first, others })
     }
 
-    /// Has the core of a subsystem do `job`, between two of its turns; what has come of it.
+    /// Runs `job` on the core of a subsystem, between two of its turns. Returns what `job` returns.
     pub(super) fn on<T: Send + 'static>(
         &mut self,
         key: SubsystemKey,
@@ -76,7 +77,7 @@ impl Cores {
         }
     }
 
-    /// Has each core do `job`, the first at last.
+    /// Runs `job` on each core, on the first core last. The results begin with the first core's.
     pub(super) fn each<T: Send + 'static>(
         &mut self,
         job: impl Fn(&mut Core) -> T + Copy + Send + 'static,
@@ -87,7 +88,8 @@ impl Cores {
         Ok(results)
     }
 
-    /// Tells each what is offered now. Whoever connects comes to the first: the others know before.
+    /// Tells each core what is offered now. The first core is told last: new connections come to
+    /// it, and the others must know by then.
     pub(super) fn set_directory(&mut self, directory: &Directory) -> Result<(), Error> {
         let count = 1 + self.others.len();
         let of = |core: usize| {
@@ -111,7 +113,7 @@ impl Cores {
         }
     }
 
-    /// Waits until all have ended.
+    /// Ends the other cores, and waits until they have ended.
     pub(super) fn join(self) -> io::Result<()> {
         self.stop_others();
         for other in self.others {
@@ -126,7 +128,7 @@ impl Other {
         let gone = || Error::Output(io::Error::other("a thread of the target has ended"));
         let (answer, answered) = channel();
         let job = move |core: &mut Core| {
-            // Nobody waits for it only when the process ends.
+            // Nobody waits for the answer only when the process ends.
             let _ = answer.send(job(core));
         };
         self.jobs.send(Box::new(job)).map_err(|_| gone())?;
@@ -135,7 +137,7 @@ impl Other {
     }
 }
 
-/// Ends the target when a core has ended, however that came.
+/// Ends the target when a core has ended, for whatever reason.
 struct Ending(Stop);
 
 impl Drop for Ending {
@@ -153,7 +155,7 @@ fn work(
     ending: Ending,
 ) -> io::Result<()> {
     if let Some(processor) = processor {
-        // More threads than processors share them.
+        // If there are more threads than processors, threads share a processor.
         pin(processor % processors()?.max(1)).map_err(io::Error::other)?;
     }
     let mut core = core();
@@ -163,7 +165,7 @@ fn work(
     Ok(())
 }
 
-/// A core in a thread of its own.
+/// A core that runs in a thread of its own.
 struct Worker {
     core: Core,
     jobs: Receiver<Job>,

@@ -1,4 +1,4 @@
-//! `farlane target`: subsystems over NVMe/TCP.
+//! `farlane target`: offers subsystems over NVMe/TCP.
 
 mod client;
 mod config;
@@ -66,7 +66,7 @@ fn offer(args: OfferArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// What the command line says: one subsystem.
+/// What the command line offers: one subsystem, or nothing without a name.
 fn given(args: &OfferArgs) -> Offer {
     let Some(nqn) = args.nqn.clone() else { return Offer::default() };
     let told = |index: usize| args.advertise.get(index).copied();
@@ -86,7 +86,7 @@ fn given(args: &OfferArgs) -> Offer {
     Offer { ports, subsystems: vec![subsystem], referrals: Vec::new() }
 }
 
-/// Where a target is asked things, unless somebody says otherwise.
+/// Path of a target's control socket, with a default for when none was given.
 fn control_path(given: Option<&PathBuf>) -> PathBuf {
     let default = || {
         let directory = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(|| "/run".into(), PathBuf::from);
@@ -95,7 +95,8 @@ fn control_path(given: Option<&PathBuf>) -> PathBuf {
     given.cloned().unwrap_or_else(default)
 }
 
-/// The control socket. Nobody asked for the usual one: without it, the target runs all the same.
+/// Opens the control socket. If the default one can't be opened, the target runs without: nobody
+/// asked for it.
 fn control(given: Option<&PathBuf>) -> Result<Option<Control>, Error> {
     let path = control_path(given);
     match Control::bind(&path) {

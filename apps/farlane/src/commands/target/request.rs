@@ -1,4 +1,4 @@
-//! What is asked through the control socket, a line of JSON each way.
+//! Requests through the control socket: a line of JSON asks, a line of JSON answers.
 
 use std::net::SocketAddr;
 
@@ -6,52 +6,54 @@ use serde::{Deserialize, Serialize};
 
 use crate::args::AccessState;
 
-/// A request.
+/// What the control socket may be asked to do.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "lowercase", deny_unknown_fields)]
 pub(super) enum Request {
-    /// What is offered, and who uses it.
+    /// Reports what is offered, and who uses it.
     Status,
-    /// Another namespace.
+    /// Adds a namespace.
     Add {
-        /// The subsystem; the only one, if it is left out.
+        /// NQN of the subsystem; may be left out if there is only one.
         nqn: Option<String>,
-        /// `PATH[,size=SIZE][,block=512|4096][,readonly]`, the path absolute.
+        /// File of the namespace, `PATH[,size=SIZE][,block=512|4096][,readonly]` with an absolute
+        /// path, or URL of the device that has it.
         namespace: Option<String>,
-        /// `SIZE[,block=512|4096]`.
+        /// Memory of the namespace: `SIZE[,block=512|4096]`.
         ram: Option<String>,
-        /// The group for Asymmetric Namespace Access; 1, if it is left out.
+        /// Group for Asymmetric Namespace Access (ANA); 1, if left out.
         ana_group: Option<u32>,
     },
-    /// One namespace less.
+    /// Removes a namespace.
     Remove {
-        /// The subsystem; the only one, if it is left out.
+        /// NQN of the subsystem; may be left out if there is only one.
         nqn: Option<String>,
-        /// The namespace.
+        /// Identifier (NSID) of the namespace.
         nsid: u32,
     },
-    /// A namespace longer or shorter.
+    /// Makes a namespace longer or shorter.
     Resize {
-        /// The subsystem; the only one, if it is left out.
+        /// NQN of the subsystem; may be left out if there is only one.
         nqn: Option<String>,
-        /// The namespace.
+        /// Identifier (NSID) of the namespace.
         nsid: u32,
-        /// Bytes; as many as its file has by now, if it is left out.
+        /// New length in bytes; if left out, the length that the namespace's file has by now.
         size: Option<u64>,
     },
-    /// Another state of a group of namespaces.
+    /// Sets the ANA state of a group of namespaces.
     Ana {
-        /// The subsystem; the only one, if it is left out.
+        /// NQN of the subsystem; may be left out if there is only one.
         nqn: Option<String>,
-        /// The group.
+        /// Number of the group.
         group: u32,
-        /// The state.
+        /// New state of the group.
         state: AccessState,
-        /// For the controllers of this port, by what it listens on.
+        /// Sets the state only for controllers of the port that listens on this address.
         port: Option<SocketAddr>,
-        /// For this controller; with neither, for all.
+        /// Sets the state only for this controller. With neither a port nor a controller, sets it
+        /// for all.
         controller: Option<u16>,
     },
-    /// The file, again.
+    /// Reads the configuration file again.
     Reload,
 }

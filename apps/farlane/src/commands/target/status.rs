@@ -1,4 +1,4 @@
-//! What a target tells of itself: as JSON, and that as text.
+//! The status of a target, as JSON and as text.
 
 use live::fabrics::target::TargetDriver;
 use machine::target::{AssociationStatus, ConnectionStatus, MemoryStatus};
@@ -37,7 +37,7 @@ pub(super) fn of<F: FnMut(live::fabrics::target::Event)>(driver: &TargetDriver<F
     })
 }
 
-/// Adds what another core tells of the subsystems that are its own.
+/// Adds to `all` what another core reports of its own subsystems.
 pub(super) fn join(all: &mut Value, other: Value) {
     let Value::Object(mut other) = other else { return };
     let number = |value: &Value| value.as_u64().unwrap_or_default();
@@ -53,7 +53,7 @@ pub(super) fn join(all: &mut Value, other: Value) {
     }
 }
 
-/// What is held for hosts.
+/// Memory that the target holds for hosts.
 fn memory(status: MemoryStatus) -> Value {
     json!({ "budget_bytes": status.budget, "used_bytes": status.used, "waiting": status.waiting })
 }
@@ -86,7 +86,7 @@ fn queue(one: &ConnectionStatus) -> Value {
     })
 }
 
-/// The same for a person.
+/// The status as text for a person.
 pub(crate) fn text(status: &Value) -> String {
     let mut text = String::new();
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();

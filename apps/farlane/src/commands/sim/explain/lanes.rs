@@ -1,4 +1,5 @@
-//! The latency chain as a picture: a lane for each place from the host to the device, the time to the right.
+//! The latency chain as a picture: a lane for each place from the host to the device, with time
+//! running right.
 
 use engine::Nanos;
 use link::trail::Part;
@@ -9,16 +10,18 @@ use super::legs;
 use crate::drawing::{BLACK, COLOURS, Colour, Drawing, GREY, PALE, Style, width_of};
 
 const WIDTH: u32 = 960;
-/// Where the lanes begin and end.
+/// Where the lanes begin, in pixels from the left.
 const LEFT: f64 = 235.0;
+/// Where the lanes end, in pixels from the left.
 const RIGHT: f64 = 800.0;
+/// Height of a lane in pixels.
 const LANE: f64 = 22.0;
-/// Above the lanes: the title, and the packets' names on three lines.
+/// Height in pixels of what is above the lanes: the title, and the packets' names on three lines.
 const ABOVE: f64 = 86.0;
-/// Below them: the time, and the colours' meaning.
+/// Height in pixels of what is below the lanes: the time, and what the colours mean.
 const BELOW: f64 = 44.0;
 const NAMES_LINES: usize = 3;
-/// A stretch is at least as wide as can be seen.
+/// Least width in pixels of a stretch, so that it can be seen.
 const WIDTH_MIN: f64 = 1.5;
 
 const PARTS: [(Part, Colour); 4] = [
@@ -28,7 +31,7 @@ const PARTS: [(Part, Colour); 4] = [
     (Part::Propagation, COLOURS[3]),
 ];
 
-/// One picture of all operations, below each other.
+/// Draws all operations in one picture, one below the other.
 pub(super) fn draw(explained: &[Explained], which: &str) -> Drawing {
     let explained: Vec<_> = explained.iter().map(|one| without_idle(one, explained)).collect();
     let heights: Vec<f64> = explained.iter().map(|one| ABOVE + LANE * lanes(one) + BELOW).collect();
@@ -49,7 +52,7 @@ pub(super) fn draw(explained: &[Explained], which: &str) -> Drawing {
     drawing
 }
 
-/// Without the places at which no operation of the picture spends time.
+/// An operation without the places at which no operation of the picture spends time.
 fn without_idle(one: &Explained, all: &[Explained]) -> Explained {
     let spends = |one: &Explained, place: Place| {
         one.chain.segments.iter().any(|segment| segment.place == place && segment.length > Nanos::ZERO)
@@ -109,7 +112,7 @@ fn operation(drawing: &mut Drawing, one: &Explained, which: &str, top: f64) {
     }
 }
 
-/// Times at round places.
+/// Draws vertical lines at round times, each with its time below.
 fn axis(drawing: &mut Drawing, latency: Nanos, (first, bottom): (f64, f64)) {
     let step = round_step(latency.get());
     let mut time = 0;
@@ -121,14 +124,14 @@ fn axis(drawing: &mut Drawing, latency: Nanos, (first, bottom): (f64, f64)) {
     }
 }
 
-/// 1, 2 or 5 times a power of ten, of which five to ten fit.
+/// A step of 1, 2 or 5 times a power of ten that fits into `whole` three to eight times.
 fn round_step(whole: u64) -> u64 {
     let least = (whole / 8).max(1);
     let power = 10_u64.pow(least.ilog10());
     [1, 2, 5, 10].into_iter().map(|times| times * power).find(|step| *step >= least).unwrap_or(power)
 }
 
-/// Where packets begin their way, with their names where there is room.
+/// Draws where packets set out, with their names where there is room.
 fn packets(drawing: &mut Drawing, one: &Explained, (top, bottom): (f64, f64), x: impl Fn(Nanos) -> f64) {
     let mut ends = [f64::MIN; NAMES_LINES];
     for (name, leg) in legs(one) {

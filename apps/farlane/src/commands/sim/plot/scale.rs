@@ -1,4 +1,4 @@
-//! Where a value is on an axis.
+//! Where values lie on a plot's axes.
 
 use engine::Nanos;
 use link::Rate;
@@ -6,7 +6,7 @@ use scenarios::file::text::{Bytes, parse};
 
 use super::super::table::Line;
 
-/// From this ratio on an axis is logarithmic.
+/// Ratio of the greatest to the least value from which an axis is logarithmic.
 const LOGARITHMIC_FROM: f64 = 8.0;
 
 #[expect(clippy::cast_precision_loss, reason = "a pixel is coarser than what is lost")]
@@ -14,7 +14,7 @@ const fn decimal(value: u64) -> f64 {
     value as f64
 }
 
-/// From the least to the greatest.
+/// The values of an axis, from the least to the greatest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Range {
     low: f64,
@@ -33,13 +33,13 @@ impl Range {
 #[derive(Clone, Debug)]
 pub(super) struct Up {
     range: Range,
-    /// Nanoseconds of the unit, and its name.
+    /// Nanoseconds in the axis's unit, and the name of the unit.
     unit: (u64, &'static str),
     ticks: Vec<f64>,
 }
 
 impl Up {
-    /// An axis that has room for all.
+    /// An axis with room for the latencies of all `lines`.
     pub(super) fn of(lines: &[&Line]) -> Self {
         let times = || lines.iter().flat_map(|line| [line.median, line.p99]);
         let low = decimal(times().map(Nanos::get).min().unwrap_or(1).max(1));
@@ -59,7 +59,7 @@ impl Up {
         self.range.share(decimal(time.get().max(1))).clamp(0.0, 1.0)
     }
 
-    /// Round latencies: where they are, and what they are.
+    /// The ticks, at round latencies: each with its place as a share of the axis, and its text.
     pub(super) fn ticks(&self) -> impl Iterator<Item = (f64, String)> + '_ {
         self.ticks.iter().map(|time| {
             let value = time / decimal(self.unit.0);
@@ -69,12 +69,13 @@ impl Up {
     }
 }
 
-/// The greatest power of ten that `value` reaches.
+/// The greatest power of ten that is not above `value`.
 fn decade(value: f64) -> f64 {
     10_f64.powf(value.log10().floor())
 }
 
-/// 1, 2 and 5 times each power of ten, from the last one below `low` to the first one above `high`.
+/// A logarithmic axis with ticks at 1, 2 and 5 times each power of ten, from the last one not above
+/// `low` to the first one not below `high`.
 fn logarithmic(low: f64, high: f64) -> (Range, Vec<f64>) {
     let mut ticks: Vec<f64> = Vec::new();
     let mut power = decade(low);
@@ -91,14 +92,14 @@ fn logarithmic(low: f64, high: f64) -> (Range, Vec<f64>) {
         power *= 10.0;
     }
     let range = Range { low: ticks[0], high: ticks[ticks.len() - 1], logarithmic: true };
-    // Beyond three decades only the powers have a line.
+    // Beyond three decades only the powers of ten have a tick.
     if ticks.len() > 10 {
         ticks.retain(|tick| (tick / decade(*tick) - 1.0).abs() < 1e-6);
     }
     (range, ticks)
 }
 
-/// From nothing to something round, in four to eight steps.
+/// A linear axis from 0 to a round value, with four to eight ticks.
 fn linear(high: f64) -> (Range, Vec<f64>) {
     let least = high / 7.0;
     let step =
@@ -112,14 +113,15 @@ fn linear(high: f64) -> (Range, Vec<f64>) {
     (Range { low: 0.0, high: step * count, logarithmic: false }, ticks)
 }
 
-/// The axis of what was swept: to scale where its values have a size, one beside the other where not.
+/// The axis of the values that were swept: to scale where they are sizes in rising order, at equal
+/// distances where not.
 #[derive(Clone, Debug)]
 pub(super) struct Across {
     places: Vec<(String, f64)>,
 }
 
 impl Across {
-    /// Left and right of the outermost values, in shares of the width.
+    /// Distance of the outermost values from the edges, as a share of the width.
     const MARGIN: f64 = 0.07;
 
     pub(super) fn of(values: &[String]) -> Self {
@@ -154,7 +156,8 @@ impl Across {
     }
 }
 
-/// How much a value is, in its smallest unit.
+/// How much a value is, in its smallest unit; none if it is no number, time, rate or number of
+/// bytes.
 fn size(value: &str) -> Option<f64> {
     let number = value.parse::<u64>().ok();
     let time = || parse::<Nanos>(value).ok().map(Nanos::get);
@@ -175,9 +178,9 @@ mod tests {
     #[test]
     fn sizes_are_to_scale_and_words_are_not() {
         let near = |one: f64, other: f64| (one - other).abs() < 1e-9;
-        // A decade each: a logarithmic axis has the middle one in the middle.
+        // A decade apart, the middle value is in the middle of a logarithmic axis.
         assert!(near(across(&["100Mbit/s", "1Gbit/s", "10Gbit/s"])[1], 0.5));
-        // A quarter of the way on a linear one.
+        // The middle value is a quarter of the way along a linear axis.
         assert!(near(across(&["100us", "200us", "500us"])[1], 0.07 + 0.86 * 0.25));
         assert!(near(across(&["linux", "npap", "other"])[1], 0.5));
         assert_eq!(across(&["1"]), [0.5]);

@@ -1,4 +1,5 @@
-//! How ports and controllers reach groups of namespaces (Asymmetric Namespace Access).
+//! The states in which ports and controllers reach groups of namespaces (Asymmetric Namespace
+//! Access, ANA).
 
 use std::net::SocketAddr;
 
@@ -10,7 +11,7 @@ use super::Server;
 use crate::args::AccessState;
 use crate::error::Error;
 
-/// Whose way to a group it is.
+/// Whose access to a group is meant.
 pub(super) enum Whose {
     Everybody,
     Port(SocketAddr),
@@ -28,7 +29,7 @@ impl Whose {
 }
 
 impl Server {
-    /// Sets how a group is reached.
+    /// Sets the ANA state in which everybody, a port or a controller reaches a group.
     pub(super) fn set_access(
         &mut self,
         nqn: Option<&str>,
@@ -60,7 +61,8 @@ impl Server {
                 );
             }
             Whose::Port(port) => {
-                // A port of the system's choice is known by what was chosen.
+                // A port that the system chose is known by its address as well as by what was asked
+                // for.
                 let is_meant = |(_, spec, address): &&(_, super::PortSpec, SocketAddr)| {
                     spec.listen == *port || address == port
                 };
@@ -77,7 +79,7 @@ impl Server {
         Ok(json!({ "nqn": name.as_str(), "group": group, "state": state, "port": port }))
     }
 
-    /// Tells the engines how ports reach groups, or one of them.
+    /// Tells the engines in which ANA state each port reaches each group, or group `only`.
     pub(super) fn apply_access(&mut self, index: usize, only: Option<u32>) -> Result<(), Error> {
         let groups = (1..=self.subsystems[index].spec.ana_groups)
             .filter(|group| only.is_none_or(|only| only == *group));
@@ -98,7 +100,7 @@ impl Server {
         found.map_or(AccessState::Optimized, |one| one.state)
     }
 
-    /// Adds to what cores tell how each port reaches each group.
+    /// Adds to the cores' status the ANA state in which each port reaches each group.
     pub(super) fn tell_access(&self, status: &mut Value) {
         let Some(subsystems) = status["subsystems"].as_array_mut() else { return };
         for told in subsystems {

@@ -1,4 +1,4 @@
-//! The target and what is asked of it while it runs.
+//! The target, and what it does when asked while it runs.
 
 mod access;
 mod reload;
@@ -27,25 +27,25 @@ use crate::commands::{control, print, print_json};
 use crate::error::Error;
 use access::Whose;
 
-/// A subsystem that is offered.
+/// A subsystem that the target offers.
 struct Offered {
     key: SubsystemKey,
     serial: String,
-    /// Where its state is kept.
+    /// Where the subsystem's state is kept.
     store: Option<Store>,
     spec: SubsystemSpec,
-    /// Namespaces of the file, and those added since.
+    /// Namespaces that the configuration file lists, and namespaces added since.
     listed: Vec<Listed>,
 }
 
-/// See the module.
+/// A target: its cores, what it offers, and where it takes requests.
 pub(super) struct Server {
     cores: Cores,
     config: Option<PathBuf>,
-    /// Tells others on the network of the discovery service.
+    /// Announces the discovery service on the network.
     announcer: Option<Announcer>,
     control: Option<Control>,
-    /// What asks for the file to be read again, beside the control socket.
+    /// Tells of SIGHUP, which asks for the configuration file to be read again.
     hang_up: Option<HangUp>,
     ports: Vec<(PortId, PortSpec, SocketAddr)>,
     subsystems: Vec<Offered>,
@@ -84,7 +84,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Where the state of each subsystem is kept that has one.
+    /// Where state is kept, for each subsystem that keeps its state.
     pub(super) fn stores(&self) -> Vec<Store> {
         self.subsystems.iter().filter_map(|offered| offered.store.clone()).collect()
     }
@@ -98,12 +98,12 @@ impl Server {
         self.control = Some(control);
     }
 
-    /// Reads the file again when the process is sent SIGHUP.
+    /// Makes the target read its configuration file again whenever the process is sent SIGHUP.
     pub(super) fn reload_on(&mut self, hang_up: HangUp) {
         self.hang_up = Some(hang_up);
     }
 
-    /// Says what is offered where.
+    /// Prints what is offered, and at which addresses.
     pub(super) fn announce(&mut self, json: bool) -> Result<(), Error> {
         for (_, _, address) in &self.ports {
             let names = self.subsystems.iter().map(|one| one.spec.nqn.to_string());
@@ -153,7 +153,7 @@ impl Server {
         Ok(())
     }
 
-    /// Tells the engines, and by them the hosts, what is offered now.
+    /// Tells the engines what is offered now. The engines tell the hosts.
     fn publish(&mut self) -> Result<(), Error> {
         let port = |(id, spec, address): &(PortId, PortSpec, SocketAddr)| Port {
             id: *id,
@@ -190,7 +190,7 @@ impl Server {
         self.cores.set_directory(&directory)
     }
 
-    /// Answers a line of the control socket.
+    /// Answers one line of the control socket.
     fn answer(&mut self, line: &str) -> String {
         let result = match serde_json::from_str(line) {
             Err(error) => Err(format!("that is no request: {error}")),
@@ -209,7 +209,7 @@ impl Server {
         control::answer(result)
     }
 
-    /// What every core has to tell, in the order of the directory.
+    /// The status that all cores report, joined in the order of the directory.
     fn status(&mut self) -> Result<Value, String> {
         let told = self.cores.each(|core| status::of(&core.driver)).map_err(|error| error.to_string())?;
         let mut told = told.into_iter();
@@ -270,12 +270,12 @@ impl Server {
         self.on(index, move |core, key| core.remove_namespace(key, nsid))?
     }
 
-    /// Makes a namespace longer or shorter, or serves what its file has by now.
+    /// Makes a namespace `size` bytes long or, without `size`, as long as its file is by now.
     fn resize(&mut self, nqn: Option<&str>, nsid: u32, size: Option<u64>) -> Result<Value, String> {
         let index = self.find(nqn)?;
         let bytes = self.resize_namespace(index, nsid, size)?;
         let offered = &mut self.subsystems[index];
-        // What a reload compares with.
+        // A reload compares the configuration file with these sizes.
         for one in offered.listed.iter_mut().filter(|one| one.id == nsid) {
             match &mut one.backing {
                 Backing::File(spec) => spec.size = Some(bytes),
@@ -291,7 +291,7 @@ impl Server {
         self.on(index, move |core, key| core.resize_namespace(key, nsid, size))?
     }
 
-    /// Has the core of a subsystem do `job`.
+    /// Has the core of a subsystem run `job`.
     fn on<T: Send + 'static>(
         &mut self,
         index: usize,
@@ -302,7 +302,7 @@ impl Server {
     }
 }
 
-/// What a namespace is to be kept on.
+/// The backing that a request names for a new namespace.
 fn backing(namespace: Option<&str>, ram: Option<&str>) -> Result<Backing, String> {
     match (namespace, ram) {
         (Some(text), None) => match text.parse()? {

@@ -1,4 +1,5 @@
-//! The file, read again: what has changed in it changes, what stays keeps its connections.
+//! Reading the configuration file again: what has changed in it is changed, what has not keeps its
+//! connections.
 
 use std::path::Path;
 
@@ -8,7 +9,8 @@ use super::super::config::{self, Backing, Listed, PortSpec, Source, SubsystemSpe
 use super::{Offered, Server};
 
 impl Server {
-    /// Reads the file again. What can't be done is left as it is, and said; everything else is.
+    /// Reads the configuration file again and applies its changes. A change that can't be made is
+    /// reported and left out; all others are made.
     pub(super) fn reload(&mut self) -> Result<Value, String> {
         let path = self.config.clone().ok_or("the target was not started with --config")?;
         let offer = config::read(Path::new(&path)).map_err(|error| error.to_string())?;
@@ -118,7 +120,8 @@ impl Server {
         self.subsystems[index].listed = listed;
     }
 
-    /// Makes a namespace what the file says now, if it can stay the same one.
+    /// Makes a namespace what the file says now, if it can stay the same namespace. Returns whether
+    /// it can.
     fn change_namespace(
         &mut self,
         index: usize,
@@ -145,7 +148,8 @@ impl Server {
         true
     }
 
-    /// As [`Server::resize_namespace`], but for what would be lost; its new size, if that is another one.
+    /// Resizes a namespace like [`Server::resize_namespace`], but refuses to make it shorter, which
+    /// would lose data. Returns the new size in bytes, if it differs from the old one.
     fn grow_namespace(&mut self, index: usize, id: u32, size: Option<u64>) -> Result<Option<u64>, String> {
         let before = self.on(index, move |core, key| core.namespace(key, id).map(|one| one.bytes))?;
         if size.is_some_and(|size| before.is_some_and(|before| size < before)) {
@@ -156,7 +160,8 @@ impl Server {
     }
 }
 
-/// The size that makes one of the other, if nothing else has changed: as much as there is, where none is said.
+/// The size to give a namespace if nothing but its size has changed; none if anything else has. An
+/// inner `None` stands for the length that its file has.
 fn resized(before: &Backing, now: &Backing) -> Option<Option<u64>> {
     match (before, now) {
         (Backing::Ram(before), Backing::Ram(now)) => (before.block == now.block).then_some(Some(now.size)),
