@@ -1,4 +1,4 @@
-//! A driver that is asked things while it runs.
+//! A driver that answers questions over a control socket while it runs.
 
 use std::fmt;
 use std::io;
@@ -8,7 +8,7 @@ use engine::Instant;
 use crate::control::Control;
 use crate::reactor::{Context, Driver, Glance, Turn};
 
-/// A driver, and a [`Control`] through which `answer` tells of it.
+/// A driver together with a [`Control`], through which `answer` tells about the driver.
 pub struct Asked<D, A> {
     driver: D,
     control: Option<Control>,
@@ -16,11 +16,11 @@ pub struct Asked<D, A> {
 }
 
 impl<D, A> Asked<D, A> {
-    /// `driver`, which can be asked if there is a `control`.
+    /// Wraps `driver`, which can be asked if there is a `control`.
     pub const fn new(driver: D, control: Option<Control>, answer: A) -> Self {
         Self { driver, control, answer }
     }
-    /// The driver.
+    /// The driver that is asked.
     pub const fn driver(&self) -> &D {
         &self.driver
     }

@@ -21,9 +21,9 @@ use crate::route::Transport;
 /// How an attachment behaves.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The host.
+    /// The configuration of the host.
     pub near: Config,
-    /// The tunnel's end; its instance is made up here.
+    /// The configuration of the tunnel's end. Its instance is replaced by a random one.
     pub session: session::Config,
     /// How far ends are reached.
     pub transport: Transport,
@@ -33,30 +33,30 @@ pub struct Options {
     pub timeout: Nanos,
 }
 
-/// Why there is no attachment, or no longer.
+/// Why there is no attachment, or no longer one.
 #[derive(Debug)]
 pub enum AttachError {
     /// The name of a far end has no address.
     Resolve(String, io::Error),
-    /// Nothing answers there; the latest failure.
+    /// Nothing answers at the address; the error is that of the latest attempt.
     Unreachable(SocketAddr, io::Error),
-    /// Somebody else answers there.
+    /// Something other than the far end answers at the address.
     SomebodyElse(SocketAddr, io::Error),
-    /// The far end, or what is there in its place, refuses.
+    /// The far end, or what answers in its place, refuses the handshake.
     Refused(HandshakeError),
-    /// The far end was reached, and then not ready in time.
+    /// The far end was reached, but was not ready within this time.
     TimedOut(Nanos),
-    /// What is there can't be used.
+    /// The attached device or far end can't be used.
     Failed(Failure),
     /// Enumeration found no NVMe controller.
     NoController,
-    /// Nobody listens at this path.
+    /// No process listens at this socket path.
     Socket(PathBuf, io::Error),
-    /// The function of another process can't be used, or not any longer.
+    /// The function of another process can't be used, or no longer.
     Device(machine::user::Failure),
     /// A signal ended the wait.
     Interrupted,
-    /// The system fails us.
+    /// The system refuses an operation.
     Io(io::Error),
 }
 
@@ -101,7 +101,8 @@ impl From<WaitError> for AttachError {
 pub type Attachment = Attached<NearDriver>;
 
 impl Attached<NearDriver> {
-    /// A host whose far ends are called `names`, see [`crate::route::Name`]. They are dialled with the first wait.
+    /// Makes a host whose far ends have these `names` (see [`crate::route::Name`]). They are
+    /// dialled with the first wait.
     ///
     /// # Errors
     /// When a name has no address, or the process has no descriptors left.
@@ -120,7 +121,8 @@ impl Attached<NearDriver> {
         Ok(Self::new(reactor, NearDriver::over_tcp(near, routes)))
     }
 
-    /// A host with the function that `config` describes in the same process: no switch, no tunnel.
+    /// Makes a host with the function that `config` describes in the same process, without switch
+    /// or tunnel.
     ///
     /// # Errors
     /// When the process has no descriptors left.
@@ -132,11 +134,11 @@ impl Attached<NearDriver> {
         Ok(Self::new(reactor, NearDriver::direct(near, function, media)))
     }
 
-    /// The engines.
+    /// The engines of the host.
     pub const fn near(&self) -> &Near {
         self.driver.near()
     }
-    /// The engines, for commands.
+    /// The engines of the host, for commands.
     pub const fn near_mut(&mut self) -> &mut Near {
         self.driver.near_mut()
     }
@@ -144,15 +146,15 @@ impl Attached<NearDriver> {
     /// Waits until the hierarchy is enumerated.
     ///
     /// # Errors
-    /// When it isn't within `timeout`, or never will be.
+    /// When that does not happen within `timeout`, or never will.
     pub fn wait_enumerated(&mut self, timeout: Nanos) -> Result<(), AttachError> {
         self.wait_attached(timeout, |near| near.topology().map(|_| Ok(())))
     }
 
-    /// Waits until the first NVMe controller is ready for commands.
+    /// Waits until the first NVMe controller is ready for commands; returns its index.
     ///
     /// # Errors
-    /// When it isn't within `timeout`, or never will be.
+    /// When no controller is ready within `timeout`, or none ever will be.
     pub fn wait_ready(&mut self, timeout: Nanos) -> Result<ControllerIndex, AttachError> {
         self.wait_attached(timeout, |near| {
             near.topology()?;
@@ -170,7 +172,7 @@ impl Attached<NearDriver> {
     ) -> Result<T, AttachError> {
         use tunnel::Event as Link;
         let deadline = self.now() + timeout;
-        // Whoever waits in silence wonders whether anything happens.
+        // A person who waits in silence wonders whether anything happens.
         let mut tell_at = Some(self.now() + TELL_AFTER);
         let mut refusal = None;
         let mut news = Vec::new();
@@ -180,7 +182,7 @@ impl Attached<NearDriver> {
                 return result;
             }
             match self.next_event(Some(tell_at.map_or(deadline, |at| at.min(deadline)))) {
-                // Before `tell_at` nothing comes where nothing ever will: that ends the wait.
+                // Before `tell_at`, nothing comes only where nothing ever will: that ends the wait.
                 Ok(None) if tell_at.take().is_some_and(|at| at <= self.now() && at < deadline) => {
                     let why = self.why_late(refusal.as_ref(), TELL_AFTER);
                     crate::telling::tell(format_args!("farlane: {why}; trying for {timeout}"));
@@ -192,7 +194,7 @@ impl Attached<NearDriver> {
                 Ok(Some(Event::Link { event: Link::HandshakeFailed(error), .. })) => {
                     refusal = Some(error).filter(|error| *error != HandshakeError::Disconnected);
                 }
-                // For whoever looks at events from now on.
+                // These events are for whoever looks at events from now on.
                 Ok(Some(event @ Event::Link { event: Link::PathAway(_) | Link::PathBack(_), .. })) => {
                     news.push(event);
                 }
@@ -221,16 +223,16 @@ impl Attached<NearDriver> {
         }
     }
 
-    /// Wakes at the engines' next deadline at the latest: when that is.
+    /// The engines' next deadline, at which the loop wakes at the latest.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.near().poll_timeout()
     }
 }
 
-/// How long a far end is waited for before a person is told that it is.
+/// How long a far end is waited for before a person is told about the wait.
 const TELL_AFTER: Nanos = Nanos::from_secs(1);
 
-/// Whether it is worth to wait for the next attempt, which the engines make by themselves.
+/// Whether the next attempt, which the engines make by themselves, is worth waiting for.
 const fn passes(error: &HandshakeError) -> bool {
     use tunnel::frame::RefuseCode;
     match error {

@@ -11,9 +11,9 @@ use crate::reactor::{Driver, Outcome, Reactor, Stop, Turn};
 /// Why a wait has ended without an event.
 #[derive(Debug)]
 pub enum WaitError {
-    /// It was stopped from outside.
+    /// The wait was stopped from outside.
     Interrupted,
-    /// The system fails us.
+    /// The system refuses an operation.
     Io(io::Error),
 }
 
@@ -36,23 +36,24 @@ impl From<io::Error> for WaitError {
 
 /// A driver that has events for an application.
 pub trait Application: Driver {
-    /// What happens.
+    /// The type of the events.
     type Event;
 
-    /// The next thing that happened.
+    /// Takes the next event, if any.
     fn poll_event(&mut self) -> Option<Self::Event>;
-    /// Whether something happened.
+    /// Whether a wait for events should end.
     fn has_events(&self) -> bool;
-    /// The application is about to wait: does what must not be late.
+    /// Does what must not be late, because the application is about to wait.
     fn before_wait(&mut self) {}
 }
 
-/// A driver with its loop: an application waits for its events. Dropped, it leaves whoever is at the other end in order.
+/// A driver with its loop, whose events an application waits for. When dropped, it leaves the other
+/// end in order.
 #[derive(Debug)]
 pub struct Attached<D: Application> {
     reactor: Reactor,
     pub(crate) driver: D,
-    /// Its sessions were ended.
+    /// The driver's sessions were ended.
     ended: bool,
 }
 
@@ -61,16 +62,16 @@ impl<D: Application> Attached<D> {
         Self { reactor, driver, ended: false }
     }
 
-    /// The time.
+    /// The time of the loop's clock.
     pub fn now(&self) -> Instant {
         self.reactor.clock().now()
     }
-    /// What ends a wait from outside.
+    /// A handle that ends a wait from outside.
     pub fn stop(&self) -> Stop {
         self.reactor.stop()
     }
 
-    /// The next event, waiting for it until `deadline`; none when that came first.
+    /// The next event, waiting for it until `deadline`; `None` when the deadline came first.
     ///
     /// # Errors
     /// When the loop fails or is stopped.
@@ -86,8 +87,8 @@ impl<D: Application> Attached<D> {
         }
     }
 
-    /// Does what there is to do, without waiting: a loop around this one sleeps on [`Attached::poll_fd`] and for
-    /// [`Attached::wake_in`].
+    /// Does what there is to do, without waiting. A loop around this one sleeps on
+    /// [`Attached::poll_fd`] and for [`Attached::wake_in`].
     ///
     /// # Errors
     /// When the loop fails.
@@ -96,22 +97,22 @@ impl<D: Application> Attached<D> {
         self.reactor.step(&mut self.driver)
     }
 
-    /// Becomes readable when there is something to do.
+    /// The descriptor that becomes readable when there is something to do.
     pub fn poll_fd(&self) -> RawFd {
         self.reactor.poll_fd()
     }
 
-    /// After how long there is something to do in any case.
+    /// How long at most until there is something to do, even without news.
     pub fn wake_in(&self) -> Option<Nanos> {
         self.driver.poll_timeout().map(|at| at - self.now())
     }
 
-    /// Another event that has come already.
+    /// Takes the next event that has come already, if any.
     pub fn poll_event(&mut self) -> Option<D::Event> {
         self.driver.poll_event()
     }
 
-    /// Leaves in order.
+    /// Leaves the other end in order.
     ///
     /// # Errors
     /// When the loop fails before that.
@@ -127,10 +128,11 @@ impl<D: Application> Attached<D> {
 }
 
 impl<D: Application> Drop for Attached<D> {
-    /// Whoever gives up because of an error leaves in order too: else the far end would hold the device for them.
+    /// Leaves in order, also when the owner gives up because of an error: otherwise the far end
+    /// would hold the device for it.
     fn drop(&mut self) {
         if !self.ended && !std::thread::panicking() {
-            // Somebody else's error is on its way already.
+            // The owner's own error may already be on its way, so this one is dropped.
             let _ = self.end();
         }
     }

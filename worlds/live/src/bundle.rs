@@ -1,4 +1,5 @@
-//! One stream over several TCP connections, of which the fastest counts: `tunnel::paths`, live.
+//! One stream over several TCP connections, of which the fastest counts: `tunnel::paths` in the
+//! live world.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,24 +13,25 @@ use crate::reactor::{Attention, Sources};
 use crate::route::Route;
 use crate::tcp::{Connection, Dialer, Dialled, Received, keep_short};
 
-/// Bytes that the kernel may hold of a path and not have sent: what is with us can still be left out.
+/// The most bytes of a path that the kernel may hold unsent. Bytes that are still with us can be
+/// left out.
 const UNSENT_MAX: u32 = 64 << 10;
-/// Pieces of a connection that bring nothing new, one after the other, before others have a turn.
+/// How many pieces without new bytes one connection may bring in a row before others have a turn.
 const PIECES_MAX: usize = 64;
-/// How often dialling is looked at, before the first path is there and later.
+/// How often dialling is looked at: before the first path is there, and later.
 const LOOK_FIRST: Nanos = Nanos::from_millis(1);
 const LOOK_LATER: Nanos = Nanos::from_millis(20);
-/// The first pause before a lost path is dialled again, and the longest.
+/// The first pause before a lost path is dialled again, and the longest pause.
 const PAUSE: Nanos = Nanos::from_millis(50);
 const PAUSE_MAX: Nanos = Nanos::from_secs(2);
-/// A path that lived so long is worth to be dialled again soon.
+/// A path that lived at least this long is dialled again soon.
 const LIVED: Nanos = Nanos::from_secs(5);
 
-/// One path.
+/// The state of one path.
 #[derive(Debug, Default)]
 struct Slot {
     connection: Option<Connection>,
-    /// How it is dialled, at the end that does.
+    /// At the end that dials: how the path is dialled.
     dialling: Option<Dialling>,
 }
 
@@ -38,31 +40,31 @@ struct Dialling {
     dialer: Dialer,
     /// When the dialler is looked at next.
     look: Instant,
-    /// How long to wait when the path is lost.
+    /// The pause before dialling again when the path is lost.
     pause: Nanos,
     joined: Instant,
-    /// The latest attempt, or the connection, has come to nothing.
+    /// The latest attempt, or the connection, has failed.
     has_failed: bool,
-    /// That was told.
+    /// The value of `has_failed` that was last told.
     is_told: bool,
 }
 
-/// See the module.
+/// One stream over several TCP connections.
 #[derive(Debug)]
 pub(crate) struct Bundle {
     paths: Paths,
     slots: [Slot; PATHS_MAX],
-    /// What came and was not taken.
+    /// Bytes of the stream that have come and were not taken.
     ready: VecDeque<Buffer>,
     /// The time of the turn.
     now: Instant,
-    /// Which path is looked at first.
+    /// The index of the path that is looked at first.
     first: usize,
     peer: SocketAddr,
     /// A path is there, or was.
     begun: bool,
     over: bool,
-    /// Why the latest path could not be dialled.
+    /// Why a path could not be dialled, at the latest failure.
     failure: Option<(SocketAddr, io::Error)>,
 }
 
@@ -90,7 +92,7 @@ impl Bundle {
         bundle
     }
 
-    /// The end that was dialled: its first path began with `preamble`.
+    /// Makes the end that was dialled, whose first path began with `preamble`.
     pub(crate) fn accepting(preamble: &Preamble, peer: SocketAddr, now: Instant) -> Self {
         let token = Token(entropy::system().next_u64().max(1));
         Self::new(Paths::accepting(preamble.group, token), peer, now)
@@ -114,12 +116,12 @@ impl Bundle {
         self.peer
     }
 
-    /// Whether a path that begins with `preamble` belongs here.
+    /// Whether a path that begins with `preamble` belongs to this bundle.
     pub(crate) fn is_ours(&self, preamble: &Preamble) -> bool {
         !self.over && self.paths.is_ours(preamble)
     }
 
-    /// A path that was accepted, with what came on it behind the preamble.
+    /// Adds an accepted path, with the bytes that came on it after the preamble.
     pub(crate) fn accept(&mut self, path: PathIndex, connection: Connection, rest: Buffer) {
         let index = usize::from(path.0);
         self.join(index, connection);
@@ -129,16 +131,17 @@ impl Bundle {
     }
 
     fn join(&mut self, index: usize, connection: Connection) {
-        // Without this more is sent in vain, and nothing else.
+        // If this fails, more is sent in vain, but nothing else happens.
         let _ = keep_short(&connection, UNSENT_MAX);
         self.peer = connection.peer();
-        // One that was there before is closed by this.
+        // This closes an earlier connection of the path.
         self.slots[index].connection = Some(connection);
         self.begun = true;
         self.input(Input::Joined(path_index(index)));
     }
 
-    /// What became of dialling: a path is there, or all have failed.
+    /// The outcome of dialling: `Ok` when a path is there, or was, `Err` when all have failed,
+    /// `None` while undecided.
     pub(crate) fn dialled(&mut self) -> Option<Result<(), (SocketAddr, io::Error)>> {
         if self.begun {
             return Some(Ok(()));
@@ -147,7 +150,8 @@ impl Bundle {
         if dialling.all(|it| it.has_failed) { self.failure.take().map(Err) } else { None }
     }
 
-    /// A path that is away since this was asked last, or is back: its number, and which of the two. Only while there is another one.
+    /// The next path that has gone away or come back since the last call: its number, and whether
+    /// it is away. `None` before the first path and after the end.
     pub(crate) fn news(&mut self) -> Option<(u8, bool)> {
         if !self.begun || self.over {
             return None;
@@ -161,7 +165,7 @@ impl Bundle {
         self.slots.iter_mut().zip(0..).find_map(of_slot)
     }
 
-    /// Does what is due: acknowledges, gives up paths, dials.
+    /// Does what is due: acknowledges, gives up paths, dials. Returns whether anything was done.
     pub(crate) fn turn(&mut self, now: Instant, sources: &Sources) -> bool {
         self.now = self.now.max(now);
         for connection in self.slots.iter_mut().filter_map(|slot| slot.connection.as_mut()) {
@@ -233,7 +237,7 @@ impl Bundle {
                 if let Some(connection) = connection
                     && connection.send(bytes).is_err()
                 {
-                    // Its end is seen with the next receive.
+                    // The next receive sees the end of the connection.
                     connection.abort();
                 }
             }
@@ -251,7 +255,7 @@ impl Bundle {
         self.exchange();
     }
 
-    /// The next bytes of the stream.
+    /// Takes the next bytes of the stream.
     pub(crate) fn receive(&mut self, pool: &mut Pool) -> Received {
         for step in 0..PATHS_MAX {
             let index = (self.first + step) % PATHS_MAX;
@@ -278,12 +282,12 @@ impl Bundle {
         if self.over { Received::Closed } else { Received::Nothing }
     }
 
-    /// Sends as much as the system takes; the bytes that it took.
+    /// Sends as much as the system takes; returns the number of bytes taken.
     pub(crate) fn flush(&mut self) -> usize {
         let mut sent = 0;
         for index in 0..PATHS_MAX {
             while let Some(connection) = &mut self.slots[index].connection {
-                // A failure is seen with the next receive.
+                // The next receive sees a failure.
                 sent += connection.flush().unwrap_or(0);
                 let path = path_index(index);
                 if connection.unsent() > 0 || !self.paths.is_filled(path) {
@@ -295,7 +299,7 @@ impl Bundle {
         sent
     }
 
-    /// Bytes of the stream that the other end has not acknowledged.
+    /// The number of bytes of the stream that the other end has not acknowledged.
     pub(crate) fn unsent(&self) -> usize {
         usize::try_from(self.paths.unacknowledged()).unwrap_or(usize::MAX)
     }
@@ -312,7 +316,7 @@ impl Bundle {
 }
 
 impl Slot {
-    /// The path is gone, and dialled again if it is ours to do that.
+    /// Drops the path's connection, and has the path dialled again if this end dials.
     fn lose(&mut self, now: Instant) {
         if self.connection.take().is_none() {
             return;

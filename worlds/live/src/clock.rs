@@ -1,39 +1,39 @@
-//! The live clock.
+//! The clock of the live world.
 
 use engine::{Instant, Nanos};
 
-/// The machine's monotonic clock (CLOCK_MONOTONIC, read without a system call), counted from its own
-/// start. All engines of a process share one, so that their instants can be compared.
+/// The machine's monotonic clock (CLOCK_MONOTONIC, read without a system call), counted from its
+/// own start. All engines of a process share one clock, so that their instants can be compared.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     origin: u64,
 }
 
-/// What a new clock shows: not zero, so that "long ago" can be told from "never".
+/// The time that a new clock shows. It is not zero, so that "long ago" differs from "never".
 const START: Instant = Instant::from_nanos(1_000_000_000);
 
 impl Clock {
-    /// A clock that starts now.
+    /// Creates a clock that starts now.
     pub fn start() -> Self {
         Self { origin: monotonic() }
     }
 
-    /// The time. Never goes back.
+    /// The current time, which never goes back.
     #[inline]
     pub fn now(&self) -> Instant {
         START + Nanos::new(monotonic().saturating_sub(self.origin))
     }
 }
 
-/// The monotonic clock, in nanoseconds. Read some times a command: half of what the standard library takes is spent on
-/// dividing and checking.
+/// The monotonic clock, in nanoseconds. It is read several times for each command, and half of the
+/// time that the standard library's clock takes is spent on dividing and checking.
 #[inline]
 fn monotonic() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the system writes one `timespec`.
     let result = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
     debug_assert!(result == 0, "every Linux has this clock");
-    // Neither is negative, and 2^64 ns are 584 years.
+    // Neither value is negative, and 2^64 ns are 584 years.
     time.tv_sec.unsigned_abs().wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec.unsigned_abs())
 }
 

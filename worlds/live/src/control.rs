@@ -1,4 +1,4 @@
-//! A socket through which a program that runs is asked things: a line in, a line out.
+//! A socket through which a running program is asked questions: a line in, a line out.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -12,13 +12,13 @@ use engine::Pool;
 use crate::reactor::{Attention, Sources};
 use crate::unix::{BindError, Connection, Listener, Received};
 
-/// Bytes of a request, at most.
+/// The most bytes of a request.
 pub const REQUEST_MAX: usize = 64 << 10;
-/// Clients at once; further ones wait.
+/// The most clients at once; further ones wait.
 const CLIENTS_MAX: usize = 8;
 /// How long a client waits for the answer.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
-/// Bytes of an answer, at most.
+/// The most bytes of an answer.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
 struct Client {
@@ -27,7 +27,7 @@ struct Client {
     is_answered: bool,
 }
 
-/// The program's side.
+/// The program's side of a control socket.
 pub struct Control {
     listener: Listener,
     is_registered: bool,
@@ -36,7 +36,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Listens at `path`, which only this user may then use.
+    /// Listens at `path`, which from then on only this user may use.
     ///
     /// # Errors
     /// When the path is taken, or can't be created.
@@ -47,22 +47,23 @@ impl Control {
         Ok(Self { listener, is_registered: false, clients: Vec::new(), pool: Pool::new(1 << 20) })
     }
 
-    /// Where it listens.
+    /// The path where it listens.
     pub fn path(&self) -> &Path {
         self.listener.path()
     }
 
-    /// Takes what clients ask, and sends what `answer` says to it. Returns whether there was anything.
+    /// Takes the requests of clients, and sends each the result of `answer`. Returns whether there
+    /// was anything.
     ///
     /// # Errors
-    /// When nothing can be waited for: at the first call only.
+    /// When the socket can't be waited for; this is possible at the first call only.
     pub fn turn(&mut self, sources: &Sources, mut answer: impl FnMut(&str) -> String) -> io::Result<bool> {
         let mut busy = false;
         if !self.is_registered {
             sources.add(self.listener.as_raw_fd(), Attention::OnNews)?;
             self.is_registered = true;
         }
-        // Who can't be let in asks again: the program and its other clients go on.
+        // A client that can't be let in asks again: the program and its other clients go on.
         while self.clients.len() < CLIENTS_MAX
             && let Ok(Some(connection)) = self.listener.accept()
         {
@@ -85,7 +86,7 @@ impl Control {
 }
 
 impl Client {
-    /// Whether it is still there.
+    /// Serves the client; returns whether it stays.
     fn turn(&mut self, pool: &mut Pool, answer: &mut impl FnMut(&str) -> String, busy: &mut bool) -> bool {
         loop {
             match self.connection.receive(pool) {
@@ -122,7 +123,7 @@ impl fmt::Debug for Control {
     }
 }
 
-/// Asks the program that listens at `path`.
+/// Asks the program that listens at `path`; returns its answer without the newline.
 ///
 /// # Errors
 /// When nobody listens there, or there is no answer in time.

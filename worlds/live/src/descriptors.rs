@@ -1,7 +1,7 @@
-//! Descriptors: how many a process may have, and who goes without one when they run out.
+//! Descriptors: how many a process may have, and who goes without when they run out.
 //!
-//! The kernel gives each new descriptor the lowest number that is free. The number of a connection therefore tells how
-//! many are in use, and nobody has to count.
+//! The kernel gives each new descriptor the lowest free number. The number of a connection
+//! therefore tells how many are in use, and nobody has to count.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -12,22 +12,24 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors that connections from elsewhere leave free: the process saves its state, adds namespaces and answers its
-/// user with them.
+/// How many descriptors connections from other machines leave free. The process uses these to save
+/// its state, add namespaces and answer its user.
 pub const HEADROOM: u64 = 16;
-/// Descriptors that connections of this machine's user (the control socket, a guest) leave free.
+/// How many descriptors connections by this machine's user (the control socket, a guest) leave
+/// free.
 pub const OWN_HEADROOM: u64 = 8;
-/// Connections that must fit beside all that, or serving is not begun.
+/// How many connections must fit besides the headroom, or serving does not begin.
 pub const CONNECTIONS_MIN: u64 = 8;
-/// Connections that are turned away at once, so that none waits in vain and those who are served wait for little.
+/// The most connections turned away in one go, so that none waits in vain and those being served
+/// wait only briefly.
 const TURNED_AWAY_AT_ONCE: usize = 1024;
 
 /// The process may have fewer descriptors than it needs to serve anybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooFew {
-    /// What it may have.
+    /// The most descriptors that the process may have.
     pub limit: u64,
-    /// What it needs.
+    /// The number of descriptors that the process needs.
     pub needed: u64,
 }
 
@@ -40,19 +42,20 @@ impl fmt::Display for TooFew {
 
 impl std::error::Error for TooFew {}
 
-/// The process may have so many at once.
+/// How many descriptors the process may have at once.
 fn limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Has the process have as many descriptors as it may without anybody's leave: raises the soft limit to the hard one.
+/// Raises the soft limit of descriptors to the hard limit, which needs no permission.
 ///
 /// # Errors
-/// When even those are fewer than `opened` more than there are now and what serving takes.
+/// When the limit is still too low for the descriptors in use, `opened` more, and those that
+/// serving takes.
 pub fn prepare(opened: u64) -> Result<(), TooFew> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current != maximum {
-        // Where the system refuses, the soft limit is the one that counts.
+        // If the system refuses, the soft limit stays in force.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     }
     let limit = limit();
@@ -65,13 +68,14 @@ fn number(descriptor: &impl AsRawFd) -> u64 {
     u64::try_from(descriptor.as_raw_fd()).unwrap_or(0)
 }
 
-/// Lets connections in as long as there are descriptors for them and for the process itself; closes the others, so that
-/// they neither wait nor keep the loop awake.
+/// Lets connections in as long as there are descriptors for them and for the process itself. Closes
+/// the others, so that they neither wait nor keep the loop awake.
 #[derive(Debug)]
 pub(crate) struct Door {
-    /// Descriptors that are left free.
+    /// The number of descriptors that are left free.
     headroom: u64,
-    /// Gives way to a connection that is to be turned away when there is no other descriptor.
+    /// A spare descriptor, closed to make room for accepting a connection that is to be turned
+    /// away.
     reserve: RefCell<Option<OwnedFd>>,
 }
 
@@ -89,10 +93,11 @@ impl Door {
         }
     }
 
-    /// What `accept` gives, if it may stay.
+    /// Returns the connection that `accept` gives, if it may stay.
     ///
     /// # Errors
-    /// When connections had to be turned away: all that waited. Of those that are there, each stays.
+    /// When connections had to be turned away: the one at hand and all that waited, up to a limit.
+    /// Earlier connections stay.
     pub(crate) fn admit<T: AsRawFd>(
         &self,
         mut accept: impl FnMut() -> io::Result<Option<T>>,
@@ -137,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    /// A limit of the process is a limit of all tests in it: this one has a process of its own.
+    /// A limit of the process applies to all tests in it, so this test has a process of its own.
     const CHILD: &str = "FARLANE_LIVE_TEST_DESCRIPTORS_CHILD";
 
     #[test]
@@ -155,7 +160,7 @@ mod tests {
         };
         let maximum = getrlimit(Resource::Nofile).maximum;
         let few = |current| setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum }).unwrap();
-        // Those who connect are here, too, and open before the limit falls.
+        // The callers are in this process too, and connect before the limit falls.
         let mut callers: Vec<_> = (0..20).map(|_| TcpStream::connect(address).unwrap()).collect();
         let door = Door::new(HEADROOM);
         let next = number(&File::open("/dev/null").unwrap());
@@ -167,7 +172,7 @@ mod tests {
             assert_eq!(caller.read(&mut [0]).unwrap_or(0), 0);
         }
         assert!(door.admit(accept).unwrap().is_none(), "nobody waits any more");
-        // Without a single one, a caller is turned away by means of the reserve.
+        // Without a single descriptor, a caller is turned away by means of the reserve.
         few(1024);
         let caller = TcpStream::connect(address).unwrap();
         few(number(&File::open("/dev/null").unwrap()));

@@ -1,4 +1,4 @@
-//! Connecting to a far end, again and again until it is there.
+//! Connecting to a far end, repeatedly until it is there.
 
 use std::fmt;
 use std::io;
@@ -7,57 +7,58 @@ use std::os::fd::RawFd;
 
 use engine::{Instant, Nanos};
 
-/// The first pause after a refusal: a restarted far end is found again within a completion timeout.
+/// The first pause after a refusal. It is so short that a restarted far end is found within a
+/// completion timeout.
 const PAUSE_FIRST: Nanos = Nanos::from_millis(1);
-/// The longest pause.
+/// The longest pause between attempts.
 const PAUSE_MAX: Nanos = Nanos::from_millis(500);
 /// How long one attempt may take.
 pub(crate) const ATTEMPT_MAX: Nanos = Nanos::from_secs(5);
 
-/// What connections are made of.
+/// A way of making connections.
 pub trait Way {
-    /// One that is being made.
+    /// The type of a connection that is being made.
     type Attempt;
-    /// One that was made.
+    /// The type of an established connection.
     type Connection;
 
-    /// Begins an attempt; its descriptor has news when it goes on.
+    /// Begins an attempt. The returned descriptor has news when the attempt can go on.
     ///
     /// # Errors
-    /// When there is nothing to wait for.
+    /// When the attempt can't even begin.
     fn begin(&self, address: SocketAddr, now: Instant) -> io::Result<(Self::Attempt, RawFd)>;
 
-    /// Goes on with an attempt: the connection, or the attempt as it is now.
+    /// Goes on with an attempt; returns the connection, or the attempt as it is now.
     ///
     /// # Errors
-    /// When it has come to nothing.
+    /// When the attempt has failed.
     fn go_on(&self, attempt: Self::Attempt, now: Instant) -> io::Result<Made<Self>>;
 
-    /// When an attempt wants to be looked at without news.
+    /// When an attempt wants to be looked at without news, if ever.
     fn look_at(attempt: &Self::Attempt) -> Option<Instant>;
 
-    /// Why nothing may have come of an attempt for as long as one may take.
+    /// The error of an attempt that took the longest time allowed without a result.
     fn why_late() -> io::Error;
 }
 
 /// How far an attempt has come.
 pub enum Made<W: Way + ?Sized> {
-    /// To its end.
+    /// The connection is established.
     Connection(W::Connection),
-    /// Not there yet.
+    /// The attempt has not ended.
     Attempt(W::Attempt),
 }
 
-/// What has become of dialling.
+/// The outcome of a look at dialling.
 #[derive(Debug)]
 pub enum Dialled<C> {
-    /// Nothing yet.
+    /// Nothing has happened yet.
     Waiting,
-    /// An attempt has begun; its descriptor has news when it goes on.
+    /// An attempt has begun; its descriptor has news when the attempt can go on.
     Began(RawFd),
     /// An attempt failed; the next follows after a pause.
     Failed(SocketAddr, io::Error),
-    /// Connected; the dialler rests until [`Dialer::restart`].
+    /// The connection is established; the dialler rests until [`Dialer::restart`].
     Connected(C),
 }
 
@@ -80,13 +81,13 @@ impl<W: Way> Dialer<W> {
     /// Dials `addresses` in turn, from `now` on.
     ///
     /// # Panics
-    /// When there are none.
+    /// When `addresses` is empty.
     pub fn over(way: W, addresses: Vec<SocketAddr>, now: Instant) -> Self {
         assert!(!addresses.is_empty(), "a dialler needs an address");
         Self { addresses, way, next: 0, pause: PAUSE_FIRST, state: State::Pausing { until: now } }
     }
 
-    /// Dials again, the connection being lost.
+    /// Dials again, from `now` on, after a connection was lost.
     pub fn restart(&mut self, now: Instant) {
         self.pause = PAUSE_FIRST;
         self.state = State::Pausing { until: now };
@@ -134,7 +135,7 @@ impl<W: Way> Dialer<W> {
 
     fn on_failure(&mut self, now: Instant, address: SocketAddr, error: io::Error) -> Dialled<W::Connection> {
         self.state = State::Pausing { until: now + self.pause };
-        // A pause belongs to a whole round of the addresses.
+        // The pause grows once for each round of the addresses.
         if self.next.is_multiple_of(self.addresses.len()) {
             self.pause = (self.pause * 2).min(PAUSE_MAX);
         }

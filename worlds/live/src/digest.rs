@@ -1,13 +1,13 @@
-//! CRC32C by instructions that the processor has for it.
+//! CRC32C by the processor's own instructions.
 
 use crc_fast::{CrcAlgorithm, Digest};
 
-/// Up to so many bytes, an instruction for each eight takes less time than to set up vectors: 2 ns for the header of a
-/// PDU or of a frame, where vectors take 7.
+/// Up to this many bytes, one instruction for each eight bytes takes less time than setting up
+/// vectors: 2 ns for the header of a PDU or of a frame, where vectors take 7 ns.
 #[cfg(target_arch = "x86_64")]
 const SHORT: usize = 128;
 
-/// CRC32C of `bytes` behind those whose CRC32C is `before`; see [`engine::Crc32c`].
+/// The CRC32C of `bytes` appended to bytes whose CRC32C is `before`; see [`engine::Crc32c`].
 pub fn crc32c(before: u32, bytes: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
     if bytes.len() <= SHORT && std::arch::is_x86_feature_detected!("sse4.2") {
@@ -19,7 +19,7 @@ pub fn crc32c(before: u32, bytes: &[u8]) -> u32 {
     u32::try_from(digest.finalize()).expect("a CRC of 32 bits")
 }
 
-/// As [`crc32c`], eight bytes at a time.
+/// Does what [`crc32c`] does, eight bytes at a time.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "sse4.2")]
 fn of_short(before: u32, bytes: &[u8]) -> u32 {

@@ -1,4 +1,4 @@
-//! A page of doorbells that two processes share: one stores, the other one looks.
+//! A page of doorbells that two processes share: one stores, and the other looks.
 
 use std::fmt;
 use std::io;
@@ -15,12 +15,12 @@ use crate::shared::{MapError, check_size};
 /// Bytes of a doorbell.
 const DOORBELL: usize = 4;
 
-/// A mapping of a file that holds doorbells. Unmapped when dropped.
+/// A mapping of a file that holds doorbells, unmapped when dropped.
 pub struct Doorbells {
     base: NonNull<u8>,
-    /// Bytes.
+    /// The length of the mapping in bytes.
     length: usize,
-    /// None once the mapping is to go.
+    /// `None` once the mapping is about to go.
     guard: Option<Guard>,
 }
 
@@ -28,7 +28,7 @@ impl Doorbells {
     /// Maps `length` bytes at `offset` of the file behind `descriptor`.
     ///
     /// # Errors
-    /// When the file is too short, no file of memory, or can't be mapped.
+    /// When the file is too short, is no file of memory, or can't be mapped.
     pub fn map(descriptor: &OwnedFd, offset: u64, length: u64) -> Result<Self, MapError> {
         let length = usize::try_from(length).ok().filter(|length| *length > 0).ok_or(MapError::Range)?;
         let needed = offset.checked_add(length as u64).ok_or(MapError::Range)?;
@@ -50,27 +50,30 @@ impl Doorbells {
         Ok(doorbells)
     }
 
-    /// The doorbell `offset` bytes from the beginning, a multiple of 4.
+    /// The doorbell `offset` bytes from the beginning, if it is within the mapping and `offset` a
+    /// multiple of 4.
     fn at(&self, offset: usize) -> Option<&AtomicU32> {
         let inside =
             offset.is_multiple_of(DOORBELL) && offset < self.length && self.length - offset >= DOORBELL;
-        // SAFETY: the doorbell lies within the mapping, which lives as long as `self` does and begins at a page's
-        // start, so it is aligned; it is only reached through atomics on this side.
+        // SAFETY: the doorbell lies within the mapping, which lives as long as `self`. The mapping
+        // begins at the start of a page, so the doorbell is aligned. This side reaches it only
+        // through atomics.
         inside.then(|| unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(offset).cast()) })
     }
 
-    /// Stores a doorbell, behind all writes of memory before it. Returns whether there is one.
+    /// Stores `value` into a doorbell, after all earlier writes to memory. Returns whether the
+    /// doorbell exists.
     pub fn ring(&self, offset: u64, value: u32) -> bool {
         let doorbell = usize::try_from(offset).ok().and_then(|offset| self.at(offset));
         doorbell.map(|doorbell| doorbell.store(value, Ordering::Release)).is_some()
     }
 
-    /// What a doorbell holds, ahead of all reads of memory after it; nothing where there is none.
+    /// Reads a doorbell, before all later reads of memory; `None` if the doorbell does not exist.
     pub fn look(&self, offset: usize) -> Option<u32> {
         self.at(offset).map(|doorbell| doorbell.load(Ordering::Acquire))
     }
 
-    /// Empties all of them.
+    /// Sets all doorbells to 0.
     pub fn clear(&self) {
         for offset in (0..self.length).step_by(DOORBELL) {
             if let Some(doorbell) = self.at(offset) {
@@ -83,8 +86,8 @@ impl Doorbells {
 impl Drop for Doorbells {
     fn drop(&mut self) {
         self.guard = None;
-        // SAFETY: base and length are those of a mapping that `self` made and owns, and references into it are bound
-        // to `self`.
+        // SAFETY: base and length are those of a mapping that `self` made and owns, and references
+        // into it are bound to `self`.
         let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.length) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }
@@ -96,7 +99,7 @@ impl fmt::Debug for Doorbells {
     }
 }
 
-/// A file in memory of `length` zero bytes, whose length nobody can change any more.
+/// Makes a file in memory of `length` zero bytes, whose length nobody can change any more.
 ///
 /// # Errors
 /// When the system has no memory or no descriptors left.

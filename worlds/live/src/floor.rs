@@ -1,7 +1,8 @@
-//! What the machine's own TCP takes, with nothing of ours in it: the floor that our figures are compared with.
+//! The cost of the machine's own TCP without any of our code: the floor to compare our figures
+//! with.
 //!
-//! A server and a client, in two processes or threads, both spinning on a connection of their own.
-//! The client begins with a fixed [`Plan`], and the server follows it.
+//! A server and a client, in two processes or threads, each spin on their end of a connection. The
+//! client begins with a fixed [`Plan`], and the server follows it.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,26 +12,27 @@ use engine::Nanos;
 
 /// The longest message or chunk, in bytes.
 pub const MESSAGE_MAX: u32 = 4 << 20;
-/// The most messages of one exchange: a recorder's memory is bounded by it.
+/// The most messages of one exchange, which bounds a recorder's memory.
 pub const COUNT_MAX: u32 = 10_000_000;
 /// How long one side waits for the other before it gives up.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Turns of a spin between two looks at the clock, some 10 µs.
+/// The number of spins between two looks at the clock, some 10 µs.
 const SPINS_A_LOOK: u32 = 40;
 /// Bytes of a plan on the wire: a mark, two lengths and a count.
 const PLAN_LENGTH: usize = 16;
 /// The first bytes of a plan.
 const MARK: [u8; 4] = *b"flr1";
 
-/// What is exchanged, `count` times: `request` bytes from the client, then `reply` bytes from the server. With no
-/// reply the client sends on without waiting, and the server answers one byte at the very end.
+/// The exchange to carry out `count` times: `request` bytes from the client, then `reply` bytes
+/// from the server. If `reply` is 0, the client sends on without waiting, and the server answers
+/// one byte at the very end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Bytes of a request, at least 1.
+    /// The length of a request in bytes, at least 1.
     pub request: u32,
-    /// Bytes of a reply.
+    /// The length of a reply in bytes.
     pub reply: u32,
-    /// How often.
+    /// How often requests are sent.
     pub count: u32,
 }
 
@@ -59,7 +61,7 @@ impl Plan {
     }
 }
 
-/// The server's side.
+/// The server's side of the measurement.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
@@ -74,15 +76,15 @@ impl Server {
         Ok(Self { listener: TcpListener::bind(address)? })
     }
 
-    /// Where it listens.
+    /// The address where it listens.
     ///
     /// # Errors
-    /// When the system can't say.
+    /// When the system can't tell the address.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Waits for one client, asleep, and follows its plans, spinning, until it closes.
+    /// Waits, asleep, for one client, and follows its plans, spinning, until it closes.
     ///
     /// # Errors
     /// When the connection fails, or what came was no plan.
@@ -113,7 +115,7 @@ impl Server {
     }
 }
 
-/// The client's side.
+/// The client's side of the measurement.
 #[derive(Debug)]
 pub struct Client {
     link: Link,
@@ -129,11 +131,12 @@ impl Client {
         Ok(Self { link: Link::new(TcpStream::connect(address)?)?, bytes: Vec::new() })
     }
 
-    /// Round trips of `request` bytes there and `reply` bytes back, `count` times, one after another; the time of
-    /// each.
+    /// Makes `count` round trips, one after another, of `request` bytes there and `reply` bytes
+    /// back. Returns the time of each.
     ///
     /// # Errors
-    /// When the connection fails, or a length is 0 or beyond [`MESSAGE_MAX`], or `count` beyond [`COUNT_MAX`].
+    /// When the connection fails, or a length is 0 or beyond [`MESSAGE_MAX`], or `count` is beyond
+    /// [`COUNT_MAX`].
     pub fn ping_pong(&mut self, request: u32, reply: u32, count: u32) -> io::Result<Vec<Nanos>> {
         if reply == 0 {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a round trip needs a reply"));
@@ -149,11 +152,12 @@ impl Client {
         Ok(times)
     }
 
-    /// Sends `count` chunks of `chunk` bytes as fast as the connection takes them; the time until the last byte was
-    /// received.
+    /// Sends `count` chunks of `chunk` bytes as fast as the connection takes them. Returns the time
+    /// until the last byte was received.
     ///
     /// # Errors
-    /// As for [`Client::ping_pong`].
+    /// When the connection fails, or `chunk` is 0 or beyond [`MESSAGE_MAX`], or `count` is beyond
+    /// [`COUNT_MAX`].
     pub fn stream(&mut self, chunk: u32, count: u32) -> io::Result<Nanos> {
         self.begin(Plan { request: chunk, reply: 0, count })?;
         let start = Wall::now();
@@ -198,7 +202,7 @@ impl Link {
         Ok(())
     }
 
-    /// Reads `count` bytes and forgets them, as much at a time as there is.
+    /// Reads `count` bytes and discards them, as many at a time as there are.
     fn discard(&mut self, count: u64, bytes: &mut Vec<u8>) -> io::Result<()> {
         bytes.resize(bytes.len().max(256 << 10), 0);
         let mut left = count;
@@ -211,7 +215,7 @@ impl Link {
     }
 }
 
-/// Repeats `call` until it moves bytes; moving none is the error `none`.
+/// Repeats `call` until it moves bytes. Moving none is the error `none`.
 fn spin(mut call: impl FnMut() -> io::Result<usize>, none: io::ErrorKind) -> io::Result<usize> {
     let mut start = None;
     loop {
@@ -227,7 +231,8 @@ fn spin(mut call: impl FnMut() -> io::Result<usize>, none: io::ErrorKind) -> io:
         if start.get_or_insert_with(Wall::now).elapsed() > PATIENCE {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        // Where processors are scarce the peer needs this one. The reactor does the same.
+        // Where processors are scarce, the peer needs this one. The reactor yields for the same
+        // reason.
         std::thread::yield_now();
     }
 }

@@ -1,13 +1,13 @@
-//! The live world: what the engines are plugged into on a real machine.
+//! The live world: what the engines are connected to on a real machine.
 //!
-//! Time comes from [`clock`], bytes are kept by [`media`], links are sockets of [`tcp`] or streams of [`quic`], and a
-//! [`reactor`] spins while there is work and sleeps when there is none. [`floor`] measures what the
-//! machine's own TCP takes, to compare with, and [`emulate`] puts a modelled network between two of its ends.
-//! A virtual machine's monitor is served over sockets of [`unix`], and its
-//! guest's memory is [`shared`]. Who goes without where [`descriptors`] run out is decided once. What devices remember is kept in
-//! files of [`state`]. A [`user`] drives a function that another process offers in that way.
-//! Discovery controllers are announced by [`mdns`]. [`entropy`] gives names and secrets that nobody can guess.
-//! People hear of what happens by [`telling`].
+//! Time comes from [`clock`], and [`media`] keep bytes. Links are sockets of [`tcp`] or streams of
+//! [`quic`]. A [`reactor`] spins while there is work and sleeps when there is none. [`floor`]
+//! measures the machine's own TCP for comparison, and [`emulate`] puts a modelled network between
+//! two of the machine's ends. Sockets of [`unix`] serve a virtual machine's monitor, and the memory
+//! of its guest is [`shared`]. A [`user`] drives a function that another process offers over such a
+//! socket. [`descriptors`] decides who goes without when descriptors run out. Files of [`state`]
+//! keep what devices remember. [`mdns`] announces discovery controllers. [`entropy`] makes names
+//! and secrets that nobody can guess. [`telling`] tells people what happens.
 //!
 //! Drivers decide nothing about protocols: they move bytes, read the clock and sleep.
 

@@ -1,23 +1,24 @@
-//! Files that one process uses at a time: advisory locks, which end with their holder, if not at once.
+//! Files that only one process uses at a time. Advisory locks end with their holder, if not at
+//! once.
 
 use std::fs::{File, TryLockError};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long to wait for a holder that lives: it may be about to end.
+/// How long to wait for a holder that lives, because it may be about to end.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long to wait for a holder that is dead: after `kill -9` its lock goes with the last of its writes that were under
-/// way, which a busy disk takes many seconds for.
+/// How long to wait for a holder that is dead. After `kill -9`, its lock is released with the last
+/// of its writes that were under way, for which a busy disk takes many seconds.
 const PATIENCE_WITH_THE_DEAD: Duration = Duration::from_secs(60);
-/// How often to try meanwhile.
+/// The interval between two attempts to lock.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// Locks `file`, for this process alone or `shared` with others that want no more, waiting a little for a user that
-/// ends or has died.
+/// Locks `file` for this process alone, or if `shared`, together with others that lock it so. Waits
+/// a little for a holder that ends or has died.
 ///
 /// # Errors
-/// `WouldBlock` where somebody else uses it; what the file system says where it has no locks.
+/// `WouldBlock` if somebody else uses the file; the file system's error if it has no locks.
 pub(crate) fn lock(file: &File, shared: bool) -> Result<(), TryLockError> {
     let start = Instant::now();
     loop {
@@ -31,7 +32,7 @@ pub(crate) fn lock(file: &File, shared: bool) -> Result<(), TryLockError> {
     }
 }
 
-/// Whether the file is locked by processes that no longer are; false where the kernel does not say.
+/// Whether only processes that no longer exist hold the lock; `false` if the kernel does not tell.
 fn is_of_the_dead(file: &File) -> bool {
     let (Ok(metadata), Ok(locks)) = (file.metadata(), std::fs::read_to_string("/proc/locks")) else {
         return false;
@@ -41,12 +42,14 @@ fn is_of_the_dead(file: &File) -> bool {
     holders.peek().is_some() && holders.all(|holder| !Path::new("/proc").join(holder).exists())
 }
 
-/// The process that holds the lock of a line of `/proc/locks`, if it is of a whole file with this inode; see proc_locks(5).
+/// The process that holds the lock of a line of `/proc/locks`, if that lock is on a whole file with
+/// this inode; see proc_locks(5).
 fn holder<'a>(line: &'a str, inode: &str) -> Option<&'a str> {
     let mut fields = line.split_ascii_whitespace().skip(1);
     let kind = fields.next()?;
     let (process, place) = (fields.nth(2)?, fields.next()?);
-    // Of other file systems' files with the same number, at worst, a wait is too long or too short.
+    // Files of other file systems may have the same number. At worst a wait is then too long or too
+    // short.
     (kind == "FLOCK" && place.rsplit(':').next() == Some(inode)).then_some(process)
 }
 

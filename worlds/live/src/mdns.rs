@@ -1,4 +1,5 @@
-//! Discovery controllers by multicast DNS (NVM Express TP 8009): announced, and looked for.
+//! Discovery controllers by multicast DNS (NVM Express TP 8009): announcing them, and looking for
+//! them.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -6,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use mdns_sd::{IfKind, ServiceDaemon, ServiceEvent, ServiceInfo};
 
-/// The port of multicast DNS.
+/// The UDP port of multicast DNS.
 pub const PORT: u16 = 5353;
 /// The service (RFC 6763), as TP 8009 names it.
 const SERVICE: &str = "_nvme-disc._tcp.local.";
-/// The key of TXT that has the controller's NQN, and that of its transport.
+/// The keys of the TXT record for the controller's NQN and for its transport.
 const NQN: &str = "nqn";
 const TRANSPORT: &str = "p";
-/// Controllers that are found, at most.
+/// The most controllers that a search returns.
 const FOUND_MAX: usize = 1024;
 /// How long a goodbye may take.
 const GOODBYE_MAX: Duration = Duration::from_millis(500);
@@ -36,14 +37,16 @@ impl From<mdns_sd::Error> for MdnsError {
     }
 }
 
-/// Announces the discovery controllers of this process, on the interfaces of the addresses where they are. A thread does.
+/// Announces the discovery controllers of this process, on the interfaces of their addresses. A
+/// thread does the work.
 pub struct Announcer {
     daemon: ServiceDaemon,
     announced: Vec<(SocketAddr, String)>,
 }
 
 impl Announcer {
-    /// One at `port` of UDP, which is [`PORT`] but for tests. Nothing is announced yet.
+    /// Creates an announcer at UDP port `port`, which is [`PORT`] except in tests. Nothing is
+    /// announced yet.
     ///
     /// # Errors
     /// When the process has no descriptors left.
@@ -53,14 +56,14 @@ impl Announcer {
         Ok(Self { daemon, announced: Vec::new() })
     }
 
-    /// Announces the discovery controllers called `nqn` at `addresses`, and no others from now on.
+    /// Announces the discovery controllers called `nqn` at `addresses`, and from now on no others.
     ///
     /// # Errors
-    /// When the thread has ended, or a name can't be one.
+    /// When the thread has ended, or a name is invalid.
     pub fn set(&mut self, addresses: &[SocketAddr], nqn: &str) -> Result<(), MdnsError> {
         let gone: Vec<_> = self.announced.extract_if(.., |(at, _)| !addresses.contains(at)).collect();
         for (_, name) in gone {
-            // Whether that is said is nothing that anybody waits for.
+            // Nobody waits for the goodbye to be sent.
             let _ = self.daemon.unregister(&name)?;
         }
         for address in addresses {
@@ -68,7 +71,7 @@ impl Announcer {
                 continue;
             }
             self.daemon.enable_interface(interface(address.ip()))?;
-            // A name of its own: the system's belongs to whoever else answers for it.
+            // A name of its own, because the system's name belongs to whoever else answers for it.
             let host = format!("farlane-{}-{}", host_name(), address.port());
             let of = |number: usize| if number == 0 { host.clone() } else { format!("{host}-{number}") };
             let is_free = |label: &String| !self.announced.iter().any(|(_, name)| *name == full(label));
@@ -94,7 +97,7 @@ impl Announcer {
 }
 
 impl Drop for Announcer {
-    /// Whoever listens is told that nothing is there any more.
+    /// Tells listeners that the controllers are gone.
     fn drop(&mut self) {
         for (_, name) in &self.announced {
             if let Ok(done) = self.daemon.unregister(name) {
@@ -118,7 +121,7 @@ fn full(label: &str) -> String {
     format!("{label}.{SERVICE}")
 }
 
-/// The interfaces on which an address is heard.
+/// The interfaces on which an address is reached.
 fn interface(address: IpAddr) -> IfKind {
     match address {
         IpAddr::V4(any) if any.is_unspecified() => IfKind::IPv4,
@@ -130,7 +133,7 @@ fn interface(address: IpAddr) -> IfKind {
 fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let first = name.trim().split('.').next().unwrap_or_default();
-    // What is no letter of a label is none of ours.
+    // Characters that a label may not have are left out.
     let label: String =
         first.chars().filter(|one| one.is_ascii_alphanumeric() || *one == '-').take(40).collect();
     if label.is_empty() { "host".to_owned() } else { label }
@@ -139,20 +142,20 @@ fn host_name() -> String {
 /// A discovery controller that was found.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Found {
-    /// What it calls itself.
+    /// The name under which the controller is announced.
     pub name: String,
-    /// Its NQN; empty where it does not say.
+    /// The controller's NQN; empty if the announcement has none.
     pub nqn: String,
-    /// Its transport: `tcp`.
+    /// The controller's transport: `tcp`.
     pub transport: String,
-    /// Where it is.
+    /// The controller's IP addresses.
     pub addresses: Vec<IpAddr>,
-    /// Its port there.
+    /// The controller's port.
     pub port: u16,
 }
 
-/// Looks for discovery controllers for as long as `length`, on the interface of `only` or on all, at `port` of UDP, which is
-/// [`PORT`] but for tests.
+/// Looks for discovery controllers for the time `length`, on the interface of `only` or on all
+/// interfaces. `port` is the UDP port, which is [`PORT`] except in tests.
 ///
 /// # Errors
 /// When the process has no descriptors left.

@@ -1,19 +1,20 @@
-//! How much memory there is.
+//! How much memory there is, and how much of it to use for others.
 
-/// Of this, a process that serves holds so many parts for others, unless it is told otherwise.
+/// A serving process holds one of this many parts of the memory for others, unless told otherwise.
 const PARTS: u64 = 8;
-/// What is held at least, and at most.
+/// The least and the most bytes that are held.
 const BUDGET_MIN: u64 = 64 << 20;
 const BUDGET_MAX: u64 = 4 << 30;
 
-/// What a process that serves may hold for others, in bytes: an eighth of the memory that there is for it, at least 64 MiB, at
-/// most 4 GiB.
+/// How many bytes a serving process may hold for others by default: an eighth of the memory
+/// available to it, at least 64 MiB and at most 4 GiB.
 pub fn budget_default() -> u64 {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     budget_of(&read("/proc/meminfo"), &read("/sys/fs/cgroup/memory.max"))
 }
 
-/// The same, of what the system says of itself and of the group of processes (cgroup) that this one is of.
+/// Computes [`budget_default`] from what the system tells about itself, and about the control group
+/// (cgroup) of this process.
 fn budget_of(machine: &str, group: &str) -> u64 {
     let total = machine.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     let kibibytes = total.and_then(|line| line.trim().strip_suffix("kB")?.trim_end().parse::<u64>().ok());

@@ -1,4 +1,5 @@
-//! The near host, live: its connections or its own function, and the engines, in one loop.
+//! The near host in the live world: its connections or its own function, and the engines, in one
+//! loop.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -17,14 +18,15 @@ use crate::reactor::{Attention, Context, Driver, Sources, Turn};
 use crate::route::Route;
 use crate::tcp::{Dial, LOOKS, Link};
 
-/// Pieces taken from one connection in a turn, so that none starves the others.
+/// The most pieces taken from one connection in a turn, so that none starves the others.
 const PIECES_PER_TURN: usize = 16;
-/// A piece shorter than this was probably the last: the application, which may wait for it, comes before another look.
+/// A piece shorter than this was probably the last. The application may wait for it, so the
+/// application comes before another look.
 const SHORT: usize = 16 << 10;
 
 struct Port {
     link: Link,
-    /// Why the latest attempt to connect failed.
+    /// Why the latest attempt to connect failed, if it did.
     failure: Option<(SocketAddr, io::Error)>,
 }
 
@@ -36,7 +38,7 @@ struct Local {
     completions: VecDeque<media::Completion>,
 }
 
-/// See the module.
+/// The driver of a near host: it joins the engines to connections or to a local function.
 pub struct NearDriver {
     near: Near,
     ports: Vec<Port>,
@@ -44,7 +46,8 @@ pub struct NearDriver {
     events: VecDeque<Event>,
     pool: Pool,
     wake: Option<Instant>,
-    /// Deadlines may have changed since `wake` was found out. They are looked at when there is time for it.
+    /// Deadlines may have changed since `wake` was determined, and are looked at when there is
+    /// time.
     unsettled: bool,
     /// The application may have given the engines something to do.
     touched: bool,
@@ -52,7 +55,7 @@ pub struct NearDriver {
 }
 
 impl NearDriver {
-    /// A host whose far ends are reached by `routes`, one for each port.
+    /// Drives a host whose far ends are reached by `routes`, one for each port.
     pub fn over_tcp(near: Near, mut routes: Vec<Route>) -> Self {
         let ports = routes.len();
         if let Some(upstream) = near.upstream() {
@@ -65,7 +68,7 @@ impl NearDriver {
         Self::new(near, routes.into_iter().map(port).collect(), None)
     }
 
-    /// A host with a function in the same process.
+    /// Drives a host with a function in the same process.
     pub fn direct(near: Near, function: Function, media: Media) -> Self {
         let local = Local { function, media, media_registered: false, completions: VecDeque::new() };
         Self::new(near, Vec::new(), Some(Box::new(local)))
@@ -85,27 +88,27 @@ impl NearDriver {
         }
     }
 
-    /// The engines.
+    /// The engines of the host.
     pub const fn near(&self) -> &Near {
         &self.near
     }
-    /// The engines, for commands.
+    /// The engines of the host, for commands. The next turn passes on what they have to do.
     pub const fn near_mut(&mut self) -> &mut Near {
         self.touched = true;
         &mut self.near
     }
-    /// Why a far end could not be connected to when it was last tried.
+    /// Why a far end could not be reached at the latest attempt, if one could not.
     pub fn dial_failure(&self) -> Option<&(SocketAddr, io::Error)> {
         self.ports.iter().find_map(|port| port.failure.as_ref())
     }
 
-    /// Whether it is of no use to go on trying to find the far ends: whoever answers is somebody else.
+    /// Whether trying further to find the far ends is useless, because something else answers.
     fn is_hopeless(&self) -> bool {
         self.near.topology().is_none()
             && self.dial_failure().is_some_and(|(_, error)| is_somebody_else(error))
     }
 
-    /// Has events come again, before all others.
+    /// Returns events to the front of the queue, so that they come again before all others.
     pub(crate) fn tell_again(&mut self, events: Vec<Event>) {
         events.into_iter().rev().for_each(|event| self.events.push_front(event));
     }
@@ -135,7 +138,7 @@ impl NearDriver {
     /// Takes what the far ends have sent; returns whether there was anything.
     fn receive(&mut self, context: &Context<'_>) -> bool {
         let (clock, sources) = (context.clock, context.sources());
-        // The turn's own time will do, unless somebody notes when things happen.
+        // The turn's own time suffices, unless somebody records when things happen.
         let mut now = context.now;
         let mut busy = false;
         for index in 0..self.ports.len() {
@@ -161,8 +164,8 @@ impl NearDriver {
                 // An answer leaves before anything else is looked at.
                 self.exchange(now);
                 self.flush(sources);
-                // An application that is told of what has come asks for more, and the far end need not wait for that until
-                // all that it has sent is dealt with.
+                // An application that hears of what has come asks for more. The far end need not
+                // wait for those commands until everything that it has sent is handled.
                 if short || !self.events.is_empty() {
                     break;
                 }
@@ -171,8 +174,8 @@ impl NearDriver {
         busy
     }
 
-    /// Passes outputs to the world, and what the local function answers back in, until all are quiet. Returns
-    /// whether there were any. Deadlines may have changed then.
+    /// Passes outputs to the world, and the local function's answers back in, until all are quiet.
+    /// Returns whether there were any. Deadlines may have changed afterwards.
     fn exchange(&mut self, now: Instant) -> bool {
         self.unsettled = true;
         let mut busy = false;
@@ -205,7 +208,7 @@ impl NearDriver {
         }
     }
 
-    /// Fires what is due, and finds out when something is due next.
+    /// Fires what is due, and determines when something is due next.
     fn settle(&mut self, now: Instant) -> bool {
         let mut busy = false;
         while self.wake.is_some_and(|at| at <= now) || self.unsettled {
@@ -221,7 +224,7 @@ impl NearDriver {
         busy
     }
 
-    /// Sends what waits; ends what is to end.
+    /// Sends what waits, and ends connections that are to end.
     fn flush(&mut self, sources: &Sources) -> bool {
         let mut busy = false;
         for port in &mut self.ports {
@@ -231,7 +234,7 @@ impl NearDriver {
     }
 }
 
-/// Whether dialling has failed because of who answered, and not because nobody did.
+/// Whether dialling has failed because something else answered, and not because nobody did.
 pub(crate) fn is_somebody_else(error: &io::Error) -> bool {
     let said_by_us = error.raw_os_error().is_none();
     said_by_us && matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported)
@@ -286,16 +289,17 @@ impl Driver for NearDriver {
         }
         let dialled = self.dial(now, sources);
         busy |= dialled;
-        // Nothing else comes from anywhere else soon.
+        // Nothing else comes soon from anywhere else.
         let looks = if busy || self.local.is_some() { 1 } else { LOOKS };
         busy |= (0..looks).any(|_| self.receive(context));
-        // The engines have been told later times since the turn began, and theirs never goes back. Whoever waits for what
-        // came in does not wait for the clock too.
+        // The engines have been told later times since the turn began, and their time never goes
+        // back. Whoever waits for what came in should not also wait for a look at the clock.
         let later = |busy| if busy { context.clock.now() } else { now };
         if let Some(local) = &mut self.local {
             busy |= local.reap(sources)?;
         }
-        // What a local function has to say; and deadlines, when nobody waits for anything else.
+        // What a local function has to say. Deadlines are looked at only when nobody waits for
+        // anything else.
         if dialled || self.local.is_some() {
             busy |= self.exchange(later(busy));
         }

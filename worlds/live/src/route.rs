@@ -13,20 +13,21 @@ use crate::{quic, tcp};
 const QUIC: &str = "quic://";
 const EXPECTED: &str = "expected quic://HOST:PORT?cert=SHA256HEX";
 
-/// What a far end is called: `HOST:PORT`, where it listens for TCP, or `quic://HOST:PORT?cert=SHA256HEX`.
+/// The name of a far end: `HOST:PORT` where it listens for TCP, or
+/// `quic://HOST:PORT?cert=SHA256HEX`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
     /// `HOST:PORT`, not resolved yet.
     pub authority: String,
-    /// Over QUIC, and whom to believe.
+    /// For QUIC: which far end to trust. `None` for TCP.
     pub quic: Option<quic::Pin>,
 }
 
 impl Name {
-    /// A far end that listens for TCP at `HOST:PORT`.
+    /// The name of a far end that listens for TCP at `HOST:PORT`.
     ///
     /// # Errors
-    /// When that is not what `text` is, in words.
+    /// When `text` is not of that form; the error says so in words.
     pub fn tcp(text: &str) -> Result<Self, String> {
         Ok(Self { authority: authority(text)?, quic: None })
     }
@@ -66,7 +67,7 @@ impl FromStr for Name {
     }
 }
 
-/// A host and a port.
+/// Checks a host and a port.
 fn authority(text: &str) -> Result<String, String> {
     match text.rsplit_once(':') {
         Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0) => {
@@ -85,24 +86,26 @@ impl fmt::Display for Name {
     }
 }
 
-/// What is the same for all far ends of a host.
+/// The settings that are the same for all far ends of a host.
 #[derive(Clone, Debug, Default)]
 pub struct Transport {
-    /// What is asked of the kernel's TCP.
+    /// The settings of the kernel's TCP.
     pub tcp: tcp::Options,
-    /// How QUIC is spoken, where it is.
+    /// The settings of QUIC, for far ends that are reached by it.
     pub quic: quic::Options,
-    /// Further ways to the far end, each `HOST:PORT`: everything goes over all of them, and the first copy wins.
+    /// Further ways to the far end, each `HOST:PORT`. Everything is sent over all of them, and the
+    /// first copy wins.
     pub second_paths: Vec<String>,
-    /// Over TCP, frames of the tunnel have no digest.
+    /// Whether the tunnel's frames have no digest over TCP.
     pub without_digests: bool,
 }
 
 impl Transport {
-    /// The way to the far end that is called `name` (see [`Name`]); asks the system's resolver, and waits for it.
+    /// The route to the far end that is called `name` (see [`Name`]). Waits for the system's
+    /// resolver.
     ///
     /// # Errors
-    /// When the name has no address, naming it.
+    /// When the name is malformed or has no address.
     pub fn route(&self, name: &str) -> io::Result<Route> {
         let name: Name = name.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         if name.quic.is_some() && !self.second_paths.is_empty() {
@@ -110,7 +113,7 @@ impl Transport {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
         }
         let quic = name.quic.map(|pin| (pin, self.quic));
-        // Whatever QUIC carries it has proven to be what was sent.
+        // QUIC authenticates everything that it carries.
         let digests = quic.is_none() && !self.without_digests;
         let others = self.second_paths.iter().map(|name| tcp::resolve(name)).collect::<io::Result<_>>()?;
         let addresses = tcp::resolve(&name.authority)?;
@@ -118,23 +121,23 @@ impl Transport {
     }
 }
 
-/// The way to one far end.
+/// The route to one far end.
 #[derive(Clone, Debug)]
 pub struct Route {
-    /// Its addresses, tried in turn.
+    /// The addresses of the far end, tried in turn.
     pub addresses: Vec<SocketAddr>,
-    /// Those of further paths, used at the same time.
+    /// The addresses of each further path, used at the same time.
     pub others: Vec<Vec<SocketAddr>>,
-    /// What is asked of the kernel's TCP.
+    /// The settings of the kernel's TCP.
     pub tcp: tcp::Options,
-    /// Over QUIC instead: whom to believe, and how it is spoken.
+    /// If QUIC is used: which far end to trust, and the settings of QUIC.
     pub quic: Option<(quic::Pin, quic::Options)>,
     /// Whether frames of the tunnel have a digest.
     pub digests: bool,
 }
 
 impl Route {
-    /// The settings of a session for this way.
+    /// The given settings of a session, adapted to this route.
     #[must_use]
     pub fn session(&self, session: session::Config) -> session::Config {
         session::Config { digests: self.digests, crc32c, ..session }

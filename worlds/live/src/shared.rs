@@ -1,7 +1,8 @@
-//! Memory that another process shares with us: the guest's, mapped where the function's addresses say.
+//! Memory that another process shares with us: a guest's memory, mapped by the function's
+//! addresses.
 //!
-//! The other process changes it whenever it likes, so no reference to it is ever made: bytes are copied out of it and
-//! into it through raw pointers.
+//! The other process changes this memory at any time, so no reference to it is ever made. Bytes are
+//! copied out of it and into it through raw pointers.
 
 use std::cell::Cell;
 use std::fmt;
@@ -15,28 +16,29 @@ use pcie::memory::{Memory, Unmapped};
 use rustix::fs::{FileType, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// Accesses of up to this many bytes are made in whole words: whoever polls a completion sees all of it or none.
+/// Accesses of up to this many bytes are made in whole words, so that whoever polls a completion
+/// sees all of a word or none of it.
 const SMALL: usize = 64;
-/// Bytes of such a word.
+/// Bytes of a word.
 const WORD: usize = 8;
 
 /// Why memory can't be mapped.
 #[derive(Debug)]
 pub enum MapError {
-    /// It overlaps memory that is mapped already.
+    /// The range overlaps memory that is mapped already.
     Overlap,
-    /// It is empty, or does not fit the address space.
+    /// The range is empty, or does not fit the address space.
     Range,
     /// The descriptor is not that of a file of memory.
     NotMemory,
-    /// The file ends before it: an access would end this process.
+    /// The file ends before the range does; an access would end this process.
     BeyondEnd {
-        /// Bytes that the file would have to have.
+        /// The number of bytes that the file would have to have.
         needed: u64,
-        /// Bytes that it has.
+        /// The number of bytes that the file has.
         size: u64,
     },
-    /// The system refuses.
+    /// The system refuses the mapping.
     Io(io::Error),
 }
 
@@ -62,43 +64,44 @@ impl From<rustix::io::Errno> for MapError {
     }
 }
 
-/// Which part of a file goes where.
+/// Which part of a file is mapped, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// The first address, as the function sees it.
     pub address: u64,
-    /// Bytes.
+    /// The length of the mapping in bytes.
     pub length: u64,
-    /// Where in the file it begins.
+    /// The offset in the file at which the mapping begins.
     pub offset: u64,
-    /// Whether it may be read.
+    /// Whether the memory may be read.
     pub readable: bool,
-    /// Whether it may be written.
+    /// Whether the memory may be written.
     pub writable: bool,
 }
 
-/// One mapping of this process. Unmapped when dropped.
+/// One mapping of this process, unmapped when dropped.
 struct Region {
     mapping: Mapping,
     base: NonNull<u8>,
     /// `mapping.length`, as the system counts it.
     length: usize,
-    /// None once the mapping is to go.
+    /// `None` once the mapping is about to go.
     guard: Option<Guard>,
 }
 
 impl Drop for Region {
     fn drop(&mut self) {
         self.guard = None;
-        // SAFETY: base and length are those of a mapping that this region made and owns, and whoever has a pointer
-        // into it got it from `self` and has not kept it.
+        // SAFETY: base and length are those of a mapping that this region made and owns. Whoever
+        // has a pointer into it got the pointer from `self` and has not kept it.
         let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.length) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }
 }
 
 impl Region {
-    /// Whether the file behind it was cut short: what is read is not what the other process has.
+    /// Whether the file behind the mapping was cut short, so that reads do not show the other
+    /// process's memory.
     #[inline]
     fn is_lost(&self) -> bool {
         self.guard.as_ref().is_some_and(Guard::is_lost)
@@ -113,7 +116,7 @@ impl Region {
         self.mapping.address + (self.mapping.length - 1)
     }
 
-    /// Where the access begins, if all of it is here.
+    /// The place where the access begins, if all of it is in this region.
     #[inline]
     fn place(&self, address: u64, length: usize) -> Option<NonNull<u8>> {
         let offset = address.checked_sub(self.mapping.address)?;
@@ -124,17 +127,17 @@ impl Region {
     }
 }
 
-/// The memory of a guest. See the module.
+/// The memory of a guest: parts of files, mapped by the function's addresses.
 #[derive(Default)]
 pub struct SharedMemory {
-    /// In rising order and apart from each other.
+    /// The mappings, in rising order of address and without overlap.
     regions: Vec<Region>,
-    /// Where the latest access was: the next is probably there too.
+    /// The index of the latest region accessed, where the next access probably is too.
     latest: Cell<usize>,
 }
 
 impl SharedMemory {
-    /// Nothing yet.
+    /// Creates a memory without mappings.
     pub fn new() -> Self {
         Self::default()
     }
@@ -144,15 +147,15 @@ impl SharedMemory {
         self.regions.iter().find(|region| region.is_lost()).map(|region| region.mapping.address)
     }
 
-    /// How many mappings there are.
+    /// The number of mappings.
     pub const fn regions(&self) -> usize {
         self.regions.len()
     }
 
-    /// Maps a part of the file behind `descriptor`, which is closed.
+    /// Maps a part of the file behind `descriptor`, and closes the descriptor.
     ///
     /// # Errors
-    /// When it can't be mapped; nothing has changed then.
+    /// When the part can't be mapped; nothing has changed then.
     pub fn map(&mut self, descriptor: OwnedFd, mapping: Mapping) -> Result<(), MapError> {
         let length = usize::try_from(mapping.length).map_err(|_| MapError::Range)?;
         let last = mapping.length.checked_sub(1).and_then(|length| mapping.address.checked_add(length));
@@ -184,7 +187,8 @@ impl SharedMemory {
         Ok(())
     }
 
-    /// Unmaps what was mapped at `address`; nothing if nothing was.
+    /// Removes the mapping of `length` bytes at `address`. Does nothing if there is no such
+    /// mapping.
     pub fn unmap(&mut self, address: u64, length: u64) {
         let of = |region: &Region| region.mapping.address;
         if let Ok(at) = self.regions.binary_search_by_key(&address, of)
@@ -194,7 +198,7 @@ impl SharedMemory {
         }
     }
 
-    /// Unmaps everything.
+    /// Removes all mappings.
     pub fn clear(&mut self) {
         self.regions.clear();
     }
@@ -213,7 +217,7 @@ impl SharedMemory {
         Some((region, place))
     }
 
-    /// Has the processor fetch the line at `address`, without waiting for it.
+    /// Makes the processor fetch the cache line at `address`, without waiting for it.
     #[inline]
     pub fn prefetch(&self, address: u64) {
         #[cfg(target_arch = "x86_64")]
@@ -229,35 +233,37 @@ impl SharedMemory {
     /// Copies the bytes at `address` into `bytes`.
     ///
     /// # Errors
-    /// When they do not all lie in one mapping that may be read, or their file was cut short.
+    /// When the bytes do not all lie in one mapping that may be read, or its file was cut short.
     pub fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Unmapped> {
         let found = self.find(address, bytes.len()).filter(|(region, _)| region.mapping.readable);
         let (region, place) = found.ok_or(Unmapped { address, length: bytes.len() })?;
-        // What is read was written before what told us to read it.
+        // The bytes were written before whatever told us to read them.
         fence(Ordering::Acquire);
         let aligned = place.as_ptr().addr().is_multiple_of(WORD) && bytes.len().is_multiple_of(WORD);
         if bytes.len() <= SMALL && aligned {
-            // Backwards: a last word that says that all is there is seen before what it speaks of.
+            // Backwards: a last word that says that everything is there is seen before what it
+            // speaks of.
             for (index, word) in bytes.as_chunks_mut::<WORD>().0.iter_mut().enumerate().rev() {
-                // SAFETY: the word lies within a readable mapping and is aligned; it is only reached through atomics
-                // and raw copies on this side.
+                // SAFETY: the word lies within a readable mapping and is aligned; it is only
+                // reached through atomics and raw copies on this side.
                 let word_place = unsafe { AtomicU64::from_ptr(place.as_ptr().add(index * WORD).cast()) };
                 *word = word_place.load(Ordering::Acquire).to_ne_bytes();
             }
             return region.unless_lost(address, bytes.len());
         }
-        // SAFETY: `place..place + length` lies within a readable mapping, and `bytes` is memory of ours that the
-        // mapping, being new when it was made, does not overlap. The other process may change the bytes meanwhile:
-        // then those of before and after are mixed, and any value is valid for a u8.
+        // SAFETY: `place..place + length` lies within a readable mapping, and `bytes` is memory of
+        // ours that the mapping, being new when it was made, does not overlap. The other process
+        // may change the bytes meanwhile: then those of before and after are mixed, and any value
+        // is valid for a u8.
         unsafe { std::ptr::copy_nonoverlapping(place.as_ptr(), bytes.as_mut_ptr(), bytes.len()) };
         region.unless_lost(address, bytes.len())
     }
 
-    /// Copies `bytes` to `address`, behind everything that was written before.
+    /// Copies `bytes` to `address`, after everything that was written before.
     ///
     /// # Errors
-    /// When they do not all lie in one mapping that may be written, or their file was cut short; nothing that anybody
-    /// sees is written then.
+    /// When the bytes do not all lie in one mapping that may be written, or its file was cut short.
+    /// Nothing that anybody sees is written then.
     pub fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Unmapped> {
         let found = self.find(address, bytes.len()).filter(|(region, _)| region.mapping.writable);
         let (region, place) = found.ok_or(Unmapped { address, length: bytes.len() })?;
@@ -265,8 +271,8 @@ impl SharedMemory {
         let aligned = place.as_ptr().addr().is_multiple_of(WORD) && bytes.len().is_multiple_of(WORD);
         if bytes.len() <= SMALL && aligned {
             for (index, word) in bytes.as_chunks::<WORD>().0.iter().enumerate() {
-                // SAFETY: the word lies within a writable mapping and is aligned; it is only reached through
-                // atomics and raw copies on this side.
+                // SAFETY: the word lies within a writable mapping and is aligned; it is only
+                // reached through atomics and raw copies on this side.
                 let word_place = unsafe { AtomicU64::from_ptr(place.as_ptr().add(index * WORD).cast()) };
                 word_place.store(u64::from_ne_bytes(*word), Ordering::Release);
             }
@@ -293,14 +299,15 @@ impl fmt::Debug for SharedMemory {
     }
 }
 
-/// Sees to it that the file has `needed` bytes, and if possible that it keeps them: an access behind the end of a
-/// file raises SIGBUS, which ends the session that the memory belongs to.
+/// Checks that the file has `needed` bytes, and makes it keep them if possible. An access beyond
+/// the end of a file raises SIGBUS, which ends the session to which the memory belongs.
 pub(crate) fn check_size(descriptor: &OwnedFd, needed: u64) -> Result<(), MapError> {
     let status = rustix::fs::fstat(descriptor)?;
     if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
         return Err(MapError::NotMemory);
     }
-    // Before the size is looked at. Files in a file system, and memory that was made without seals, can't be sealed.
+    // Seals before looking at the size. Files in a file system, and memory made without seals,
+    // can't be sealed.
     let _ = rustix::fs::fcntl_add_seals(descriptor, SealFlags::SHRINK);
     let size = rustix::fs::fstat(descriptor)?.st_size;
     let size = u64::try_from(size).unwrap_or(0);
@@ -337,7 +344,7 @@ mod tests {
         let mut back = vec![0; text.len()];
         shared.read(0x1001, &mut back).unwrap();
         assert_eq!(back, text);
-        // Words, and what is too long or not aligned for them.
+        // Ranges of whole words, and ranges that are too long or not aligned for words.
         for (address, length) in [(0x10_0010, 16), (0x10_0010, 64), (0x10_0014, 16), (0x10_0010, 72)] {
             let bytes: Vec<u8> = (1..=length).collect();
             shared.write(address, &bytes).unwrap();
@@ -393,7 +400,7 @@ mod tests {
         assert_eq!(shared.regions(), 1);
     }
 
-    /// As of a file in a file system: nobody can be kept from cutting it short.
+    /// A file in a file system: nobody can be kept from cutting it short.
     #[test]
     fn memory_that_is_taken_away_is_lost_and_nothing_else() {
         let unsealed = || {
@@ -409,7 +416,7 @@ mod tests {
         shared.write(0x1_2000, &[8; 0x1000]).unwrap();
         ftruncate(&taken, 0x1000).unwrap();
         assert_eq!(shared.lost(), None, "nobody has looked yet");
-        // In whole words, and in one piece that begins where something still is.
+        // Once in whole words, and once in one piece whose beginning still exists.
         let mut bytes = [0; 0x1800];
         for (address, length) in [(0x2000, 8), (0x800, 0x1800), (0, 1)] {
             assert!(shared.read(address, &mut bytes[..length]).is_err(), "{address:#x}");
@@ -418,14 +425,14 @@ mod tests {
         }
         shared.read(0x1_2000, &mut bytes[..0x1000]).unwrap();
         assert_eq!(bytes[..0x1000], [8; 0x1000]);
-        // Another one takes its place.
+        // Another mapping takes its place.
         shared.unmap(0, 0x4000);
         assert_eq!(shared.lost(), None);
         shared.map(unsealed(), at(0, 0x4000)).unwrap();
         shared.write(0x2000, &[9; 8]).unwrap();
     }
 
-    /// Not a test by itself: the process that the next one sees end.
+    /// Not a test by itself: the process whose end the next test sees.
     #[test]
     fn child_that_is_broken() {
         if std::env::var_os("FARLANE_LIVE_TEST_SHARED_CHILD").is_none() {
@@ -433,7 +440,8 @@ mod tests {
         }
         let mut shared = SharedMemory::new();
         shared.map(memory(0x1000), at(0, 0x1000)).unwrap();
-        // An access that is bad is repeated; what was done before about the signal is done one after the other.
+        // A bad access is repeated, so the earlier actions of the signal happen one after the
+        // other.
         for _ in 0..4 {
             // SAFETY: raises a signal in this process, as an access to bad memory of our own would.
             unsafe { libc::raise(libc::SIGBUS) };

@@ -1,4 +1,4 @@
-//! What a connection of a tunnel is made of: a reliable stream of bytes, whatever carries it.
+//! What a connection of a tunnel consists of: a reliable stream of bytes, whatever carries it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,14 +11,14 @@ use crate::quic;
 use crate::reactor::{Attention, Sources};
 use crate::tcp::{Connection, Received};
 
-/// See the module. None of its methods waits.
+/// A reliable stream of bytes. None of its methods waits.
 #[derive(Debug)]
 pub(crate) enum Stream {
     /// One TCP connection.
     Tcp(Connection),
     /// The stream of a QUIC connection.
     Quic(Box<quic::Stream>),
-    /// Several, of which the fastest counts.
+    /// Several TCP connections, of which the fastest counts.
     Paths(Box<Bundle>),
 }
 
@@ -32,32 +32,33 @@ impl Stream {
         }
     }
 
-    /// Has news of it wake the reactor.
+    /// Makes news of the stream wake the reactor.
     pub(crate) fn register(&self, sources: &Sources) -> io::Result<()> {
         match self {
             Self::Tcp(connection) => sources.add(connection.as_raw_fd(), Attention::EachTurn),
-            // A dialler's socket is there since it was dialled, the others have that of their listener.
+            // A dialler's socket is registered since it was dialled; the others share their
+            // listener's socket.
             Self::Quic(_) => Ok(()),
-            // Each path is there since it was dialled or accepted.
+            // Each path is registered since it was dialled or accepted.
             Self::Paths(_) => Ok(()),
         }
     }
 
-    /// Takes it from the reactor: it will be dropped.
+    /// Takes the stream from the reactor, because it will be dropped.
     pub(crate) fn unregister(&self, sources: &Sources) {
         match self {
             Self::Tcp(connection) => sources.remove(connection.as_raw_fd()),
             Self::Quic(stream) => stream.descriptor().into_iter().for_each(|own| sources.remove(own)),
-            // They leave when they are closed.
+            // Paths are taken from the reactor when they are closed.
             Self::Paths(_) => {}
         }
     }
 
-    /// Does what has become due, once a turn. Whether anything was.
+    /// Does what has become due, once a turn; returns whether anything was.
     #[inline]
     pub(crate) fn turn(&mut self, now: Instant, sources: &Sources) -> bool {
         match self {
-            // What is due to QUIC is done with each receive.
+            // What is due for QUIC is done with each receive.
             Self::Quic(_) => false,
             Self::Tcp(connection) => {
                 connection.turn(now);
@@ -67,7 +68,7 @@ impl Stream {
         }
     }
 
-    /// See [`Bundle::news`].
+    /// The next path that has gone away or come back, as [`Bundle::news`] tells.
     pub(crate) fn news(&mut self) -> Option<(u8, bool)> {
         match self {
             Self::Tcp(_) | Self::Quic(_) => None,
@@ -85,13 +86,13 @@ impl Stream {
         }
     }
 
-    /// Puts `bytes` behind what waits to be sent.
+    /// Appends `bytes` to what waits to be sent.
     #[inline]
     pub(crate) fn send(&mut self, bytes: Buffer) {
         match self {
             Self::Tcp(connection) => {
                 if connection.send(bytes).is_err() {
-                    // It takes nothing any more; its end is seen with the next receive.
+                    // The connection takes nothing any more; the next receive sees its end.
                     connection.abort();
                 }
             }
@@ -104,7 +105,7 @@ impl Stream {
         }
     }
 
-    /// The next piece that has come.
+    /// Takes the next piece that has come.
     ///
     /// # Errors
     /// When the connection has failed.
@@ -117,7 +118,7 @@ impl Stream {
         }
     }
 
-    /// Does what cannot wait until the next piece is taken: its carrier's own business.
+    /// Does what the carrier itself can't postpone until the next piece is taken.
     pub(crate) fn keep_up(&mut self) {
         match self {
             Self::Tcp(_) | Self::Paths(_) => {}
@@ -125,7 +126,7 @@ impl Stream {
         }
     }
 
-    /// Sends as much as the system takes; the bytes that it took.
+    /// Sends as much as the system takes; returns the number of bytes taken.
     ///
     /// # Errors
     /// When the connection has failed.
@@ -138,7 +139,7 @@ impl Stream {
         }
     }
 
-    /// Bytes that wait to be sent.
+    /// The number of bytes that wait to be sent.
     pub(crate) fn unsent(&self) -> usize {
         match self {
             Self::Tcp(connection) => connection.unsent(),
@@ -147,8 +148,8 @@ impl Stream {
         }
     }
 
-    /// Tells the peer that nothing more will be sent; whether it can be dropped then. If not, to be called again: what is lost on
-    /// its way nobody else sends again.
+    /// Tells the peer that nothing more will be sent; returns whether the stream can then be
+    /// dropped. If not, it must be called again: nobody else would send lost bytes again.
     pub(crate) fn close(&mut self) -> bool {
         match self {
             Self::Tcp(connection) => {

@@ -1,4 +1,5 @@
-//! A timer of the kernel's, good to the time that waking takes, where a loop's own sleeps are good to a millisecond.
+//! A timer of the kernel that wakes as precisely as waking allows, where a loop's own sleeps are
+//! precise to a millisecond.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -10,16 +11,16 @@ use rustix::time::{
 
 use crate::reactor::{Attention, Sources};
 
-/// See the module.
+/// A timer of the kernel that ends the sleeps of a loop.
 #[derive(Debug)]
 pub(super) struct Alarm {
     timer: OwnedFd,
-    /// When it wakes.
+    /// The time at which the timer wakes.
     at: Option<Instant>,
 }
 
 impl Alarm {
-    /// One that ends the sleeps of these sources.
+    /// Makes a timer that ends the sleeps of these sources.
     ///
     /// # Errors
     /// When the process has no descriptors left.
@@ -30,16 +31,16 @@ impl Alarm {
         Ok(Self { timer, at: None })
     }
 
-    /// Wakes at `at`, and not when it was to before.
+    /// Wakes at `at`, and no longer at the time set before.
     ///
     /// # Errors
-    /// When the system does not take the time.
+    /// When the system refuses the time.
     pub(super) fn set(&mut self, now: Instant, at: Instant) -> io::Result<()> {
         if self.at == Some(at) {
             return Ok(());
         }
         self.at = Some(at);
-        // Zero would be never.
+        // Zero would mean never.
         let wait = (at - now).max(Nanos::new(1)).get();
         let [tv_sec, tv_nsec] = [wait / 1_000_000_000, wait % 1_000_000_000]
             .map(|part| i64::try_from(part).expect("2^64 ns are less than 2^63 s"));

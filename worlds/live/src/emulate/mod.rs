@@ -1,9 +1,10 @@
-//! A modelled network in real time between live ends, in two ways:
+//! A modelled network in real time between live ends, in two forms:
 //!
-//! - [`Relay`]: connections that come to an address go on to another one, and their bytes pass a network with a TCP of its
-//!   own. Needs nothing of the system.
-//! - [`Packets`]: a network interface in each of two network namespaces, and what the kernel's own stacks send between them
-//!   passes as packets: TCP, QUIC and whatever else there is meet the modelled path. Needs CAP_NET_ADMIN.
+//! - [`Relay`]: connections to an address go on to another address, and their bytes pass a modelled
+//!   network with a TCP of its own. Needs nothing of the system.
+//! - [`Packets`]: each of two network namespaces gets a network interface. The packets that the
+//!   kernel's own stacks send between the namespaces pass the modelled path, be it TCP, QUIC or
+//!   anything else. Needs CAP_NET_ADMIN.
 
 mod alarm;
 mod model;
@@ -15,18 +16,18 @@ pub mod relay;
 pub use packets::Packets;
 pub use relay::Relay;
 
-/// What has passed in one direction.
+/// Counters of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Direction {
-    /// Frames that were sent, and their bytes.
+    /// Frames that were sent.
     pub frames: u64,
-    /// Bytes of those frames.
+    /// Bytes of the frames that were sent.
     pub frame_bytes: u64,
     /// Frames that were lost.
     pub lost: u64,
-    /// Frames that are under way: in queues, on the line.
+    /// Frames that are under way, in queues or on the line.
     pub under_way: u64,
-    /// Bytes that have arrived, of what the ends have sent.
+    /// Bytes that have arrived, of those that the ends have sent.
     pub bytes: u64,
 }
 

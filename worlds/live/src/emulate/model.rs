@@ -1,5 +1,5 @@
-//! A modelled network, asked in this machine's time: whatever happens in it happens at its own time, however late this
-//! thread is, and what comes out is told with the time at which it should have.
+//! A modelled network in this machine's time. Every event in it happens at its own time, however
+//! late this thread is, and each output has the time at which it should have come out.
 
 use std::collections::VecDeque;
 
@@ -11,14 +11,14 @@ use link::network::{ConnectionId, Network, Side};
 pub(super) struct Model<E: Engine> {
     network: E,
     origin: Instant,
-    /// The network's time when something last happened in it.
+    /// The network's time of the latest event in it.
     latest: Instant,
-    /// What has come out of it, and when it should have, in this machine's time.
+    /// The outputs, each with the time at which it should have come out, in this machine's time.
     outputs: VecDeque<(Instant, E::Output)>,
 }
 
 impl Model<Network> {
-    /// Dials from `side`, at `at`.
+    /// Opens a connection from `side` at the time `at`.
     pub(super) fn open(&mut self, at: Instant, side: Side) -> Option<ConnectionId> {
         let at = self.advance(at);
         let id = self.network.open(at, side);
@@ -40,19 +40,19 @@ impl<E: Engine> Model<E> {
         &self.network
     }
 
-    /// Gives the network what came at `at`.
+    /// Gives the network an input that came at `at`.
     pub(super) fn input(&mut self, at: Instant, input: E::Input<'_>) {
         let at = self.advance(at);
         self.network.handle_input(at, input);
         self.collect(at);
     }
 
-    /// Lets happen what is due by `now`; what came of it is then there for [`Model::poll_output`].
+    /// Lets the events due by `now` happen; [`Model::poll_output`] then has their outputs.
     pub(super) fn settle(&mut self, now: Instant) {
         self.advance(now);
     }
 
-    /// What has come out of the network, and when it should have.
+    /// The next output of the network, and when it should have come out.
     pub(super) fn poll_output(&mut self) -> Option<(Instant, E::Output)> {
         self.outputs.pop_front()
     }
@@ -62,8 +62,8 @@ impl<E: Engine> Model<E> {
         self.network.poll_timeout().map(|at| self.real(at))
     }
 
-    /// Lets happen what is due by `at`, one thing after the other. The network's time of `at`, which may have passed already:
-    /// nothing happens before what has happened.
+    /// Lets the events due by `at` happen one after the other. Returns `at` in the network's time,
+    /// or a later time if the network is already past it: nothing happens before what has happened.
     fn advance(&mut self, at: Instant) -> Instant {
         let until = Instant::ZERO + (at - self.origin);
         while let Some(due) = self.network.poll_timeout().filter(|due| *due <= until) {
@@ -74,7 +74,7 @@ impl<E: Engine> Model<E> {
         self.latest.max(until)
     }
 
-    /// Takes what came of something that happened at `at`.
+    /// Takes the outputs of an event that happened at `at`.
     fn collect(&mut self, at: Instant) {
         self.latest = self.latest.max(at);
         let at = self.real(at);

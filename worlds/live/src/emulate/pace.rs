@@ -1,4 +1,5 @@
-//! How an emulator keeps time: when it wakes, what keeps its way warm, and when it tells how it is.
+//! How an emulator keeps time: when it wakes, how it keeps its code warm, and when it reports
+//! counters.
 
 use std::io;
 
@@ -8,26 +9,28 @@ use super::alarm::Alarm;
 use super::rehearsal::Rehearsal;
 use crate::reactor::{Context, Sources};
 
-/// A sleep ends so long before something is due, and the rest is spun: waking takes up to some 140 us.
+/// How long before a due time a sleep ends. The rest is spun, because waking takes up to some 140
+/// µs.
 const AWAKE_BEFORE: Nanos = Nanos::from_micros(500);
-/// While something is waited for, the way is rehearsed so often unless it is gone anyway, and not so shortly before it is due.
+/// During a wait, how often the path is rehearsed unless it was taken anyway, and the time before
+/// the due moment within which it is not rehearsed.
 const REHEARSE_EVERY: Nanos = Nanos::from_micros(200);
 const REHEARSE_BEFORE: Nanos = Nanos::from_micros(150);
 
-/// The time so long before `at`.
+/// The moment `time` before `at`.
 pub(super) fn before(at: Instant, time: Nanos) -> Instant {
     Instant::from_nanos(at.as_nanos().saturating_sub(time.get()))
 }
 
-/// See the module.
+/// The timekeeping of an emulator.
 #[derive(Debug)]
 pub(super) struct Pace {
     rehearsal: Option<Rehearsal>,
-    /// There from the first turn on.
+    /// The timer, from the first turn on.
     alarm: Option<Alarm>,
-    /// What is due so soon that it is waited for awake.
+    /// The next due time, if it is so soon that the loop waits for it awake.
     soon: Option<Instant>,
-    /// When the way was last gone.
+    /// When the path was last taken.
     warm_at: Instant,
     every: Option<Nanos>,
     tick: Option<Instant>,
@@ -51,7 +54,7 @@ impl Pace {
         Ok(())
     }
 
-    /// Ticks so often, from `now` on.
+    /// Ticks at this interval, from `now` on.
     pub(super) fn tick_every(&mut self, now: Instant, time: Nanos) {
         self.every = Some(time);
         self.tick = Some(now + time);
@@ -68,12 +71,12 @@ impl Pace {
         false
     }
 
-    /// Something has gone the way that rehearsals keep warm.
+    /// Notes that the path that rehearsals keep warm was taken.
     pub(super) const fn was_gone(&mut self, now: Instant) {
         self.warm_at = now;
     }
 
-    /// Keeps the way warm while this thread only waits for what is `due` soon.
+    /// Keeps the path warm while this thread only waits for what is `due` soon.
     pub(super) fn rehearse(&mut self, due: Option<Instant>, context: &Context<'_>, pool: &mut Pool) {
         let now = context.clock.now();
         let Some(wait) = due.map(|due| due - now) else { return };
@@ -88,10 +91,10 @@ impl Pace {
         }
     }
 
-    /// Sees to it that what is `due` next finds this thread awake.
+    /// Makes sure that this thread is awake when something is `due` next.
     ///
     /// # Errors
-    /// When the system does not take the time.
+    /// When the system refuses the time.
     pub(super) fn wait(&mut self, due: Option<Instant>, context: &Context<'_>) -> io::Result<()> {
         let now = context.clock.now();
         self.soon = due.filter(|due| *due - now <= AWAKE_BEFORE);
@@ -107,7 +110,8 @@ impl Pace {
         }
     }
 
-    /// When to be awake besides, for what is due so soon that a sleep is not worth it, and for ticks.
+    /// The next time to be awake besides: for what is due too soon to be worth a sleep, and for
+    /// ticks.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.soon.into_iter().chain(self.tick).min()
     }

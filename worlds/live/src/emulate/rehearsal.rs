@@ -1,8 +1,8 @@
-//! What a delivery runs through, run through beforehand.
+//! Runs through the path of a delivery beforehand, to keep it warm.
 //!
-//! A processor that has waited for milliseconds has forgotten the way: the model, the pipe and the kernel's TCP take 70 us
-//! instead of 5 the next time. So while the emulator spins towards something that is due, it sends bytes of its own through
-//! a model of its own, between sockets of its own.
+//! After milliseconds of waiting, a processor's caches have lost the path: the model, the pipe and
+//! the kernel's TCP then take 70 µs instead of 5. So while the emulator spins towards a due time,
+//! it sends bytes of its own through a model of its own, between sockets of its own.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -16,22 +16,24 @@ use super::relay::pipe::{Flow, Pipe};
 use crate::reactor::Context;
 use crate::tcp::{Connection, Listener};
 
-/// Bytes that are sent; as many as a small packet has.
+/// The number of bytes that are sent, as many as in a small packet.
 const MESSAGE: usize = 64;
 
-/// A network of no latency between two pairs of sockets.
+/// A network without latency between two pairs of sockets.
 #[derive(Debug)]
 pub(super) struct Rehearsal {
     model: Model<Network>,
     id: ConnectionId,
     pipe: Pipe,
-    /// The applications' ends.
+    /// The ends of the connections that an application would have.
     from: TcpStream,
     to: TcpStream,
     late: Vec<Nanos>,
 }
 
 impl Rehearsal {
+    /// Sets up the network and its sockets.
+    ///
     /// # Errors
     /// When the system has no loopback addresses or descriptors left.
     pub(super) fn new(now: Instant) -> io::Result<Self> {
@@ -61,7 +63,7 @@ impl Rehearsal {
         }
         self.late.clear();
         match self.to.read(&mut [0; 2 * MESSAGE]) {
-            // The kernel takes its time: it is there the next time.
+            // The kernel takes its time: the message is there the next time.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
             result => result.map(|_| ()),
@@ -81,13 +83,13 @@ impl Rehearsal {
     }
 }
 
-/// Both ends of a connection within this process: an application's, and ours.
+/// Both ends of a connection within this process: the application's, and ours.
 fn pair(listener: &Listener) -> io::Result<(TcpStream, Connection)> {
     let ours = TcpStream::connect(listener.address())?;
     ours.set_nodelay(true)?;
     ours.set_nonblocking(true)?;
     let accepted = listener.accept()?.filter(|other| ours.local_addr().is_ok_and(|own| own == other.peer()));
-    // Somebody else was faster, who has no business here.
+    // Somebody else connected first, who has no business here.
     Ok((ours, accepted.ok_or(io::ErrorKind::ConnectionRefused)?))
 }
 
@@ -97,7 +99,7 @@ mod tests {
     use crate::clock::Clock;
     use crate::reactor::{Driver, Reactor, Turn};
 
-    /// Goes the way until a message has come all along it so often.
+    /// Runs rehearsals until a message has come all the way this often.
     struct Times {
         rehearsal: Rehearsal,
         pool: Pool,

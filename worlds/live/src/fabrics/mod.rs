@@ -1,4 +1,4 @@
-//! NVMe over Fabrics, live: sockets and media around the engines.
+//! NVMe over Fabrics in the live world: sockets and media around the engines.
 
 pub mod initiator;
 mod socket;

@@ -1,4 +1,4 @@
-//! A TCP socket that receives into place and sends what is gathered.
+//! A TCP socket that receives into a given place, and sends slices gathered from several.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -10,30 +10,31 @@ use nvme_tcp::Outbox;
 
 use crate::tcp::{BlockLength, Connection, Direct};
 
-/// Slices in one system call: 128 reads' headers and pages.
+/// The most slices in one system call: headers and pages of 128 reads.
 const SLICES_MAX: usize = 256;
-/// Slices for which no large table is made.
+/// The most slices for which a small table is enough.
 const FEW: usize = 8;
-/// Blocks in a row that would have fitted the next smaller size before that is chosen.
+/// How many blocks in a row must fit the next smaller size before that size is chosen.
 const SHRINK_AFTER: u32 = 64;
-/// What arrives in one piece of up to this many bytes is copied out, so that the block it arrived in is used again.
+/// Up to this many bytes are copied out of the block in which they arrived, so that the block is
+/// used again.
 const COPY_MAX: usize = 2 << 10;
 
-/// What a socket had to give.
+/// What a socket has received.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Received {
-    /// So many bytes are where they were wanted, and these came behind them.
+    /// Bytes have come: first into the place that was given, then into `bytes`.
     Data {
-        /// Bytes in the place that was given.
+        /// The number of bytes in the place that was given.
         landed: usize,
-        /// The bytes behind them.
+        /// The bytes that came after those in the place.
         bytes: Buffer,
-        /// There was room for more: the socket had no more to give.
+        /// The block had room for more, so the socket has nothing left.
         is_all: bool,
     },
-    /// Nothing now.
+    /// Nothing has come for now.
     Nothing,
-    /// The peer has closed its side; nothing will come.
+    /// The peer has closed its side; nothing more will come.
     Closed,
 }
 
@@ -47,7 +48,7 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Takes over a connected socket: no waiting, no delay for company (TCP_NODELAY).
+    /// Takes over a connected socket; sets it to non-blocking and TCP_NODELAY.
     ///
     /// # Errors
     /// When the socket was closed in the meantime.
@@ -63,7 +64,7 @@ impl Socket {
         self.peer
     }
 
-    /// The address that the other end came to.
+    /// The address of this end, to which the other end connected.
     ///
     /// # Errors
     /// When the connection has failed.
@@ -71,12 +72,13 @@ impl Socket {
         self.stream.local_addr()
     }
 
-    /// The system's socket, for another thread; what was received stays behind.
+    /// Releases the system's socket, for use by another thread. Bytes already received are not part
+    /// of it.
     pub fn into_stream(self) -> TcpStream {
         self.stream
     }
 
-    /// What has arrived, without waiting: first into `place`, then into a block.
+    /// Takes what has arrived, without waiting: first into `place`, then into a block.
     ///
     /// # Errors
     /// When the connection has failed.
@@ -86,7 +88,7 @@ impl Socket {
             None => pool.take(self.block_length.get()),
         };
         let (wanted, result) = match place {
-            // The system takes a shorter way for one place than for two.
+            // The system has a shorter path for one slice than for two.
             None => (0, Direct(&self.stream).read(&mut block)),
             Some(place) => {
                 let wanted = place.len();
@@ -118,20 +120,20 @@ impl Socket {
         Ok(Received::Data { landed, bytes: pool.seal(block), is_all })
     }
 
-    /// Gives the block that waits for bytes to whoever needs one next: an idle connection needs none.
+    /// Gives the block that waits for bytes back to `pool`: an idle connection needs none.
     pub fn rest(&mut self, pool: &mut Pool) {
         if let Some(block) = self.block.take() {
             drop(pool.seal(block));
         }
     }
 
-    /// Sends what `outbox` holds as far as the system takes it at once; how much it took.
+    /// Sends as much of `outbox` as the system takes at once; returns the number of bytes taken.
     ///
     /// # Errors
     /// When the connection has failed.
     #[inline]
     pub fn send(&mut self, outbox: &Outbox) -> io::Result<usize> {
-        // Nearly always: one command, or one answer.
+        // Nearly always the outbox has one command or one answer.
         if outbox.pieces() <= FEW {
             return self.send_slices::<FEW>(outbox);
         }
@@ -161,18 +163,18 @@ impl Socket {
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
-    /// Ends both directions at once: [`Socket::receive`] says closed.
+    /// Ends both directions at once: [`Socket::receive`] then returns [`Received::Closed`].
     pub fn give_up(&self) {
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
-    /// Closes the connection after `last` bytes, if the system takes them at once.
+    /// Closes the connection after `last`, as far as the system takes these bytes at once.
     pub fn close(mut self, last: &[u8]) {
         let _ = self.stream.write(last);
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
-    /// Closes the connection so that nothing that the system holds is sent any more (RST).
+    /// Closes the connection with a reset (RST): bytes that the system still holds are not sent.
     pub fn abort(self) {
         let socket = socket2::SockRef::from(&self.stream);
         let _ = socket.set_linger(Some(Duration::ZERO));
@@ -180,7 +182,7 @@ impl Socket {
 }
 
 impl From<Connection> for Socket {
-    /// Takes over a connection of which nothing was received yet.
+    /// Takes over a connection from which nothing was received yet.
     fn from(connection: Connection) -> Self {
         let (peer, stream) = (connection.peer(), connection.into_socket());
         Self { stream, peer, block: None, block_length: BlockLength::new() }

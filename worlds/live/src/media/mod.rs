@@ -1,4 +1,4 @@
-//! What namespaces are kept on in the live world.
+//! The media that namespaces are kept on in the live world.
 
 mod commands;
 pub mod file;
@@ -22,28 +22,28 @@ pub use resize::ResizeError;
 
 use crate::state::{Keeper, Notice};
 
-/// The most media of one process.
+/// The most media that one process can have at the same time.
 pub const MEDIA_MAX: usize = 1024;
-/// The place of a medium that was removed.
+/// The place that the name of a removed medium leads to.
 const GONE: usize = usize::MAX;
 
-/// One medium.
+/// One medium: where the bytes of a namespace, or the state of an SSD, are kept.
 #[expect(
     clippy::large_enum_variant,
     reason = "media are few and live long; a box would cost each request a hop"
 )]
 pub enum Medium {
-    /// Memory: everything ends at once.
+    /// Memory of this process: every request ends at once.
     Ram(RamDisk),
-    /// A file or block device.
+    /// A file or block device of this machine.
     File(FileMedium),
     /// An NVMe controller of this machine.
     Nvme(NvmeMedium),
     /// A namespace of another device, at the far end of a network.
     Remote(Box<RemoteMedium>),
-    /// What the SSD remembers, rather than its data.
+    /// The file with the state that the SSD remembers, rather than with its data.
     State(Box<Keeper>),
-    /// One that was removed: what is still asked of it fails.
+    /// A medium that was removed: requests to it fail.
     Gone,
 }
 
@@ -77,28 +77,28 @@ impl From<Keeper> for Medium {
     }
 }
 
-/// The media of a far end, by their names.
+/// The media of a far end, each reached by its name (a [`MediumId`]).
 #[derive(Default)]
 pub struct Media {
     media: Vec<Medium>,
-    /// Which of them has each name; no name is given twice.
+    /// The index in `media` for each name. No name is given twice.
     places: Vec<usize>,
-    /// Which of them keeps the SSD's state.
+    /// The index in `media` of the medium that keeps the SSD's state.
     state: Option<usize>,
-    /// Those that go as soon as they have nothing more to do.
+    /// Indices of removed media that are dropped as soon as their requests have ended.
     going: Vec<usize>,
 }
 
 impl Media {
-    /// None.
+    /// Creates a set without media.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a medium; its name is the number of those that were ever added before it.
+    /// Adds a medium. Its name is the number of media that were ever added before it.
     ///
     /// # Panics
-    /// When there are [`MEDIA_MAX`] already.
+    /// When there are [`MEDIA_MAX`] media already.
     pub fn add(&mut self, medium: impl Into<Medium>) -> MediumId {
         assert!(!self.is_full(), "more than {MEDIA_MAX} media");
         let medium = medium.into();
@@ -115,15 +115,16 @@ impl Media {
         MediumId(u32::try_from(self.places.len() - 1).expect("nobody adds 2^32 media"))
     }
 
-    /// Whether there are [`MEDIA_MAX`].
+    /// Whether there are [`MEDIA_MAX`] media, so that none can be added.
     pub fn is_full(&self) -> bool {
         self.media.iter().filter(|one| !matches!(one, Medium::Gone)).count() >= MEDIA_MAX
     }
 
-    /// Removes a medium: it is closed when it has done what it was asked for. What is asked of it later fails.
+    /// Removes a medium. The medium is closed when the requests under way have ended; later
+    /// requests to it fail.
     ///
     /// # Panics
-    /// When there is no such medium.
+    /// When no medium of this name was ever added.
     pub fn remove(&mut self, id: MediumId) {
         let place = std::mem::replace(&mut self.places[id.0 as usize], GONE);
         if place != GONE {
@@ -143,10 +144,11 @@ impl Media {
         });
     }
 
-    /// Takes a request; memory answers it at once through `out`, others in a later [`Media::reap`].
+    /// Takes a request. Memory answers it at once through `out`, other media in a later
+    /// [`Media::reap`].
     ///
     /// # Panics
-    /// When there is no such medium.
+    /// When no medium of this name was ever added.
     pub fn submit(&mut self, request: Request, out: &mut impl FnMut(Completion)) {
         let index = self.places[request.medium.0 as usize];
         if self.state.is_some_and(|state| state != index)
@@ -171,8 +173,9 @@ impl Media {
         }
     }
 
-    /// Hands over what has come of the requests, without waiting; returns how much was done, 0 when there is
-    /// nothing to do until one of [`Media::poll_fds`] is readable or [`Media::poll_timeout`] is due.
+    /// Hands over the results of requests, without waiting. Returns how much was done; 0 means that
+    /// there is nothing to do until one of [`Media::poll_fds`] is readable or
+    /// [`Media::poll_timeout`] is due.
     ///
     /// # Errors
     /// When io_uring itself fails, which a healthy kernel does not.
@@ -189,12 +192,13 @@ impl Media {
         })
     }
 
-    /// Requests that have not ended.
+    /// The number of requests that have not ended, over all media.
     pub fn in_flight(&self) -> usize {
         self.media.iter().map(in_flight).sum()
     }
 
-    /// The descriptors that become readable when `reap` has something to do, but for those of media that are removed.
+    /// The descriptors that become readable when `reap` has something to do, except those of
+    /// removed media.
     pub fn poll_fds(&self) -> impl Iterator<Item = RawFd> {
         let stays = |(place, medium)| (!self.going.contains(&place)).then_some(medium);
         let files = self.media.iter().enumerate().filter_map(stays).filter_map(|medium| match medium {
@@ -206,7 +210,7 @@ impl Media {
         files.chain(self.controllers().flat_map(NvmeMedium::poll_fds))
     }
 
-    /// When `reap` is wanted even though no descriptor is readable.
+    /// The time at which `reap` has to be called even when no descriptor is readable.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let keeper = self.media.iter().filter_map(|medium| match medium {
             Medium::State(keeper) => keeper.poll_timeout(),
@@ -216,28 +220,30 @@ impl Media {
         self.controllers().filter_map(NvmeMedium::poll_timeout).chain(keeper).min()
     }
 
-    /// The controller has changed what may be worth remembering.
+    /// Tells the medium that keeps state, if any, that the controller has changed something that
+    /// may be worth remembering.
     pub fn note(&mut self, notification: &Notification) {
         if let Some(keeper) = self.keeper() {
             keeper.note(notification);
         }
     }
 
-    /// The world has added a namespace, of this origin, which is worth remembering where state is kept.
+    /// Tells the medium that keeps state, if any, that the world has added a namespace of this
+    /// origin.
     pub fn note_added(&mut self, namespace: &NamespaceConfig, origin: &str) {
         if let Some(keeper) = self.keeper() {
             keeper.add_namespace(namespace, origin);
         }
     }
 
-    /// The world has removed a namespace.
+    /// Tells the medium that keeps state, if any, that the world has removed a namespace.
     pub fn note_removed(&mut self, namespace: NamespaceId) {
         if let Some(keeper) = self.keeper() {
             keeper.remove_namespace(namespace);
         }
     }
 
-    /// Keeps the counters of the health log where state is kept, if it is time to.
+    /// Saves the counters of the health log where state is kept, if it is time to.
     #[inline]
     pub fn keep(&mut self, now: Instant, counters: impl FnOnce() -> Counters) {
         if let Some(keeper) = self.keeper() {
@@ -245,15 +251,16 @@ impl Media {
         }
     }
 
-    /// The process is to end in good order. When these media are dropped with nothing under way, what was written to files is
-    /// made durable, and where state is kept this end is no unsafe shutdown.
+    /// Announces that the process is to end in good order. When these media are dropped later with
+    /// nothing under way, the bytes written to files are made durable. Where state is kept, it then
+    /// records that this end is no unsafe shutdown.
     pub fn on_stop(&mut self, counters: &Counters) {
         if let Some(keeper) = self.keeper() {
             keeper.on_stop(counters);
         }
     }
 
-    /// What is to be told of where state is kept, once.
+    /// The next notice about the state that is kept, if any. Each notice is returned once.
     pub fn notice(&mut self) -> Option<Notice> {
         self.keeper()?.notice()
     }
@@ -281,7 +288,8 @@ impl Drop for Media {
         }
         let is_durable = self.media.iter().all(|medium| match medium {
             Medium::File(file) => file.sync().is_ok(),
-            // Memory ends with us; a controller or a far device has what it was given, and a power supply of its own.
+            // Memory ends with us. A controller or a far device has what it was given, and a power
+            // supply of its own.
             Medium::Ram(_) | Medium::Nvme(_) | Medium::Remote(_) | Medium::State(_) | Medium::Gone => true,
         });
         if let Some(keeper) = self.keeper().filter(|_| is_durable) {

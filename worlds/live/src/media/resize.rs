@@ -1,4 +1,4 @@
-//! Media that become longer or shorter while they are used.
+//! Media that become longer or shorter while they are in use.
 
 use std::fmt;
 
@@ -8,19 +8,19 @@ use nvme::media::ram::BYTES_MAX;
 use super::file::OpenError;
 use super::{Media, Medium};
 
-/// Bytes in the smallest block, of which every length is a multiple.
+/// Bytes in the smallest block. Every length of a medium in memory is a multiple of it.
 const BLOCK: u64 = 512;
 
-/// Why a medium keeps its length.
+/// Why a medium can't be resized or measured.
 #[derive(Debug)]
 pub enum ResizeError {
-    /// The file can't have it.
+    /// The file or block device can't have the length.
     File(OpenError),
-    /// Memory has the length that it is given: there is nothing to measure.
+    /// A medium in memory has the length that it was given: there is nothing to measure.
     NothingToMeasure,
-    /// Memory can't have this length, in bytes.
+    /// A medium in memory can't have this length, in bytes.
     Memory(u64),
-    /// The medium's length is what it is.
+    /// The length of this kind of medium can't be changed.
     Fixed,
 }
 
@@ -42,13 +42,14 @@ impl fmt::Display for ResizeError {
 impl std::error::Error for ResizeError {}
 
 impl Media {
-    /// Makes a medium `bytes` long, or measures what it has by now; returns its length in bytes.
+    /// Makes a medium `bytes` long, or without `bytes` measures how long its file or device is by
+    /// now. Returns its length in bytes.
     ///
     /// # Errors
-    /// When it can't have that length.
+    /// When the medium can't have that length.
     ///
     /// # Panics
-    /// When there is no such medium.
+    /// When no medium of this name was ever added.
     pub fn resize(&mut self, id: MediumId, bytes: Option<u64>) -> Result<u64, ResizeError> {
         let place = self.places[id.0 as usize];
         match (self.media.get_mut(place).unwrap_or(&mut Medium::Gone), bytes) {

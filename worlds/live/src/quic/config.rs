@@ -1,4 +1,4 @@
-//! How QUIC is spoken here: limits, times and windows, chosen for requests that wait for answers.
+//! The configuration of QUIC: limits, times and windows, chosen for requests that wait for answers.
 
 use std::io;
 use std::sync::Arc;
@@ -18,39 +18,47 @@ use super::PROTOCOL;
 use super::identity::Identity;
 use super::pin::{Pin, Verifier};
 
-/// Bytes that the peer may send before they are taken. Gigabits a second over tens of milliseconds are in flight at once.
+/// The most bytes that a peer may send before they are taken. At gigabits a second and tens of
+/// milliseconds, this much is in flight at once.
 pub(super) const RECEIVE_WINDOW: u32 = 16 << 20;
-/// The same until so much has been taken that the peer is no stranger: strangers cost little memory.
+/// The most bytes that a new peer may send before they are taken, until the peer has proved itself:
+/// strangers cost little memory.
 const RECEIVE_WINDOW_FIRST: u32 = 256 << 10;
-/// Bytes that are kept until the peer has acknowledged them.
+/// The most bytes kept until the peer has acknowledged them.
 const SEND_WINDOW: u64 = 16 << 20;
-/// What a round trip is taken to last before the first was measured: a handshake packet that is lost is sent again after three
-/// of these.
+/// The assumed round trip until the first was measured. A lost handshake packet is sent again after
+/// three of these.
 const INITIAL_ROUND_TRIP: Duration = Duration::from_millis(50);
-/// For so long an acknowledgement waits for something to travel with. The peer adds it to the time after which it takes
-/// the last packet of a burst for lost: 25 ms, as usual elsewhere, would be what a lost answer costs on a local network.
+/// The longest time that an acknowledgement waits for data to travel with. The peer adds this time
+/// to its timeout for the last packet of a burst. With the usual 25 ms, a lost answer would cost
+/// that much on a local network.
 const ACKNOWLEDGE_WITHIN: Duration = Duration::from_millis(1);
-/// So many packets more than one are acknowledged together when they come close to each other.
+/// How many packets may come close together without an immediate acknowledgement; the next one is
+/// then acknowledged with them.
 const ACKNOWLEDGE_AFTER: u32 = 4;
-/// Packets that came out of order before that is told at once; a peer takes a packet for lost when three later ones have come.
+/// How many packets may come out of order before that is reported at once. A peer takes a packet
+/// for lost when three later ones have come.
 const REORDERING: u32 = 2;
-/// Silence after which a connection is no more. The tunnel's sessions lose patience before (5 s), and ping each second.
+/// The silence after which a connection has ended. The tunnel's sessions give up earlier (5 s), and
+/// ping each second.
 pub(super) const IDLE_MAX: Duration = Duration::from_secs(10);
-/// A connection without a session, which does not ping, stays up.
+/// The interval that keeps a connection up while it has no session, which would ping.
 const KEEP_ALIVE: Duration = Duration::from_secs(3);
-/// Datagrams of connections that are being accepted: they are accepted at once, so there are hardly any.
+/// The most datagrams buffered for connections being accepted. Connections are accepted at once, so
+/// there are hardly any.
 const INCOMING_MAX: usize = 64;
 const INCOMING_BYTES_MAX: u64 = 1 << 20;
 
-/// How much is sent when the network does not say.
+/// The congestion controller: how much is sent when the network does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Congestion {
-    /// What Linux's TCP does (RFC 9438).
+    /// Cubic, as in Linux's TCP (RFC 9438).
     #[default]
     Cubic,
-    /// By the bottleneck's bandwidth and round trip rather than by losses; quinn-proto calls its own experimental.
+    /// BBR, which follows the bottleneck's bandwidth and round trip instead of losses. quinn-proto
+    /// calls its implementation experimental.
     Bbr,
-    /// The simplest (RFC 9002).
+    /// NewReno, the simplest (RFC 9002).
     NewReno,
 }
 
@@ -64,7 +72,7 @@ impl Congestion {
     }
 }
 
-/// What can be chosen.
+/// The settings of QUIC that can be chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// The congestion controller.
@@ -97,10 +105,10 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-/// What a far end speaks, as `identity`.
+/// The configuration of a far end that is `identity`.
 ///
 /// # Errors
-/// When the key is not the certificate's, or of a kind that nobody signs with.
+/// When the key does not match the certificate, or is of a kind that can't sign.
 pub(super) fn server(identity: &Identity, options: Options) -> io::Result<(EndpointConfig, ServerConfig)> {
     let invalid = |error: rustls::Error| io::Error::new(io::ErrorKind::InvalidData, error);
     let mut tls = rustls::ServerConfig::builder_with_provider(provider())
@@ -130,7 +138,8 @@ pub(super) fn server(identity: &Identity, options: Options) -> io::Result<(Endpo
     Ok((endpoint, server))
 }
 
-/// What a near end speaks, with the far end that `pin` names; the verifier tells who answered.
+/// The configuration of a near end that connects to the far end named by `pin`. The verifier tells
+/// whose certificate was shown.
 pub(super) fn client(pin: Pin, options: Options) -> io::Result<(ClientConfig, Arc<Verifier>)> {
     let provider = provider();
     let verifier = Arc::new(Verifier::new(pin, Arc::clone(&provider)));

@@ -14,10 +14,10 @@ use super::pin::Pin;
 use super::stream::Stream;
 use crate::dial::{self, ATTEMPT_MAX, Made, Way};
 
-/// Looks at the socket in one go.
+/// The most looks at the socket in one call.
 const LOOKS_MAX: usize = 64;
 
-/// A stream to whoever has the certificate that `pin` names.
+/// How streams are made to the far end whose certificate `pin` names.
 #[derive(Debug)]
 pub struct Quic {
     pin: Pin,
@@ -26,14 +26,14 @@ pub struct Quic {
 
 /// Connects over QUIC to one of several addresses, in turn, with growing pauses.
 pub type Dialer = dial::Dialer<Quic>;
-/// What has become of that.
+/// The latest outcome of dialling over QUIC.
 pub type Dialled = dial::Dialled<Stream>;
 
 impl Dialer {
     /// Dials `addresses` in turn, from `now` on, for the far end that `pin` names.
     ///
     /// # Panics
-    /// When there are none.
+    /// When `addresses` is empty.
     pub fn new(addresses: Vec<SocketAddr>, pin: Pin, options: Options, now: Instant) -> Self {
         Self::over(Quic { pin, options }, addresses, now)
     }
@@ -79,7 +79,7 @@ impl Way for Quic {
 }
 
 impl Attempt {
-    /// Goes on; whether there is a stream.
+    /// Goes on with the attempt; returns whether there is a stream.
     fn is_established(&self) -> io::Result<bool> {
         let mut endpoint = self.endpoint.borrow_mut();
         let mut looks = 0;

@@ -1,4 +1,4 @@
-//! One UDP socket, the connections over it, and QUIC's state machines between them.
+//! An endpoint: one UDP socket, the connections over it, and the QUIC state machines between them.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -21,38 +21,38 @@ use super::pin::Verifier;
 use super::slot::{Happened, Slot};
 use super::socket::{Look, Socket};
 
-/// Connections at once, those included that are being opened or closed.
+/// The most connections at once, including those being opened or closed.
 pub(super) const CONNECTIONS_MAX: usize = 64;
-/// So many may be opened at once by peers who have not proved yet that they are where they say; others prove it first, which
-/// takes them a round trip.
+/// The most connections at once that are being opened by peers who have not proved their address.
+/// Further peers must prove theirs first, which takes a round trip.
 const UNPROVEN_MAX: usize = 8;
-/// In this time after its first packet, a peer must have opened its stream.
+/// The time from its first packet within which a peer must have opened its stream.
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
-/// Sends of one connection in a row. More follow with the next turn.
+/// The most sends of one connection in a row. More follow in the next turn.
 const SENDS_MAX: usize = 256;
 
-/// What an endpoint and its streams hold.
+/// The form in which an endpoint's streams share the endpoint and their connections.
 pub(super) type Shared = Rc<RefCell<Endpoint>>;
 pub(super) type SharedSlot = Rc<RefCell<Slot>>;
 
-/// See the module.
+/// One UDP socket and the connections over it.
 pub(super) struct Endpoint {
     socket: Socket,
     engine: quinn_proto::Endpoint,
-    /// By the state machine's own handles.
+    /// The connections, by the state machine's own handles.
     slots: Vec<Option<SharedSlot>>,
-    /// Connections of peers that nobody has taken yet.
+    /// Connections whose peers have opened their streams, and that nobody has accepted yet.
     arrived: VecDeque<SharedSlot>,
-    /// What is to be sent before anything else: the socket did not take it.
+    /// Datagrams that the socket did not take; they are sent before anything else.
     unsent: Option<(Transmit, Vec<u8>)>,
     scratch: Vec<u8>,
     wake: Option<Instant>,
-    /// The same time by both clocks.
+    /// The same moment on both clocks.
     epoch: (Instant, engine::Instant),
 }
 
 impl Endpoint {
-    /// One that is connected to.
+    /// Makes a far end's endpoint, to which peers connect.
     pub(super) fn server(
         address: SocketAddr,
         (config, server): (EndpointConfig, ServerConfig),
@@ -61,7 +61,7 @@ impl Endpoint {
         Ok(Self::new(Socket::bind(address)?, config, Some(server), now))
     }
 
-    /// One that connects to `peer`.
+    /// Makes a near end's endpoint, which connects to `peer`.
     pub(super) fn client(peer: SocketAddr, now: engine::Instant) -> io::Result<Self> {
         Ok(Self::new(Socket::connect(peer)?, EndpointConfig::default(), None, now))
     }
@@ -86,7 +86,7 @@ impl Endpoint {
         }
     }
 
-    /// Where it is.
+    /// The address of the socket.
     pub(super) fn address(&self) -> io::Result<SocketAddr> {
         self.socket.address()
     }
@@ -128,14 +128,14 @@ impl Endpoint {
         self.slots.iter().flatten()
     }
 
-    /// The next connection of a peer that has opened its stream.
+    /// The next connection whose peer has opened its stream.
     pub(super) fn accept(&mut self) -> Option<SharedSlot> {
         let slot = self.arrived.pop_front()?;
         slot.borrow_mut().owned = true;
         Some(slot)
     }
 
-    /// Whether [`Endpoint::accept`] has one.
+    /// Whether [`Endpoint::accept`] has a connection.
     pub(super) fn has_arrivals(&self) -> bool {
         !self.arrived.is_empty()
     }
@@ -149,10 +149,10 @@ impl Endpoint {
         })
     }
 
-    /// Takes what has come, and fires what is due; whether there was anything.
+    /// Takes what has come and fires what is due; returns whether anything had come.
     ///
     /// # Errors
-    /// When the socket fails in a way that the network has nothing to do with.
+    /// When the socket fails for a reason other than the network.
     pub(super) fn pump(&mut self) -> io::Result<bool> {
         let look = self.socket.look()?;
         let now = Instant::now();
@@ -170,12 +170,13 @@ impl Endpoint {
         Ok(look != Look::Nothing)
     }
 
-    /// There is more at the socket than was looked at: the kernel does not tell of it again.
+    /// Calls for another look at the socket, which has more than was looked at: the kernel does not
+    /// report that again.
     pub(super) fn look_again(&mut self) {
         self.wake = Some(Instant::now());
     }
 
-    /// Gives each connection what it is due.
+    /// Handles timeouts and events of each connection, and sends where no stream will do so.
     fn serve(&mut self, now: Instant) {
         for index in 0..self.slots.len() {
             let Some(slot) = self.slots[index].clone() else { continue };
@@ -184,7 +185,8 @@ impl Endpoint {
             if slot.dirty {
                 self.digest(&mut slot, now);
             }
-            // Whoever has the stream answers what has come, and an acknowledgement travels with that.
+            // The owner of the stream answers what has come, and an acknowledgement travels with
+            // the answer.
             if slot.dirty && (fired || !slot.owned) {
                 self.transmit(&mut slot, now);
             }
@@ -219,7 +221,7 @@ impl Endpoint {
         }
     }
 
-    /// Somebody wants to connect.
+    /// Handles a peer's first packet.
     fn on_incoming(&mut self, now: Instant, incoming: Incoming) {
         let unproven = self.slots().filter(|slot| slot.borrow().connection.is_handshaking()).count();
         let count = self.slots().count();
@@ -247,12 +249,13 @@ impl Endpoint {
         }
     }
 
-    /// Sends what belongs to no connection, if the socket takes it: a peer asks again.
+    /// Sends a response that belongs to no connection, if the socket takes it. If not, the peer
+    /// asks again.
     fn respond(&self, transmit: &Transmit) {
         let _ = self.socket.send(transmit, &self.scratch);
     }
 
-    /// The network has not delivered something.
+    /// Handles the report of datagrams that the network did not deliver.
     fn on_undelivered(&mut self, now: Instant, refused: bool) {
         let peers = match self.socket.peer() {
             Some(peer) if refused => vec![peer],
@@ -266,7 +269,7 @@ impl Endpoint {
         }
     }
 
-    /// Passes on what a connection has to say.
+    /// Passes on the events of a connection.
     fn digest(&mut self, slot: &mut Slot, now: Instant) {
         while let Some(event) = slot.connection.poll_endpoint_events() {
             if event.is_drained() {
@@ -286,11 +289,12 @@ impl Endpoint {
         slot.wake = slot.connection.poll_timeout();
     }
 
-    /// Somebody who was started again connects anew, and waits for the end of the old connection, whose port nobody has any
-    /// more: asked, the network says so.
+    /// Pings the other connections with this address. A peer that was restarted connects anew while
+    /// its old connection lasts. Nobody has the old port any more, and the network says so in
+    /// answer to the ping.
     fn ask_others(&self, new: ConnectionHandle, address: IpAddr) {
         for other in self.slots() {
-            // The new one itself is borrowed already.
+            // The new connection itself is borrowed already.
             let Ok(mut other) = other.try_borrow_mut() else { continue };
             if other.handle != new && other.peer.ip() == address && !other.connection.is_handshaking() {
                 other.connection.ping();
@@ -303,7 +307,7 @@ impl Endpoint {
     pub(super) fn transmit(&mut self, slot: &mut Slot, now: Instant) {
         self.send_all(slot, now);
         self.digest(slot, now);
-        // This one is borrowed.
+        // The connection itself is borrowed.
         let others = self.slots().filter_map(|slot| slot.try_borrow().ok()?.poll_timeout()).min();
         self.wake = slot.poll_timeout().into_iter().chain(others).min();
     }

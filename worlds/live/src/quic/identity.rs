@@ -1,4 +1,5 @@
-//! Who a far end is: a key, a certificate that signs itself, and the fingerprint by which others know it.
+//! The identity of a far end: a key, a self-signed certificate, and the fingerprint by which others
+//! recognize it.
 
 use std::fmt;
 use std::fs::{self, OpenOptions};
@@ -12,15 +13,15 @@ use ring::{digest, hmac};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
-/// The name in a certificate; nobody is believed because of it.
+/// The name in a certificate. Nobody is trusted because of this name.
 pub(super) const NAME: &str = "farlane";
-/// A file with a key and a certificate is no longer.
+/// The most bytes of a file with a key and a certificate.
 const FILE_BYTES_MAX: u64 = 64 << 10;
-/// What the other keys of an identity are derived for.
+/// The labels under which the other keys of an identity are derived.
 const RESET_LABEL: &[u8] = b"farlane/1 stateless reset";
 const CONNECTION_ID_LABEL: &[u8] = b"farlane/1 connection identifiers";
 
-/// SHA-256 of a certificate.
+/// The SHA-256 digest of a certificate.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Fingerprint(pub [u8; 32]);
 
@@ -44,7 +45,7 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// Text that is no fingerprint; how many hexadecimal digits it has.
+/// Text that is no fingerprint, with the number of its hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FingerprintError {
     digits: usize,
@@ -90,7 +91,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// A new key, which nobody knows yet.
+    /// Generates a new key, which nobody knows yet, with its certificate.
     ///
     /// # Errors
     /// When the system has no randomness.
@@ -99,11 +100,12 @@ impl Identity {
         Ok(Self::new(vec![certificate.der().clone()], PrivatePkcs8KeyDer::from(key.serialize_der()).into()))
     }
 
-    /// The key and the certificate in the file at `path` (PEM); a file that is not there is made, with a new key, which only
-    /// its owner may read.
+    /// Reads the key and the certificate from the file at `path` (PEM). If the file does not exist,
+    /// makes it with a new key; only its owner may read it.
     ///
     /// # Errors
-    /// When the file can't be read or made, or has no key or no certificate; named.
+    /// When the file can't be read or made, or has no key or no certificate. The error names the
+    /// file.
     pub fn keep(path: &Path) -> io::Result<Self> {
         let explain = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
         match Self::read(path) {
@@ -138,7 +140,7 @@ impl Identity {
         Self { certificates, key, fingerprint }
     }
 
-    /// What others know it by.
+    /// The fingerprint of the certificate, by which others recognize the identity.
     pub const fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
     }
@@ -151,12 +153,13 @@ impl Identity {
         self.key.clone_key()
     }
 
-    /// What a far end that has lost its connections says so with: one that is started again with the same key is believed.
+    /// The key of stateless resets, with which a far end says that it has lost its connections.
+    /// Peers believe them from a far end that was started again with the same key.
     pub(super) fn reset_key(&self) -> hmac::Key {
         hmac::Key::new(hmac::HMAC_SHA256, self.derive(RESET_LABEL).as_ref())
     }
 
-    /// What it knows its own connection identifiers by.
+    /// The key by which an endpoint recognizes its own connection identifiers.
     pub(super) fn connection_id_key(&self) -> u64 {
         let tag = self.derive(CONNECTION_ID_LABEL);
         u64::from_be_bytes(tag.as_ref()[..8].try_into().expect("a tag has 32 bytes"))

@@ -1,4 +1,4 @@
-//! Where connections arrive.
+//! A far end's socket, where QUIC connections arrive.
 
 use std::cell::RefCell;
 use std::io;
@@ -13,10 +13,11 @@ use super::endpoint::{Endpoint, Shared};
 use super::identity::{Fingerprint, Identity};
 use super::stream::Stream;
 
-/// Looks at the socket in one go.
+/// The most looks at the socket in one call.
 const LOOKS_MAX: usize = 64;
 
-/// See the module. It goes on with what its streams have left when they were dropped, as long as it is looked at.
+/// A socket where QUIC connections arrive. As long as the listener is called, it finishes the work
+/// that its streams had left when they were dropped.
 #[derive(Debug)]
 pub struct Listener {
     endpoint: Shared,
@@ -26,10 +27,11 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens on `address` as `identity`; port 0 lets the system choose one, see [`Listener::address`].
+    /// Listens on `address` as `identity`. With port 0 the system chooses a port; see
+    /// [`Listener::address`].
     ///
     /// # Errors
-    /// When the address is not ours or is taken, or the key is not the certificate's.
+    /// When the address is not ours or is taken, or when the key does not match the certificate.
     pub fn bind(
         address: SocketAddr,
         identity: &Identity,
@@ -42,12 +44,12 @@ impl Listener {
         Ok(Self { endpoint, address, descriptor, fingerprint: identity.fingerprint() })
     }
 
-    /// Where it listens.
+    /// The address where it listens.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What its certificate is known by.
+    /// The fingerprint of its certificate, by which near ends recognize it.
     pub const fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
     }
@@ -71,7 +73,7 @@ impl Listener {
         Ok(slot.map(|slot| Stream::new(Rc::clone(&self.endpoint), slot, None)))
     }
 
-    /// Whether [`Listener::accept`] has one, without looking for more.
+    /// Whether [`Listener::accept`] has a connection already, without a look at the socket.
     pub fn has_arrivals(&self) -> bool {
         self.endpoint.borrow().has_arrivals()
     }

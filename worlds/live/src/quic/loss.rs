@@ -1,4 +1,4 @@
-//! Why a connection is no more, and what there is to be done about it.
+//! Why a connection has ended, and what a user can do about it.
 
 use std::io;
 
@@ -7,30 +7,30 @@ use quinn_proto::{ConnectionError, TransportErrorCode};
 use super::config::IDLE_MAX;
 use super::pin::Verifier;
 
-/// What a peer says when it has said everything, and when it gives up.
+/// The codes with which a peer closes: after it has sent everything, and when it gives up.
 pub(super) const CODE_DONE: u32 = 0;
 pub(super) const CODE_ABORTED: u32 = 1;
 /// TLS alert no_application_protocol (RFC 7301).
 const NO_APPLICATION_PROTOCOL: u8 = 120;
 /// CONNECTION_REFUSED (RFC 9000).
 const CONNECTION_REFUSED: u64 = 2;
-/// As much of a peer's own words is repeated.
+/// The most characters of a peer's own words that are repeated.
 const WORDS_MAX: usize = 120;
 
-/// See the module.
+/// Why a connection has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Loss {
-    /// The peer has closed, having said everything.
+    /// The peer has closed after it had sent everything.
     Done,
-    /// We gave it up.
+    /// This end gave the connection up.
     Aborted,
-    /// Nobody has the port of the peer any more.
+    /// Nobody has the peer's port any more.
     Gone,
     /// The other end speaks QUIC, but not our protocol over it.
     OtherProtocol,
     /// The stream was ended without being finished.
     Reset,
-    /// As QUIC says.
+    /// Any other reason that QUIC reports.
     Failed(ConnectionError),
 }
 
@@ -48,7 +48,8 @@ impl From<ConnectionError> for Loss {
 }
 
 impl Loss {
-    /// What the application is told. A near end knows whose certificate was shown.
+    /// The error that the application gets. At a near end `verifier` tells whose certificate was
+    /// shown.
     pub(super) fn explain(&self, verifier: Option<&Verifier>) -> io::Error {
         if let Some((expected, shown)) = verifier.and_then(Verifier::mismatch) {
             let text = format!(
@@ -88,7 +89,7 @@ fn explain(error: &ConnectionError) -> (io::ErrorKind, String) {
         E::ConnectionClosed(close) if u64::from(close.error_code) == CONNECTION_REFUSED => {
             (io::ErrorKind::ConnectionRefused, "it has as many connections as it bears".to_owned())
         }
-        // What a stranger wrote is not for the terminal to act upon.
+        // A stranger's words must not act on the terminal.
         error => {
             let words: String = error.to_string().chars().take(WORDS_MAX).collect();
             (io::ErrorKind::ConnectionAborted, words.escape_debug().to_string())

@@ -1,12 +1,14 @@
-//! QUIC as a link: one bidirectional stream of a connection is what a connection of [`crate::tcp`] is, encrypted and with the
-//! peer known by the fingerprint of its certificate.
+//! QUIC as a link. One bidirectional stream of a QUIC connection serves as a connection of
+//! [`crate::tcp`] does, but it is encrypted, and the peer is recognized by its certificate's
+//! fingerprint.
 //!
-//! The protocol is that of `quinn-proto`, a state machine without input and output; an [`endpoint`] joins it to a UDP socket
-//! and to the reactor. A far end has one endpoint with all its connections, a [`Listener`]; a near end has one for each
-//! connection, a [`Dialer`]'s.
+//! `quinn-proto` implements the protocol as a state machine without input and output. An
+//! [`endpoint`] joins it to a UDP socket and to the reactor. A far end has one endpoint for all its
+//! connections, in a [`Listener`]; a near end has one endpoint for each connection, made by a
+//! [`Dialer`].
 //!
-//! There is no 0-RTT: what is sent so can be sent again by whoever saw it, and a doorbell that is rung twice is not the same
-//! as one that is rung once.
+//! There is no 0-RTT: whoever saw early data could send them again, and ringing a doorbell twice is
+//! not the same as ringing it once.
 
 mod config;
 mod dial;
@@ -28,5 +30,6 @@ pub use listen::Listener;
 pub use pin::Pin;
 pub use stream::Stream;
 
-/// What both ends must speak (ALPN): the tunnel's frames on the one stream of the connection.
+/// The protocol that both ends must speak (ALPN): the tunnel's frames on the connection's one
+/// stream.
 pub const PROTOCOL: &[u8] = b"farlane/1";

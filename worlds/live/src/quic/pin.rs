@@ -1,4 +1,4 @@
-//! Whom a near end believes: the far end with the certificate that it was told of.
+//! Which far end a near end trusts: the one with the certificate that the near end was told of.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -10,12 +10,12 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 
 use super::identity::Fingerprint;
 
-/// Which far end is the right one.
+/// Which far end a near end trusts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pin {
-    /// The one with this certificate.
+    /// The far end with this certificate.
     Certificate(Fingerprint),
-    /// Whoever answers.
+    /// Any far end that answers.
     Any,
 }
 
@@ -28,7 +28,8 @@ impl fmt::Display for Pin {
     }
 }
 
-/// Compares the certificate of whoever answers with the pin. That it has the key, the signature of the handshake proves.
+/// Compares the certificate of the peer with the pin. The signature of the handshake proves that
+/// the peer has the certificate's key.
 #[derive(Debug)]
 pub(super) struct Verifier {
     pin: Pin,
@@ -42,7 +43,7 @@ impl Verifier {
         Self { pin, provider, shown: OnceLock::new() }
     }
 
-    /// The certificate that was shown and is not the right one.
+    /// The expected certificate and the one that was shown, if they differ.
     pub(super) fn mismatch(&self) -> Option<(Fingerprint, Fingerprint)> {
         match (self.pin, self.shown.get()) {
             (Pin::Certificate(expected), Some(shown)) if *shown != expected => Some((expected, *shown)),

@@ -1,4 +1,5 @@
-//! One connection: the state machine of QUIC, and what its endpoint and its stream tell each other.
+//! One connection: QUIC's state machine, and what the connection's endpoint and stream tell each
+//! other.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,42 +13,45 @@ use super::PROTOCOL;
 use super::loss::{CODE_ABORTED, CODE_DONE, Loss};
 use super::pin::Verifier;
 
-/// Datagrams in a row that the network says nobody took, with none from the peer between, before the peer is taken for gone.
-/// One alone may be forged or meant for somebody who had the port before.
+/// After this many datagrams in a row that the network reports as refused, with nothing from the
+/// peer between, the peer counts as gone. A single report may be forged, or meant for an earlier
+/// user of the port.
 const REFUSALS_MAX: u32 = 3;
-/// The refusals must come over this time: a peer that has got another address is heard from there within it.
+/// The refusals must span at least this time: a peer that has moved to another address is heard
+/// from there within it.
 const REFUSED_FOR: Duration = Duration::from_millis(200);
 
-/// See the module.
+/// One connection, as its endpoint and its stream share it.
 pub(super) struct Slot {
     pub(super) handle: ConnectionHandle,
     pub(super) connection: Connection,
     pub(super) peer: SocketAddr,
     /// The stream, once it is open.
     pub(super) stream: Option<StreamId>,
-    /// Whoever has the stream calls for it to be sent.
+    /// A stream owns the connection, and itself calls for it to be sent.
     pub(super) owned: bool,
     /// There may be something to send.
     pub(super) dirty: bool,
     /// There may be something to read.
     pub(super) readable: bool,
-    /// The stream takes nothing now.
+    /// The stream takes no data at present.
     pub(super) blocked: bool,
-    /// All that was sent, and that it was all, has been acknowledged.
+    /// The peer has acknowledged all data and the end of the stream.
     pub(super) finished: bool,
-    /// Why it is no more.
+    /// Why the connection has ended, if it has.
     pub(super) lost: Option<Loss>,
     /// When the state machine wants to be called.
     pub(super) wake: Option<Instant>,
-    /// When it ends, unless its stream has been opened, or its end acknowledged, by then.
+    /// When the connection is ended unless by then the peer has opened the stream or, after a
+    /// close, has acknowledged its end.
     pub(super) deadline: Option<Instant>,
-    /// Whose certificate was shown, at a near end.
+    /// At a near end: what saw the far end's certificate.
     pub(super) verifier: Option<Arc<Verifier>>,
-    /// Refusals in a row, and when the first of them came.
+    /// The number of refusals in a row, and when the first of them came.
     refusals: (u32, Option<Instant>),
 }
 
-/// What the endpoint does about an event.
+/// An event of a connection on which its endpoint acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Happened {
     /// The handshake is complete.
@@ -76,7 +80,7 @@ impl Slot {
         }
     }
 
-    /// Takes note of an event.
+    /// Takes note of an event; returns it if the endpoint must act on it.
     pub(super) fn on_event(&mut self, now: Instant, event: Event) -> Option<Happened> {
         match event {
             Event::Connected => self.on_established(now),
@@ -135,13 +139,13 @@ impl Slot {
         }
     }
 
-    /// The connection is no more; the first reason counts.
+    /// Records that the connection has ended. The first reason counts.
     pub(super) fn lose(&mut self, loss: Loss) {
         self.readable = true;
         self.lost.get_or_insert(loss);
     }
 
-    /// Ends the connection, and tells the peer.
+    /// Ends the connection and tells the peer.
     pub(super) fn close(&mut self, now: Instant, loss: Loss) {
         let code = if loss == Loss::Done { CODE_DONE } else { CODE_ABORTED };
         self.lose(loss);
@@ -151,13 +155,13 @@ impl Slot {
         }
     }
 
-    /// A datagram has come from the peer.
+    /// Takes note that a datagram has come from the peer.
     pub(super) const fn on_heard(&mut self) {
         self.refusals = (0, None);
         self.dirty = true;
     }
 
-    /// The network says that nobody took a datagram.
+    /// Takes note that the network reports a datagram as refused: nobody has the port.
     pub(super) fn on_refused(&mut self, now: Instant) {
         let (count, first) = &mut self.refusals;
         *count += 1;
@@ -167,12 +171,12 @@ impl Slot {
         }
     }
 
-    /// When it wants to be looked at.
+    /// When the connection next has something due, if ever.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.wake.into_iter().chain(self.deadline).min()
     }
 
-    /// Fires what is due; whether anything was.
+    /// Fires what is due; returns whether anything was.
     pub(super) fn handle_timeout(&mut self, now: Instant) -> bool {
         let mut fired = false;
         if self.deadline.is_some_and(|at| at <= now) {

@@ -1,4 +1,5 @@
-//! A UDP socket that never waits: many datagrams in one call, and news of ports that nobody has.
+//! A UDP socket that never waits. It moves many datagrams in one call and reports ports that nobody
+//! has.
 
 use std::cell::Cell;
 use std::io::{self, IoSliceMut};
@@ -10,23 +11,26 @@ use quinn_udp::{RecvMeta, UdpSocketState};
 use rustix::net::sockopt;
 use socket2::{Domain, Protocol, SockAddr, Socket as Raw, Type};
 
-/// Pieces that are received at once, and the room for each: datagrams in a row of one sender are one piece.
+/// The most pieces received in one call, and the room in bytes for each. Datagrams that follow each
+/// other from one sender form one piece.
 const PIECES: usize = 4;
 const PIECE_BYTES: usize = 64 << 10;
-/// So much may wait in the kernel. The system cuts this to what it allows (`net.core.rmem_max`).
+/// How many bytes of datagrams may wait in the kernel. The system limits this
+/// (`net.core.rmem_max`).
 const KERNEL_BYTES: usize = 8 << 20;
-/// Datagrams that leave in one call. Each is shorter than 1500 bytes, and all together no longer than the longest datagram.
+/// The most datagrams sent in one call. Each is shorter than 1500 bytes, and all together are no
+/// longer than the longest datagram.
 pub(super) const SEGMENTS_MAX: usize = 32;
-/// Reports of lost datagrams that are read at once.
+/// The most reports of lost datagrams that are read in one call.
 const REPORTS_MAX: usize = 64;
-/// Room for one report, in words.
+/// Room for one report, in words of 8 bytes.
 const CONTROL_WORDS: usize = 64;
 
-/// Datagrams of one sender.
+/// Datagrams received from one sender.
 #[derive(Debug)]
 pub(super) struct Piece<'a> {
     pub(super) meta: RecvMeta,
-    /// `meta.stride` bytes each; the last may be shorter.
+    /// The datagrams one after another, of `meta.stride` bytes each; the last may be shorter.
     pub(super) bytes: &'a [u8],
 }
 
@@ -36,19 +40,21 @@ impl Piece<'_> {
     }
 }
 
-/// What a look at the socket has found.
+/// The result of a look at the socket.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Look {
     Nothing,
-    /// So many pieces.
+    /// This many pieces have come.
     Pieces(usize),
-    /// The network did not deliver something; `refused` if that is because nobody has the port. There may be more.
+    /// The network did not deliver a datagram; `refused` if nobody has the port. More may be
+    /// waiting.
     Undelivered {
         refused: bool,
     },
 }
 
-/// What the network says of datagrams that it did not deliver, in the system's words (`icmp_err_convert`).
+/// The errors (`icmp_err_convert`) with which the system reports datagrams that the network did not
+/// deliver.
 const UNDELIVERED: [i32; 9] = [
     libc::ECONNREFUSED,
     libc::EHOSTDOWN,
@@ -61,21 +67,21 @@ const UNDELIVERED: [i32; 9] = [
     libc::EPROTO,
 ];
 
-/// See the module.
+/// A UDP socket that never waits, for one peer or for many.
 #[derive(Debug)]
 pub(super) struct Socket {
     socket: UdpSocket,
     state: UdpSocketState,
-    /// The only peer.
+    /// The peer of a socket that has only one.
     peer: Option<SocketAddr>,
     buffer: Vec<u8>,
     metas: [RecvMeta; PIECES],
-    /// A send was told that an earlier one was refused.
+    /// A send was told that an earlier datagram was refused.
     refused: Cell<bool>,
 }
 
 impl Socket {
-    /// One for many peers.
+    /// Makes a socket for many peers.
     pub(super) fn bind(address: SocketAddr) -> io::Result<Self> {
         let socket = Raw::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
         socket.bind(&address.into())?;
@@ -83,7 +89,7 @@ impl Socket {
         Self::new(socket, None)
     }
 
-    /// One for one peer.
+    /// Makes a socket for one peer.
     pub(super) fn connect(peer: SocketAddr) -> io::Result<Self> {
         let socket = Raw::new(Domain::for_address(peer), Type::DGRAM, Some(Protocol::UDP))?;
         let any = match peer {
@@ -96,7 +102,7 @@ impl Socket {
     }
 
     fn new(socket: Raw, peer: Option<SocketAddr>) -> io::Result<Self> {
-        // Whoever may, gets it all; others what the system allows.
+        // Privileged processes get the full size, others what the system allows.
         if sockopt::set_socket_recv_buffer_size_force(&socket, KERNEL_BYTES).is_err() {
             let _ = socket.set_recv_buffer_size(KERNEL_BYTES);
         }
@@ -112,25 +118,26 @@ impl Socket {
         self.socket.local_addr()
     }
 
-    /// The only peer, if there is only one.
+    /// The peer of a socket that has only one.
     pub(super) const fn peer(&self) -> Option<SocketAddr> {
         self.peer
     }
 
-    /// Whether the system keeps datagrams whole, so that the longest that pass can be found out.
+    /// Whether the system does not fragment datagrams, so that the longest that pass can be found
+    /// out.
     pub(super) fn keeps_whole(&self) -> bool {
         !self.state.may_fragment()
     }
 
-    /// Datagrams that one call may send.
+    /// The most datagrams that one call may send.
     pub(super) fn segments(&self) -> usize {
         self.state.max_gso_segments().min(SEGMENTS_MAX)
     }
 
-    /// Takes what has come; see [`Socket::piece`].
+    /// Receives what has come, to be read by [`Socket::piece`].
     ///
     /// # Errors
-    /// When the socket fails in a way that the network has nothing to do with.
+    /// When the socket fails for a reason other than the network.
     pub(super) fn look(&mut self) -> io::Result<Look> {
         if self.refused.take() {
             return Ok(Look::Undelivered { refused: true });
@@ -158,7 +165,8 @@ impl Socket {
         Piece { meta, bytes: &self.buffer[start..start + meta.len.min(PIECE_BYTES)] }
     }
 
-    /// Sends one or more datagrams; whether the system took them, or lost them, which is the same here.
+    /// Sends one or more datagrams. Returns whether the system took them; a datagram that it lost
+    /// counts as taken.
     pub(super) fn send(&self, transmit: &Transmit, bytes: &[u8]) -> bool {
         let transmit = quinn_udp::Transmit {
             destination: transmit.destination,
@@ -167,7 +175,8 @@ impl Socket {
             segment_size: transmit.segment_size,
             src_ip: transmit.src_ip,
         };
-        // What was refused before is told by the next call, whichever that is, instead of doing it.
+        // An earlier refusal is reported by the next call of any kind, which then does nothing
+        // else.
         for _ in 0..2 {
             match self.state.try_send((&self.socket).into(), &transmit) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
@@ -178,7 +187,7 @@ impl Socket {
         true
     }
 
-    /// The addresses to which datagrams were sent in vain, of a socket with many peers.
+    /// For a socket with many peers: the addresses to which datagrams were sent in vain.
     pub(super) fn refused(&self) -> Vec<SocketAddr> {
         let mut refused = Vec::new();
         while refused.len() < REPORTS_MAX {
@@ -198,7 +207,8 @@ impl AsRawFd for Socket {
     }
 }
 
-/// Has the kernel keep what the network says of datagrams that it did not deliver, with the address that they were sent to.
+/// Makes the kernel keep the network's reports of undelivered datagrams, with the addresses to
+/// which they were sent.
 fn report_refusals(socket: &Raw, address: SocketAddr) -> io::Result<()> {
     let (level, option) = match address {
         SocketAddr::V4(_) => (libc::SOL_IP, libc::IP_RECVERR),
@@ -212,7 +222,7 @@ fn report_refusals(socket: &Raw, address: SocketAddr) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// What the network said of one datagram.
+/// The network's report about one datagram.
 enum Report {
     Refused(SocketAddr),
     Other,
@@ -222,7 +232,8 @@ enum Report {
 fn read_report(socket: &UdpSocket) -> Option<Report> {
     let mut control = [0_u64; CONTROL_WORDS];
     let mut taken = 0;
-    // SAFETY: the closure fills in what the call writes at `storage` and its length, and nothing else.
+    // SAFETY: the closure fills in what the call writes at `storage` and its length, and nothing
+    // else.
     let read = unsafe {
         SockAddr::try_init(|storage, length| {
             let mut message: libc::msghdr = std::mem::zeroed();

@@ -1,4 +1,4 @@
-//! The stream of a connection, as the tunnel wants it: the interface of [`crate::tcp::Connection`].
+//! The stream of a QUIC connection, with the interface of [`crate::tcp::Connection`].
 
 use std::fmt;
 use std::io::{self, IoSlice, Write};
@@ -16,34 +16,35 @@ use super::loss::Loss;
 use super::slot::Slot;
 use crate::tcp::{Outbox, OutboxFull, Received};
 
-/// So much is sent without waiting for a flush.
+/// This many waiting bytes are sent without waiting for a flush.
 const FLUSH_BYTES: usize = 32 << 10;
-/// Bytes that are received in one piece at most.
+/// The most bytes received in one piece.
 const PIECE_MAX: usize = 64 << 10;
-/// Bytes that are given to the connection in one piece at most.
+/// The most bytes given to the connection in one piece.
 const WRITE_MAX: usize = 64 << 10;
-/// For so long a peer may take to acknowledge the end.
+/// How long a peer may take to acknowledge the end of the stream.
 const CLOSE_WITHIN: Duration = Duration::from_secs(3);
-/// Bytes taken from a peer before it may send as much as anybody.
+/// How many bytes must come from a new peer before it may send as much as any other.
 const STRANGER_BYTES: usize = 64 << 10;
-/// Looks at the socket in one receive: a flood of datagrams that bring nothing does not keep a loop.
+/// The most looks at the socket in one receive, so that a flood of useless datagrams can't keep the
+/// loop.
 const LOOKS_MAX: usize = 64;
 
-/// See the module. Dropped, it takes its connection with it.
+/// The stream of one QUIC connection. Dropping the stream ends the connection.
 pub struct Stream {
     endpoint: Shared,
     slot: SharedSlot,
     peer: SocketAddr,
-    /// A near end's own socket.
+    /// The near end's own socket; `None` at a far end.
     descriptor: Option<RawFd>,
     outbox: Outbox,
-    /// What has come for one buffer.
+    /// Received chunks that will go into one buffer.
     chunks: Vec<Bytes>,
-    /// Bytes that a stranger may yet send before it is none.
+    /// How many bytes must still come before the peer is no stranger.
     strange: usize,
-    /// The peer has said everything.
+    /// The peer has finished its direction, or the connection has ended.
     ended: bool,
-    /// That we have said everything is on its way.
+    /// The end of our direction has been sent.
     closing: bool,
 }
 
@@ -55,41 +56,44 @@ impl Stream {
         Self { endpoint, slot, peer, descriptor, outbox, chunks, strange, ended: false, closing: false }
     }
 
-    /// The address of the other end when it connected.
+    /// The address that the other end had when it connected.
     pub const fn peer(&self) -> SocketAddr {
         self.peer
     }
 
-    /// What ends a sleep; none where that is the listener's, which all its connections share.
+    /// The descriptor that ends a sleep. `None` at a far end, where all connections share the
+    /// listener's descriptor.
     pub const fn descriptor(&self) -> Option<RawFd> {
         self.descriptor
     }
 
-    /// When it wants to be looked at even though nothing has come.
+    /// When the stream wants to be looked at even though nothing has come.
     pub fn poll_timeout(&self) -> Option<engine::Instant> {
         self.endpoint.borrow().poll_timeout()
     }
 
-    /// Bytes that wait to be sent.
+    /// The number of bytes that wait to be sent.
     pub const fn unsent(&self) -> usize {
         self.outbox.bytes()
     }
 
-    /// Puts `data` behind what waits to be sent; [`Stream::flush`] sends it, and so does this once there is much.
+    /// Appends `data` to the bytes that wait to be sent. They are sent by [`Stream::flush`], or at
+    /// once when many wait.
     ///
     /// # Errors
     /// When too much waits; the connection must then be given up.
     pub fn send(&mut self, data: Buffer) -> Result<(), OutboxFull> {
         self.outbox.push(data)?;
         if self.outbox.bytes() >= FLUSH_BYTES {
-            // The peer works on this while we prepare more. A failure is seen with the next receive.
+            // The peer works on these bytes while we prepare more. The next receive reports a
+            // failure.
             let _ = self.flush();
         }
         Ok(())
     }
 
-    /// Sends as much as the peer and the network take, with acknowledgements and whatever else is due; returns the bytes of the
-    /// stream that were taken.
+    /// Sends as much as the peer and the network take, with acknowledgements and whatever else is
+    /// due. Returns how many bytes of the stream were taken.
     ///
     /// # Errors
     /// When the connection has failed.
@@ -111,7 +115,7 @@ impl Stream {
         Ok(taken)
     }
 
-    /// What has arrived, without waiting.
+    /// Takes what has arrived, without waiting.
     ///
     /// # Errors
     /// When the connection has failed.
@@ -128,10 +132,11 @@ impl Stream {
         Ok(Received::Nothing)
     }
 
-    /// Goes on with acknowledgements and whatever else the connection needs, while nobody takes what has come.
+    /// Sends acknowledgements and whatever else the connection needs while nobody takes what has
+    /// come.
     pub fn keep_up(&mut self) {
         for _ in 0..LOOKS_MAX {
-            // A socket that fails is told of by the next receive.
+            // The next receive reports a socket that fails.
             if !self.endpoint.borrow_mut().pump().unwrap_or(false) {
                 return;
             }
@@ -139,7 +144,7 @@ impl Stream {
         self.endpoint.borrow_mut().look_again();
     }
 
-    /// What there is to read already.
+    /// Reads what has already been received.
     fn read(&mut self, pool: &mut Pool) -> io::Result<Option<Received>> {
         if self.ended {
             return Ok(Some(Received::Closed));
@@ -177,15 +182,17 @@ impl Stream {
         }
     }
 
-    /// Ends both directions at once: what waits is not sent, and [`Stream::receive`] says closed.
+    /// Ends both directions at once: waiting bytes are not sent, and [`Stream::receive`] returns
+    /// `Closed`.
     pub fn abort(&mut self) {
         self.outbox = Outbox::default();
         self.ended = true;
         self.end(Loss::Aborted);
     }
 
-    /// Tells the peer that nothing more will be sent, what was sent having been taken by [`Stream::flush`]. The connection stays
-    /// until [`Stream::is_closed`] tells that the peer has all of it: nobody else would send again what is lost on its way.
+    /// Tells the peer that nothing more will be sent; [`Stream::flush`] must have taken all bytes
+    /// before. The connection stays until [`Stream::is_closed`] tells that the peer has everything,
+    /// because nobody else would send lost bytes again.
     pub fn close(&mut self) {
         let mut slot = self.slot.borrow_mut();
         if core::mem::replace(&mut self.closing, true) {
@@ -201,8 +208,8 @@ impl Stream {
         self.endpoint.borrow_mut().transmit(&mut slot, now);
     }
 
-    /// Whether the peer has everything that was sent before [`Stream::close`], or the connection is no more; after some
-    /// seconds it is not.
+    /// Whether the peer has everything that was sent before [`Stream::close`], or the connection
+    /// has ended. The connection ends by itself after some seconds.
     pub fn is_closed(&self) -> bool {
         let slot = self.slot.borrow();
         self.closing && (slot.finished || slot.lost.is_some())
@@ -217,7 +224,7 @@ impl Stream {
     }
 }
 
-/// How a stream goes on behind what there is of it.
+/// How a stream goes on behind the bytes that were read.
 enum End {
     Open,
     Finished,
@@ -260,7 +267,7 @@ fn take_chunks(slot: &mut Slot, chunks: &mut Vec<Bytes>) -> End {
     end
 }
 
-/// Writes into the stream, which keeps a copy until it is acknowledged.
+/// Writes into the stream, which keeps a copy until the peer has acknowledged it.
 struct Writer<'a>(&'a mut Slot);
 
 impl Writer<'_> {

@@ -1,4 +1,4 @@
-//! Connections over loopback.
+//! QUIC connections over loopback.
 
 use std::cell::RefCell;
 use std::fs;
@@ -19,7 +19,7 @@ use super::*;
 use crate::clock::Clock;
 use crate::tcp::{OUTBOX_BYTES_MAX, Received};
 
-/// Long enough for a machine that has other things to do.
+/// Long enough for a machine that is busy with other work.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn loopback() -> SocketAddr {
@@ -35,7 +35,7 @@ fn dialer(listener: &Listener, pin: Pin) -> (Dialer, Clock) {
     (Dialer::new(vec![listener.address()], pin, Options::default(), clock.now()), clock)
 }
 
-/// Goes on until `done` has an answer.
+/// Repeats `done` until it has an answer.
 fn until<T>(mut done: impl FnMut() -> Option<T>) -> T {
     let start = Real::now();
     loop {
@@ -46,7 +46,7 @@ fn until<T>(mut done: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// The outcome of one attempt.
+/// Makes one attempt to connect; returns its outcome.
 fn dial(listener: &Listener, pin: Pin) -> io::Result<Stream> {
     let (mut dialer, clock) = dialer(listener, pin);
     until(|| {
@@ -85,15 +85,17 @@ fn next(stream: &mut Stream, pool: &mut Pool) -> io::Result<Received> {
     })
 }
 
-/// Takes the port from whoever has the socket, as the end of its process would: nobody is told.
+/// Takes the port away from the owner of the socket, as the end of its process would: nobody is
+/// told.
 fn kill(descriptor: RawFd) {
     replace(descriptor, &UdpSocket::bind("127.0.0.1:0").unwrap());
 }
 
-/// Has whoever has the socket use the other one from now on, and closes the one it had.
+/// Makes the owner of the socket use `other` from now on, and closes the socket that it had.
 fn replace(descriptor: RawFd, other: &UdpSocket) {
     other.set_nonblocking(true).unwrap();
-    // SAFETY: both are open descriptors of this test, and the killed socket's owner goes on with the other one.
+    // SAFETY: both are open descriptors of this test, and the killed socket's owner goes on with
+    // the other one.
     assert!(unsafe { libc::dup2(other.as_raw_fd(), descriptor) } >= 0);
 }
 
@@ -168,7 +170,7 @@ fn the_last_words_arrive_before_a_close() {
     });
     assert!(heard == words);
     assert_eq!(far.receive(&mut pool).unwrap(), Received::Closed, "and again");
-    // What the far end acknowledged last is on its way.
+    // The far end's latest acknowledgements are still on their way.
     until(|| {
         let _ = far.flush();
         let _ = near.receive(&mut pool);
@@ -221,7 +223,7 @@ fn where_nobody_is_that_is_said_at_once() {
     });
     assert!(clock.now() - start < Nanos::from_secs(4), "before the attempt was given up");
     assert_eq!((error.0, error.1.kind()), (address, io::ErrorKind::ConnectionRefused));
-    // And goes on trying.
+    // The near end goes on trying.
     let listener =
         Listener::bind(address, &Identity::generate().unwrap(), Options::default(), clock.now()).unwrap();
     until(|| {
@@ -273,7 +275,7 @@ fn garbage_on_the_port_harms_nobody() {
         let mut bytes = vec![0; usize::try_from(rng.below(1_400)).unwrap()];
         rng.fill(&mut bytes);
         match (round % 4, bytes.first_mut()) {
-            // A first packet of version 1, of a version that nobody knows, and a later one.
+            // A first packet of version 1, one of a version that nobody knows, and a later packet.
             (0, Some(first)) => *first |= 0xc0,
             (1, Some(first)) => *first = 0x40 | (*first >> 2),
             _ => {}
@@ -287,7 +289,7 @@ fn garbage_on_the_port_harms_nobody() {
         }
     }
     let (mut near, _far) = connect(&listener);
-    // And at the near end.
+    // The same at the near end.
     let mut pool = Pool::default();
     assert_eq!(near.receive(&mut pool).unwrap(), Received::Nothing);
 }
@@ -299,7 +301,7 @@ fn connections_are_bounded() {
     let error = dial(&listener, Pin::Any).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused, "{error}");
     assert!(error.to_string().contains("as many connections"), "{error}");
-    // When one has gone, there is room again.
+    // When one connection has gone, there is room again.
     drop(streams.pop());
     until(|| dial(&listener, Pin::Any).ok());
 }
@@ -371,7 +373,8 @@ fn a_near_end_that_gets_another_port_is_not_taken_for_gone() {
     elsewhere.connect(listener.address()).unwrap();
     replace(near.descriptor().unwrap(), &elsewhere);
     let mut pool = Pool::default();
-    // Nobody takes these: far more than would do if each of them counted.
+    // Nobody takes these connections. They are far more than the limit would allow if each of them
+    // counted.
     for _ in 0..20 {
         far.send(Buffer::copy_from_slice(b"where are you?")).unwrap();
         far.flush().unwrap();

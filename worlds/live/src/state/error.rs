@@ -4,54 +4,54 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What is wrong with a file of state, and what to do.
+/// A file of state that can't be used, and what is wrong with it.
 #[derive(Debug)]
 pub struct StateError {
     path: PathBuf,
     cause: StateCause,
 }
 
-/// What is wrong.
+/// What is wrong with a file of state.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StateCause {
-    /// Another process has it.
+    /// Another process uses the file.
     InUse,
-    /// It is not a file.
+    /// The path is not that of a file.
     NotAFile,
-    /// It is no state of Farlane's.
+    /// The file is no state of Farlane's.
     Foreign,
-    /// A later version of Farlane wrote it.
+    /// A later version of Farlane wrote the file.
     Newer {
-        /// Its version.
+        /// The version of the file.
         found: i64,
     },
-    /// It ends too soon.
+    /// The file ends too soon.
     CutOff,
-    /// Its digest is not that of its contents.
+    /// The digest of the file does not match its contents.
     NotAsWritten,
-    /// What is written there means nothing: where, what was expected.
+    /// The contents are invalid: where, and what was expected.
     Damaged(String),
-    /// It is of something else than what was asked for.
+    /// A value of the state does not match what was given or expected.
     Mismatch {
-        /// The key.
+        /// The key whose value does not match.
         key: String,
-        /// What is wrong with its value.
+        /// What is wrong with the value.
         what: String,
-        /// What to do.
+        /// What a user can do about the mismatch.
         remedy: String,
     },
-    /// The system refuses.
+    /// The system refuses an operation on the file.
     Io {
-        /// What we were about to do.
+        /// The refused operation, as it follows "can't" in a message.
         doing: &'static str,
-        /// Its answer.
+        /// The system's error.
         error: io::Error,
     },
 }
 
 impl StateCause {
-    /// Whether a file that was sound may have become so by damage.
+    /// Whether damage to a sound file may have caused this.
     pub(super) const fn may_be_damage(&self) -> bool {
         matches!(self, Self::Foreign | Self::CutOff | Self::NotAsWritten | Self::Damaged(_))
     }
@@ -62,12 +62,12 @@ impl StateError {
         Self { path: path.to_owned(), cause }
     }
 
-    /// What is wrong.
+    /// What is wrong with the file.
     pub const fn cause(&self) -> &StateCause {
         &self.cause
     }
 
-    /// What to do about it.
+    /// What a user can do about the error.
     pub fn remedy(&self) -> String {
         let path = self.path.display();
         match &self.cause {

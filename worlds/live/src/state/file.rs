@@ -1,4 +1,4 @@
-//! The file: locked, read, and replaced whole.
+//! The file of state on disk: locked, read, and replaced whole.
 
 use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, Write};
@@ -12,43 +12,48 @@ use super::text::sections_of;
 use crate::lock::lock;
 use crate::media::file::survive_size_limits;
 
-/// Bytes of a file of state at most: two firmware images as text, and all that devices remember beside them.
+/// The most bytes of a file of state: room for two firmware images as text, and for everything else
+/// that devices remember.
 const BYTES_MAX: u64 = 64 << 20;
-/// Who may read and write it: nobody but its owner, since it has the keys of reservations.
+/// The mode of a file of state. Only its owner may read and write it, because it has the keys of
+/// reservations.
 const MODE: u32 = 0o600;
 /// How often a file is opened again because another process has replaced it meanwhile.
 const REOPENS_MAX: usize = 100;
 
 /// A file of state that this process has for itself.
 ///
-/// The lock is on whatever file is at the path: a replacement is locked before it takes the place of what was there.
+/// The lock is on whatever file is at the path: a replacement is locked before it takes the place
+/// of the old file.
 #[derive(Debug)]
 pub(super) struct StateFile {
     path: PathBuf,
-    /// Keeps the lock.
+    /// The open file, which keeps the lock.
     locked: File,
-    /// There is nothing at the path yet: `locked` is what will take that place.
+    /// Nothing is at the path yet: `locked` is the file that will get that name.
     first: bool,
-    /// What is at the path is damaged: it is put aside, and does not become the last good generation.
+    /// The file at the path is damaged. It is put aside and does not become the last good
+    /// generation.
     damaged: bool,
 }
 
-/// What is in a file.
+/// What was read from a file of state.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// Nothing if there is no file yet.
+    /// The text; `None` if there is no file yet.
     pub(super) text: Option<String>,
     pub(super) sections: Table,
-    /// What its owner should know.
+    /// What the owner should know about the file.
     pub(super) note: Option<String>,
 }
 
 impl StateFile {
-    /// Takes the file at `path` for this process, and what is in it. Where that is damaged, it is what was there before.
+    /// Takes the file at `path` for this process and reads it. Where the file is damaged, the
+    /// generation before it is read instead.
     pub(super) fn open(path: &Path) -> Result<(Self, Found), StateError> {
         survive_size_limits();
         let failed = |cause| StateError::new(path, cause);
-        // A link stays one: what it points to is replaced.
+        // A symbolic link stays one: the file that it points to is replaced.
         let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         for _ in 0..REOPENS_MAX {
             let Some((locked, bytes)) = try_open(&real).map_err(failed)? else { continue };
@@ -67,19 +72,20 @@ impl StateFile {
         Err(failed(StateCause::InUse))
     }
 
-    /// Where it is.
+    /// The path of the file, with symbolic links resolved.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Puts `text` in the place of what is there, which stays as the generation before. When this fails, both stay.
+    /// Replaces the file by one with `text`; the old file stays as the generation before. On
+    /// failure both files stay.
     pub(super) fn replace(&mut self, text: &str) -> io::Result<()> {
         let new = beside(&self.path, NEW);
         if self.first {
             self.locked.set_len(0)?;
             self.locked.rewind()?;
             write_durably(&mut self.locked, text)?;
-            // One of an earlier life is not the generation before this one.
+            // A file of an earlier life is not the generation before this one.
             remove_if_there(&beside(&self.path, OLD))?;
             std::fs::rename(&new, &self.path)?;
             self.first = false;
@@ -93,19 +99,20 @@ impl StateFile {
                 sync_directory(&self.path)
             }
             Err(error) => {
-                // The room that it has taken may be what others need; it may not even be there.
+                // The room that the new file has taken may be what others need. The file may not
+                // even exist.
                 let _ = std::fs::remove_file(&new);
                 Err(error)
             }
         }
     }
 
-    /// Gives what is at the path a second name, for what is at the first one is about to be replaced. A file system without
-    /// such names keeps no generation before the newest.
+    /// Gives the file at the path a second name, because its first name is about to go to the
+    /// replacement. A file system without hard links keeps no generation before the newest.
     fn keep_aside(&mut self) {
         let name = if std::mem::take(&mut self.damaged) { DAMAGED } else { OLD };
         let aside = beside(&self.path, name);
-        // Earlier versions let everybody read it.
+        // Earlier versions let everybody read the file.
         let _ = self.locked.set_permissions(Permissions::from_mode(MODE));
         let _ = remove_if_there(&aside).and_then(|()| std::fs::hard_link(&self.path, &aside));
     }
@@ -114,20 +121,20 @@ impl StateFile {
 impl Drop for StateFile {
     fn drop(&mut self) {
         if self.first {
-            // Nothing was ever kept: nothing is left behind.
+            // Nothing was ever saved, so nothing is left behind.
             let _ = std::fs::remove_file(beside(&self.path, NEW));
         }
     }
 }
 
-/// The end of the name under which a replacement is written.
+/// The suffix of the name under which a replacement is written.
 const NEW: &str = ".new";
-/// The end of the name of the generation before the newest.
+/// The suffix of the name of the generation before the newest.
 const OLD: &str = ".old";
-/// The end of the name of what was found damaged.
+/// The suffix of the name of a file that was found damaged.
 const DAMAGED: &str = ".damaged";
 
-/// The path whose name is that of `path` with this end.
+/// The path whose name is that of `path` with the suffix `end`.
 fn beside(path: &Path, end: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(end);
@@ -141,7 +148,7 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
     }
 }
 
-/// What is in the bytes of a file.
+/// Reads the bytes of a file.
 fn parse(bytes: Vec<u8>) -> Result<Found, StateCause> {
     let text = String::from_utf8(bytes).map_err(|_| StateCause::Foreign)?;
     let parsed = sections_of(&text)?;
@@ -150,7 +157,8 @@ fn parse(bytes: Vec<u8>) -> Result<Found, StateCause> {
     Ok(Found { text: Some(text), sections: parsed.sections, note })
 }
 
-/// The generation before the one at `path`, in which `cause` was found, if it is there and sound.
+/// The generation before the one at `path`, if it exists and is sound. `cause` is the damage found
+/// at `path`.
 fn last_good(path: &Path, cause: &StateCause) -> Option<Found> {
     if !cause.may_be_damage() {
         return None;
@@ -177,10 +185,10 @@ fn read(file: &File) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A file that is locked, and its bytes where there was one already.
+/// A locked file, and its bytes if it existed already.
 type Opened = (File, Option<Vec<u8>>);
 
-/// The file and what is in it; none if it was replaced meanwhile.
+/// Opens and locks the file and reads its bytes; `None` if it was replaced meanwhile.
 fn try_open(path: &Path) -> Result<Option<Opened>, StateCause> {
     let io = |doing| move |error| StateCause::Io { doing, error };
     let mut options = OpenOptions::new();
@@ -206,7 +214,8 @@ fn try_open(path: &Path) -> Result<Option<Opened>, StateCause> {
     Ok(Some((file, Some(bytes))))
 }
 
-/// There is no file yet: whoever has the lock of the one that will take its place makes the first.
+/// Begins a file, as there is none yet. Whoever has the lock of the file that will get the name
+/// makes the first generation.
 fn begin(path: &Path) -> Result<Option<Opened>, StateCause> {
     let new = beside(path, NEW);
     let io = |doing| move |error| StateCause::Io { doing, error };
@@ -223,24 +232,24 @@ fn take(file: &File) -> Result<(), StateCause> {
     match lock(file, false) {
         Ok(()) => Ok(()),
         Err(TryLockError::WouldBlock) => Err(StateCause::InUse),
-        // A file system without locks: nothing keeps two processes apart there.
+        // On a file system without locks nothing keeps two processes apart.
         Err(TryLockError::Error(error)) if error.raw_os_error() == Some(libc::ENOLCK) => Ok(()),
         Err(TryLockError::Error(error)) => Err(StateCause::Io { doing: "lock it", error }),
     }
 }
 
-/// Whether `file` is what is at `path`.
+/// Whether `file` is the file at `path`.
 fn is_at(file: &File, path: &Path) -> bool {
     let there = std::fs::metadata(path);
     let ours = file.metadata();
     matches!((there, ours), (Ok(there), Ok(ours)) if (there.dev(), there.ino()) == (ours.dev(), ours.ino()))
 }
 
-/// A file with `text`, locked and durable.
+/// Makes a file with `text`, locked and durable.
 fn write_new(path: &Path, text: &str) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let mut file = options.write(true).create(true).truncate(true).mode(MODE).open(path)?;
-    // One that was left here may be everybody's.
+    // A file that was left here may be open to everybody.
     file.set_permissions(Permissions::from_mode(MODE))?;
     match take(&file) {
         Ok(()) => {}
@@ -260,7 +269,7 @@ fn write_durably(file: &mut File, text: &str) -> io::Result<()> {
 fn sync_directory(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     match File::open(parent.unwrap_or(Path::new(".")))?.sync_all() {
-        // Some file systems can't, and keep names in order by other means.
+        // Some file systems can't do this, and keep names in order by other means.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
         result => result,
     }

@@ -6,12 +6,12 @@ use std::fmt::Write;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Bytes that a file of state has as hexadecimal digits.
+/// Bytes that a file of state has as hexadecimal digits, two for each byte.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hex(pub Vec<u8>);
 
 impl Hex {
-    /// So many bytes, if that is what there are.
+    /// The bytes as an array; `None` if there are not exactly `N`.
     pub fn array<const N: usize>(&self) -> Option<[u8; N]> {
         self.0.as_slice().try_into().ok()
     }
@@ -27,7 +27,7 @@ impl Serialize for Hex {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut text = String::with_capacity(2 * self.0.len());
         for byte in &self.0 {
-            // A string takes everything.
+            // Writing to a string can't fail.
             let _ = write!(text, "{byte:02x}");
         }
         serializer.serialize_str(&text)

@@ -1,4 +1,4 @@
-//! The medium on which a controller has its state kept.
+//! The medium in which a controller has its state kept.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,25 +12,25 @@ use nvme::wire::NamespaceId;
 use super::ssd::{SECTION, SsdState};
 use super::store::{Generation, Notice, Store, Watch};
 
-/// How old the counters of the health log may be in the store, while the SSD is used.
+/// How old the saved counters of the health log may become while the SSD is used.
 const COUNTERS_AGE: Nanos = Nanos::from_secs(30);
 
-/// Keeps the state of an SSD in a [`Store`]: hears what the controller says, and saves it. A flush ends when everything
-/// that was said before is durable.
+/// A medium that keeps the state of an SSD in a [`Store`], and saves each change that the
+/// controller reports. A flush ends when every earlier change is durable.
 #[derive(Debug)]
 pub struct Keeper {
     store: Store,
     watch: Watch,
     state: SsdState,
-    /// There is something that was not put into the store.
+    /// The state has changes that were not put into the store.
     dirty: bool,
     latest: Generation,
-    /// Flushes, and what they wait for.
+    /// Flushes that have not ended, each with the generation that it waits for.
     waiting: VecDeque<(IoId, Generation)>,
-    /// Media were asked for something since the counters were kept.
+    /// Other media were asked for something since the counters were last saved.
     used: bool,
     counters_due: Instant,
-    /// An attempt to save has ended, of which the owner may want to know.
+    /// An attempt to save has ended since the owner last asked.
     news: bool,
     /// The process is to end in good order.
     ending: bool,
@@ -40,7 +40,7 @@ impl Keeper {
     /// Keeps `state` in `store`, from now on.
     ///
     /// # Errors
-    /// When there is no descriptor left for it.
+    /// When the process has no descriptor left for a watch.
     pub fn new(store: Store, state: SsdState) -> io::Result<Self> {
         let watch = store.watch()?;
         let (latest, waiting) = (Generation::default(), VecDeque::new());
@@ -49,17 +49,17 @@ impl Keeper {
         Ok(Self { store, watch, state, dirty: true, latest, waiting, used, counters_due, news, ending })
     }
 
-    /// Becomes readable when `reap` has something to do.
+    /// The descriptor that becomes readable when `reap` has something to do.
     pub fn poll_fd(&self) -> RawFd {
         self.watch.poll_fd()
     }
 
-    /// Flushes that have not ended.
+    /// The number of flushes that have not ended.
     pub fn in_flight(&self) -> usize {
         self.waiting.len()
     }
 
-    /// The controller has changed something.
+    /// Takes note of a change that the controller has made.
     pub fn note(&mut self, notification: &Notification) {
         self.dirty |= self.state.apply(notification);
         if matches!(notification, Notification::ReadyForPowerLoss(_)) {
@@ -67,21 +67,22 @@ impl Keeper {
         }
     }
 
-    /// The world has added a namespace, of this origin.
+    /// Takes note of a namespace of this origin that the world has added, and saves it.
     pub fn add_namespace(&mut self, namespace: &NamespaceConfig, origin: &str) {
         self.state.add_namespace(namespace, origin);
         self.dirty = true;
         self.put();
     }
 
-    /// The world has removed a namespace.
+    /// Takes note of a namespace that the world has removed, and saves that.
     pub fn remove_namespace(&mut self, id: NamespaceId) {
         self.state.remove_namespace(id);
         self.dirty = true;
         self.put();
     }
 
-    /// A medium is asked for something: from now on, the end of the process is not that of an SSD at rest.
+    /// Takes note that a medium is asked for something. From now on, the end of the process is not
+    /// that of an SSD at rest.
     #[inline]
     pub fn on_use(&mut self) {
         if !self.used {
@@ -90,30 +91,32 @@ impl Keeper {
         }
     }
 
-    /// When the counters of the health log are to be kept.
+    /// The time at which the counters of the health log are to be saved; `None` while the SSD is
+    /// idle.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.used.then_some(self.counters_due)
     }
 
-    /// Keeps the counters of the health log, if it is time to. What is used after that is counted later.
+    /// Saves the counters of the health log, if it is time to. Later use is counted in a later
+    /// save.
     #[inline]
     pub fn keep(&mut self, now: Instant, counters: impl FnOnce() -> Counters) {
         if self.used && now >= self.counters_due {
             self.counters_due = now + COUNTERS_AGE;
             self.keep_now(&counters());
-            // An idle SSD wakes nobody; one that is used says so again.
+            // An idle SSD wakes nobody. The next use sets this again.
             self.used = false;
         }
     }
 
-    /// Keeps the counters of the health log.
+    /// Saves the counters of the health log.
     #[cold]
     fn keep_now(&mut self, counters: &Counters) {
         self.dirty |= self.state.set_counters(counters);
         self.put();
     }
 
-    /// The process is to end in good order.
+    /// Saves `counters` and announces that the process is to end in good order.
     pub fn on_stop(&mut self, counters: &Counters) {
         self.keep_now(counters);
         self.ending = true;
@@ -124,24 +127,26 @@ impl Keeper {
         self.ending
     }
 
-    /// Nothing is under way any more and everything that was written is durable: this end is that of an SSD at rest.
+    /// Records that this end is that of an SSD at rest: nothing is under way any more, and
+    /// everything written is durable.
     pub fn on_rest(&mut self) {
         self.dirty |= self.state.set_shut_down();
     }
 
-    /// Takes a request: a flush.
+    /// Takes a request. A flush is the only operation that can succeed; others end at once as out
+    /// of range.
     pub fn submit(&mut self, request: &Request, out: &mut impl FnMut(Completion)) {
         let id = request.id;
         if !matches!(request.operation, Operation::Flush) {
             return out(Completion::Done { id, result: Err(MediaError::OutOfRange) });
         }
-        // What could not be saved is tried again at once.
+        // A state that could not be saved is tried again at once.
         self.dirty |= matches!(self.watch.outcome(self.latest), Some(Err(_)));
         self.put();
         self.waiting.push_back((id, self.latest));
     }
 
-    /// Hands over which flushes have ended; returns how many.
+    /// Hands over the flushes that have ended; returns how many.
     pub fn reap(&mut self, out: &mut impl FnMut(Completion)) -> usize {
         if self.dirty {
             self.put();
@@ -168,7 +173,7 @@ impl Keeper {
         ended
     }
 
-    /// What the owner should be told, once.
+    /// The next notice for the owner, if any. Each notice is returned once.
     pub fn notice(&mut self) -> Option<Notice> {
         std::mem::take(&mut self.news).then(|| self.watch.notice())?
     }
@@ -181,7 +186,7 @@ impl Keeper {
 }
 
 impl Drop for Keeper {
-    /// What was heard last is saved too: the store's last user waits for that.
+    /// Saves the latest changes too: dropping the last clone of the store waits for that.
     fn drop(&mut self) {
         self.put();
     }

@@ -1,9 +1,10 @@
-//! What devices remember when their process ends: files of state.
+//! Files of state: what devices remember when their process ends.
 //!
-//! A [`Store`] is one such file, of sections that each have a type of their own ([`Store::section`], [`Store::put`]). A
-//! thread replaces the file whole, off the path of commands; who needs to know that something is durable watches
-//! ([`Store::watch`]). One process at a time has a store. [`ssd`] is the section of an SSD, and [`Keeper`] the medium by which
-//! a controller has it saved ([`Config::state`](nvme::subsystem::Config::state)).
+//! A [`Store`] is one such file. Its sections each have a type of their own ([`Store::section`],
+//! [`Store::put`]). A thread replaces the whole file, off the path of commands; a [`Store::watch`]
+//! tells what is durable. Only one process at a time has a store. [`ssd`] is the section of an SSD,
+//! and [`Keeper`] the medium through which a controller has it saved
+//! ([`Config::state`](nvme::subsystem::Config::state)).
 
 mod error;
 mod file;

@@ -15,25 +15,25 @@ use super::hex::Hex;
 pub use restore::{Origin, Restored, load, restore};
 use values::{CountersState, Feature, Firmware, Namespace, Reservation, Sanitize, SelfTests, Unreadable};
 
-/// The name of the section.
+/// The name of an SSD's section in a file of state.
 pub const SECTION: &str = "ssd";
 /// The origin of a namespace that a host created.
 const POOL: &str = "pool";
-/// Results of self-tests that are kept.
+/// The most results of self-tests that are kept.
 const SELF_TEST_RESULTS: usize = 20;
 
-/// What an SSD remembers.
+/// What an SSD remembers when its process ends.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SsdState {
     /// The controller's serial number.
     serial: String,
-    /// Nothing was used since it was shut down.
+    /// Nothing was used since the SSD was last shut down.
     shut_down: bool,
     /// The pool's origin, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pool: Option<String>,
-    /// Namespaces that hosts ever created.
+    /// The number of namespaces that hosts ever created.
     #[serde(default)]
     created: u64,
     counters: CountersState,
@@ -49,16 +49,16 @@ pub struct SsdState {
     features: Vec<Feature>,
     #[serde(default)]
     unreadable: Vec<Unreadable>,
-    /// Of each namespace whose registrants outlive a power loss.
+    /// One record for each namespace whose registrants outlive a power loss.
     #[serde(default, rename = "reservation")]
     reservations: Vec<Reservation>,
-    /// The Persistent Event log, oldest first.
+    /// The Persistent Event log, oldest event first.
     #[serde(default)]
     events: VecDeque<Hex>,
 }
 
 impl SsdState {
-    /// A new SSD.
+    /// Creates the state of a new SSD.
     fn new(serial: &str) -> Self {
         Self {
             serial: serial.to_owned(),
@@ -77,12 +77,12 @@ impl SsdState {
         }
     }
 
-    /// Its serial number.
+    /// The serial number of the SSD.
     pub fn serial(&self) -> &str {
         &self.serial
     }
 
-    /// Takes note of what the controller says; whether that is to be saved.
+    /// Takes note of a notification by the controller; returns whether there is something to save.
     pub fn apply(&mut self, notification: &Notification) -> bool {
         match notification {
             Notification::NamespaceCreated { namespace, created } => {
@@ -150,17 +150,18 @@ impl SsdState {
         true
     }
 
-    /// The SSD is used: until it is shut down, it is not ready to lose its power. Whether that is news.
+    /// Records that the SSD is used: until it is shut down, it is not ready to lose power. Returns
+    /// whether this changes the state.
     pub(super) fn set_in_use(&mut self) -> bool {
         std::mem::replace(&mut self.shut_down, false)
     }
 
-    /// The SSD may lose its power now. Whether that is news.
+    /// Records that the SSD may lose power now. Returns whether this changes the state.
     pub(super) fn set_shut_down(&mut self) -> bool {
         !std::mem::replace(&mut self.shut_down, true)
     }
 
-    /// What the health log counts; whether that is news.
+    /// Records the counters of the health log. Returns whether this changes the state.
     pub(super) fn set_counters(&mut self, counters: &Counters) -> bool {
         let counters = CountersState::from(counters);
         std::mem::replace(&mut self.counters, counters.clone()) != counters
@@ -185,14 +186,14 @@ impl SsdState {
         }
     }
 
-    /// A namespace was added while hosts use others: it is remembered from now on.
+    /// Remembers a namespace of this origin, which was added while hosts use others.
     pub fn add_namespace(&mut self, namespace: &NamespaceConfig, origin: &str) {
         self.forget(namespace.id);
         self.namespaces.push(Namespace::new(namespace, origin, None));
         self.namespaces.sort_by_key(|one| one.id);
     }
 
-    /// A namespace was removed: nothing of it is remembered.
+    /// Forgets a namespace that was removed.
     pub fn remove_namespace(&mut self, id: NamespaceId) {
         self.forget(id);
     }

@@ -18,19 +18,19 @@ use super::error::{StateCause, StateError};
 use super::file::{Found, StateFile};
 use super::text::text_of;
 
-/// How long after a failure to try again what could not be saved.
+/// The time from a failure to save until the next attempt.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// How many changes were put into a store, up to one of them.
+/// A change to a store, as the number of changes put into the store up to this one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Generation(u64);
 
 /// Something about a store that its owner wants to know.
 #[derive(Debug)]
 pub enum Notice {
-    /// The state could not be saved, and will be tried again until it can be.
+    /// The state could not be saved; saving is tried again until it succeeds.
     Failed(String),
-    /// What could not be saved before is saved.
+    /// The state is saved again after a failure.
     Recovered(String),
 }
 
@@ -43,12 +43,12 @@ impl fmt::Display for Notice {
     }
 }
 
-/// A file of state that this process has for itself. Clones are of the same one; the last of them waits until everything
-/// is saved that can be.
+/// A file of state that this process has for itself. Clones share the file. Dropping the last clone
+/// waits until everything that can be saved is saved.
 #[derive(Clone, Debug)]
 pub struct Store(Arc<Owner>);
 
-/// Ends the thread.
+/// The thread that saves, ended when dropped.
 #[derive(Debug)]
 struct Owner {
     shared: Arc<Shared>,
@@ -59,17 +59,17 @@ struct Owner {
 #[derive(Debug)]
 struct Shared {
     path: String,
-    /// What its owner should know of how it was found.
+    /// What the owner should know about how the file was found.
     note: Option<String>,
     inner: Mutex<Inner>,
     changed: Condvar,
-    /// How often an attempt to save has ended: to be looked at without the lock.
+    /// The number of ended attempts to save, which can be read without the lock.
     attempts: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// What is read from the file, for as long as sections are asked for.
+    /// The text read from the file, from which sections are taken.
     text: Option<String>,
     sections: Table,
     put: u64,
@@ -82,10 +82,11 @@ struct Inner {
 }
 
 impl Store {
-    /// Takes the file at `path`, and begins one if there is none. Nothing is written before [`Store::put`].
+    /// Takes the file at `path`, and begins one if there is none. Nothing is written before
+    /// [`Store::put`].
     ///
     /// # Errors
-    /// When it is in use, damaged, or of somebody else; see [`StateError`].
+    /// When the file is in use, damaged, or not a state of Farlane's; see [`StateError`].
     pub fn open(path: &Path) -> Result<Self, StateError> {
         let (file, found) = StateFile::open(path)?;
         let Found { text, sections, note } = found;
@@ -104,20 +105,21 @@ impl Store {
         Ok(Self(Arc::new(Owner { shared, thread: Some(thread) })))
     }
 
-    /// Where it is.
+    /// The path of the file, with symbolic links resolved.
     pub fn path(&self) -> &Path {
         Path::new(&self.0.shared.path)
     }
 
-    /// What its owner should know of how it was found: damaged, say, and replaced by the generation before it.
+    /// What the owner should know about how the file was found, for example that it was damaged and
+    /// replaced by the generation before it.
     pub fn note(&self) -> Option<&str> {
         self.0.shared.note.as_deref()
     }
 
-    /// Waits until everything that was put is saved, and tries once more what could not be before.
+    /// Waits until every put section is saved; retries once what could not be saved before.
     ///
     /// # Errors
-    /// When it can't be saved.
+    /// When the state can't be saved.
     pub fn finish(&self) -> Result<(), StateError> {
         let shared = &self.0.shared;
         let mut inner = shared.lock();
@@ -131,15 +133,15 @@ impl Store {
         self.wait(last)
     }
 
-    /// An error about what is in it.
+    /// Makes an error about the contents of this file.
     pub fn error(&self, cause: StateCause) -> StateError {
         StateError::new(self.path(), cause)
     }
 
-    /// Checks that there are no sections but these.
+    /// Checks that the file has no sections but those of `names`.
     ///
     /// # Errors
-    /// When there are: they are of another command's.
+    /// When there are other sections, which are of another kind of device.
     pub fn expect_only(&self, names: &[&str]) -> Result<(), StateError> {
         let inner = self.0.shared.lock();
         match inner.sections.keys().find(|name| !names.contains(&name.as_str())) {
@@ -155,7 +157,7 @@ impl Store {
     /// The section called `name` as it was in the file, if there is one.
     ///
     /// # Errors
-    /// When it is not a `T`: the line, and what was expected.
+    /// When the section is not a `T`; the error shows the line and what was expected.
     pub fn section<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, StateError> {
         let inner = self.0.shared.lock();
         let Some(text) = inner.text.as_deref().filter(|_| inner.sections.contains_key(name)) else {
@@ -171,7 +173,7 @@ impl Store {
     /// Sets the section called `name`, to be saved as soon as possible.
     ///
     /// # Panics
-    /// When `value` can't be a table: a mistake in its type.
+    /// When `value` can't be a table, which is a mistake in its type.
     pub fn put<T: Serialize>(&self, name: &str, value: &T) -> Generation {
         let value = Value::try_from(value).expect("a section is a table of plain values");
         let shared = &self.0.shared;
@@ -184,10 +186,10 @@ impl Store {
         generation
     }
 
-    /// Waits until what was put is durable.
+    /// Waits until the change `generation` is durable.
     ///
     /// # Errors
-    /// When it could not be saved; that is tried again later.
+    /// When it could not be saved; saving is tried again later.
     pub fn wait(&self, generation: Generation) -> Result<(), StateError> {
         let shared = &self.0.shared;
         let mut inner = shared.lock();
@@ -204,10 +206,10 @@ impl Store {
         }
     }
 
-    /// Tells of the ends of attempts to save.
+    /// Watches the ends of attempts to save.
     ///
     /// # Errors
-    /// When there is no descriptor left for it.
+    /// When the process has no descriptor left.
     pub fn watch(&self) -> io::Result<Watch> {
         let descriptor = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         self.0.shared.lock().watches.push(descriptor.clone());
@@ -221,13 +223,13 @@ impl Drop for Owner {
         self.shared.lock().closing = true;
         self.shared.changed.notify_all();
         if let Some(thread) = self.thread.take() {
-            // It does not panic; and if it did, that has been said.
+            // The thread does not panic; if it ever did, the panic was already reported.
             let _ = thread.join();
         }
     }
 }
 
-/// Sees what becomes of what was put into a store.
+/// Tells what has become of changes that were put into a store.
 #[derive(Debug)]
 pub struct Watch {
     shared: Arc<Shared>,
@@ -237,29 +239,30 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Becomes readable when an attempt has ended.
+    /// The descriptor that becomes readable when an attempt to save has ended.
     pub fn poll_fd(&self) -> RawFd {
         self.descriptor.as_raw_fd()
     }
 
-    /// Whether an attempt has ended since this was last asked. Costs nothing if not.
+    /// Whether an attempt has ended since the last call. If not, the call costs nothing.
     pub fn has_news(&mut self) -> bool {
         let attempts = self.shared.attempts.load(Ordering::Acquire);
         if attempts == self.seen {
             return false;
         }
         self.seen = attempts;
-        // That it is empty already is as good.
+        // An empty counter is as good.
         let _ = rustix::io::read(&self.descriptor, &mut [0; 8]);
         true
     }
 
-    /// What has become of a generation: nothing yet, or durable, or not to be saved for now.
+    /// The outcome of saving `generation`: `None` while undecided, `Ok` when durable, or the error
+    /// of the failed attempt, which is tried again.
     pub fn outcome(&self, generation: Generation) -> Option<Result<(), io::ErrorKind>> {
         self.shared.lock().outcome(generation)
     }
 
-    /// What the owner should be told, once.
+    /// The next notice for the owner, if any. Each notice is returned once.
     pub fn notice(&mut self) -> Option<Notice> {
         let inner = self.shared.lock();
         let failing = inner.error.is_some();
@@ -329,7 +332,7 @@ impl Shared {
             self.attempts.fetch_add(1, Ordering::Release);
             self.changed.notify_all();
             for watch in &inner.watches {
-                // A counter that is full is readable.
+                // A counter that is full is readable already.
                 let _ = rustix::io::write(watch, &1_u64.to_ne_bytes());
             }
             if last && inner.put == generation {

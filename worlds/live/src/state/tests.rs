@@ -1,4 +1,4 @@
-//! Files of state: what is kept, and what becomes of files that are not as they should be.
+//! Files of state: what is kept, and how damaged or edited files are treated.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,7 +25,7 @@ struct Section {
     bytes: Hex,
 }
 
-/// As people do who have changed something.
+/// The text with its digest taken away, as by people who have changed something.
 fn edited(text: &str) -> String {
     let (body, _) = text.rsplit_once("# end ").unwrap();
     format!("{body}# end\n")
@@ -62,7 +62,7 @@ fn sections_come_back_and_the_file_is_one_processs_at_a_time() {
         store.put("a", &section("first"));
         let generation = store.put("b", &section("second"));
         store.wait(generation).unwrap();
-        // Replacing it again and again keeps the lock.
+        // Replacing the file again and again keeps the lock.
         for _ in 0..3 {
             let generation = store.put("a", &section("third"));
             store.wait(generation).unwrap();
@@ -142,7 +142,7 @@ fn files_that_are_not_as_they_should_be_are_refused_and_left_alone() {
     }
     fs::write(&path, [0xff, 0xfe]).unwrap();
     assert!(refusal(&path).contains("not a state of Farlane's"));
-    // What is wrong within a section is shown with its line.
+    // An error within a section is shown with its line.
     for (text, words) in [
         (changed("\"00fe\"", "\"00f\""), "bytes = \"00f\""),
         (changed("\"00fe\"", "\"00f\""), "expected pairs of hexadecimal digits"),
@@ -163,7 +163,7 @@ fn a_failure_to_save_is_told_and_tried_again() {
     let mut watch = store.watch().unwrap();
     store.wait(store.put("a", &section("x"))).unwrap();
     assert!(watch.has_news() && !watch.has_news() && watch.notice().is_none());
-    // Nothing can be written where a folder is.
+    // The file can't be written where a folder is.
     let obstacle = folder.path().join("ssd.state.new");
     fs::create_dir(&obstacle).unwrap();
     let generation = store.put("a", &section("y"));
@@ -197,8 +197,8 @@ fn what_could_not_be_saved_is_an_error_at_the_end() {
     assert!(fs::read_to_string(&path).unwrap().contains("name = \"y\""));
 }
 
-/// What a file gives that was damaged in transit to or from its disk, in words; a note is expected with all but what was
-/// written last.
+/// In words, what a store gives whose file was damaged in transit to or from its disk. A note is
+/// expected with every outcome but that of the text written last.
 fn outcome(path: &Path) -> &'static str {
     let Ok(store) = Store::open(path) else { return "refused" };
     match store.section("a") {
@@ -231,7 +231,7 @@ fn a_file_that_is_cut_or_flipped_anywhere_never_changes_what_is_remembered_silen
         all.iter().filter(is_so).count()
     };
     let same = count("same");
-    // Space at the very end, at most, is as good as the newline.
+    // At most, white space at the very end reads as well as the newline.
     assert!(same < 20, "{same} of {}", all.len());
     assert_eq!(count("before") + same, all.len(), "the generation before is there");
     fs::remove_file(folder.path().join("ssd.state.old")).unwrap();
@@ -272,13 +272,13 @@ fn what_was_damaged_is_put_aside_and_the_generation_before_it_stays_until_the_ne
     assert_eq!(read(".damaged"), changed);
     assert!(read(".old").contains("first") && read("").contains("third"));
     drop(store);
-    // A change by hand is taken when its digest is away, and said.
+    // A change by hand, without a digest, is accepted with a note.
     fs::write(&path, edited(&read("").replace("third", "fourth"))).unwrap();
     let store = Store::open(&path).unwrap();
     assert_eq!(store.section("a").unwrap(), Some(section("fourth")));
     assert!(store.note().unwrap().contains("people have changed it"));
     drop(store);
-    // One of the first version has none, which is nothing to speak of.
+    // A file of the first version has no digest; that needs no note.
     fs::write(&path, read("").replace("state = 2", "state = 1")).unwrap();
     let store = Store::open(&path).unwrap();
     assert_eq!((store.note(), store.section("a").unwrap()), (None, Some(section("fourth"))));
@@ -314,7 +314,7 @@ fn keep(path: &Path, restored: &Restored) {
     store.wait(store.put(ssd::SECTION, &restored.state)).unwrap();
 }
 
-/// What a controller says of a namespace that it has created.
+/// The notification of a controller that has created a namespace.
 fn created(config: &Config, id: u32, offset: u64) -> Notification {
     let mut namespace = config.namespaces[0];
     (namespace.id, namespace.medium) = (NamespaceId(id), MediumId(2));
@@ -366,7 +366,7 @@ fn an_ssd_remembers_what_its_controller_said() {
     for notification in &said {
         assert!(first.state.apply(notification));
     }
-    // A controller of that configuration says what it is up to when it starts.
+    // A controller of that configuration tells its state when it starts.
     let mut controller = Subsystem::new(engine::Instant::ZERO, config.clone());
     controller.add_controller(engine::Instant::ZERO, ControllerConfig::pcie(0));
     while let Some(output) = engine::Engine::poll_output(&mut controller) {

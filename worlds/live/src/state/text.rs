@@ -1,32 +1,32 @@
-//! The text of a file of state: its version, its sections, and the digest by which a change is seen.
+//! The text of a file of state: its version, its sections, and the digest that reveals changes.
 
 use ring::digest::{SHA256, digest};
 use toml::{Table, Value};
 
 use super::error::StateCause;
 
-/// The key that says what the file is.
+/// The key of the version, by which a file of state is recognized.
 const VERSION_KEY: &str = "farlane-state";
-/// The version that is written: its last line has a digest.
+/// The version that is written, whose last line has a digest.
 const VERSION: i64 = 2;
-/// The first version, without one. It is read.
+/// The first version, which has no digest. It can still be read.
 const VERSION_WITHOUT_DIGEST: i64 = 1;
-/// What stands before everything else.
+/// The comment at the top of the file.
 const HEAD: &str = "# What a Farlane device remembers. Change it only while no farlane uses it, and end the last line after \"end\".\n";
-/// What the last line begins with. The digest of all lines before it follows.
+/// The beginning of the last line. The digest of all lines before it follows.
 const END: &str = "# end";
 
-/// What is in a text that is sound.
+/// What is in a sound text.
 #[derive(Debug)]
 pub(super) struct Parsed {
     pub(super) sections: Table,
-    /// The digest was taken away, as people do who have changed something.
+    /// The digest was taken away, as by people who have changed something.
     pub(super) is_edited: bool,
 }
 
-/// The text of `sections`.
+/// The text of a file with `sections`.
 pub(super) fn text_of(sections: &Table) -> String {
-    // Tables have no failures: every value came from one.
+    // This can't fail on tables: every value came from one.
     let tables = toml::to_string(sections).unwrap_or_default();
     let body = format!("{HEAD}{VERSION_KEY} = {VERSION}\n\n{tables}\n");
     format!("{body}{END} {}\n", digest_of(&body))
@@ -36,13 +36,13 @@ fn digest_of(text: &str) -> String {
     digest(&SHA256, text.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The last line.
+/// The last line of a text.
 enum End<'a> {
-    /// Another one: the text is cut off.
+    /// Some other line: the text is cut off.
     None,
-    /// Without a digest.
+    /// The mark without a digest.
     Bare,
-    /// With what should be the digest of what is before it.
+    /// The mark with a digest: the text before the last line, and the digest that it should have.
     Digest(&'a str, &'a str),
 }
 
@@ -57,7 +57,7 @@ fn end_of(text: &str) -> End<'_> {
     }
 }
 
-/// The sections in `text`, if it is a state and is what was written.
+/// The sections in `text`, if it is a state of Farlane's and is as it was written.
 pub(super) fn sections_of(text: &str) -> Result<Parsed, StateCause> {
     let end = end_of(text);
     let is_as_written = match end {

@@ -1,11 +1,11 @@
-//! The kernel's interface to VFIO (`linux/vfio.h`) and to iommufd (`linux/iommufd.h`): structures, numbers, and the calls
-//! themselves.
+//! The kernel's interface to VFIO (`linux/vfio.h`) and to iommufd (`linux/iommufd.h`): structures,
+//! numbers, and the calls themselves.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
-/// The version of the interface that is spoken.
+/// The version of the VFIO interface that is used.
 pub(super) const API_VERSION: libc::c_int = 0;
 /// The IOMMU model of all of today's hardware: `VFIO_TYPE1v2_IOMMU`.
 pub(super) const TYPE1_V2: libc::c_ulong = 3;
@@ -15,18 +15,19 @@ pub(super) const GROUP_VIABLE: u32 = 1 << 0;
 pub(super) const DEVICE_RESETS: u32 = 1 << 0;
 /// `VFIO_REGION_INFO_FLAG_MMAP`: the region can be mapped.
 pub(super) const REGION_MAPS: u32 = 1 << 2;
-/// `VFIO_PCI_BAR0_REGION_INDEX`.
+/// `VFIO_PCI_BAR0_REGION_INDEX`: the region of BAR0.
 pub(super) const BAR0: u32 = 0;
-/// `VFIO_PCI_CONFIG_REGION_INDEX`.
+/// `VFIO_PCI_CONFIG_REGION_INDEX`: the region of configuration space.
 pub(super) const CONFIGURATION: u32 = 7;
-/// `VFIO_PCI_MSIX_IRQ_INDEX`.
+/// `VFIO_PCI_MSIX_IRQ_INDEX`: the interrupts of MSI-X.
 pub(super) const MSIX: u32 = 2;
-/// `VFIO_IRQ_SET_DATA_EVENTFD` and `VFIO_IRQ_SET_ACTION_TRIGGER`: interrupts are told by these descriptors.
+/// `VFIO_IRQ_SET_DATA_EVENTFD` and `VFIO_IRQ_SET_ACTION_TRIGGER`: the given descriptors signal
+/// interrupts.
 const TRIGGER_EVENTFD: u32 = 1 << 2 | 1 << 5;
-/// `VFIO_DMA_MAP_FLAG_READ` and `VFIO_DMA_MAP_FLAG_WRITE`, as the device sees it.
+/// `VFIO_DMA_MAP_FLAG_READ` and `VFIO_DMA_MAP_FLAG_WRITE`, from the device's point of view.
 const READ_WRITE: u32 = 1 << 0 | 1 << 1;
-/// `IOMMU_IOAS_MAP_WRITEABLE` and `IOMMU_IOAS_MAP_READABLE`, as the device sees it; without a third flag the kernel chooses
-/// the address that the device uses.
+/// `IOMMU_IOAS_MAP_WRITEABLE` and `IOMMU_IOAS_MAP_READABLE`, from the device's point of view.
+/// Without `IOMMU_IOAS_MAP_FIXED_IOVA` the kernel chooses the address that the device uses.
 const WRITEABLE_READABLE: u32 = 1 << 1 | 1 << 2;
 /// The most vectors that one call of [`set_msix`] can name.
 pub(super) const VECTORS_MAX: usize = 2;
@@ -50,19 +51,20 @@ const DEVICE_RESET: libc::Ioctl = request(11);
 const IOMMU_MAP_DMA: libc::Ioctl = request(13);
 const DEVICE_BIND_IOMMUFD: libc::Ioctl = request(18);
 const DEVICE_ATTACH_IOMMUFD_PT: libc::Ioctl = request(19);
-// `_IO(IOMMUFD_TYPE, IOMMUFD_CMD_IOAS_ALLOC)` and so on: the type is VFIO's, and the commands begin at 80h.
+// `_IO(IOMMUFD_TYPE, IOMMUFD_CMD_IOAS_ALLOC)` and so on. The type is that of VFIO, and the commands
+// begin at 80h.
 const IOAS_ALLOC: libc::Ioctl = request(0x1d);
 const IOAS_MAP: libc::Ioctl = request(0x21);
 
 /// A structure that begins with its own size, which the kernel fills in or reads.
 ///
 /// # Safety
-/// `repr(C)`, the first field is `argsz: u32`, and every pattern of bits is valid.
+/// The type must be `repr(C)`, its first field `argsz: u32`, and every pattern of bits valid.
 unsafe trait Sized32: Default {
     fn set_size(&mut self, bytes: u32);
 }
 
-/// Defines the structures.
+/// Defines the structures, each with its size in front.
 macro_rules! structures {
     ($($(#[$meta:meta])* $name:ident { $($field:ident: $type:ty,)* })*) => {
         $(
@@ -96,9 +98,9 @@ structures! {
     InterruptSet { flags: u32, index: u32, start: u32, count: u32, eventfds: [i32; VECTORS_MAX], }
     /// `struct vfio_iommu_type1_dma_map`.
     DmaMap { flags: u32, virtual_address: u64, iova: u64, size: u64, }
-    /// `struct vfio_device_bind_iommufd`, as far as it has been from the first.
+    /// `struct vfio_device_bind_iommufd`, with the fields of its first version.
     BindIommufd { flags: u32, iommufd: i32, device_id: u32, }
-    /// `struct vfio_device_attach_iommufd_pt`, as far as it has been from the first.
+    /// `struct vfio_device_attach_iommufd_pt`, with the fields of its first version.
     AttachIommufd { flags: u32, page_table: u32, }
     /// `struct iommu_ioas_alloc`.
     AddressSpaceAllocation { flags: u32, id: u32, }
@@ -117,11 +119,12 @@ fn call_plain(file: &File, number: libc::Ioctl, argument: libc::c_ulong) -> io::
 
 fn call<T: Sized32>(file: &File, number: libc::Ioctl, argument: &mut T) -> io::Result<()> {
     argument.set_size(u32::try_from(size_of::<T>()).expect("the structures are small"));
-    // SAFETY: the call takes a pointer to this structure, reads its size first, and writes no more than that.
+    // SAFETY: the call takes a pointer to this structure, reads its size first, and writes no more
+    // than that.
     answer(unsafe { libc::ioctl(file.as_raw_fd(), number, std::ptr::from_mut(argument)) }).map(drop)
 }
 
-/// The version of the interface, and whether `container` knows the IOMMU model.
+/// Whether the kernel's VFIO has the version that we use, and `container` knows the IOMMU model.
 pub(super) fn check(container: &File) -> io::Result<bool> {
     let version = call_plain(container, GET_API_VERSION, 0)?;
     Ok(version == API_VERSION && call_plain(container, CHECK_EXTENSION, TYPE1_V2)? == 1)
@@ -161,14 +164,14 @@ pub(super) fn region_info(device: &File, index: u32) -> io::Result<RegionInfo> {
     Ok(info)
 }
 
-/// How many MSI-X vectors there are.
+/// The number of MSI-X vectors of the device.
 pub(super) fn msix_vectors(device: &File) -> io::Result<u32> {
     let mut info = InterruptInfo { index: MSIX, ..InterruptInfo::default() };
     call(device, DEVICE_GET_IRQ_INFO, &mut info)?;
     Ok(info.count)
 }
 
-/// MSI-X vectors from 0 on are told by these descriptors, one each.
+/// Makes each of these descriptors signal one MSI-X vector, from vector 0 on.
 pub(super) fn set_msix(device: &File, eventfds: [RawFd; VECTORS_MAX]) -> io::Result<()> {
     let count = u32::try_from(VECTORS_MAX).expect("vectors are few");
     let mut set = InterruptSet { argsz: 0, flags: TRIGGER_EVENTFD, index: MSIX, start: 0, count, eventfds };
@@ -182,38 +185,39 @@ pub(super) fn reset(device: &File) -> io::Result<()> {
 /// Lets the devices of `container` reach `size` bytes at `address` of this process, as `iova`.
 ///
 /// # Safety
-/// The memory is a mapping that nothing of this process but raw pointers refers to, and is not unmapped for another use
-/// while the devices may reach it.
+/// The memory must be a mapping to which this process refers only by raw pointers, and which is not
+/// unmapped for another use while the devices may reach it.
 pub(super) unsafe fn map_dma(container: &File, address: *mut u8, iova: u64, size: u64) -> io::Result<()> {
     let virtual_address = u64::try_from(address.expose_provenance()).expect("addresses have 64 bits at most");
     let mut map = DmaMap { argsz: 0, flags: READ_WRITE, virtual_address, iova, size };
     call(container, IOMMU_MAP_DMA, &mut map)
 }
 
-/// Makes `iommufd` the one through which `device` reaches memory. Nothing else can be asked of the device before.
+/// Makes `iommufd` control what memory `device` reaches. No other request to the device is possible
+/// before.
 pub(super) fn bind(device: &File, iommufd: &File) -> io::Result<()> {
     let mut bind = BindIommufd { iommufd: iommufd.as_raw_fd(), ..BindIommufd::default() };
     call(device, DEVICE_BIND_IOMMUFD, &mut bind)
 }
 
-/// A new address space, in which nothing can be reached.
+/// Makes a new address space, in which nothing can be reached; returns its identifier.
 pub(super) fn address_space(iommufd: &File) -> io::Result<u32> {
     let mut allocation = AddressSpaceAllocation::default();
     call(iommufd, IOAS_ALLOC, &mut allocation)?;
     Ok(allocation.id)
 }
 
-/// Puts `device`, which is bound to the iommufd that made it, into an address space.
+/// Puts `device`, which must be bound to the iommufd of the address space, into the address space.
 pub(super) fn attach(device: &File, address_space: u32) -> io::Result<()> {
     let mut attach = AttachIommufd { page_table: address_space, ..AttachIommufd::default() };
     call(device, DEVICE_ATTACH_IOMMUFD_PT, &mut attach)
 }
 
-/// Lets the devices of an address space reach `length` bytes at `address` of this process, at an address of their own that
-/// the kernel chooses and that is returned.
+/// Lets the devices of an address space reach `length` bytes at `address` of this process. Returns
+/// the address that the kernel chose for the devices.
 ///
 /// # Safety
-/// As for [`map_dma`].
+/// The conditions of [`map_dma`] apply.
 pub(super) unsafe fn map(
     iommufd: &File,
     address_space: u32,

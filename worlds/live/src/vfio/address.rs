@@ -1,4 +1,4 @@
-//! A PCI function of this machine, and what the system says of it before anything is opened.
+//! A PCI function of this machine, and what the system tells about it before anything is opened.
 
 use std::fmt;
 use std::fs;
@@ -7,14 +7,14 @@ use std::str::FromStr;
 
 use super::OpenError;
 
-/// Where the system tells of its PCI functions.
+/// Where the system lists its PCI functions.
 const DEVICES: &str = "/sys/bus/pci/devices";
 /// Class code of an NVMe I/O controller: mass storage, non-volatile memory, NVM Express.
 const CLASS_NVME: u32 = 0x01_0802;
-/// Devices of a group that are named in an error.
+/// The most devices of a group that an error names.
 const NEIGHBOURS_MAX: usize = 8;
 
-/// The address of a PCI function: `0000:01:00.0`, the domain being 0 where it is left out.
+/// The address of a PCI function, such as `0000:01:00.0`. When parsed, the domain is 0 if left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PciAddress {
     domain: u32,
@@ -63,7 +63,8 @@ impl PciAddress {
         Path::new(DEVICES).join(self.to_string())
     }
 
-    /// The IOMMU group of the function, if it is there, an NVMe controller, and with vfio-pci.
+    /// The IOMMU group of the function, if the function exists, is an NVMe controller, and is bound
+    /// to vfio-pci.
     pub(super) fn group(self) -> Result<u32, OpenError> {
         let directory = self.directory();
         if !directory.exists() {
@@ -84,13 +85,15 @@ impl PciAddress {
         Ok(group)
     }
 
-    /// The name below `/dev/vfio/devices` that the function has where the kernel offers it by itself, without its group.
+    /// The function's name below `/dev/vfio/devices`, where the kernel offers devices without their
+    /// group.
     pub(super) fn device_name(self) -> Option<String> {
         let entries = fs::read_dir(self.directory().join("vfio-dev")).ok()?;
         entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).next()
     }
 
-    /// The functions of this one's group that are with a driver that VFIO does not share a group with.
+    /// The functions of this function's IOMMU group that are bound to a driver with which VFIO does
+    /// not share a group.
     pub(super) fn neighbours(self) -> Vec<String> {
         let entries = fs::read_dir(self.directory().join("iommu_group/devices"));
         let names = entries.into_iter().flatten().flatten();
@@ -106,7 +109,7 @@ impl PciAddress {
     }
 }
 
-/// The last name of what a link points to.
+/// The last component of a symbolic link's target.
 fn link_name(link: &Path) -> Option<String> {
     fs::read_link(link).ok()?.file_name().map(|name| name.to_string_lossy().into_owned())
 }

@@ -1,67 +1,67 @@
-//! Why a PCI function can't be driven from here.
+//! Why a PCI function can't be driven from this process.
 
 use std::fmt;
 use std::io;
 
 use super::PciAddress;
 
-/// Why a PCI function can't be driven from here.
+/// Why a PCI function can't be driven from this process.
 #[derive(Debug)]
 pub enum OpenError {
     /// There is no function at this address.
     NoSuchDevice(PciAddress),
-    /// It is not an NVMe controller.
+    /// The function is not an NVMe controller.
     NotNvme {
-        /// The function.
+        /// The address of the function.
         address: PciAddress,
-        /// Its class code.
+        /// The class code of the function.
         class: u32,
     },
-    /// The system has no IOMMU, or does not use it.
+    /// The system has no IOMMU for the function, or does not use it.
     NoIommu(PciAddress),
-    /// Another driver than vfio-pci has it, or none.
+    /// The function is bound to another driver than vfio-pci, or to none.
     NotBound {
-        /// The function.
+        /// The address of the function.
         address: PciAddress,
-        /// Who has it.
+        /// The driver to which the function is bound, if any.
         driver: Option<String>,
     },
-    /// There is no VFIO in this kernel, or its modules are not loaded.
+    /// The kernel has no VFIO, or its modules are not loaded.
     NoVfio {
-        /// What is missing.
+        /// The path of the missing file.
         path: String,
     },
-    /// This user may not open it.
+    /// This user may not open a file of VFIO.
     Permission {
-        /// What can't be opened.
+        /// The path that this user may not open.
         path: String,
     },
-    /// Another process drives it.
+    /// Another process drives the function.
     InUse(PciAddress),
-    /// Other functions of its IOMMU group are in use by the system.
+    /// The system uses other functions of the same IOMMU group.
     NotViable {
-        /// The function.
+        /// The address of the function.
         address: PciAddress,
-        /// The others, with their drivers.
+        /// The other functions, with their drivers.
         others: Vec<String>,
     },
-    /// The IOMMU does not keep the interrupts of devices apart.
+    /// The IOMMU does not remap interrupts, and so can't keep those of devices apart.
     UnsafeInterrupts {
-        /// The function.
+        /// The address of the function.
         address: PciAddress,
-        /// The module of the kernel that refuses it for that.
+        /// The kernel module that refuses the function for that reason.
         module: &'static str,
     },
-    /// No more memory may be held in place for it.
+    /// This user may pin no more memory for the device.
     LockedMemory {
-        /// Bytes that are needed.
+        /// The number of bytes that would have to be pinned.
         needed: u64,
     },
-    /// The kernel refuses something else.
+    /// The kernel refuses another request.
     Io {
-        /// What was asked for.
+        /// The refused request.
         what: &'static str,
-        /// Its answer.
+        /// The kernel's error.
         error: io::Error,
     },
 }
@@ -71,7 +71,7 @@ impl OpenError {
         move |error| Self::Io { what, error }
     }
 
-    /// What to do about it.
+    /// What a user can do about the error.
     pub fn remedy(&self) -> String {
         match self {
             Self::NoSuchDevice(_) | Self::NotNvme { .. } => {
@@ -104,7 +104,7 @@ impl OpenError {
     }
 }
 
-/// The commands that give a device to vfio-pci.
+/// The shell commands that bind a device to vfio-pci.
 fn bind(address: PciAddress, driver: Option<&str>) -> String {
     let device = format!("/sys/bus/pci/devices/{address}");
     let unbind = driver.map(|_| format!("    echo {address} > {device}/driver/unbind\n")).unwrap_or_default();

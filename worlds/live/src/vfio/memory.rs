@@ -1,4 +1,4 @@
-//! Memory of this process that a device reaches, under addresses of its own.
+//! Memory of this process that a device reaches at addresses of its own.
 
 use std::io;
 use std::ptr::NonNull;
@@ -9,11 +9,12 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 /// Bytes of a word.
 const WORD: usize = 8;
-/// Bytes of a completion. Its Phase Tag is in the second word, and says that the first is there.
+/// Bytes of a completion. Its Phase Tag is in the second word and says that the first word is valid
+/// too.
 const COMPLETION: usize = 16;
 
-/// Pages that a device reads and writes whenever it likes: no reference to them is ever made, bytes are copied through
-/// raw pointers.
+/// Pages that a device reads and writes at any time. No reference to them is ever made; bytes are
+/// copied through raw pointers.
 #[derive(Debug)]
 pub struct DmaMemory {
     base: NonNull<u8>,
@@ -22,7 +23,8 @@ pub struct DmaMemory {
 }
 
 impl DmaMemory {
-    /// `length` zero bytes, whole pages, that a device shall know by `iova`, or by what is set later.
+    /// Allocates `length` zero bytes, whole pages, that a device will know by `iova` or by an
+    /// address that is set later.
     pub(super) fn new(length: usize, iova: u64) -> io::Result<Self> {
         // SAFETY: a new mapping at an address of the system's choice overlaps nothing of ours.
         let base = unsafe {
@@ -30,7 +32,8 @@ impl DmaMemory {
                 std::ptr::null_mut(),
                 length,
                 ProtFlags::READ | ProtFlags::WRITE,
-                // Not private: a fork would make copies, and the device would go on with the originals.
+                // Not private: a fork would make copies, and the device would go on with the
+                // originals.
                 MapFlags::SHARED,
             )
         }?;
@@ -42,7 +45,7 @@ impl DmaMemory {
         self.base.as_ptr()
     }
 
-    /// The first address, as the device knows it.
+    /// The first address, as the device sees it.
     pub const fn iova(&self) -> u64 {
         self.iova
     }
@@ -51,7 +54,7 @@ impl DmaMemory {
         self.iova = iova;
     }
 
-    /// Where the access begins, if all of it is here.
+    /// The place where the access begins, if all of it is in this memory.
     fn place(&self, address: u64, length: usize) -> Result<*mut u8, Unmapped> {
         address
             .checked_sub(self.iova)
@@ -65,8 +68,8 @@ impl DmaMemory {
 
 impl Drop for DmaMemory {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and whoever has a pointer into it got it from `self` and has not kept it. The
-        // kernel holds the pages themselves as long as the device can reach them.
+        // SAFETY: the mapping is ours, and whoever has a pointer into it got it from `self` and has
+        // not kept it. The kernel holds the pages themselves as long as the device can reach them.
         let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.length) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }
@@ -77,8 +80,8 @@ impl Memory for DmaMemory {
         let place = self.place(address, bytes.len())?;
         if bytes.len() == COMPLETION && place.addr().is_multiple_of(COMPLETION) {
             for index in [1, 0] {
-                // SAFETY: the word lies within the mapping and is aligned; this side only reaches it through atomics
-                // and raw copies.
+                // SAFETY: the word lies within the mapping and is aligned; this side only reaches
+                // it through atomics and raw copies.
                 let word = unsafe { AtomicU64::from_ptr(place.add(index * WORD).cast()) };
                 let word = word.load(Ordering::Acquire);
                 bytes[index * WORD..][..WORD].copy_from_slice(&word.to_ne_bytes());
@@ -86,16 +89,17 @@ impl Memory for DmaMemory {
             return Ok(());
         }
         fence(Ordering::Acquire);
-        // SAFETY: `place..place + length` lies within the mapping, and `bytes` is memory that it does not overlap. If
-        // the device writes meanwhile, bytes of before and after are mixed, and any value is valid for a u8.
+        // SAFETY: `place..place + length` lies within the mapping, and `bytes` is memory that it
+        // does not overlap. If the device writes meanwhile, bytes of before and after are mixed,
+        // and any value is valid for a u8.
         unsafe { std::ptr::copy_nonoverlapping(place, bytes.as_mut_ptr(), bytes.len()) };
         Ok(())
     }
 
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Unmapped> {
         let place = self.place(address, bytes.len())?;
-        // SAFETY: as for `read`, the other way. The device looks only after a register is written, and that write
-        // comes behind this one.
+        // SAFETY: as for `read`, the other way. The device looks only after a register is written,
+        // and that write comes behind this one.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) };
         Ok(())
     }

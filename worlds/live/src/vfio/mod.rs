@@ -1,7 +1,8 @@
-//! PCI functions of this machine, driven from this process: Linux VFIO.
+//! PCI functions of this machine, driven from this process through Linux VFIO.
 //!
-//! The device is put into an address space that holds what the process maps for it and nothing else: a device can't reach
-//! beyond it, whatever it is told. Kernels have two ways to that, see [`Way`].
+//! The device is put into an address space that holds only what the process maps for it. The device
+//! can't reach anything else, whatever it is told. Kernels have two interfaces for that; see
+//! [`Way`].
 
 mod abi;
 mod address;
@@ -32,12 +33,12 @@ const COMMAND: u64 = 0x04;
 /// Memory Space Enable and Bus Master Enable, and INTx Disable.
 const COMMAND_BITS: u16 = 1 << 1 | 1 << 2 | 1 << 10;
 
-/// An NVMe controller of this machine that this process drives. When dropped, the kernel takes its access to memory away
-/// and resets it.
+/// An NVMe controller of this machine that this process drives. When it is dropped, the kernel
+/// takes away its access to memory and resets it.
 #[derive(Debug)]
 pub struct Device {
     address: PciAddress,
-    // In the order in which they are to be closed.
+    // In the order in which they must be closed.
     registers: Registers,
     device: File,
     space: Space,
@@ -47,10 +48,10 @@ pub struct Device {
 }
 
 impl Device {
-    /// Takes the controller at `address`, and resets it where it can be.
+    /// Takes the controller at `address`, and resets it if the kernel can.
     ///
     /// # Errors
-    /// See [`OpenError`].
+    /// When the controller can't be taken, for one of the reasons of [`OpenError`].
     pub fn open(address: PciAddress) -> Result<Self, OpenError> {
         let (device, space) = Space::open(address)?;
         Self::prepare(address, device, space)
@@ -79,38 +80,40 @@ impl Device {
         Ok(Self { address, registers, device, space, interrupts, configuration, resets })
     }
 
-    /// Where it is.
+    /// The address of the controller.
     pub const fn address(&self) -> PciAddress {
         self.address
     }
 
-    /// Its registers in BAR0.
+    /// The controller's registers in BAR0.
     pub const fn registers(&self) -> &Registers {
         &self.registers
     }
 
-    /// Descriptors that become readable with MSI-X vectors 0, 1 and so on; none where it has too few vectors.
+    /// The descriptors that become readable with MSI-X vectors 0 and 1. Empty when the device has
+    /// too few vectors.
     pub fn interrupts(&self) -> impl Iterator<Item = RawFd> {
         self.interrupts.iter().map(AsRawFd::as_raw_fd)
     }
 
-    /// Which of the kernel's ways it was taken.
+    /// The interface of the kernel through which the device was taken.
     pub const fn way(&self) -> &Way {
         self.space.way()
     }
 
-    /// `length` bytes of memory, whole pages, that the device reaches from [`DmaMemory::iova`] on. Once a device.
+    /// Allocates `length` bytes of memory, whole pages, that the device reaches from
+    /// [`DmaMemory::iova`] on. May be called once for each device.
     ///
     /// # Errors
-    /// [`OpenError::LockedMemory`] when so much may not be held in place.
+    /// [`OpenError::LockedMemory`] when so much memory may not be pinned.
     pub fn memory(&self, length: usize) -> Result<DmaMemory, OpenError> {
         self.space.map(length)
     }
 
-    /// Resets the function, if it can be, and lets it reach memory again.
+    /// Resets the function, if the kernel can, and lets it reach memory again.
     ///
     /// # Errors
-    /// When the kernel fails to.
+    /// When the kernel fails to reset or to enable it.
     pub fn reset(&self) -> io::Result<()> {
         if self.resets {
             abi::reset(&self.device)?;
@@ -119,7 +122,7 @@ impl Device {
     }
 }
 
-/// Lets the device answer accesses of its registers, reach memory and send messages.
+/// Lets the device answer accesses to its registers, reach memory and send messages.
 fn enable(device: &File, configuration: u64) -> io::Result<()> {
     let mut command = [0; 2];
     device.read_exact_at(&mut command, configuration + COMMAND)?;
@@ -127,7 +130,7 @@ fn enable(device: &File, configuration: u64) -> io::Result<()> {
     device.write_all_at(&command.to_le_bytes(), configuration + COMMAND)
 }
 
-/// A descriptor for each of the vectors that are used; none where the device has fewer.
+/// A descriptor for each vector that is used; none if the device has fewer vectors.
 fn interrupts(device: &File) -> io::Result<Vec<OwnedFd>> {
     let used = u32::try_from(abi::VECTORS_MAX).expect("vectors are few");
     if abi::msix_vectors(device)? < used {

@@ -1,4 +1,4 @@
-//! The first pages of a BAR, mapped.
+//! The first pages of a BAR, mapped into this process.
 
 use std::fs::File;
 use std::io;
@@ -7,7 +7,8 @@ use std::sync::atomic::{Ordering, fence};
 
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// Registers of a device. Accesses are volatile and of 4 bytes each, in the order of the program.
+/// Registers of a device. Accesses are volatile, have 4 bytes each, and keep the order of the
+/// program.
 #[derive(Debug)]
 pub struct Registers {
     base: NonNull<u8>,
@@ -39,7 +40,8 @@ impl Registers {
         (inside && offset.is_multiple_of(4)).then(|| unsafe { self.base.as_ptr().add(offset).cast() })
     }
 
-    /// The 4 bytes at `offset`; none outside of what is mapped.
+    /// Reads the 4 bytes at `offset`; `None` if they are not mapped, or `offset` is no multiple of
+    /// 4.
     pub fn read(&self, offset: u32) -> Option<u32> {
         let place = self.place(offset)?;
         // SAFETY: aligned and within the mapping, which this type alone accesses.
@@ -48,7 +50,8 @@ impl Registers {
         Some(u32::from_le(value))
     }
 
-    /// Writes 4 bytes at `offset`, behind all that was written to memory before; does nothing outside of what is mapped.
+    /// Writes 4 bytes at `offset`, after all earlier writes to memory. Does nothing if they are not
+    /// mapped, or `offset` is no multiple of 4.
     pub fn write(&self, offset: u32, value: u32) {
         if let Some(place) = self.place(offset) {
             fence(Ordering::SeqCst);

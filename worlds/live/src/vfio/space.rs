@@ -1,4 +1,4 @@
-//! How a device is taken, and let reach memory: by iommufd, or by its group.
+//! Taking a device and letting it reach memory, through iommufd or through its IOMMU group.
 
 use std::ffi::CString;
 use std::fmt;
@@ -9,25 +9,27 @@ use std::path::Path;
 
 use super::{DmaMemory, OpenError, PciAddress, abi};
 
-/// What makes address spaces, in newer kernels.
+/// The device file that makes address spaces, in newer kernels.
 const IOMMUFD: &str = "/dev/iommu";
-/// What makes them in all others.
+/// The device file that makes address spaces in all other kernels.
 const CONTAINER: &str = "/dev/vfio/vfio";
-/// Where in a device's address space memory may begin, where the kernel does not choose. IOMMUs differ in which addresses
-/// they have; none has the window of interrupts below 4 GiB.
+/// Where memory may begin in a device's address space, if the kernel does not choose. IOMMUs differ
+/// in the addresses that they support. None of these lies in the window of interrupts below 4 GiB.
 const IOVAS: [u64; 3] = [0x1_0000_0000, 0x1000_0000, 0x10_0000];
 
-/// Which of the kernel's two ways to a device was taken.
+/// The interface of the kernel through which a device was taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// By itself, as `/dev/vfio/devices/NAME`, and an address space of `/dev/iommu` (Linux 6.6, `CONFIG_VFIO_DEVICE_CDEV`).
+    /// The device alone, as `/dev/vfio/devices/NAME`, with an address space of `/dev/iommu` (Linux
+    /// 6.6, `CONFIG_VFIO_DEVICE_CDEV`).
     Iommufd {
         /// The device's name.
         name: String,
     },
-    /// With all the devices that its IOMMU can't tell it from, as `/dev/vfio/NUMBER`, in a container of `/dev/vfio/vfio`.
+    /// The device with all those that its IOMMU can't tell it from, as `/dev/vfio/NUMBER`, in a
+    /// container of `/dev/vfio/vfio`.
     Group {
-        /// The group.
+        /// The number of the IOMMU group.
         number: u32,
     },
 }
@@ -41,7 +43,8 @@ impl fmt::Display for Way {
     }
 }
 
-/// The address space of a device. When dropped, after the device, the kernel takes the memory away from it.
+/// The address space of a device, to be dropped after the device. The kernel then takes the memory
+/// away from the device.
 #[derive(Debug)]
 pub(super) struct Space {
     way: Way,
@@ -55,16 +58,16 @@ enum Kind {
 }
 
 impl Space {
-    /// Takes the device at `address`: by iommufd where the kernel has that and this user may use it, else by its group. The
-    /// group also serves devices behind an IOMMU that does not keep caches coherent, which iommufd refuses in the same
-    /// words as one that another process has.
+    /// Takes the device at `address`: through iommufd if the kernel has it and this user may use
+    /// it, otherwise through its group. The group also serves devices behind an IOMMU that does not
+    /// keep caches coherent; iommufd refuses these with the same error as devices in use.
     pub(super) fn open(address: PciAddress) -> Result<(File, Self), OpenError> {
         let number = address.group()?;
         let Some(name) = address.device_name() else { return Self::open_group(address, number) };
         match Self::open_iommufd(address, name) {
             Err(error @ (OpenError::NoVfio { .. } | OpenError::Permission { .. } | OpenError::InUse(_))) => {
                 Self::open_group(address, number).map_err(|other| match other {
-                    // A kernel without the older way.
+                    // The kernel lacks the older interface.
                     OpenError::NoVfio { .. } => error,
                     other => other,
                 })
@@ -78,7 +81,7 @@ impl Space {
         let device = open(&Path::new("/dev/vfio/devices").join(&name), address)?;
         abi::bind(&device, &iommufd).map_err(|error| match error.raw_os_error() {
             Some(libc::EPERM) => OpenError::UnsafeInterrupts { address, module: "iommufd" },
-            // Somebody has it, by this way or by the other, or has another device of its group.
+            // Another process has it, through either interface, or has another device of its group.
             Some(libc::EINVAL | libc::EBUSY) => match address.neighbours() {
                 others if others.is_empty() => OpenError::InUse(address),
                 others => OpenError::NotViable { address, others },
@@ -120,15 +123,17 @@ impl Space {
         &self.way
     }
 
-    /// `length` bytes of memory, whole pages, that the device reaches from [`DmaMemory::iova`] on. Once a device.
+    /// Allocates `length` bytes of memory, whole pages, that the device reaches from
+    /// [`DmaMemory::iova`] on. May be called once for each device.
     pub(super) fn map(&self, length: usize) -> Result<DmaMemory, OpenError> {
         let size = u64::try_from(length).expect("memory has 64-bit addresses at most");
         let allocate = |iova| DmaMemory::new(length, iova).map_err(OpenError::io("allocating memory"));
         let refused = match &self.kind {
             Kind::Iommufd { iommufd, id } => {
                 let mut memory = allocate(0)?;
-                // SAFETY: `DmaMemory` accesses its mapping through raw pointers only. The kernel holds the pages until the
-                // address space is gone, so that the device never reaches memory of another use.
+                // SAFETY: `DmaMemory` accesses its mapping through raw pointers only. The kernel
+                // holds the pages until the address space is gone, so that the device never reaches
+                // memory of another use.
                 match unsafe { abi::map(iommufd, *id, memory.base(), size) } {
                     Ok(iova) => {
                         memory.set_iova(iova);

@@ -1,7 +1,9 @@
-//! What the kernels of two network namespaces send each other, through a modelled path: a network interface (TUN) in each,
-//! and between them frames that take their time, wait in queues and are lost.
+//! Packets between the kernels of two network namespaces, sent through a modelled path. Each
+//! namespace has a network interface (TUN); between the two, frames take their time, wait in queues
+//! and are lost.
 //!
-//! Here nothing is a connection and nothing is sent again: that is the affair of whoever sends, and the point of it.
+//! Nothing here is a connection, and nothing is sent again: that is up to the senders, and the
+//! purpose of this emulator.
 
 mod namespace;
 #[cfg(test)]
@@ -23,40 +25,41 @@ use crate::reactor::{Attention, Context, Driver, Turn};
 pub use namespace::Namespace;
 pub use tun::{Settings, Tun};
 
-/// Packets that are taken from one side before the other one and what is due get their turn.
+/// The most packets taken from one side before the other side and due events get their turn.
 const BURST: usize = 64;
-/// The shortest header of IP: version 4's (RFC 791, 3.1).
+/// The shortest IP header, that of version 4 (RFC 791, 3.1).
 const HEADER_MIN: usize = 20;
 
-/// What a person may want to know.
+/// An event that a person may want to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A packet was handed to its interface so long after it was due.
+    /// A packet was handed to its interface this long after it was due.
     Written(Nanos),
-    /// It is time for counters; see [`Packets::counters`].
+    /// It is time to look at the counters; see [`Packets::counters`].
     Tick,
 }
 
-/// What has passed.
+/// Counters of everything that has passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// From the first namespace to the second.
     pub there: Direction,
-    /// The other way.
+    /// From the second namespace to the first.
     pub back: Direction,
-    /// What was sent into the interfaces and is no IP packet: not passed on.
+    /// Packets from the interfaces that are no IP packets; they are not passed on.
     pub strange: u64,
-    /// What came out of the model and was not taken: its interface was down, or the system had no memory.
+    /// Packets from the model that were not taken: their interface was down, or the system had no
+    /// memory.
     pub refused: u64,
 }
 
-/// The driver; see the module.
+/// The driver that passes packets between two interfaces and the model.
 #[derive(Debug)]
 pub struct Packets<R> {
     model: Model<Passage>,
     interfaces: [Tun; 2],
     pool: Pool,
-    /// Where the next packet goes.
+    /// The block that receives the next packet.
     block: Option<BufferMut>,
     pace: Pace,
     delivered: [u64; 2],
@@ -83,12 +86,12 @@ impl<R: FnMut(Event)> Packets<R> {
         }
     }
 
-    /// Has [`Event::Tick`] reported this often, from `now` on.
+    /// Reports [`Event::Tick`] at this interval, from `now` on.
     pub fn tick_every(&mut self, now: Instant, time: Nanos) {
         self.pace.tick_every(now, time);
     }
 
-    /// What has passed so far.
+    /// The counters so far.
     pub fn counters(&self) -> Counters {
         let passage = self.model.network();
         let direction = |side: Side| {
@@ -99,10 +102,11 @@ impl<R: FnMut(Event)> Packets<R> {
         Counters { there, back, strange: self.strange, refused: self.refused }
     }
 
-    /// Takes what a namespace has sent; whether there was anything.
+    /// Takes what a namespace has sent; returns whether there was anything.
     fn receive(&mut self, side: Side, context: &Context<'_>) -> io::Result<bool> {
         let interface = &self.interfaces[side.index()];
-        // The interface's MTU may be changed under us; what is longer than the model's is cut, and not passed on.
+        // The interface's MTU may be changed by others. A packet longer than the model's MTU is
+        // cut, and not passed on.
         let room = usize::try_from(self.model.network().mtu()).expect("at least 32 bits") + 1;
         for taken in 0..BURST {
             let mut block = self.block.take().unwrap_or_else(|| self.pool.take(room));
@@ -121,7 +125,8 @@ impl<R: FnMut(Event)> Packets<R> {
         Ok(true)
     }
 
-    /// Lets happen what is due, and hands on what has arrived; whether there was anything.
+    /// Lets due events happen, and hands on the packets that have arrived; returns whether there
+    /// were any.
     fn deliver(&mut self, context: &Context<'_>) -> io::Result<bool> {
         let mut any = false;
         self.model.settle(context.clock.now());
@@ -140,7 +145,7 @@ impl<R: FnMut(Event)> Packets<R> {
     }
 }
 
-/// Whether it may be an IP packet: a version that there is, and room for a header.
+/// Whether this may be an IP packet: it has an existing version and room for a header.
 fn is_ip(packet: &[u8]) -> bool {
     packet.len() >= HEADER_MIN && packet.first().is_some_and(|first| matches!(first >> 4, 4 | 6))
 }
@@ -159,7 +164,7 @@ impl<R: FnMut(Event)> Driver for Packets<R> {
         }
         let mut busy = false;
         for side in Side::BOTH {
-            // What is due goes out before anything else.
+            // Due packets go out before anything else.
             busy |= self.deliver(context)?;
             busy |= self.receive(side, context)?;
         }

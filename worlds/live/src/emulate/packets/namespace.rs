@@ -7,32 +7,33 @@ use std::path::{Path, PathBuf};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// Where `ip netns add` puts names.
+/// The directory where `ip netns add` puts names.
 const NAMES: &str = "/run/netns";
 
-/// A network namespace, which exists at least as long as this.
+/// A network namespace, which exists at least as long as this value.
 #[derive(Debug)]
 pub struct Namespace(File);
 
 impl Namespace {
-    /// Where the namespace is that a person calls `name`: a name that `ip netns` knows, or a path such as
-    /// `/proc/PID/ns/net`.
+    /// The path of the namespace that a person calls `name`: a name that `ip netns` knows, or a
+    /// path such as `/proc/PID/ns/net`.
     pub fn path(name: &str) -> PathBuf {
         if name.contains('/') { PathBuf::from(name) } else { Path::new(NAMES).join(name) }
     }
 
-    /// The one that a person calls `name`.
+    /// Opens the namespace that a person calls `name`, as [`Namespace::path`] finds it.
     ///
     /// # Errors
-    /// When there is none, or it may not be looked at.
+    /// When the namespace does not exist, or may not be opened.
     pub fn open(name: &str) -> io::Result<Self> {
         File::open(Self::path(name)).map(Self)
     }
 
-    /// Does `what` within it, in a thread of its own: this one stays where it is.
+    /// Runs `what` within the namespace, in a thread of its own; the calling thread stays where it
+    /// is.
     ///
     /// # Errors
-    /// When this process may not enter it, or what `what` says.
+    /// When this process may not enter the namespace, or when `what` fails.
     pub fn within<T: Send>(&self, what: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
         std::thread::scope(|scope| {
             let inside = scope.spawn(|| {

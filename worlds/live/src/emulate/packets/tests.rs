@@ -1,4 +1,5 @@
-//! Packets of this machine's kernel between two namespaces that are made for it. Where that is not allowed, a test says so.
+//! Packets of this machine's kernel between two namespaces made for the test. Where namespaces are
+//! not allowed, a test says so.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -18,7 +19,7 @@ use crate::reactor::{Reactor, Stop};
 const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 77, 0, 1), Ipv4Addr::new(10, 77, 0, 2)];
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A namespace of its own; none where that is not allowed.
+/// Makes a namespace; `None` where that is not allowed.
 fn namespace() -> Option<Namespace> {
     let made = spawn(|| {
         // SAFETY: only this thread leaves its network, and none of its descriptors is touched.
@@ -31,7 +32,7 @@ fn namespace() -> Option<Namespace> {
     made.inspect_err(|error| eprintln!("skipped: no network namespace can be made here: {error}")).ok()
 }
 
-/// An emulator in a thread of its own, between two namespaces, that ends when dropped.
+/// An emulator between two namespaces in a thread of its own, which ends when dropped.
 struct Emulated {
     namespaces: [Namespace; 2],
     stop: Stop,
@@ -108,7 +109,7 @@ fn echo(socket: UdpSocket) {
     });
 }
 
-/// A socket in the near namespace that is answered by one in the far one.
+/// A socket in the near namespace that is answered by one in the far namespace.
 fn echoed(emulated: &Emulated) -> UdpSocket {
     let far = emulated.far(|| UdpSocket::bind((ADDRESSES[1], 7)));
     echo(far);
@@ -138,7 +139,7 @@ fn a_datagram_takes_the_time_of_the_model() {
     assert!(times[0] < Duration::from_millis(30), "{times:?}");
     let counters = emulated.end();
     assert_eq!(emulated.late.try_iter().count(), 40);
-    // Six bytes, and the headers of UDP and IP; on the wire those of Ethernet, too.
+    // Six bytes plus the headers of UDP and IP; on the wire also those of Ethernet.
     assert_eq!((counters.there.frames, counters.there.bytes), (20, 20 * 34));
     assert_eq!(counters.there.frame_bytes, 20 * 64);
     assert_eq!(counters.there, counters.back);
@@ -172,13 +173,14 @@ fn the_kernels_tcp_copes_with_what_the_model_loses() {
     assert!(counters.there.lost > 0 && counters.there.bytes > 1 << 20, "{counters:?}");
 }
 
-/// Sends these bytes out of the interface of the name, whatever they are.
+/// Sends these bytes out of the interface `name`, whatever they are.
 fn raw(name: &str, bytes: &[u8]) -> io::Result<()> {
     let index = std::fs::read_to_string("/proc/thread-self/net/dev")?;
     assert!(index.contains(name));
     let name = std::ffi::CString::new(name)?;
     let protocol = 0x0800_u16.to_be();
-    // SAFETY: the name ends with a zero; an address of zeroes is valid, and has the length that is told.
+    // SAFETY: the name ends with a zero; an address of zeroes is valid, and has the length that is
+    // told.
     unsafe {
         let socket = libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0);
         if socket < 0 {
@@ -201,11 +203,11 @@ fn raw(name: &str, bytes: &[u8]) -> io::Result<()> {
 fn what_is_no_packet_harms_nobody() {
     let Some(mut emulated) = Emulated::between(wires(1)) else { return };
     let socket = echoed(&emulated);
-    // No version, an unknown one, a header that is cut off.
+    // No version, an unknown version, and a header that is cut off.
     for strange in [&[0xff; 100][..], &[0; 1500], &[0x45; 19]] {
         emulated.near(|| raw("farlane0", strange));
     }
-    // These have a version and are nonsense otherwise: the other kernel drops them.
+    // Packets with a version that are otherwise nonsense: the other kernel drops them.
     for garbage in [&[0x45; 20][..], &[0x6f; 1500]] {
         emulated.near(|| raw("farlane0", garbage));
     }

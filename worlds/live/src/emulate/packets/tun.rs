@@ -1,4 +1,4 @@
-//! A network interface whose packets are read and written by this process: TUN.
+//! A network interface whose packets this process reads and writes: TUN.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -8,13 +8,14 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use super::Namespace;
 
-/// Where such interfaces come from.
+/// The device file that makes such interfaces.
 const CLONE_DEVICE: &str = "/dev/net/tun";
-/// What they are called; the kernel counts.
+/// The name pattern of the interfaces; the kernel fills in a number.
 const NAME: &str = "farlane%d";
-/// Packets that the kernel keeps for this process: a burst of a large window while it was not awake.
+/// How many packets the kernel keeps for this process: a burst of a large window while it was not
+/// awake.
 const QUEUE: libc::c_int = 4096;
-// `linux/sockios.h`.
+// Request numbers of `linux/sockios.h`.
 const SET_FLAGS: libc::Ioctl = 0x8914;
 const GET_FLAGS: libc::Ioctl = 0x8913;
 const SET_ADDRESS: libc::Ioctl = 0x8916;
@@ -22,18 +23,18 @@ const SET_NETMASK: libc::Ioctl = 0x891c;
 const SET_MTU: libc::Ioctl = 0x8922;
 const SET_QUEUE: libc::Ioctl = 0x8943;
 
-/// What an interface is given.
+/// The settings of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Its address.
+    /// The interface's IPv4 address.
     pub address: Ipv4Addr,
-    /// How many leading bits of it all of its neighbours share: 0 to 32.
+    /// The number of leading bits of the address that all neighbours share: 0 to 32.
     pub prefix: u8,
-    /// Bytes of its longest packet.
+    /// The length of the longest packet, in bytes.
     pub mtu: u32,
 }
 
-/// The interface; it is gone when this is dropped.
+/// A network interface, which is removed when dropped.
 #[derive(Debug)]
 pub struct Tun {
     device: File,
@@ -41,10 +42,12 @@ pub struct Tun {
 }
 
 impl Tun {
-    /// Makes an interface in `namespace` and brings it up; its descriptor is read and written from anywhere.
+    /// Makes an interface in `namespace` and brings it up. Any thread can read and write its
+    /// packets, whatever its own namespace.
     ///
     /// # Errors
-    /// When this process may not do that, or the system has no such interfaces; which step failed is in the message.
+    /// When this process may not do that, or the system has no such interfaces. The message names
+    /// the step that failed.
     pub fn open(namespace: &Namespace, settings: Settings) -> io::Result<Self> {
         namespace.within(|| Self::open_here(settings))
     }
@@ -61,7 +64,7 @@ impl Tun {
         request.0.ifr_ifru.ifru_flags = libc::c_short::try_from(flags).expect("flags of 16 bits");
         request.ask(device.as_raw_fd(), libc::TUNSETIFF).map_err(|error| failed("TUNSETIFF", &error))?;
         let name = request.name();
-        // Any socket of this namespace does.
+        // Any socket of this namespace will do.
         let socket = UdpSocket::bind(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0))?;
         let set = |what, number, fill: &dyn Fn(&mut Request)| {
             let mut request = Request::of(&name);
@@ -71,7 +74,8 @@ impl Tun {
         let mtu = libc::c_int::try_from(settings.mtu).map_err(|_| io::ErrorKind::InvalidInput)?;
         set("the MTU", SET_MTU, &|request| request.0.ifr_ifru.ifru_mtu = mtu)?;
         set("the queue's length", SET_QUEUE, &|request| request.0.ifr_ifru.ifru_metric = QUEUE)?;
-        // Nobody asked for what it would send by itself; a system without IPv6 has nothing to switch off.
+        // IPv6 would send packets by itself that nobody asked for. A system without IPv6 has
+        // nothing to switch off.
         let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
         let mask =
             Ipv4Addr::from_bits(u32::MAX.checked_shl(u32::from(32 - settings.prefix.min(32))).unwrap_or(0));
@@ -86,12 +90,13 @@ impl Tun {
         Ok(Self { device, name })
     }
 
-    /// What the kernel calls it.
+    /// The name that the kernel gave the interface.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Reads the next packet that its namespace sends into `block`, as far as it fits; how many bytes, or none now.
+    /// Reads the next packet that the namespace sends into `block`, as far as it fits. Returns the
+    /// number of bytes, or `None` if there is no packet now.
     ///
     /// # Errors
     /// When the interface is gone.
@@ -105,8 +110,8 @@ impl Tun {
         }
     }
 
-    /// Gives its namespace a packet; whether that took it. It takes none that are no IP, none while the interface is down, and
-    /// none where it has no memory.
+    /// Gives the namespace a packet; returns whether the packet was taken. No packet is taken if it
+    /// is not IP, if the interface is down, or if the system has no memory.
     ///
     /// # Errors
     /// When the interface is gone.
@@ -125,16 +130,16 @@ impl AsRawFd for Tun {
     }
 }
 
-/// Says which step an error is of.
+/// Adds to an error the step that failed.
 fn failed(what: &str, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{what}: {error}"))
 }
 
-/// `struct ifreq`: a question about an interface.
+/// `struct ifreq`: a request about an interface.
 struct Request(libc::ifreq);
 
 impl Request {
-    /// About the interface of this name, of at most 15 bytes.
+    /// A request about the interface of this name, of at most 15 bytes.
     fn of(name: &str) -> Self {
         // SAFETY: all zeroes is a valid request, about no interface.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -152,7 +157,7 @@ impl Request {
 
     fn set_address(&mut self, address: Ipv4Addr) {
         let mut data = [0; 14];
-        // The port, none, comes before the address: `struct sockaddr_in`.
+        // In `struct sockaddr_in` the port comes before the address; here it is 0.
         for (place, byte) in data[2..6].iter_mut().zip(address.octets()) {
             *place = libc::c_char::from_ne_bytes([byte]);
         }
@@ -161,7 +166,8 @@ impl Request {
     }
 
     fn ask(&mut self, descriptor: RawFd, number: libc::Ioctl) -> io::Result<()> {
-        // SAFETY: all of these requests read or fill in the structure that the pointer is of, which outlives the call.
+        // SAFETY: all of these requests read or fill in the structure that the pointer is of, which
+        // outlives the call.
         match unsafe { libc::ioctl(descriptor, number, &raw mut self.0) } {
             -1 => Err(io::Error::last_os_error()),
             _ => Ok(()),

@@ -1,4 +1,4 @@
-//! One end of a connection that passes the model: a socket, and what waits for it.
+//! One end of a connection that passes the model: a socket, and the bytes that wait for it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,35 +12,36 @@ use super::pipe::Flow;
 use crate::emulate::pace::before;
 use crate::tcp::{Connection, Received};
 
-/// Bytes that are with the socket's own outbox at most; what else has arrived waits before it.
+/// The most bytes in the socket's own outbox; what else has arrived waits before the outbox.
 const UNSENT_MAX: usize = 256 << 10;
-/// How much of the model's room is worth a read of the socket, in bytes.
+/// How much room in the model is worth a read of the socket, in bytes.
 const ROOM_WANTED: usize = 16 << 10;
 
-/// One end.
+/// One end of a connection that passes the model.
 #[derive(Debug, Default)]
 pub(super) struct End {
     pub(super) socket: Option<Connection>,
-    /// What the socket gave and the model has no room for yet.
+    /// Bytes from the socket for which the model has no room yet.
     unsent: Buffer,
-    /// The socket gives no more; the model knows.
+    /// Whether the socket gives no more bytes, and whether the model knows.
     read_all: bool,
     told: bool,
-    /// When the model last had no room: what came before enters when it has some again.
+    /// When the model last had no room. Bytes that came before enter the model when it has room
+    /// again.
     full_at: Instant,
-    /// What the model gave, for the socket, and when it was due.
+    /// Bytes from the model for the socket, each with the time when they were due.
     arrived: VecDeque<(Instant, Buffer)>,
-    /// When that was due which the socket is given now.
+    /// The due times of the bytes that the socket is given now.
     dues: Vec<Instant>,
-    /// The socket's reader lets bytes wait: how late they are is its affair.
+    /// The socket's reader lets bytes wait, so how late they are is the reader's affair.
     held: bool,
-    /// Bytes that were handed to the socket, and of those the ones that the model knows are out.
+    /// The number of bytes handed to the socket, and how many of them the model knows to be out.
     handed: u64,
     consumed: u64,
-    /// The model gives no more; the socket knows.
+    /// Whether the model gives no more bytes, and whether the socket knows.
     finished: bool,
     closed: bool,
-    /// The model's end is gone.
+    /// How the model's end has gone, if it has.
     gone: Option<Gone>,
 }
 
@@ -49,12 +50,12 @@ impl End {
         Self { socket: Some(socket), ..Self::default() }
     }
 
-    /// Bytes have come out of the model, which they should have at `due`.
+    /// Bytes have come out of the model, which should have come out at `due`.
     pub(super) fn deliver(&mut self, due: Instant, data: Buffer) {
         self.arrived.push_back((due, data));
     }
 
-    /// No more will come out of the model.
+    /// No more bytes will come out of the model.
     pub(super) fn finish(&mut self) {
         self.finished = true;
     }
@@ -62,19 +63,19 @@ impl End {
     /// The model's end is gone.
     pub(super) fn end(&mut self, why: Gone) {
         self.gone = Some(why);
-        // What is behind a reset does not arrive.
+        // Bytes behind a reset do not arrive.
         if why != Gone::Closed {
             self.arrived.clear();
         }
     }
 
-    /// Whether the model's end is gone, and the socket has everything that came out of it.
+    /// How the model's end has gone, once the socket has everything that came out of the model.
     pub(super) fn is_over(&self) -> Option<Gone> {
         let done = self.arrived.is_empty() && self.socket.as_ref().is_none_or(|socket| socket.unsent() == 0);
         self.gone.filter(|_| done)
     }
 
-    /// Whether nothing waits for anything but news of the kernel or the model.
+    /// Whether nothing waits except for news of the kernel or the model.
     pub(super) fn may_rest(&self) -> bool {
         self.unsent.is_empty()
             && self.arrived.is_empty()
@@ -85,7 +86,7 @@ impl End {
         self.socket.as_ref().map(AsRawFd::as_raw_fd)
     }
 
-    /// From the socket to the model; whether there was anything.
+    /// Moves bytes from the socket to the model; returns whether there was anything.
     pub(super) fn receive(&mut self, now: Instant, side: Side, flow: &mut Flow<'_>) -> io::Result<bool> {
         let (mut any, connection) = (false, flow.id);
         let mut came = now;
@@ -118,7 +119,8 @@ impl End {
             match socket.receive(flow.pool)? {
                 Received::Data(data) => {
                     self.unsent = data;
-                    // It may have come while this thread was asleep. Its age is of this moment, which may be later than `now`.
+                    // The bytes may have come while this thread was asleep. Their age is counted
+                    // back from this moment, which may be later than `now`.
                     came = before(flow.context.clock.now(), socket.age()).max(self.full_at);
                 }
                 Received::Nothing => break,
@@ -128,7 +130,7 @@ impl End {
         Ok(any)
     }
 
-    /// From the model to the socket; whether there was anything.
+    /// Moves bytes from the model to the socket; returns whether there was anything.
     pub(super) fn send(&mut self, now: Instant, side: Side, flow: &mut Flow<'_>) -> io::Result<bool> {
         let Some(socket) = &mut self.socket else { return Ok(false) };
         let (mut any, connection) = (false, flow.id);

@@ -1,8 +1,10 @@
-//! Connections that arrive here go on to another address, and their bytes pass a [`Network`] in real time on the way.
+//! Connections that arrive here go on to another address, and on the way their bytes pass a
+//! [`Network`] in real time.
 //!
-//! What arrives at a socket enters the model as if an application had given it to the modelled TCP; what the model
-//! delivers is written to the other socket. A socket that takes no more closes the model's window, and a model that has no room
-//! leaves bytes in the other socket: both kernels' own flow control holds their ends back.
+//! Bytes that arrive at a socket enter the model as if an application had given them to the
+//! modelled TCP. Bytes that the model delivers are written to the other socket. A socket that takes
+//! no more closes the model's window, and a model without room leaves bytes in the other socket. So
+//! the flow control of both kernels holds their ends back.
 
 mod end;
 pub(super) mod pipe;
@@ -25,54 +27,54 @@ use crate::reactor::{Attention, Context, Driver, Sources, Turn};
 use crate::tcp::{ACCEPTS_PER_TURN, Connection, Listener};
 use pipe::{Flow, Pipe, Pumped};
 
-/// A connection on which nothing happened for so long is looked at only when the kernel has news of it.
+/// A connection that was idle for this long is looked at only when the kernel has news of it.
 const REST_AFTER: Nanos = Nanos::from_millis(20);
 
-/// What a person may want to know.
+/// An event that a person may want to know.
 #[derive(Debug)]
 pub enum Event {
-    /// A connection has come.
+    /// A connection has come from this address.
     Accepted(SocketAddr),
-    /// The other end could not be reached, and the connection was refused for that.
+    /// A connection was refused because the other end could not be reached.
     Refused(SocketAddr, io::Error),
-    /// A connection is over: whose it was, and how it ended.
+    /// The connection of this peer is over, and ended in this way.
     Ended(SocketAddr, Gone),
     /// A connection could not be taken.
     AcceptFailed(io::Error),
-    /// There are as many connections as a network carries.
+    /// A connection was refused because there are as many as a network carries.
     TooMany(SocketAddr),
-    /// Bytes that had come out of the model were taken by their socket so long after they were due. Not told where the
-    /// socket's reader let them wait.
+    /// Bytes out of the model were taken by their socket this long after they were due. Not
+    /// reported where the socket's reader lets bytes wait.
     Written(Nanos),
-    /// It is time for counters; see [`Relay::counters`].
+    /// It is time to look at the counters; see [`Relay::counters`].
     Tick,
 }
 
-/// What has passed.
+/// Counters of everything that has passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Connections that are open, and all that there were.
+    /// Connections that are open.
     pub open: usize,
-    /// All connections that there were.
+    /// All connections that there ever were.
     pub connections: u64,
-    /// Towards the address that is connected to.
+    /// Towards the address to which connections go on.
     pub there: Direction,
-    /// The other way.
+    /// From the address to which connections go on.
     pub back: Direction,
     /// Segments that the modelled TCP has sent again.
     pub retransmitted: u64,
 }
 
-/// The driver; see the module.
+/// The driver that passes connections through the model.
 #[derive(Debug)]
 pub struct Relay<R> {
     model: Model<Network>,
     listener: Listener,
-    /// Where connections go on to.
+    /// The addresses to which connections go on; they are tried in turn.
     to: Vec<SocketAddr>,
     pipes: BTreeMap<ConnectionId, Pipe>,
     pool: Pool,
-    /// How late the bytes were that a look at a pipe has written.
+    /// How late the bytes were that the latest look at a pipe has written.
     late: Vec<Nanos>,
     pace: Pace,
     connections: u64,
@@ -82,7 +84,8 @@ pub struct Relay<R> {
 }
 
 impl<R: FnMut(Event)> Relay<R> {
-    /// Joins whoever comes to `listener` with `to`, through `network`, whose time begins `now`.
+    /// Joins connections that come to `listener` with `to`, through `network`, whose time begins
+    /// `now`.
     pub fn new(now: Instant, network: Network, listener: Listener, to: Vec<SocketAddr>, report: R) -> Self {
         Self {
             model: Model::new(network, now),
@@ -99,12 +102,12 @@ impl<R: FnMut(Event)> Relay<R> {
         }
     }
 
-    /// Has [`Event::Tick`] reported this often, from `now` on.
+    /// Reports [`Event::Tick`] at this interval, from `now` on.
     pub fn tick_every(&mut self, now: Instant, time: Nanos) {
         self.pace.tick_every(now, time);
     }
 
-    /// What has passed so far.
+    /// The counters so far.
     pub fn counters(&self) -> Counters {
         let network = self.model.network();
         let direction = |side: Side| {
@@ -194,7 +197,8 @@ impl<R: FnMut(Event)> Relay<R> {
         Ok(busy)
     }
 
-    /// Lets the network do what is due, and hands its outputs to the pipes.
+    /// Lets the network do what is due, and hands its outputs to the pipes; returns whether there
+    /// were any.
     fn settle(&mut self, now: Instant) -> bool {
         let mut any = false;
         self.model.settle(now);

@@ -1,4 +1,4 @@
-//! A connection that passes the model: two sockets.
+//! A connection that passes the model, with its two sockets.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,41 +13,42 @@ use crate::emulate::model::Model;
 use crate::reactor::{Attention, Context, Sources};
 use crate::tcp::{Connection, Dialer, Dialled, Options};
 
-/// What a look at a pipe has come to.
+/// The result of a look at a pipe.
 #[derive(Debug)]
 pub(in crate::emulate) enum Pumped {
     Nothing,
     Something,
     /// The other end can't be connected to.
     Unreachable(io::Error),
-    /// It is over.
+    /// The connection is over.
     Over(Gone),
 }
 
 /// What a look at a pipe works with.
 #[derive(Debug)]
 pub(in crate::emulate) struct Flow<'a> {
-    /// Whose pipe it is.
+    /// The connection of the pipe.
     pub(in crate::emulate) id: ConnectionId,
     pub(in crate::emulate) context: &'a Context<'a>,
     pub(in crate::emulate) model: &'a mut Model<Network>,
     pub(in crate::emulate) pool: &'a mut Pool,
-    /// How late what was written was.
+    /// How late each piece of the written bytes was.
     pub(in crate::emulate) late: &'a mut Vec<Nanos>,
 }
 
 /// The two sockets of a connection.
 #[derive(Debug)]
 pub(in crate::emulate) struct Pipe {
-    /// Who came.
+    /// The address of whoever connected.
     pub(in crate::emulate) peer: SocketAddr,
     pub(super) ends: [End; 2],
-    /// The connection to the other end, while it is made, and how many addresses are left to try.
+    /// The connection to the other end while it is being made, and how many addresses are left to
+    /// try.
     dialer: Option<(Dialer, usize)>,
     pub(in crate::emulate) busy_at: Instant,
-    /// Looked at only when the kernel has news.
+    /// The pipe is looked at only when the kernel has news.
     pub(in crate::emulate) at_rest: bool,
-    /// The model has something new for it.
+    /// The model has something new for the pipe.
     pub(in crate::emulate) stirred: bool,
 }
 
@@ -59,20 +60,20 @@ impl Pipe {
         Self { peer, ends, dialer: None, busy_at: now, at_rest: false, stirred: false }
     }
 
-    /// The model's SYN has arrived: connects to the other end.
+    /// Connects to the other end, because the model's SYN has arrived.
     pub(in crate::emulate) fn dial(&mut self, to: Vec<SocketAddr>, now: Instant) {
         let tries = to.len();
         self.dialer = Some((Dialer::new(to, Options::default(), now), tries));
     }
 
-    /// The other end is there.
+    /// Takes the connection to the other end.
     pub(in crate::emulate) fn join(&mut self, mut far: Connection) {
         far.stamp();
         self.dialer = None;
         self.ends[Side::Far.index()].socket = Some(far);
     }
 
-    /// Takes what came out of the model, and should have at `due`; the bytes that it was.
+    /// Takes an output of the model that should have come at `due`; returns its number of bytes.
     pub(in crate::emulate) fn take(&mut self, now: Instant, due: Instant, output: Output) -> usize {
         self.busy_at = now;
         self.stirred = true;
@@ -97,7 +98,7 @@ impl Pipe {
         self.dialer.is_none() && self.ends.iter().all(End::may_rest)
     }
 
-    /// Looks at the sockets only when the kernel has news of them, or in each turn again.
+    /// Chooses whether the sockets are looked at only when the kernel has news, or in each turn.
     pub(in crate::emulate) fn rest(&mut self, rest: bool, sources: &Sources) -> io::Result<()> {
         if rest == self.at_rest {
             return Ok(());
@@ -145,7 +146,7 @@ impl Pipe {
             Pumped::Something => any = true,
             failed => return Ok(failed),
         }
-        // What is due goes out before anything else.
+        // Due bytes go out before anything else.
         for side in Side::BOTH {
             any |= self.look(now, side, flow, End::send);
         }
@@ -160,7 +161,7 @@ impl Pipe {
         }
     }
 
-    /// Moves what there is at one end, one way; returns whether there was anything.
+    /// Moves what there is at one end in one direction; returns whether there was anything.
     fn look(
         &mut self,
         now: Instant,
@@ -170,7 +171,7 @@ impl Pipe {
     ) -> bool {
         let end = &mut self.ends[side.index()];
         how(end, now, side, flow).unwrap_or_else(|_| {
-            // The socket is gone without a close: so is the model's end.
+            // The socket is gone without a close, and so is the model's end.
             flow.model.input(now, Input::Reset { connection: flow.id, side });
             end.end(Gone::Reset);
             end.socket = None;
@@ -178,7 +179,7 @@ impl Pipe {
         })
     }
 
-    /// Closes the sockets whose ends of the model are gone, in the way that they have gone.
+    /// Closes the sockets whose ends in the model are gone, in the way in which these have gone.
     fn end_sockets(&mut self) {
         for end in &mut self.ends {
             match end.is_over() {
@@ -198,6 +199,6 @@ impl Pipe {
 /// Ends a connection with a reset instead of a close.
 pub(in crate::emulate) fn reset(connection: Connection) {
     let socket = connection.into_socket();
-    // Without it the peer sees a close, which is the next best thing.
+    // Without this option the peer sees a close, which is the next best thing.
     let _ = socket2::SockRef::from(&socket).set_linger(Some(Duration::ZERO));
 }

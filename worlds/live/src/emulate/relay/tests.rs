@@ -15,7 +15,7 @@ use super::*;
 use crate::clock::Clock;
 use crate::reactor::{Reactor, Stop};
 
-/// An emulator in a thread of its own, that ends when dropped.
+/// An emulator in a thread of its own, which ends when dropped.
 struct Emulated {
     address: SocketAddr,
     stop: Stop,
@@ -84,7 +84,7 @@ fn noise(length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Sends `bytes` and closes; what comes back.
+/// Sends `bytes` and closes; returns what comes back.
 fn there_and_back(address: SocketAddr, bytes: Vec<u8>) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).unwrap();
     let mut writer = stream.try_clone().unwrap();
@@ -103,7 +103,8 @@ fn bytes_and_closes_pass_in_order_and_late() {
     let mut emulated = Emulated::between(wires(Nanos::from_millis(10), Rate::from_gigabits(1)), echo());
     let mut stream = TcpStream::connect(emulated.address).unwrap();
     let mut piece = [0; 4];
-    // The first bytes wait for the model's handshake: a round trip and half of one, and half back. Nothing is early.
+    // The first bytes wait for the model's handshake: one and a half round trips, and half of one
+    // back. Nothing is early.
     for least in [40, 20, 20] {
         let asked = time::Instant::now();
         stream.write_all(b"ping").unwrap();
@@ -181,7 +182,7 @@ fn a_reader_that_rests_stops_the_writer() {
     let (mut far, _) = listener.accept().unwrap();
     near.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
     let (mut written, piece) = (0_usize, noise(1 << 20));
-    // Until nothing more is taken: buffers of two kernels and of the model.
+    // Writes until nothing more is taken: the buffers of two kernels and of the model are full.
     while let Ok(count) = near.write(&piece) {
         written += count;
         assert!(written < 200 << 20, "nothing holds the writer");

@@ -20,43 +20,43 @@ use crate::clock::Clock;
 use crate::fabrics::crc32c;
 use crate::reactor::Reactor;
 
-/// Bytes of blocks that are kept for being used again, of each size.
+/// The most bytes of blocks that the pool keeps for reuse.
 const POOL_BYTES: usize = 16 << 20;
 
 /// How an attachment behaves.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Each association with the subsystem.
+    /// The configuration of each association with the subsystem.
     pub association: host::Config,
-    /// The paths together.
+    /// How the paths work together.
     pub multipath: multipath::Config,
-    /// Header digests.
+    /// How header digests are used.
     pub header_digest: DigestUse,
-    /// Data digests.
+    /// How data digests are used.
     pub data_digest: DigestUse,
     /// How long to spin for the next event before sleeping.
     pub spin: Nanos,
 }
 
-/// Why there is no subsystem to use, or no more.
+/// Why there is no subsystem to use, or no longer one.
 #[derive(Debug)]
 pub enum AttachError {
-    /// The system failed us.
+    /// The system refuses an operation.
     Io(io::Error),
     /// The controller refused, or was away for too long.
     Failed(Failure),
-    /// It could not be reached in time; the last failure to do so, if there was one.
+    /// The subsystem could not be reached in time.
     TimedOut {
-        /// How long it was tried for.
+        /// How long it was tried.
         timeout: Nanos,
-        /// The last failure.
+        /// The last failure to reach the subsystem, if there was one.
         last: Option<String>,
     },
-    /// A command was not taken.
+    /// A command was not taken, for this reason.
     Submit(String),
-    /// A command failed.
+    /// A command completed with this error status.
     Command(Status),
-    /// Stopped from outside.
+    /// The wait was stopped from outside.
     Interrupted,
 }
 
@@ -93,7 +93,7 @@ impl From<io::Error> for AttachError {
     }
 }
 
-/// A subsystem in use, with its loop. See the module.
+/// A subsystem in use, together with the loop of its driver.
 pub type Attachment = Attached<InitiatorDriver>;
 
 impl Application for InitiatorDriver {
@@ -105,20 +105,21 @@ impl Application for InitiatorDriver {
     fn has_events(&self) -> bool {
         !self.events.is_empty()
     }
-    /// Commands leave ahead of everything else.
+    /// Commands leave before everything else.
     fn before_wait(&mut self) {
         self.send();
     }
 }
 
 impl Attached<InitiatorDriver> {
-    /// Begins to connect to a subsystem that is at `paths`: each the addresses of one path, tried in turn.
+    /// Begins to connect to a subsystem at `paths`. Each element has the addresses of one path,
+    /// which are tried in turn.
     ///
     /// # Errors
     /// When the process has no descriptors left.
     ///
     /// # Panics
-    /// When there is no path or no address of one, or an option exceeds its limits.
+    /// When there is no path, a path has no address, or an option exceeds its limits.
     pub fn connect(paths: Vec<Vec<SocketAddr>>, options: &Options) -> Result<Self, AttachError> {
         assert!(paths.iter().all(|addresses| !addresses.is_empty()), "a path has an address");
         let pool = Rc::new(Pool::new(POOL_BYTES).into());
@@ -138,17 +139,17 @@ impl Attached<InitiatorDriver> {
         Ok(Self::new(reactor, driver))
     }
 
-    /// The time at which it last looked at the world: of the events that came with that.
+    /// The time at which the loop last looked at the world; the latest events came with that look.
     pub const fn turned(&self) -> Instant {
         self.driver.now()
     }
 
-    /// The engine.
+    /// The engine, which speaks NVMe/TCP as a host.
     pub const fn initiator(&self) -> &Initiator {
         self.driver.initiator()
     }
 
-    /// What the controller told about itself; none before it was up.
+    /// What the controller told about itself; `None` before the controller was first up.
     pub fn identity(&self) -> Option<&Identity> {
         self.initiator().multipath().identity()
     }
@@ -156,7 +157,7 @@ impl Attached<InitiatorDriver> {
     /// Waits until commands can be sent.
     ///
     /// # Errors
-    /// When that isn't so within `timeout`, or never will be.
+    /// When no path is ready within `timeout`, or none ever will be.
     pub fn wait_ready(&mut self, timeout: Nanos) -> Result<(), AttachError> {
         let deadline = self.now() + timeout;
         let mut last = None;
@@ -184,11 +185,11 @@ impl Attached<InitiatorDriver> {
         Ok(())
     }
 
-    /// Submits an I/O command; [`Output::Completed`] follows exactly once. It is sent with the next event that is waited
-    /// for, or by [`Attachment::flush`].
+    /// Submits an I/O command; [`Output::Completed`] follows exactly once. The command is sent with
+    /// the next wait for an event, or by [`Attachment::flush`].
     ///
     /// # Errors
-    /// When it can't be taken; it then never completes.
+    /// When the command can't be taken; it then never completes.
     #[inline]
     pub fn submit(&mut self, now: Instant, request: Request) -> Result<(), SubmitError> {
         self.driver.initiator_mut().submit(now, request)
@@ -197,7 +198,7 @@ impl Attached<InitiatorDriver> {
     /// Submits an admin command; [`Output::AdminCompleted`] follows exactly once.
     ///
     /// # Errors
-    /// When it can't be taken; it then never completes.
+    /// When the command can't be taken; it then never completes.
     pub fn submit_admin(
         &mut self,
         cookie: u64,
@@ -209,7 +210,7 @@ impl Attached<InitiatorDriver> {
         submitted.map_err(|error| AttachError::Submit(error.to_string()))
     }
 
-    /// Sends what was submitted.
+    /// Sends the commands that were submitted.
     pub fn flush(&mut self) {
         self.driver.send();
     }
@@ -217,7 +218,7 @@ impl Attached<InitiatorDriver> {
     /// Carries out one I/O command and waits for it, while nothing else is under way.
     ///
     /// # Errors
-    /// When it can't be taken or fails.
+    /// When the command can't be taken, or fails.
     pub fn execute(&mut self, entry: SubmissionQueueEntry, data: Data) -> Result<Completed, AttachError> {
         let (cookie, now) = (self.driver.cookie(), self.now());
         let request = Request { cookie, entry, data, queue: 0 };
@@ -235,7 +236,7 @@ impl Attached<InitiatorDriver> {
     /// Carries out one admin command and waits for it, while nothing else is under way.
     ///
     /// # Errors
-    /// When it can't be taken or fails.
+    /// When the command can't be taken, or fails.
     pub fn admin(
         &mut self,
         entry: SubmissionQueueEntry,
@@ -260,7 +261,7 @@ impl Attached<InitiatorDriver> {
     /// Reads `blocks` (1..=65,536) logical blocks from `lba` on.
     ///
     /// # Errors
-    /// As [`Attachment::execute`].
+    /// When the command can't be taken, or fails.
     pub fn read(&mut self, namespace: NamespaceId, lba: u64, blocks: u32) -> Result<Buffer, AttachError> {
         let known = self.identity().and_then(|identity| {
             identity.namespaces.iter().find(|one| one.id == namespace).map(|one| one.block_bytes)
@@ -269,10 +270,10 @@ impl Attached<InitiatorDriver> {
         Ok(self.execute(on_blocks(IoOpcode::Read, namespace, lba, blocks), Data::Read(bytes))?.data)
     }
 
-    /// Writes `data`, `blocks` (1..=65,536) logical blocks, from `lba` on.
+    /// Writes `data`, which is `blocks` (1..=65,536) logical blocks, from `lba` on.
     ///
     /// # Errors
-    /// As [`Attachment::execute`].
+    /// When the command can't be taken, or fails.
     pub fn write(
         &mut self,
         namespace: NamespaceId,

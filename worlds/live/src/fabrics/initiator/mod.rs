@@ -1,4 +1,5 @@
-//! The host of NVMe/TCP subsystems, live: an initiator, its sockets and dialling, in one loop.
+//! The host of NVMe/TCP subsystems in the live world: an initiator, its sockets and dialling, in
+//! one loop.
 
 mod attachment;
 
@@ -19,16 +20,16 @@ use super::{Received, Socket};
 use crate::reactor::{Attention, Context, Driver, Sources, Turn};
 use crate::tcp::LOOKS;
 
-/// Pieces taken from a connection in a turn.
+/// The most pieces taken from a connection in a turn.
 const PIECES_PER_TURN: usize = 4;
-/// A connection on which nothing was said for so long, and nothing is awaited, is looked at only when the kernel has news
-/// of it.
+/// A connection that was silent for this long, and on which nothing is awaited, is looked at only
+/// when the kernel has news of it.
 const SILENT: Nanos = Nanos::from_millis(10);
 /// How often deadlines are looked at while there is always something else to do.
 const SETTLE_EVERY: Nanos = Nanos::from_millis(1);
-/// How long one attempt to connect may take.
+/// The longest time that one attempt to connect may take.
 const DIAL_MAX: Nanos = Nanos::from_secs(5);
-/// How often an attempt is looked at when nothing wakes us.
+/// How often an attempt is looked at when nothing else wakes the loop.
 const LOOK_EVERY: Nanos = Nanos::from_millis(1);
 
 /// A connection of the initiator.
@@ -38,33 +39,33 @@ enum Line {
     Connected(Connected),
 }
 
-/// A connection that is there.
+/// An established connection.
 #[derive(Debug)]
 struct Connected {
     id: ConnectionId,
     socket: Socket,
-    /// When either side was last heard; none for just now.
+    /// When either side last sent something; `None` if it was just now.
     heard: Option<Instant>,
-    /// How it ends a sleep.
+    /// How the connection ends a sleep.
     attention: Attention,
 }
 
 impl Connected {
-    /// Has the kernel tell of it if it is at rest; else it is looked at in each turn.
+    /// Lets the kernel tell of a connection at rest; any other is looked at in each turn.
     fn attend(&mut self, now: Instant, sources: &Sources, pool: &mut Pool, is_awaited: bool) {
         let heard = *self.heard.get_or_insert(now);
         let wanted = match is_awaited || now - heard < SILENT {
             true => Attention::EachTurn,
             false => Attention::OnNews,
         };
-        // It stays as it is when that fails.
+        // The registration stays as it is when this fails.
         if wanted != self.attention && sources.change(self.socket.as_raw_fd(), wanted).is_ok() {
             self.attention = wanted;
             self.socket.rest(pool);
         }
     }
 
-    /// Whether it is looked at now.
+    /// Whether the connection is looked at in this turn.
     fn is_due(&self, news: bool) -> bool {
         news || self.heard.is_none() || self.attention == Attention::EachTurn
     }
@@ -78,11 +79,11 @@ impl Line {
     }
 }
 
-/// See the module.
+/// The driver of an initiator: it joins the engine to sockets and dialling.
 #[derive(Debug)]
 pub struct InitiatorDriver {
     initiator: Initiator,
-    /// The addresses of each path; a path with several tries them in turn.
+    /// The addresses of each path. A path with several addresses tries them in turn.
     addresses: Vec<Vec<SocketAddr>>,
     attempts: Vec<usize>,
     lines: Vec<Line>,
@@ -96,7 +97,7 @@ pub struct InitiatorDriver {
     unsettled: bool,
     settled: Instant,
     stopping: bool,
-    /// The last failure to reach each path.
+    /// The last failure to reach each path, if any.
     failures: Vec<Option<io::Error>>,
 }
 
@@ -121,12 +122,12 @@ impl InitiatorDriver {
         }
     }
 
-    /// The engine.
+    /// The engine, which speaks NVMe/TCP as a host.
     pub const fn initiator(&self) -> &Initiator {
         &self.initiator
     }
 
-    /// The engine, for commands.
+    /// The engine, for commands. Its deadlines are looked at again afterwards.
     pub const fn initiator_mut(&mut self) -> &mut Initiator {
         self.unsettled = true;
         &mut self.initiator
@@ -137,13 +138,13 @@ impl InitiatorDriver {
         self.now
     }
 
-    /// A name for a command of one's own: far from those that a caller counts.
+    /// A new cookie for a command of our own, far from the cookies that a caller counts.
     const fn cookie(&mut self) -> u64 {
         self.next_cookie += 1;
         self.next_cookie
     }
 
-    /// Why a path could not be reached, last.
+    /// Why the path of this index could not be reached at the last attempt, if it failed.
     pub fn failure(&self, path: usize) -> Option<&io::Error> {
         self.failures.get(path)?.as_ref()
     }
@@ -191,7 +192,7 @@ impl InitiatorDriver {
         }
     }
 
-    /// Looks at the attempts to connect.
+    /// Looks at the attempts to connect; returns whether any has ended.
     fn dialling(&mut self, now: Instant, sources: &Sources) -> bool {
         let mut busy = false;
         for index in (0..self.lines.len()).rev() {
@@ -200,7 +201,7 @@ impl InitiatorDriver {
             };
             if !*registered {
                 *registered = true;
-                // One that can't be waited for is looked at by the clock.
+                // A socket that can't be registered is looked at by the clock.
                 let _ = sources.add(socket.as_raw_fd(), Attention::OnNews);
             }
             *look = now + LOOK_EVERY;
@@ -231,7 +232,7 @@ impl InitiatorDriver {
         let mut busy = false;
         let mut index = self.lines.len();
         while let Some(next) = index.checked_sub(1) {
-            // What comes by one connection may have others closed.
+            // Input on one connection may cause others to be closed.
             index = next.min(self.lines.len());
             let Some(Line::Connected(line)) = self.lines.get(index) else { continue };
             let id = line.id;
@@ -280,7 +281,7 @@ impl InitiatorDriver {
         Ok(busy)
     }
 
-    /// Sends what connections have to say; returns whether any of it was taken.
+    /// Sends what connections have to send; returns whether any of it was taken.
     fn send(&mut self) -> bool {
         let mut busy = false;
         for line in &mut self.lines {
@@ -291,7 +292,7 @@ impl InitiatorDriver {
         busy
     }
 
-    /// Fires what is due, and finds out when something is due next.
+    /// Fires what is due, and determines when something is due next.
     fn settle(&mut self, now: Instant, sources: &Sources) -> bool {
         let mut busy = fire(&mut self.initiator, now);
         busy |= self.exchange(now);
@@ -315,7 +316,8 @@ fn connected(lines: &mut [Line], wanted: ConnectionId) -> Option<&mut Connected>
     })
 }
 
-/// Sends what a connection has to say, as far as the system takes it at once. A failure is seen with the next receive.
+/// Sends what a connection has to send, as far as the system takes it at once. The next receive
+/// sees a failure.
 fn send(initiator: &mut Initiator, line: &mut Connected) -> bool {
     let mut busy = false;
     while let Some(outbox) = initiator.outbox(line.id).filter(|outbox| !outbox.is_empty()) {
@@ -340,7 +342,7 @@ impl Driver for InitiatorDriver {
         self.now = self.now.max(context.now);
         let mut busy = self.exchange(self.now);
         busy |= self.dialling(self.now, context.sources());
-        // Nothing comes from anywhere else soon.
+        // Nothing else comes soon from anywhere.
         let looks = if busy { 1 } else { LOOKS };
         busy |= (0..looks).any(|_| self.receive(context));
         busy |= self.exchange(self.now);
@@ -386,13 +388,14 @@ fn begin(address: SocketAddr) -> io::Result<socket2::Socket> {
     }
 }
 
-/// Whether the attempt has succeeded yet.
+/// Whether the attempt has succeeded; `false` while it is undecided.
 fn outcome(socket: &socket2::Socket) -> io::Result<bool> {
     if let Some(error) = socket.take_error()? {
         return Err(error);
     }
     match socket.peer_addr() {
-        // Nobody listens on a port that the system gives out to diallers, and ours was given just that one.
+        // The socket is connected to itself: nobody listens on a port that the system gives to
+        // diallers, and ours was given this one.
         Ok(peer) if socket.local_addr()? == peer => Err(io::ErrorKind::ConnectionRefused.into()),
         Ok(_) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(false),

@@ -1,4 +1,5 @@
-//! Connections that come, and the descriptors that end a sleep. What the system refuses to one of them is nobody else's loss.
+//! Connections that arrive, and the descriptors that end a sleep. What the system refuses for one
+//! of them must not harm the others.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -13,7 +14,7 @@ use crate::reactor::{Attention, Sources};
 use crate::tcp::ACCEPTS_PER_TURN;
 
 impl<F: FnMut(Event)> TargetDriver<F> {
-    /// Has news of ports and media end a sleep. What the system refuses is tried again.
+    /// Makes ports and media end a sleep. What the system refuses is tried again.
     pub(super) fn register(&mut self, sources: &Sources) {
         let mut refused = None;
         for port in self.ports.iter_mut().filter(|port| !port.is_registered) {
@@ -60,7 +61,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
                         self.begin(now, sources, Link::new(connection.into(), id, now), None);
                     }
                     Ok(None) => break,
-                    // No descriptor is left: those who have one go on.
+                    // No descriptor is left: existing connections go on.
                     Err(error) => {
                         self.refuse(error);
                         break;
@@ -70,7 +71,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         }
         while let Some(moved) = self.mailbox.as_ref().and_then(Mailbox::take) {
             accepted = true;
-            // One that has failed meanwhile needs no answer.
+            // A connection that has failed meanwhile needs no answer.
             if let Ok(socket) = Socket::new(moved.socket) {
                 self.begin(now, sources, Link::new(socket, moved.port, now), Some(moved.handover));
             }
@@ -78,7 +79,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         accepted
     }
 
-    /// Says that connections are turned away, once until one is let in.
+    /// Reports that connections are turned away, once until a connection is let in again.
     fn refuse(&mut self, error: io::Error) {
         if !core::mem::replace(&mut self.is_refusing, true) {
             (self.report)(Event::AcceptFailed(error));

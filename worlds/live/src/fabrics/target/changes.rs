@@ -1,4 +1,4 @@
-//! What changes of subsystems while hosts use them: their media, and how they are reached.
+//! Changes to subsystems while hosts use them: to their media, and to how namespaces are reached.
 
 use engine::Instant;
 use nvme::media::MediumId;
@@ -10,8 +10,8 @@ use super::{Event, TargetDriver};
 use crate::media::{Media, Medium, ResizeError};
 
 impl<F: FnMut(Event)> TargetDriver<F> {
-    /// Adds a medium to a subsystem that is here, unless it has as many as there may be
-    /// ([`crate::media::MEDIA_MAX`]).
+    /// Adds a medium to a subsystem that is here. `None` if there is no such subsystem, or it has
+    /// [`crate::media::MEDIA_MAX`] media.
     pub fn add_medium(&mut self, key: SubsystemKey, medium: impl Into<Medium>) -> Option<MediumId> {
         let media = self.media.get_mut(key.0 as usize)?.as_mut()?;
         if media.is_full() {
@@ -21,8 +21,8 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         Some(media.add(medium))
     }
 
-    /// Removes a medium of a subsystem, after the last namespace on it: it is closed when it has done what it was
-    /// asked for.
+    /// Removes a medium of a subsystem, after the last namespace on it. The medium is closed when
+    /// the requests under way have ended.
     pub fn remove_medium(&mut self, key: SubsystemKey, medium: MediumId) {
         if let Some(media) = self.media_of(key) {
             media.remove(medium);
@@ -30,10 +30,11 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         }
     }
 
-    /// Makes a medium of a subsystem that is here `bytes` long, or measures what it has by now: see [`Media::resize`].
+    /// Makes a medium of a subsystem that is here `bytes` long, or without `bytes` measures it, as
+    /// [`Media::resize`] does. Returns the length in bytes.
     ///
     /// # Errors
-    /// When it can't have that length.
+    /// When the medium can't have that length, or the subsystem is not here.
     pub fn resize_medium(
         &mut self,
         key: SubsystemKey,
@@ -43,7 +44,8 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         self.media_of(key).ok_or(ResizeError::Fixed)?.resize(medium, bytes)
     }
 
-    /// Sets how the controllers of a port reach a group of namespaces: see [`Target::set_port_access`].
+    /// Sets how the controllers of a port reach a group of namespaces, as
+    /// [`Target::set_port_access`] does.
     ///
     /// [`Target::set_port_access`]: machine::target::Target::set_port_access
     pub fn set_port_access(
@@ -58,8 +60,8 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         self.exchange(now);
     }
 
-    /// Sets how one controller reaches a group of namespaces, if there is such a controller: see
-    /// [`Target::set_controller_access`].
+    /// Sets how one controller reaches a group of namespaces, as [`Target::set_controller_access`]
+    /// does. Returns whether there is such a controller.
     ///
     /// [`Target::set_controller_access`]: machine::target::Target::set_controller_access
     pub fn set_controller_access(
@@ -80,7 +82,8 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         self.media.get_mut(key.0 as usize)?.as_mut()
     }
 
-    /// A descriptor that was closed ends no sleep any more; its number may be that of another one soon.
+    /// Forgets descriptors of closed media: they end no sleep any more, and their numbers may soon
+    /// be reused.
     fn forget_closed(&mut self, key: SubsystemKey) {
         let Self { media, registered, unregistered, .. } = self;
         let Some(media) = media.get(key.0 as usize).and_then(Option::as_ref) else { return };

@@ -1,4 +1,4 @@
-//! A host's connection.
+//! A host's connection to the target.
 
 use engine::Instant;
 use nvme_fabrics::wire::PortId;
@@ -7,15 +7,15 @@ use crate::fabrics::Socket;
 
 pub(super) struct Link {
     pub(super) socket: Socket,
-    /// The port through which it came.
+    /// The port through which the connection came.
     pub(super) port: PortId,
-    /// When it last brought something.
+    /// When the connection last brought something.
     pub(super) heard: Instant,
-    /// Whether it is looked at in each turn.
+    /// Whether the connection is looked at in each turn.
     pub(super) is_lively: bool,
-    /// The engine has ended it: what still comes is dropped.
+    /// The engine has ended the connection: what still comes is dropped.
     pub(super) is_ended: bool,
-    /// The host was told that nothing more comes.
+    /// The host was told that nothing more will be sent.
     pub(super) is_shut: bool,
 }
 

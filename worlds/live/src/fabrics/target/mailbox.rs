@@ -1,4 +1,5 @@
-//! Connections on their way from the reactor that accepted them to the one whose subsystem they want.
+//! Connections on their way from the reactor that accepted them to the reactor of the subsystem
+//! that they want.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,29 +12,29 @@ use nvme_fabrics::wire::PortId;
 
 use crate::reactor::Stop;
 
-/// Connections that wait in one mailbox; further ones are closed.
+/// The most connections that wait in one mailbox; further ones are closed.
 const WAITING_MAX: usize = 4096;
 
-/// A connection that moves.
+/// A connection that moves from one reactor to another.
 #[derive(Debug)]
 pub struct Moved {
-    /// Its socket.
+    /// The connection's socket.
     pub socket: TcpStream,
-    /// The port through which it came.
+    /// The port through which the connection came.
     pub port: PortId,
-    /// What was said so far.
+    /// What the connection has exchanged so far.
     pub handover: Handover,
 }
 
-/// Where one reactor finds what others have for it.
+/// The place where one reactor finds the connections that others have for it.
 #[derive(Clone)]
 struct Place {
     waiting: Arc<Mutex<VecDeque<Moved>>>,
-    /// Ends its sleep.
+    /// Ends the reactor's sleep.
     waker: Stop,
 }
 
-/// The mailboxes of all reactors, from the point of view of one.
+/// The mailboxes of all reactors, from the point of view of one reactor.
 #[derive(Clone)]
 pub struct Mailbox {
     own: usize,
@@ -41,19 +42,20 @@ pub struct Mailbox {
 }
 
 impl Mailbox {
-    /// The mailboxes of reactors that `wakers` wake.
+    /// Makes the mailboxes of several reactors, one for each of `wakers`, which ends that reactor's
+    /// sleep.
     pub fn for_all(wakers: impl IntoIterator<Item = Stop>) -> Vec<Self> {
         let place = |waker| Place { waiting: Arc::default(), waker };
         let places: Arc<[Place]> = wakers.into_iter().map(place).collect();
         (0..places.len()).map(|own| Self { own, places: Arc::clone(&places) }).collect()
     }
 
-    /// Which reactor carries out the commands of a subsystem, out of `reactors`.
+    /// The index of the reactor, out of `reactors`, that carries out the commands of a subsystem.
     pub const fn home(subsystem: SubsystemKey, reactors: usize) -> usize {
         subsystem.0 as usize % reactors
     }
 
-    /// A connection that another reactor has accepted, if there is one.
+    /// The next connection that another reactor has accepted for this one, if any.
     pub(super) fn take(&self) -> Option<Moved> {
         self.places[self.own].waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }

@@ -1,4 +1,4 @@
-//! A target of NVMe/TCP: listeners, connections, media, in one loop.
+//! A target of NVMe/TCP: listeners, connections and media in one loop.
 
 mod arrivals;
 mod changes;
@@ -31,26 +31,27 @@ use crate::state::Notice;
 use crate::tcp::{LOOKS, Listener};
 use link::Link;
 
-/// Pieces taken from one connection in a turn, so that none starves the others or the media.
+/// The most pieces taken from one connection in a turn, so that none starves the others or the
+/// media.
 const PIECES_PER_TURN: usize = 16;
-/// A connection that was silent for so long is looked at only when the kernel has news of it.
+/// A connection that was silent for this long is looked at only when the kernel has news of it.
 const SILENT: Nanos = Nanos::from_millis(10);
-/// How long a host may take to close a connection that we have ended, before it is dropped.
+/// How long a host may take to close a connection that we have ended before it is dropped.
 const LINGER: Nanos = Nanos::from_secs(1);
 
-/// How long until the system is asked again for what it refused: to end a sleep for the sake of a port or a medium.
+/// How long to wait before asking the system again to let a port or medium end a sleep.
 const REGISTER_AGAIN: Nanos = Nanos::from_millis(10);
 
-/// What the application is told.
+/// An event that the application is told.
 #[derive(Debug)]
 pub enum Event {
     /// Something happened to a connection or an association.
     Target(machine::target::Event),
-    /// The controllers of a subsystem have changed what may be worth remembering.
+    /// The controllers of a subsystem have changed something that may be worth remembering.
     Notify(SubsystemKey, Notification),
-    /// What is kept of a subsystem's state has something to say.
+    /// A notice about the kept state of a subsystem.
     State(SubsystemKey, Notice),
-    /// A connection could not be accepted.
+    /// A connection could not be accepted. Reported once until a connection is accepted again.
     AcceptFailed(io::Error),
 }
 
@@ -62,34 +63,34 @@ struct Port {
     is_registered: bool,
 }
 
-/// See the module.
+/// The driver of a target: it joins the engines to listeners, connections and media.
 pub struct TargetDriver<F> {
     target: Target,
     ports: Vec<Port>,
-    /// By connection.
+    /// The links, by connection.
     links: Vec<Option<Link>>,
     /// Connections that are looked at in each turn.
     lively: Vec<ConnectionId>,
     /// Connections with something to send.
     sending: Vec<ConnectionId>,
-    /// Connections whose hosts may have sent what was not wanted then, and is now.
+    /// Connections whose input was not wanted for some time and is wanted again.
     wanted: Vec<ConnectionId>,
-    /// Connections that we have ended and that the host has not closed.
+    /// Connections that we have ended and that the host has not closed, with when each is dropped.
     lingering: Vec<(Instant, ConnectionId)>,
-    /// By subsystem.
+    /// The media, by subsystem.
     media: Vec<Option<Media>>,
-    /// Subsystems of whose media some descriptors may not end a sleep yet.
+    /// Subsystems with media whose descriptors may not end a sleep yet.
     unregistered: Vec<SubsystemKey>,
-    /// Those that do, by subsystem.
+    /// The descriptors of media that end a sleep, with their subsystems.
     registered: Vec<(SubsystemKey, RawFd)>,
-    /// What media have answered at once.
+    /// Completions that media have given at once.
     inputs: VecDeque<(SubsystemKey, Completion)>,
     pool: SharedPool,
-    /// Where connections come from that other reactors have accepted, and where those go that are theirs.
+    /// The exchange of accepted connections with other reactors.
     mailbox: Option<Mailbox>,
-    /// Connections on their way there.
+    /// Connections that will go to the mailbox.
     leaving: Vec<(SubsystemKey, Moved)>,
-    /// That connections are turned away has been told.
+    /// The application was told that connections are turned away.
     is_refusing: bool,
     report: F,
     /// The latest time that the engines were told.
@@ -100,8 +101,8 @@ pub struct TargetDriver<F> {
 }
 
 impl<F: FnMut(Event)> TargetDriver<F> {
-    /// A target that offers what `directory` says; its subsystems and ports are yet to come. What happens is told to
-    /// `report`.
+    /// Creates a target that offers what `directory` says; subsystems and ports are added later.
+    /// Events are told to `report`.
     pub fn new(now: Instant, directory: Directory, report: F) -> Self {
         let pool: SharedPool = Rc::new(RefCell::new(Pool::default()));
         let mut connection = nvme_tcp::controller::Config::new(Rc::clone(&pool));
@@ -135,7 +136,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         self.ports.push(Port { id, listener, is_registered: false });
     }
 
-    /// Brings a subsystem that the directory says is here, and the media that its namespaces name.
+    /// Adds a subsystem that the directory says is here, with the media that its namespaces name.
     pub fn add_subsystem(&mut self, now: Instant, key: SubsystemKey, config: SubsystemConfig, media: Media) {
         let index = key.0 as usize;
         if self.media.len() <= index {
@@ -147,22 +148,24 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         self.exchange(now);
     }
 
-    /// Takes connections from `mailbox`, and gives it those of other reactors.
+    /// Takes connections from `mailbox`, and gives it the connections that belong to other
+    /// reactors.
     pub fn set_mailbox(&mut self, mailbox: Mailbox) {
         self.mailbox = Some(mailbox);
     }
 
-    /// Holds at most `bytes` or so for hosts: see [`Target::set_memory_max`].
+    /// Limits the memory held for hosts to about `bytes`, as [`Target::set_memory_max`] does.
     pub const fn set_memory_max(&mut self, bytes: u64) {
         self.target.set_memory_max(bytes);
     }
 
-    /// The engines.
+    /// The engines of the target.
     pub const fn target(&self) -> &Target {
         &self.target
     }
 
-    /// Does something to the core of a subsystem that is here.
+    /// Applies `change` to the core of a subsystem that is here; `None` if the subsystem is not
+    /// here.
     pub fn with_subsystem<T>(
         &mut self,
         now: Instant,
@@ -174,12 +177,13 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         result
     }
 
-    /// Stops listening at a port. Connections that came through it last.
+    /// Stops listening at a port. Connections that came through the port stay.
     pub fn remove_port(&mut self, id: PortId) {
         self.ports.retain(|port| port.id != id);
     }
 
-    /// Offers something else from now on: see [`Target::set_directory`]. Media of subsystems that are gone are closed.
+    /// Replaces what is offered, as [`Target::set_directory`] does. Media of subsystems that are
+    /// gone are closed.
     pub fn set_directory(&mut self, now: Instant, directory: Directory) {
         self.target.set_directory(now, directory);
         self.exchange(now);
@@ -192,12 +196,13 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         }
     }
 
-    /// Where it listens.
+    /// The address of each port.
     pub fn addresses(&self) -> impl Iterator<Item = (PortId, SocketAddr)> {
         self.ports.iter().map(|port| (port.id, port.listener.address()))
     }
 
-    /// Takes what hosts have sent by connections at rest, of which the kernel has news; returns whether there was anything.
+    /// Takes what hosts have sent on connections at rest, of which the kernel has news. Returns
+    /// whether there was anything.
     fn receive_at_rest(&mut self, context: &Context<'_>) -> bool {
         let mut busy = false;
         for index in 0..self.links.len() {
@@ -216,7 +221,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         busy
     }
 
-    /// Takes what hosts have sent by the other ones.
+    /// Takes what hosts have sent on the connections that are looked at in each turn.
     fn receive(&mut self, context: &Context<'_>) -> bool {
         let mut busy = false;
         let mut index = 0;
@@ -230,13 +235,15 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     fn wake_up(&mut self, id: ConnectionId, sources: &Sources) {
         if let Some(link) = self.links[id.0 as usize].as_mut() {
             link.is_lively = true;
-            // It stays where it is when that fails, and is looked at in each turn all the same.
+            // If this fails, the registration stays as it is, and each turn looks at the connection
+            // all the same.
             let _ = sources.change(link.socket.as_raw_fd(), Attention::EachTurn);
             self.lively.push(id);
         }
     }
 
-    /// Looks again at connections whose hosts were made to wait: the kernel does not tell twice of what they have sent.
+    /// Looks again at connections whose hosts were made to wait, because the kernel does not report
+    /// their input twice.
     fn listen_again(&mut self, sources: &Sources) -> bool {
         let wanted = core::mem::take(&mut self.wanted);
         for id in &wanted {
@@ -304,7 +311,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         busy
     }
 
-    /// A connection is gone.
+    /// Forgets a connection that is gone.
     fn forget(&mut self, now: Instant, id: ConnectionId, sources: &Sources) {
         if let Some(link) = self.links[id.0 as usize].take() {
             sources.remove(link.socket.as_raw_fd());
@@ -315,8 +322,8 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         }
     }
 
-    /// Passes outputs to the world, and what memory answers at once back in, until both are quiet. Deadlines may have
-    /// changed then.
+    /// Passes outputs to the world, and the immediate answers of memory back in, until both are
+    /// quiet. Deadlines may have changed afterwards.
     fn exchange(&mut self, now: Instant) {
         self.unsettled = true;
         loop {
@@ -374,7 +381,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
                     self.exchange(now);
                 }
                 Err(_) => {
-                    // Its end is seen with the next receive.
+                    // The next receive sees the end of the connection.
                     link.socket.give_up();
                     return busy;
                 }
@@ -382,7 +389,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         }
     }
 
-    /// Sends what waits; ends connections that have nothing more to send and are to end.
+    /// Sends what waits, and shuts down ended connections that have nothing more to send.
     fn flush(&mut self, now: Instant) -> bool {
         let mut busy = false;
         let mut sending = core::mem::take(&mut self.sending);
@@ -403,7 +410,8 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         busy
     }
 
-    /// Gives connections to the reactors of the subsystems that they want. What they bring ends this one's sleep no more.
+    /// Gives connections to the reactors of the subsystems that they want. Their news no longer
+    /// ends this reactor's sleep.
     fn see_off(&mut self, sources: &Sources) {
         if self.leaving.is_empty() {
             return;
@@ -418,7 +426,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         }
     }
 
-    /// Drops the connections that hosts have had time to close.
+    /// Drops ended connections that hosts have had time to close.
     fn drop_lingering(&mut self, now: Instant, sources: &Sources) {
         while let Some((at, id)) = self.lingering.first().copied()
             && at <= now
@@ -428,7 +436,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         }
     }
 
-    /// Fires what is due, and finds out when something is due next.
+    /// Fires what is due, and determines when something is due next.
     fn settle(&mut self, now: Instant) {
         while self.wake.is_some_and(|at| at <= now) || self.unsettled {
             fire(&mut self.target, now);
@@ -438,7 +446,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         }
     }
 
-    /// Takes what media have to say.
+    /// Takes the completions and notices of media.
     fn reap(&mut self, now: Instant) -> io::Result<bool> {
         let Self { target, media, inputs, report, .. } = self;
         let mut done = 0;
@@ -472,13 +480,14 @@ impl<F: FnMut(Event)> Driver for TargetDriver<F> {
         if context.news && self.lively.len() < self.links.len() {
             busy |= self.receive_at_rest(context);
         }
-        // Nothing comes from anywhere else soon.
+        // Nothing else comes soon from anywhere.
         let looks = if busy || self.is_media_busy() { 1 } else { LOOKS };
         busy |= (0..looks).any(|_| self.receive(context));
         self.put_to_rest(context);
         busy |= self.listen_again(sources);
         self.see_off(sources);
-        // The engines have been told later times since the turn began, and theirs never goes back.
+        // The engines have been told later times since the turn began, and their time never goes
+        // back.
         let now = self.now;
         busy |= self.reap(now)?;
         if !busy || self.wake.is_some_and(|at| at <= now) {
@@ -486,7 +495,7 @@ impl<F: FnMut(Event)> Driver for TargetDriver<F> {
         }
         busy |= self.flush(now);
         if self.is_media_busy() {
-            // What was submitted last is on its way only after this.
+            // Only this passes on to the kernel what was submitted last.
             busy |= self.reap(now)?;
         }
         self.drop_lingering(now, sources);

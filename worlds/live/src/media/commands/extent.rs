@@ -1,4 +1,4 @@
-//! What an NVMe device has to offer to a medium.
+//! The namespaces and abilities that an NVMe device offers to a medium.
 
 use nvme::host::Namespace;
 use nvme::wire::NamespaceId;
@@ -6,40 +6,41 @@ use nvme::wire::identify::IdentifyController;
 
 use super::PIECE_BYTES;
 
-/// Block sizes that are served.
+/// Block sizes in bytes that are served.
 const BLOCKS: [u32; 2] = [512, 4096];
-/// Bytes of a namespace, so that all together have offsets of 64 bits.
+/// The most bytes of a namespace, so that offsets in all namespaces together fit 64 bits.
 const NAMESPACE_BYTES_MAX: u64 = 1 << 54;
-/// Bytes of the unit of the Maximum Data Transfer Size (MDTS), as a power of two.
+/// The unit of the Maximum Data Transfer Size (MDTS) in bytes, as a power of two.
 const PAGE_POWER: u32 = 12;
-/// Dataset Management, and Write Zeroes, in Optional NVM Command Support (ONCS).
+/// Support for Dataset Management and for Write Zeroes, in Optional NVM Command Support (ONCS).
 const ONCS_DATASET_MANAGEMENT: u16 = 1 << 2;
 const ONCS_WRITE_ZEROES: u16 = 1 << 3;
-/// What deallocated blocks read as, and its value for zeroes, in Deallocate Logical Block Features (DLFEAT).
+/// The field that says what deallocated blocks read as, and its value for zeroes, in Deallocate
+/// Logical Block Features (DLFEAT).
 const DLFEAT_READS: u8 = 0b111;
 const DLFEAT_READS_ZERO: u8 = 0b001;
-/// Write Zeroes deallocates if asked to (DLFEAT).
+/// Write Zeroes can deallocate (DLFEAT).
 const DLFEAT_WRITE_ZEROES: u8 = 1 << 3;
 
-/// A namespace of the device, and where in the medium it is.
+/// A namespace of the device, and its place in the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// The device's name for it.
+    /// The device's identifier of the namespace.
     pub id: NamespaceId,
-    /// First byte in the medium.
+    /// The offset in the medium of the namespace's first byte.
     pub offset: u64,
-    /// Bytes.
+    /// The size of the namespace in bytes.
     pub bytes: u64,
-    /// Bytes in a block: 512 or 4096.
+    /// The size of a block in bytes: 512 or 4096.
     pub block: u32,
-    /// Write Zeroes gives the space back if asked to.
+    /// Whether Write Zeroes gives the space back if asked to.
     pub(in crate::media) zeroes_deallocate: bool,
-    /// What was given back reads as zeroes.
+    /// Whether deallocated blocks read as zeroes.
     pub(in crate::media) deallocated_reads_zero: bool,
 }
 
 impl Extent {
-    /// A namespace whose first byte is the one at `offset` of the medium.
+    /// Describes a namespace whose first byte is at `offset` of the medium.
     pub(in crate::media) fn new(namespace: &Namespace, offset: u64) -> Self {
         let Namespace { id, blocks, block_bytes, deallocate_features, .. } = *namespace;
         Self {
@@ -53,7 +54,7 @@ impl Extent {
     }
 }
 
-/// Why a namespace can't be served.
+/// Why a namespace can't be served; `None` when it can.
 pub(in crate::media) fn misfit(namespace: &Namespace) -> Option<String> {
     let Namespace { id, blocks, block_bytes, metadata_bytes, .. } = *namespace;
     if !BLOCKS.contains(&block_bytes) {
@@ -67,22 +68,22 @@ pub(in crate::media) fn misfit(namespace: &Namespace) -> Option<String> {
     }
 }
 
-/// What the device can do.
+/// Optional commands that the device knows, and its limits.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::media) struct Abilities {
     pub(in crate::media) write_zeroes: bool,
     pub(in crate::media) dataset_management: bool,
-    /// The longest piece of a read or a write, and of a Write Zeroes, in bytes.
+    /// The most bytes that one read or write moves.
     pub(in crate::media) transfer_max: u64,
     pub(in crate::media) zeroes_max: u64,
 }
 
 impl Abilities {
-    /// Nothing yet.
+    /// No abilities; used before those of the device are known.
     pub(in crate::media) const NONE: Self =
         Self { write_zeroes: false, dataset_management: false, transfer_max: 0, zeroes_max: 0 };
 
-    /// Those of `controller`, with commands that move as many bytes at most.
+    /// The abilities of `controller`, where one command moves at most `transfer_bytes_max` bytes.
     pub(in crate::media) fn new(controller: &IdentifyController, transfer_bytes_max: u32) -> Self {
         let commands = controller.optional_nvm_commands;
         let limit = match controller.maximum_data_transfer_size {
@@ -94,7 +95,8 @@ impl Abilities {
             write_zeroes: commands & ONCS_WRITE_ZEROES != 0,
             dataset_management: commands & ONCS_DATASET_MANAGEMENT != 0,
             transfer_max: u64::from(transfer_bytes_max.min(PIECE_BYTES) / largest * largest),
-            // Write Zeroes moves no data, but controllers before 2.0 are known to apply the limit of those that do.
+            // Write Zeroes moves no data, but controllers before 2.0 are known to apply the limit
+            // of commands that do.
             zeroes_max: limit.unwrap_or(u64::MAX),
         }
     }

@@ -1,4 +1,4 @@
-//! A request, and the commands of which it is made.
+//! A request, and its progress through the commands that carry it out.
 
 use engine::Buffer;
 use nvme::media::{IoId, MediaError};
@@ -10,12 +10,13 @@ pub(super) struct Job {
     pub(super) id: IoId,
     /// The index of the namespace.
     pub(super) extent: usize,
-    /// Where in the namespace it begins, in bytes; of a flush, the first namespace's index.
+    /// Where the request begins in the namespace, in bytes. For a flush: the index of the first
+    /// namespace.
     pub(super) begin: u64,
-    /// What comes next, in the same terms.
+    /// Where the next command begins, in the unit of `begin`.
     pub(super) at: u64,
     pub(super) end: u64,
-    /// Commands that have not completed.
+    /// The number of commands submitted and not completed.
     pub(super) outstanding: u32,
     pub(super) error: Option<MediaError>,
     pub(super) goal: Goal,
@@ -33,7 +34,7 @@ pub(super) enum Goal {
         deallocate: bool,
         durable: bool,
     },
-    /// Ask for the space to be given back, of what is zeroes already.
+    /// Asks the device to give back the space of a range that is zeroes already.
     Deallocate,
     Flush,
 }
@@ -41,26 +42,26 @@ pub(super) enum Goal {
 /// How a range becomes zeroes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Zeroing {
-    /// Write Zeroes.
+    /// By the command Write Zeroes.
     Command,
-    /// Write Zeroes was refused, as something that the controller does not know.
+    /// Write Zeroes was refused as a command that the controller does not know.
     Refused,
-    /// Writes of zeroes.
+    /// By writes of zeroes.
     ByWriting,
 }
 
 impl Job {
-    /// Whether nothing of this stage remains to be submitted or awaited.
+    /// Whether nothing of the job's current stage remains to be submitted or awaited.
     pub(super) const fn is_over(&self) -> bool {
         self.outstanding == 0 && self.at >= self.end
     }
 
-    /// One of its commands failed: no more are sent.
+    /// A command of the job has failed: no more commands are sent.
     pub(super) fn fail(&mut self, status: Status) {
         self.at = self.end;
         let code = status.code();
         match &mut self.goal {
-            // A hint: the range reads as zeroes in any case.
+            // Deallocation is only a hint: the range reads as zeroes in any case.
             Goal::Deallocate => {}
             Goal::Zero { how: how @ (Zeroing::Command | Zeroing::Refused), .. }
                 if matches!(code, StatusCode::InvalidCommandOpcode | StatusCode::InvalidField) =>
@@ -73,20 +74,20 @@ impl Job {
         }
     }
 
-    /// It can't be gone on with: no more commands are sent.
+    /// Ends the job early with `error`: no more commands are sent.
     pub(super) fn give_up(&mut self, error: MediaError) {
         self.at = self.end;
         self.error.get_or_insert(error);
     }
 
-    /// The same range again, towards another goal.
+    /// Starts over at the beginning of the range, towards another goal.
     pub(super) fn restart(&mut self, goal: Goal) {
         self.goal = goal;
         self.at = self.begin;
     }
 }
 
-/// What a failed command says of the medium.
+/// The medium's error for a failed command.
 fn error_of(code: StatusCode, reading: bool) -> MediaError {
     match code {
         StatusCode::LbaOutOfRange | StatusCode::InvalidNamespaceOrFormat => MediaError::OutOfRange,

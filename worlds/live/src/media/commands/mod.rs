@@ -1,4 +1,5 @@
-//! Requests to a medium as commands of an NVMe device: cut into pieces, and what comes of these put together.
+//! Turns requests to a medium into commands of an NVMe device: cuts requests into pieces and puts
+//! the results of the pieces together.
 
 mod extent;
 mod job;
@@ -17,9 +18,10 @@ pub(super) use extent::{Abilities, misfit};
 
 /// The most bytes that one command moves.
 pub(super) const PIECE_BYTES: u32 = 128 << 10;
-/// Requests that are looked after at once; more wait.
+/// The most requests being turned into commands at once; more wait.
 const JOBS_MAX: u32 = 1024;
-/// Requests under way or waiting at once: every entry of every queue of a controller, and of many hosts.
+/// The most requests under way or waiting at once: every entry of every queue of a controller, and
+/// of many hosts.
 const REQUESTS_MAX: usize = 64 * 4096;
 /// Force Unit Access (FUA) in Command Dword 12.
 const FORCE_UNIT_ACCESS: u32 = 1 << 30;
@@ -27,17 +29,18 @@ const FORCE_UNIT_ACCESS: u32 = 1 << 30;
 const WRITE_ZEROES_DEALLOCATE: u32 = 1 << 25;
 /// Attribute - Deallocate (AD) in Command Dword 11 of Dataset Management.
 const ATTRIBUTE_DEALLOCATE: u32 = 1 << 2;
-/// Number of Logical Blocks has 16 bits in a command, and 32 in a range of Dataset Management.
+/// The most blocks of one command: Number of Logical Blocks has 16 bits in most commands, and 32
+/// bits in a range of Dataset Management.
 const BLOCKS_MAX: u64 = 1 << 16;
 const RANGE_BLOCKS_MAX: u64 = 0xffff_ffff;
 
 /// Why a command was not taken.
 pub(super) enum Refused {
-    /// As many are under way as can be.
+    /// As many commands are under way as the device can have.
     Busy,
     /// The device is not there.
     Lost,
-    /// It can't be.
+    /// The command can't be submitted at all.
     Impossible,
 }
 
@@ -45,34 +48,35 @@ pub(super) enum Refused {
 #[derive(Debug)]
 pub(super) struct Lost;
 
-/// A command under way.
+/// A command under way, which carries out a piece of a request.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     job: u32,
-    /// Bytes from the start of the request.
+    /// The offset of the piece from the start of the request, in bytes.
     offset: u64,
     length: u32,
 }
 
-/// See the module.
+/// The requests to a medium, and the commands of the device that carry them out.
 pub(super) struct Commands {
     /// The namespaces, in the order in which their bytes follow each other.
     pub(super) extents: Vec<Extent>,
     pub(super) abilities: Abilities,
     jobs: Vec<Option<Job>>,
     free_jobs: Vec<u32>,
-    /// Jobs that have commands to be submitted, and perhaps some that do not any more.
+    /// Jobs that have commands to be submitted.
     active: VecDeque<u32>,
     pieces: Vec<Option<Piece>>,
     free_pieces: Vec<u32>,
     zeroes: Buffer,
     waiting: VecDeque<Request>,
-    /// Requests that have ended without a command.
+    /// Requests that have ended without a command, with their results.
     ended: VecDeque<(IoId, Result<(), MediaError>)>,
 }
 
 impl Commands {
-    /// No requests; `pieces` commands at once, named by the numbers below that.
+    /// Creates a state without requests. At most `pieces` commands are under way at once; their
+    /// names are the numbers below `pieces`.
     pub(super) fn new(extents: Vec<Extent>, abilities: Abilities, pieces: u32) -> Self {
         Self {
             extents,
@@ -88,17 +92,17 @@ impl Commands {
         }
     }
 
-    /// Bytes of all namespaces together.
+    /// The size in bytes of all namespaces together.
     pub(super) fn size(&self) -> u64 {
         self.extents.last().map_or(0, |extent| extent.offset + extent.bytes)
     }
 
-    /// Requests that have not ended.
+    /// The number of requests that have not ended.
     pub(super) fn in_flight(&self) -> usize {
         self.jobs.len() - self.free_jobs.len() + self.waiting.len() + self.ended.len()
     }
 
-    /// Takes a request; the device hears of it by [`Commands::fill`].
+    /// Takes a request. [`Commands::fill`] passes its commands to the device.
     ///
     /// # Panics
     /// When more requests are under way than hosts can have.
@@ -111,14 +115,14 @@ impl Commands {
         }
     }
 
-    /// Hands over the requests that have ended without a command; how many.
+    /// Hands over the requests that have ended without a command; returns how many.
     pub(super) fn take_ended(&mut self, out: &mut impl FnMut(Completion)) -> usize {
         let count = self.ended.len();
         self.ended.drain(..).for_each(|(id, result)| out(Completion::Done { id, result }));
         count
     }
 
-    /// The answer to an operation for which nothing needs to be done.
+    /// The answer to an operation for which nothing needs to be done, be it an error or success.
     fn refusal(&self, operation: &Operation) -> Option<Result<(), MediaError>> {
         let (offset, length) = range_of(operation)?;
         match self.extent_of(offset, length) {
@@ -127,7 +131,7 @@ impl Commands {
         }
     }
 
-    /// The namespace that holds these bytes.
+    /// The index of the namespace that holds the bytes, if one namespace holds all of them.
     fn extent_of(&self, offset: u64, length: u64) -> Option<usize> {
         let end = offset.checked_add(length)?;
         let index = self.extents.partition_point(|extent| extent.offset <= offset).checked_sub(1)?;
@@ -146,7 +150,8 @@ impl Commands {
             Operation::Read { .. } => Goal::Read,
             Operation::Write { data, durable, .. } => Goal::Write { data, durable },
             Operation::WriteZeroes { deallocate, durable, .. } => Goal::Zero { how, deallocate, durable },
-            // Dataset Management alone is a hint: what it leaves would have to be read as zeroes.
+            // Dataset Management alone is a hint: it does not promise that the range reads as
+            // zeroes.
             Operation::Deallocate { .. } => Goal::Zero { how, deallocate: true, durable: false },
             Operation::Flush => {
                 (begin, end) = (0, length_u64(self.extents.len()));
@@ -158,11 +163,12 @@ impl Commands {
         self.active.push_back(name);
     }
 
-    /// Has commands submitted by `submit`, each under a name that no other has, as long as there are some and it takes
-    /// them; how many.
+    /// Submits commands through `submit` as long as there are some and `submit` takes them. Each
+    /// command has a name that no other command under way has. Returns how many were submitted or
+    /// failed.
     ///
     /// # Errors
-    /// When it says that the device is not there.
+    /// When `submit` says that the device is not there.
     pub(super) fn fill(
         &mut self,
         mut submit: impl FnMut(u32, SubmissionQueueEntry, Data) -> Result<(), Refused>,
@@ -203,7 +209,7 @@ impl Commands {
         }
     }
 
-    /// What of a job its next command does, in the terms of [`Job::at`].
+    /// How much of a job its next command does, in the unit of [`Job::at`].
     fn length_of_next(&self, job: &Job) -> u64 {
         let block = u64::from(self.extent_of_next(job).block);
         let limit = match &job.goal {
@@ -257,7 +263,8 @@ impl Commands {
         }
     }
 
-    /// How many bytes the command named `piece` has to read, if it is a read under way.
+    /// The number of bytes that the command named `piece` is to read; `None` if no such read is
+    /// under way.
     pub(super) fn read_length(&self, piece: u32) -> Option<u32> {
         let piece = self.pieces.get(piece as usize)?.as_ref()?;
         let job = self.jobs[piece.job as usize].as_ref()?;
@@ -272,7 +279,8 @@ impl Commands {
         Some((taken, job))
     }
 
-    /// The command named `piece` has ended: with what was read, nothing if it is no read.
+    /// The command named `piece` has ended. The data of `result` are empty unless the command is a
+    /// read.
     pub(super) fn on_ended(
         &mut self,
         piece: u32,
@@ -295,7 +303,7 @@ impl Commands {
         self.end_stage(piece.job, out);
     }
 
-    /// The device was not heard of the command named `piece`.
+    /// The command named `piece` got no answer from the device.
     pub(super) fn on_unheard(&mut self, piece: u32, out: &mut impl FnMut(Completion)) {
         let Some((piece, job)) = self.take_piece(piece) else { return };
         job.give_up(MediaError::Unreachable);
@@ -303,14 +311,14 @@ impl Commands {
         self.end_stage(piece.job, out);
     }
 
-    /// Nothing more is heard of any command under way.
+    /// No command under way will get an answer any more.
     pub(super) fn abandon(&mut self, out: &mut impl FnMut(Completion)) {
         for piece in (0..).take(self.pieces.len()) {
             self.on_unheard(piece, out);
         }
     }
 
-    /// Ends what is not with the device.
+    /// Ends the requests, or the parts of them, that the device has not been given, as unreachable.
     pub(super) fn give_up(&mut self, out: &mut impl FnMut(Completion)) {
         while let Some(name) = self.active.pop_front() {
             if let Some(job) = self.jobs[name as usize].as_mut() {
@@ -329,7 +337,7 @@ impl Commands {
         self.active.retain(|active| *active != name);
     }
 
-    /// Goes on with job `name` if nothing of its stage remains.
+    /// Goes on with job `name` if nothing of its current stage remains.
     fn end_stage(&mut self, name: u32, out: &mut impl FnMut(Completion)) {
         let Some(job) = self.jobs[name as usize].as_mut().filter(|job| job.is_over()) else { return };
         let extent = &self.extents[job.extent];
@@ -357,7 +365,7 @@ impl Commands {
     }
 }
 
-/// Blocks of a namespace.
+/// A range of blocks of a namespace.
 #[derive(Clone, Copy)]
 struct Range {
     namespace: NamespaceId,
@@ -366,14 +374,14 @@ struct Range {
 }
 
 impl Range {
-    /// A command on these blocks, with these bits in Command Dword 12.
+    /// A command on these blocks, with `bits` set in Command Dword 12.
     fn command(self, opcode: IoOpcode, bits: u32) -> SubmissionQueueEntry {
         let blocks = u32::try_from(self.blocks).unwrap_or(u32::MAX);
         let entry = command::on_blocks(opcode, self.namespace, self.lba, blocks);
         SubmissionQueueEntry { cdw12: entry.cdw12 | bits, ..entry }
     }
 
-    /// Dataset Management: the space may be given back.
+    /// A Dataset Management command that allows the device to give back the space of these blocks.
     fn deallocate(self) -> (SubmissionQueueEntry, Data) {
         let blocks = u32::try_from(self.blocks).unwrap_or(u32::MAX);
         let mut bytes = [0; DatasetRange::LENGTH];
@@ -389,7 +397,8 @@ const fn access(durable: bool) -> u32 {
     if durable { FORCE_UNIT_ACCESS } else { 0 }
 }
 
-/// First byte and bytes; none of a flush, which concerns all.
+/// The offset and the length of an operation in bytes; `None` for a flush, which concerns all
+/// bytes.
 fn range_of(operation: &Operation) -> Option<(u64, u64)> {
     match operation {
         Operation::Read { offset, length } => Some((*offset, u64::from(*length))),

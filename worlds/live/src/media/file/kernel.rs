@@ -1,4 +1,5 @@
-//! Calls on one file that the kernel carries out while we go on, and the buffers it works on meanwhile.
+//! Calls on one file that the kernel carries out while this thread goes on, and the buffers that
+//! the kernel works on meanwhile.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -10,47 +11,48 @@ use std::os::unix::fs::FileExt;
 use engine::{Buffer, BufferMut};
 use io_uring::{IoUring, opcode, types};
 
-/// How many calls may be under way at once.
+/// The most calls under way at once.
 pub(super) const CALLS_MAX: u32 = 256;
-/// The longest single read or write, below every kernel's own limit.
+/// The most bytes of a single read or write, below every kernel's own limit.
 const CALL_BYTES_MAX: usize = 1 << 30;
 
-/// One system call, with what it works on.
+/// One system call, with the buffers that it works on.
 #[derive(Debug)]
 pub(super) enum Call {
-    /// Reads into `buffer` behind the bytes that are `filled` already.
+    /// Reads into the part of `buffer` behind the first `filled` bytes, which are there already.
     Read { offset: u64, buffer: BufferMut, filled: usize },
-    /// Writes `data`; `durable` before it ends, if asked.
+    /// Writes `data`. If `durable`, the data are durable before the call ends.
     Write { offset: u64, data: Buffer, durable: bool },
-    /// Changes the space behind a range (`FALLOC_FL_*`).
+    /// Changes the space behind a range, as the mode (`FALLOC_FL_*`) says.
     Allocate { offset: u64, length: u64, mode: i32 },
-    /// Makes everything written before durable.
+    /// Makes everything that was written before durable.
     Sync,
 }
 
-/// A call that has ended: its name, the call with its buffers, and the bytes moved.
+/// A call that has ended: its name, the call with its buffers, and the number of bytes moved.
 pub(super) type Ended = (u32, Call, io::Result<usize>);
 
 /// A file and the calls under way on it.
 ///
-/// The kernel works on the buffers of a call from `start` until the call is handed out by `next_ended`;
-/// between the two they are owned here and nobody else touches them.
+/// The kernel works on the buffers of a call from `start` until `next_ended` hands out the call. In
+/// between, this structure owns the buffers and nobody else touches them.
 pub(super) struct Kernel {
-    /// `None` when the calls are made one at a time, as they are started.
+    /// `None` when calls are made one at a time, each within `start`.
     ring: Option<ManuallyDrop<IoUring>>,
     file: File,
-    /// Under way, by name.
+    /// The calls under way, by name.
     calls: Vec<Option<Call>>,
-    /// Pushed to the ring and not yet told to the kernel.
+    /// The number of calls pushed to the ring that the kernel has not been told of.
     unsubmitted: usize,
-    /// Pushed to the ring and not yet seen to end.
+    /// The number of calls pushed to the ring whose end has not been seen.
     under_way: usize,
-    /// Ended without a ring.
+    /// Calls that have ended without a ring, with their results.
     ended: VecDeque<(u32, io::Result<usize>)>,
 }
 
 impl Kernel {
-    /// Calls on `file`, many at a time if `ring` is asked for and can be had; otherwise one at a time, and why.
+    /// Prepares calls on `file`: many at a time if `ring` asks for that and the kernel has a ring,
+    /// otherwise one at a time. Returns the error when a ring was refused.
     pub(super) fn new(file: File, ring: bool) -> (Self, Option<io::Error>) {
         let (ring, refused) = match ring.then(set_up) {
             None => (None, None),
@@ -65,12 +67,13 @@ impl Kernel {
         &self.file
     }
 
-    /// Readable when a call has ended; `None` where every call ends within `start`.
+    /// The descriptor that becomes readable when a call has ended; `None` when every call ends
+    /// within `start`.
     pub(super) fn poll_fd(&self) -> Option<RawFd> {
         self.ring.as_ref().map(|ring| ring.as_raw_fd())
     }
 
-    /// Starts `call` under the free name `name`. With a ring the kernel hears of it in `submit`.
+    /// Starts `call` under the free name `name`. With a ring the kernel sees the call in `submit`.
     ///
     /// # Panics
     /// When a call of that name is under way.
@@ -86,15 +89,16 @@ impl Kernel {
         let entry = entry_of(types::Fd(self.file.as_raw_fd()), call).user_data(u64::from(name));
         // SAFETY: the buffers that the entry points to belong to the call, which stays in `calls`,
         // untouched, until its completion has been seen; `drop` waits for all completions. Moving a
-        // `Buffer` or `BufferMut` moves a pointer to the bytes, not the bytes. The file is open for as long
-        // as the ring is there.
+        // `Buffer` or `BufferMut` moves a pointer to the bytes, not the bytes. The file is open for
+        // as long as the ring is there.
         let pushed = unsafe { ring.submission().push(&entry) };
         pushed.expect("the submission queue has an entry for every name");
         self.unsubmitted += 1;
         self.under_way += 1;
     }
 
-    /// Tells the kernel of the calls started since; one system call for all of them, or none.
+    /// Tells the kernel of all calls started since the last time, with one system call, or none if
+    /// there are no such calls.
     pub(super) fn submit(&mut self) -> io::Result<()> {
         if self.unsubmitted == 0 {
             return Ok(());
@@ -102,14 +106,14 @@ impl Kernel {
         let Some(ring) = &self.ring else { return Ok(()) };
         match ring.submit() {
             Ok(count) => self.unsubmitted = self.unsubmitted.saturating_sub(count),
-            // The entries stay in the queue; the next call tries again.
+            // The entries stay in the queue; the next submission tries again.
             Err(error) if is_passing(&error) => {}
             Err(error) => return Err(error),
         }
         Ok(())
     }
 
-    /// A call that has ended, with its buffers.
+    /// The next call that has ended, with its buffers.
     pub(super) fn next_ended(&mut self) -> Option<Ended> {
         let (name, result) = match &mut self.ring {
             None => self.ended.pop_front()?,
@@ -135,7 +139,7 @@ impl Drop for Kernel {
                 Ok(_) => {}
                 Err(error) if is_passing(&error) => {}
                 Err(_) => {
-                    // The kernel may still write to the buffers: never free them, nor the ring.
+                    // The kernel may still write to the buffers: never free them or the ring.
                     std::mem::forget(std::mem::take(&mut self.calls));
                     return;
                 }
@@ -146,16 +150,16 @@ impl Drop for Kernel {
     }
 }
 
-/// Whether a ring's refusal goes away by itself.
+/// Whether the reason for a ring's refusal goes away by itself.
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY))
 }
 
-/// A ring, if the kernel has one with all that we use.
+/// Sets up a ring, if the kernel has one with every operation that we use.
 ///
-/// The file is not registered with it: the kernel takes a ring apart some time after its process has ended, a minute on a
-/// bad day, and a registered file keeps its lock until then. One that is not is kept by the calls under way alone, which
-/// is what the lock is to wait for.
+/// The file is not registered with the ring. The kernel takes a ring apart some time after its
+/// process has ended, up to a minute later, and a registered file would keep its lock until then.
+/// An unregistered file is kept only by the calls under way, for which the lock is to wait.
 fn set_up() -> io::Result<IoUring> {
     let ring = IoUring::new(CALLS_MAX)?;
     let mut probe = io_uring::Probe::new();

@@ -20,27 +20,28 @@ use kernel::{CALLS_MAX, Call, Kernel};
 use open::MEMORY_ALIGNMENT;
 pub use open::{Note, OpenCause, OpenError, Options};
 
-/// The longest piece of a read, in bytes: what one of its buffers holds.
+/// The longest piece of a read, in bytes: one buffer holds one piece.
 const READ_PIECE_MAX: u64 = 256 << 10;
-/// The longest piece of a write whose bytes must be copied to be aligned.
+/// The longest piece, in bytes, of a write whose data must be copied to an aligned address.
 const COPY_PIECE_MAX: usize = 256 << 10;
-/// The longest piece of zeroes written where the file system can't make holes.
+/// The longest piece of zeroes, in bytes, that is written where the file system can't make holes.
 const ZERO_PIECE_MAX: u64 = 1 << 20;
-/// Bytes of read buffers under way at once; more reads wait their turn.
+/// The most bytes of read buffers under way at once; more reads wait their turn.
 const READ_BYTES_MAX: u64 = 16 << 20;
-/// Requests under way or waiting at once: every entry of every queue of a controller.
+/// The most requests under way or waiting at once: every entry of every queue of a controller.
 const REQUESTS_MAX: usize = 64 * 4096;
-/// Ended calls that one `reap` looks at, so that a slow medium can't keep a reactor.
+/// The most ended calls that one `reap` looks at, so that no medium can keep the reactor to itself.
 const REAP_MAX: usize = 256;
-/// Bytes a class that the pool of buffers remembers.
+/// The most bytes that the pool of buffers keeps for reuse.
 const POOL_RETAIN: usize = 8 << 20;
-/// How often a call that the kernel asks to repeat is repeated.
+/// How often in a row a call is repeated because the kernel asks for that.
 const REPEATS_MAX: u16 = 1_000;
 
 /// A file or a block device that holds a namespace.
 ///
-/// `submit` takes a request, `reap` hands over what has come of the requests. Dropping it waits for the
-/// calls that the kernel has under way; what was not flushed may then be lost, as with any disk.
+/// `submit` takes a request, and `reap` hands over the results of requests. Dropping the medium
+/// waits for the calls that the kernel has under way. Data that were not flushed may then be lost,
+/// as with any disk.
 pub struct FileMedium {
     path: PathBuf,
     kernel: Kernel,
@@ -49,18 +50,19 @@ pub struct FileMedium {
     block: u32,
     readonly: bool,
     regular: bool,
-    /// The alignment of transfers that pass by the page cache.
+    /// The alignment in bytes of transfers that bypass the page cache; `None` when they don't
+    /// bypass it.
     direct: Option<usize>,
     notes: Vec<Note>,
-    /// Under way, by the name of their current call.
+    /// The requests under way, by the name of their current call.
     jobs: Vec<Option<Job>>,
-    /// Names that are free.
+    /// Names that no call has at present.
     free: Vec<u32>,
-    /// Requests that wait for a name or for memory.
+    /// Requests that wait for a free name or for memory.
     waiting: VecDeque<Request>,
     /// Requests that have ended without a call.
     ended: VecDeque<(IoId, Result<(), MediaError>)>,
-    /// Bytes of read buffers under way.
+    /// Bytes of the read buffers under way.
     reading: u64,
     /// Whether the file system can punch holes, and zero ranges in place, as far as we know.
     can_punch: bool,
@@ -68,11 +70,11 @@ pub struct FileMedium {
     zeroes: Buffer,
 }
 
-/// A request under way. It has one call at a time.
+/// A request under way. A request has one call at a time.
 struct Job {
     id: IoId,
     begin: u64,
-    /// The first byte that is not done.
+    /// The offset of the first byte that is not done.
     at: u64,
     left: u64,
     repeats: u16,
@@ -88,28 +90,30 @@ enum Goal {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Zeroing {
-    /// Give the space back.
+    /// Punch a hole, which gives the space back.
     Punch,
-    /// Keep the space.
+    /// Zero the range in place, which keeps the space.
     InPlace,
-    /// Write zeroes.
+    /// Write zeroes, which any file system can do.
     ByWriting,
 }
 
-/// Opens the file or block device at `path`, alone: a second export of it is refused.
+/// Opens the file or block device at `path` for this export alone: a second export of it is
+/// refused.
 ///
 /// # Errors
-/// When it can't serve; see [`OpenError`].
+/// When the path can't serve as a medium, for one of the reasons of [`OpenCause`].
 pub fn open(path: &Path, options: &Options) -> Result<FileMedium, OpenError> {
     survive_size_limits();
     open::open(path, options).map(|opened| FileMedium::new(path, opened, options))
 }
 
-/// A write beyond the size that this process may give a file (`ulimit -f`) is to fail, not to end the process.
+/// Makes a write beyond the size that this process may give a file (`ulimit -f`) fail instead of
+/// ending the process.
 pub(crate) fn survive_size_limits() {
     static ONCE: std::sync::Once = std::sync::Once::new();
-    // A flag that nobody reads takes the place of the signal's deadly default. If that can't be had, all but such
-    // writes still work.
+    // A flag that nobody reads replaces the signal's deadly default. If the handler can't be
+    // installed, every write within the limit still works.
     ONCE.call_once(|| drop(signal_hook::flag::register(libc::SIGXFSZ, Arc::new(AtomicBool::new(false)))));
 }
 
@@ -143,11 +147,11 @@ impl FileMedium {
         }
     }
 
-    /// Its size in bytes, a multiple of the block size.
+    /// The size in bytes, a multiple of the block size.
     pub const fn size(&self) -> u64 {
         self.size
     }
-    /// Bytes in a block.
+    /// The size of a block in bytes.
     pub const fn block(&self) -> u32 {
         self.block
     }
@@ -155,26 +159,26 @@ impl FileMedium {
     pub const fn readonly(&self) -> bool {
         self.readonly
     }
-    /// How it is served, where that is not the best that it could be.
+    /// In which ways the medium is served less well than it could be; empty when there are none.
     pub fn notes(&self) -> &[Note] {
         &self.notes
     }
-    /// Waits until what was written is durable.
+    /// Waits until everything written is durable.
     pub(super) fn sync(&self) -> io::Result<()> {
         if self.readonly { Ok(()) } else { self.kernel.file().sync_data() }
     }
-    /// Requests that have not ended.
+    /// The number of requests that have not ended.
     pub fn in_flight(&self) -> usize {
         self.jobs.len() - self.free.len() + self.waiting.len() + self.ended.len()
     }
-    /// Becomes readable when `reap` has something to do; `None` where everything ends at once, so that there
-    /// is nothing to wait for after a `reap` that did nothing.
+    /// The descriptor that becomes readable when `reap` has something to do. `None` when every call
+    /// ends at once, so that there is nothing to wait for after a `reap` that did nothing.
     pub fn poll_fd(&self) -> Option<RawFd> {
         self.kernel.poll_fd()
     }
 
-    /// Takes a request. The kernel may hear of it only in the next `reap`, so that several requests cost
-    /// one system call.
+    /// Takes a request. The kernel may not see it before the next `reap`, so that several requests
+    /// cost one system call.
     ///
     /// # Panics
     /// When more requests are under way than a controller can have.
@@ -189,8 +193,8 @@ impl FileMedium {
         }
     }
 
-    /// Hands over what has come of the requests, without waiting; returns how much was done, 0 when there is
-    /// nothing to do until [`FileMedium::poll_fd`] is readable.
+    /// Hands over the results of requests, without waiting. Returns how much was done; 0 means that
+    /// there is nothing to do until [`FileMedium::poll_fd`] is readable.
     ///
     /// # Errors
     /// When io_uring itself fails, which a healthy kernel does not.
@@ -215,7 +219,7 @@ impl FileMedium {
         Ok(done)
     }
 
-    /// The answer to an operation for which nothing needs to be done.
+    /// The answer to an operation for which nothing needs to be done, be it an error or success.
     fn refusal(&self, operation: &Operation) -> Option<Result<(), MediaError>> {
         let (offset, length, changes) = match operation {
             Operation::Read { offset, length } => (*offset, u64::from(*length), false),
@@ -270,11 +274,11 @@ impl FileMedium {
         self.kernel.start(name, call);
     }
 
-    /// The next call towards the job's goal; `None` when it is reached.
+    /// The next call towards the job's goal; `None` when the goal is reached.
     fn next_call(&mut self, job: &mut Job) -> Option<Call> {
         let offset = job.at;
         match &mut job.goal {
-            // Ends with its call.
+            // The job ends with this call.
             Goal::Sync => Some(Call::Sync),
             Goal::Zero { how, .. } if job.left > 0 => {
                 if *how == Zeroing::InPlace && !self.can_zero || *how == Zeroing::Punch && !self.can_punch {
@@ -353,7 +357,8 @@ impl FileMedium {
         self.kernel.start(name, call);
     }
 
-    /// A call has moved `moved` bytes; fewer than asked for is not an error by itself.
+    /// Takes note that a call has moved `moved` bytes. Fewer bytes than asked for are no error by
+    /// themselves.
     fn on_moved(
         &mut self,
         job: &mut Job,
@@ -400,7 +405,8 @@ impl FileMedium {
         }
     }
 
-    /// A call has failed: try again, do it otherwise, or end with what the error means to a medium.
+    /// A call has failed. Chooses between trying again, another way, and ending the request with
+    /// the error as a medium reports it.
     fn on_failed(&mut self, job: &mut Job, call: Call, error: &io::Error) -> Step {
         let errno = error.raw_os_error().unwrap_or(libc::EIO);
         if matches!(errno, libc::EAGAIN | libc::EINTR) && job.repeats < REPEATS_MAX {
@@ -430,7 +436,8 @@ impl FileMedium {
         Step::End(Err(meaning))
     }
 
-    /// How much of a transfer that fell short is kept: direct transfers go on from an aligned offset.
+    /// How many bytes of a short transfer are kept: a direct transfer can only go on at an aligned
+    /// offset.
     fn whole(&self, moved: usize, asked: usize) -> usize {
         if moved >= asked {
             return asked;
@@ -452,11 +459,11 @@ impl Job {
     }
 }
 
-/// What comes after a call.
+/// What follows a call that has ended.
 enum Step {
-    /// This call, again or for the rest.
+    /// This call follows, again or for the rest of its bytes.
     Repeat(Call),
-    /// The next call towards the goal, if it is not reached.
+    /// The next call towards the goal follows, if the goal is not reached.
     Next,
     /// The request has ended.
     End(Result<(), MediaError>),
@@ -466,7 +473,7 @@ fn length_u64(length: usize) -> u64 {
     u64::try_from(length).expect("memory is smaller than 2^64 bytes")
 }
 
-/// The length of something that has been limited to a piece.
+/// Converts the length of a piece, which its limit keeps within memory.
 fn memory_length(length: u64) -> usize {
     usize::try_from(length).expect("a piece fits memory")
 }

@@ -1,4 +1,4 @@
-//! Opening a file or block device as a medium: every check that can be made before it serves.
+//! Opening a file or block device as a medium, with every check that can be made beforehand.
 
 use std::ffi::CString;
 use std::fmt;
@@ -11,25 +11,26 @@ use std::path::{Path, PathBuf};
 use super::kernel::allocate;
 use crate::lock::lock;
 
-/// Bytes of memory that every direct transfer of ours is aligned to.
+/// The alignment in bytes of the memory of all our direct transfers.
 pub(super) const MEMORY_ALIGNMENT: usize = 4096;
 
 /// How to open a medium.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Its size in bytes; without one, that of what is there already.
+    /// The size of the medium in bytes; `None` takes the size of the file or device that is there.
     pub size: Option<u64>,
-    /// Bytes in a block: 512 or 4096.
+    /// The size of a block in bytes: 512 or 4096.
     pub block: u32,
-    /// Refuse every change.
+    /// Whether every change is refused.
     pub readonly: bool,
-    /// Make the file when it does not exist; needs `size`.
+    /// Whether a file that does not exist is made; this needs `size`.
     pub create: bool,
-    /// Reserve the disk space of the whole size now, so that no write can find the disk full later.
+    /// Whether disk space for the whole size is reserved at opening, so that no write can find the
+    /// disk full later.
     pub reserve: bool,
-    /// Pass by the page cache (O_DIRECT) where the file system can.
+    /// Whether transfers bypass the page cache (O_DIRECT) where the file system allows it.
     pub direct: bool,
-    /// Use io_uring where the kernel has it.
+    /// Whether io_uring is used where the kernel has it.
     pub ring: bool,
 }
 
@@ -47,7 +48,8 @@ impl Default for Options {
     }
 }
 
-/// Why a path can't serve as a medium: the path, what is wrong with it and what to do.
+/// Why a path can't serve as a medium. Its text names the path, what is wrong with it and what to
+/// do.
 #[derive(Debug)]
 pub struct OpenError {
     path: PathBuf,
@@ -59,7 +61,7 @@ impl OpenError {
         Self { path: path.to_owned(), cause }
     }
 
-    /// What is wrong.
+    /// What is wrong with the path.
     pub const fn cause(&self) -> &OpenCause {
         &self.cause
     }
@@ -69,54 +71,54 @@ impl OpenError {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum OpenCause {
-    /// There is nothing, and nothing may be made or it is not known how large.
+    /// Nothing exists there, and nothing may be made or its size is not given.
     Missing,
-    /// It is a directory.
+    /// The path is a directory.
     Directory,
-    /// It is neither a file nor a block device.
+    /// The path is neither a file nor a block device.
     NotStorage,
-    /// We may not open it.
+    /// This user may not open the path.
     Permission {
-        /// For reading only.
+        /// Whether it was opened for reading only.
         readonly: bool,
     },
-    /// Blocks of this size do not exist.
+    /// Blocks of this many bytes are not supported.
     BlockSize(u32),
     /// The size is not a whole number of blocks.
     NotMultiple {
-        /// Bytes.
+        /// The size in bytes.
         size: u64,
-        /// Bytes in a block.
+        /// The size of a block in bytes.
         block: u32,
-        /// Whether the size was found, not given.
+        /// Whether the size is that of the file, not the given one.
         found: bool,
     },
-    /// It has less than a block.
+    /// The medium would be smaller than one block.
     TooSmall {
-        /// Bytes there are.
+        /// The size in bytes.
         size: u64,
-        /// Bytes in a block.
+        /// The size of a block in bytes.
         block: u32,
     },
-    /// It has a size, and another was given.
+    /// The file or device has a size, and a different one was given.
     SizeDiffers {
-        /// Bytes there are.
+        /// The size of the file or device, in bytes.
         found: u64,
-        /// Bytes given.
+        /// The given size, in bytes.
         given: u64,
     },
-    /// Somebody else uses it.
+    /// Another export, another process or a mount uses the file or device.
     InUse,
-    /// The disk has no room for it.
+    /// The disk has no room for the file.
     NoSpace {
-        /// Bytes asked for.
+        /// The size asked for, in bytes.
         size: u64,
     },
-    /// The system refuses.
+    /// The system refuses an operation on the path.
     Io {
-        /// What we were about to do.
+        /// The refused operation, as it follows "can't" in a message.
         doing: &'static str,
-        /// Its answer.
+        /// The system's error.
         error: io::Error,
     },
 }
@@ -171,12 +173,12 @@ impl std::error::Error for OpenError {
     }
 }
 
-/// Something about how a medium is served that its owner may want to know.
+/// A property of how a medium is served that its owner may want to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// Transfers go through the page cache; why.
+    /// Transfers go through the page cache, for this reason.
     Buffered(String),
-    /// There is no io_uring: one transfer at a time, each waited for; why.
+    /// Without io_uring, transfers are made one at a time and each is waited for, for this reason.
     OneAtATime(String),
 }
 
@@ -189,23 +191,23 @@ impl fmt::Display for Note {
     }
 }
 
-/// An open, locked file of a known size.
+/// An open and locked file of a known size.
 pub(super) struct Opened {
     pub(super) file: File,
     pub(super) size: u64,
-    /// Not a block device: it can be truncated.
+    /// Whether it is a file, which can be truncated, and no block device.
     pub(super) regular: bool,
-    /// Bytes that offsets and lengths must be aligned to when the page cache is passed by.
+    /// The alignment in bytes of offsets and lengths when the page cache is bypassed.
     pub(super) direct: Option<usize>,
     pub(super) notes: Vec<Note>,
 }
 
-/// Opens, locks and checks `path`, making the file if that was asked for.
+/// Opens, locks and checks `path`; makes the file if that was asked for.
 pub(super) fn open(path: &Path, options: &Options) -> Result<Opened, OpenError> {
     let mut made = false;
     let result = try_open(path, options, &mut made);
     if result.is_err() && made {
-        // Leave nothing half made behind; that this fails too would only hide the first error.
+        // Leave no half-made file behind. A failure here would only hide the first error.
         let _ = std::fs::remove_file(path);
     }
     result.map_err(|cause| OpenError { path: path.to_owned(), cause })
@@ -225,7 +227,8 @@ fn try_open(path: &Path, options: &Options, made: &mut bool) -> Result<Opened, O
     let size = settle_size(&file, found, device, options)?;
     if options.reserve && !device && !options.readonly {
         match allocate(&file, 0, size, 0) {
-            // Where space can't be reserved, a write may still find the disk full, and says so then.
+            // Where space can't be reserved, a write may still find the disk full, and then says
+            // so.
             Err(error) if error.raw_os_error() != Some(libc::EOPNOTSUPP) => {
                 return Err(no_space_or("reserve its space", size, error));
             }
@@ -239,7 +242,7 @@ fn try_open(path: &Path, options: &Options, made: &mut bool) -> Result<Opened, O
     Ok(Opened { file, size, regular: !device, direct, notes: note.into_iter().collect() })
 }
 
-/// The file of `path`, locked against other exports, and what it is.
+/// Opens the file at `path` and locks it against other exports; returns it with its metadata.
 fn open_locked(path: &Path, options: &Options, made: &mut bool) -> Result<(File, Metadata), OpenCause> {
     let refused = |doing| {
         move |error: io::Error| match error.raw_os_error() {
@@ -255,7 +258,7 @@ fn open_locked(path: &Path, options: &Options, made: &mut bool) -> Result<(File,
     how.read(true).write(!options.readonly);
     match std::fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => return Err(OpenCause::Directory),
-        // The kernel then refuses a device that is mounted.
+        // With O_EXCL the kernel refuses a device that is mounted.
         Ok(metadata) if metadata.file_type().is_block_device() => {
             how.custom_flags(if options.readonly { 0 } else { libc::O_EXCL });
         }
@@ -277,7 +280,7 @@ fn open_locked(path: &Path, options: &Options, made: &mut bool) -> Result<(File,
     match lock(&file, options.readonly) {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Err(OpenCause::InUse),
-        // A file system without locks: nothing keeps two exports apart there.
+        // On a file system without locks nothing keeps two exports apart.
         Err(TryLockError::Error(error)) if error.raw_os_error() == Some(libc::ENOLCK) => {}
         Err(TryLockError::Error(error)) => return Err(OpenCause::Io { doing: "lock it", error }),
     }
@@ -295,7 +298,7 @@ pub(super) fn check_size(size: u64, block: u32, found: bool) -> Result<(), OpenC
     Ok(())
 }
 
-/// The size to serve: the one found, or the one given where that is no contradiction.
+/// The size to serve: the one found, or the given one where it does not contradict the one found.
 fn settle_size(file: &File, found: u64, device: bool, options: &Options) -> Result<u64, OpenCause> {
     match options.size {
         None => check_size(found, options.block, true).map(|()| found),
@@ -314,7 +317,8 @@ pub(super) fn no_space_or(doing: &'static str, size: u64, error: io::Error) -> O
     }
 }
 
-/// Lets transfers pass by the page cache, if blocks of `block` bytes can; returns the alignment, or why not.
+/// Lets transfers bypass the page cache, if blocks of `block` bytes allow that. Returns the
+/// alignment, or a note that says why not.
 fn set_direct(path: &Path, file: &File, block: u32) -> (Option<usize>, Option<Note>) {
     let block = usize::try_from(block).expect("a block size was checked");
     let buffered = |why: String| (None, Some(Note::Buffered(why)));
@@ -342,13 +346,13 @@ fn set_direct(path: &Path, file: &File, block: u32) -> (Option<usize>, Option<No
     (Some(block), None)
 }
 
-/// The alignment of memory and offsets for direct transfers, in bytes; zeroes where there are none, `None`
-/// where the kernel can't tell.
+/// The alignment of memory and of offsets for direct transfers, in bytes. Both are 0 where there
+/// are no direct transfers; `None` where the kernel can't tell.
 fn direct_alignment(file: &File) -> Option<(usize, usize)> {
     let mut status = std::mem::MaybeUninit::<libc::statx>::zeroed();
     let empty = CString::default();
-    // SAFETY: the path is an empty C string, which with AT_EMPTY_PATH means the open descriptor itself;
-    // the kernel writes at most one `statx`.
+    // SAFETY: the path is an empty C string, which with AT_EMPTY_PATH means the open descriptor
+    // itself; the kernel writes at most one `statx`.
     let result = unsafe {
         libc::statx(
             file.as_raw_fd(),

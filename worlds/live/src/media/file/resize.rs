@@ -1,4 +1,4 @@
-//! A file or block device of another length than when it was opened.
+//! Changing the length of a file or block device after it was opened.
 
 use std::io::{Seek, SeekFrom};
 
@@ -6,11 +6,12 @@ use super::FileMedium;
 use super::open::{OpenCause, OpenError, check_size, no_space_or};
 
 impl FileMedium {
-    /// Serves `size` bytes from now on, or without one as many as there are by now; returns how many. A file is made longer
-    /// or shorter where that is needed, a block device is not. What is under way beyond the end fails, or is lost.
+    /// Serves `size` bytes from now on, or without `size` as many bytes as the file or device has
+    /// by now. Returns the size in bytes. A file is made longer or shorter where needed; a block
+    /// device is not. Calls under way beyond the new end fail or are lost.
     ///
     /// # Errors
-    /// When that can't be; it then serves what it did before.
+    /// When the size is impossible; the medium then serves the same bytes as before.
     pub fn resize(&mut self, size: Option<u64>) -> Result<u64, OpenError> {
         let result = self.try_resize(size);
         result.map_err(|cause| OpenError::new(&self.path, cause))

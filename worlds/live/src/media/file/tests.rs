@@ -1,4 +1,4 @@
-//! The medium against a model, and its bad days.
+//! The file medium compared with a model, and its behaviour when things go wrong.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
@@ -13,7 +13,7 @@ use nvme::media::MediumId;
 
 use super::*;
 
-/// A directory that goes away with its owner.
+/// A directory that is removed when dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -24,7 +24,7 @@ impl Scratch {
         fs::create_dir_all(&path).unwrap();
         Self(path)
     }
-    /// On the file system of the build, which is seldom in memory.
+    /// Makes the directory on the file system of the build, which is seldom in memory.
     fn on_disk() -> Self {
         let exe = std::env::current_exe().unwrap();
         Self::new(exe.parent().unwrap().to_owned())
@@ -75,7 +75,7 @@ fn sized(size: u64) -> Options {
     Options { size: Some(size), ..Options::default() }
 }
 
-/// A thousand random operations, each compared with a vector that had them too.
+/// Carries out a thousand random operations and compares each with the same operation on a vector.
 fn compare_with_model(options: Options, seed: u64) {
     let scratch = Scratch::on_disk();
     let mut medium = open(&scratch.file(), &options).unwrap();
@@ -94,7 +94,7 @@ fn compare_with_model(options: Options, seed: u64) {
                 let mut bytes = vec![0; range.len()];
                 rng.fill(&mut bytes);
                 model[range.clone()].copy_from_slice(&bytes);
-                // Sometimes from an odd address, so that the bytes must be moved to an aligned one.
+                // Sometimes at an odd address, so that the bytes must be copied to an aligned one.
                 let odd = usize::from(rng.one_in(2));
                 let data = [&vec![9; odd][..], &bytes].concat();
                 let data = Buffer::copy_from_slice(&data).slice(odd..odd + bytes.len());
@@ -264,7 +264,7 @@ fn a_read_only_medium_changes_nothing() {
     assert_eq!(run(&mut medium, Operation::Deallocate { offset: 0, length: 512 }), Err(MediaError::ReadOnly));
     assert_eq!(run(&mut medium, Operation::Flush), Ok(vec![]));
     assert_eq!(run(&mut medium, Operation::Read { offset: 0, length: 8192 }), Ok(vec![4; 8192]));
-    // Readers may share; a writer may not join them.
+    // Readers may share; a writer may not join the readers.
     assert!(open(&scratch.file(), &Options { readonly: true, ..Options::default() }).is_ok());
     assert!(matches!(open(&scratch.file(), &Options::default()).err().unwrap().cause(), OpenCause::InUse));
 }
@@ -307,7 +307,7 @@ fn child_that_writes_until_it_is_killed() {
     let mut out = std::io::stdout();
     for round in 0_u64.. {
         let bytes = (round + 1).to_le_bytes().repeat(512);
-        // By turns a flush after the write, and a write that is durable by itself.
+        // Alternately a write followed by a flush, and a write that is durable by itself.
         write(&mut medium, round % 256 * 4096, &bytes, round % 2 == 0).unwrap();
         if round % 2 == 1 {
             run(&mut medium, Operation::Flush).unwrap();
@@ -317,8 +317,8 @@ fn child_that_writes_until_it_is_killed() {
     }
 }
 
-/// Weaker than a power cut: the page cache outlives a process. It shows that nothing acknowledged
-/// waits in our own memory.
+/// Weaker than a power cut, because the page cache outlives a process. The test shows that nothing
+/// acknowledged waits in our own memory.
 #[test]
 fn what_was_flushed_survives_a_kill() {
     let scratch = Scratch::on_disk();
@@ -352,7 +352,7 @@ fn what_was_flushed_survives_a_kill() {
         file.read_exact_at(&mut bytes, round % 256 * 4096).unwrap();
         let found = u64::from_le_bytes(bytes[..8].try_into().unwrap());
         assert!(bytes == found.to_le_bytes().repeat(512)[..], "a torn block");
-        // Rounds after the last acknowledged may have arrived too.
+        // Rounds after the last acknowledged one may have arrived too.
         assert!(found == round + 1 || found > last, "round {round} holds {found} of {last}");
     }
 }

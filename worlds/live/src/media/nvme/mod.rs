@@ -1,4 +1,5 @@
-//! An NVMe controller as a medium: its namespaces, one behind another, driven by our own driver.
+//! An NVMe controller of this machine as a medium: its namespaces, one after another, driven by our
+//! own driver.
 
 mod open;
 mod port;
@@ -26,25 +27,28 @@ pub use super::commands::Extent;
 pub use open::{OpenError, open};
 pub use port::{Port, VfioPort};
 
-/// Rounds of commands and completions in one `reap`, so that a fast device can't keep a reactor.
+/// The most rounds of commands and completions in one `reap`, so that a fast device can't keep the
+/// reactor.
 const ROUNDS_MAX: usize = 16;
-/// How often completions are looked for where no interrupt tells of them and the reactor would sleep.
+/// The interval at which completions are looked for when there are no interrupts and the reactor
+/// would sleep.
 const POLL_EVERY: Nanos = Nanos::from_millis(1);
-/// The same where there are interrupts, should one get lost: doorbells that free entries are rung late, and not every
-/// controller interrupts again before that.
+/// The interval at which completions are looked for when there are interrupts, in case one is lost:
+/// doorbells that free entries are rung late, and not every controller interrupts again before
+/// that.
 const POLL_BEHIND: Nanos = Nanos::from_millis(10);
-/// The one queue pair that is used.
+/// The only I/O queue pair that is used.
 const QUEUE: QueueId = QueueId(1);
-/// What is worth telling a person.
+/// An event of a controller that is worth telling a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// The controller did not answer, or lost its way, and is being reset; commands wait.
+    /// The controller is being reset for this reason; commands wait.
     Resetting(ResetReason),
-    /// The controller is up again.
+    /// The controller is up again after a reset.
     Back,
-    /// The controller was given up: every request fails from now on.
+    /// The controller was given up; every request fails from now on.
     Failed(InitError),
-    /// The controller reports an event.
+    /// The controller reports an asynchronous event.
     Event(AsynchronousEvent),
 }
 
@@ -70,7 +74,7 @@ impl fmt::Display for Notice {
     }
 }
 
-/// See the module.
+/// A medium whose bytes are those of the namespaces of one NVMe controller, one after another.
 pub struct NvmeMedium<P: Port = VfioPort> {
     host: Host,
     port: P,
@@ -78,7 +82,8 @@ pub struct NvmeMedium<P: Port = VfioPort> {
     report: fn(Notice),
     pool: Pool,
     commands: Commands,
-    /// Where the memory for the data of commands begins: `PIECE_BYTES` for each.
+    /// The address where the memory for the data of commands begins: `PIECE_BYTES` for each
+    /// command.
     slots_base: u64,
     reaped: Instant,
     resetting: bool,
@@ -87,7 +92,7 @@ pub struct NvmeMedium<P: Port = VfioPort> {
 }
 
 impl NvmeMedium {
-    /// Which of the kernel's ways the controller was taken.
+    /// The interface of the kernel through which the controller was taken.
     pub const fn way(&self) -> &Way {
         self.port.way()
     }
@@ -99,29 +104,30 @@ impl<P: Port> NvmeMedium<P> {
         &self.commands.extents
     }
 
-    /// Bytes of all namespaces together.
+    /// The size in bytes of all namespaces together.
     pub fn size(&self) -> u64 {
         self.commands.size()
     }
 
-    /// Requests that have not ended.
+    /// The number of requests that have not ended.
     pub fn in_flight(&self) -> usize {
         self.commands.in_flight()
     }
 
-    /// Descriptors that become readable when `reap` has something to do.
+    /// The descriptors that become readable when `reap` has something to do.
     pub fn poll_fds(&self) -> impl Iterator<Item = RawFd> {
         self.port.interrupts()
     }
 
-    /// When `reap` is wanted even though no descriptor is readable.
+    /// The time at which `reap` has to be called even when no descriptor is readable.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let every = if self.port.interrupts().next().is_some() { POLL_BEHIND } else { POLL_EVERY };
         let poll = (self.in_flight() > 0).then(|| self.reaped + every);
         [poll, self.host.poll_timeout()].into_iter().flatten().min()
     }
 
-    /// Takes a request. The controller hears of it in the next `reap`, so that several requests cost one doorbell.
+    /// Takes a request. The controller sees the request in the next `reap`, so that several
+    /// requests cost one doorbell.
     ///
     /// # Panics
     /// When more requests are under way than a controller can have.
@@ -129,8 +135,9 @@ impl<P: Port> NvmeMedium<P> {
         self.commands.submit(request);
     }
 
-    /// Hands over what has come of the requests, without waiting; returns how much was done, 0 when there is nothing
-    /// to do until one of [`NvmeMedium::poll_fds`] is readable or [`NvmeMedium::poll_timeout`] is due.
+    /// Hands over the results of requests, without waiting. Returns how much was done; 0 means that
+    /// there is nothing to do until one of [`NvmeMedium::poll_fds`] is readable or
+    /// [`NvmeMedium::poll_timeout`] is due.
     pub fn reap(&mut self, out: &mut impl FnMut(Completion)) -> usize {
         let now = self.clock.now();
         self.reaped = now;
@@ -145,11 +152,12 @@ impl<P: Port> NvmeMedium<P> {
                 return done;
             }
         }
-        // The doorbell of what was submitted last.
+        // Rings the doorbell for the commands submitted last.
         done + self.exchange(now, out)
     }
 
-    /// Passes on what the driver wants; how much that was.
+    /// Carries out what the driver asks for and passes on its results; returns the number of
+    /// outputs.
     fn exchange(&mut self, now: Instant, out: &mut impl FnMut(Completion)) -> usize {
         self.host.poll_completions(now, self.port.memory());
         let mut moved = 0;
@@ -182,13 +190,13 @@ impl<P: Port> NvmeMedium<P> {
         moved
     }
 
-    /// Submits commands as long as there is room; how many.
+    /// Submits commands as long as there is room; returns how many.
     fn fill(&mut self, now: Instant, out: &mut impl FnMut(Completion)) -> usize {
         let Self { commands, host, port, slots_base, .. } = self;
         let submit = |piece, entry, data| {
             submit(now, host, port.memory(), slot(*slots_base, piece), piece, entry, &data)
         };
-        // A controller that was given up refuses each.
+        // A controller that was given up refuses every command.
         commands.fill(submit, out).unwrap_or(0)
     }
 
@@ -210,7 +218,7 @@ impl<P: Port> NvmeMedium<P> {
     }
 }
 
-/// Where the data of a command are.
+/// The address of the data of the command named `piece`.
 fn slot(base: u64, piece: u32) -> u64 {
     base + u64::from(piece) * u64::from(PIECE_BYTES)
 }

@@ -1,4 +1,4 @@
-//! Bringing the controller up, and what it turns out to have.
+//! Bringing an NVMe controller up, and learning what namespaces and abilities it has.
 
 use std::fmt;
 use std::thread;
@@ -12,27 +12,28 @@ use crate::clock::Clock;
 use crate::media::commands::{Abilities, Commands, Extent, PIECE_BYTES, misfit};
 use crate::vfio::{self, PciAddress};
 
-/// Bytes that the controller reaches: queues, and a slot for each command.
+/// Bytes of memory that the controller can reach: its queues, and a slot for the data of each
+/// command.
 pub(super) const ARENA_LENGTH: usize = 32 << 20;
-/// Entries of the queues.
+/// The number of entries of each queue.
 const QUEUE_ENTRIES: u32 = 256;
-/// Bytes a class that the pool of buffers remembers.
+/// The most bytes that the pool of buffers keeps for reuse.
 const POOL_RETAIN: usize = 8 << 20;
-/// Resets in a row without a command that succeeds, after which the controller is given up.
+/// The most resets in a row without a successful command; after these the controller is given up.
 const RESETS_MAX: u32 = 1;
-/// How often a controller that comes up is looked at.
+/// The interval at which a controller that is coming up is looked at.
 const COMING_UP_POLL: Duration = Duration::from_micros(200);
 
-/// Why a controller can't serve.
+/// Why a controller can't serve as a medium.
 #[derive(Debug)]
 pub enum OpenError {
-    /// It can't be driven from here.
+    /// The controller can't be driven from this process.
     Vfio(vfio::OpenError),
-    /// It can't be brought up.
+    /// The controller can't be brought up.
     Init(InitError),
-    /// It has no namespace that can be served.
+    /// The controller has no namespace that can be served.
     NoNamespace {
-        /// Why not, of each that it has.
+        /// For each namespace of the controller, why it can't be served.
         unfit: Vec<String>,
     },
 }
@@ -51,7 +52,7 @@ impl fmt::Display for OpenError {
 impl std::error::Error for OpenError {}
 
 impl OpenError {
-    /// What to do about it.
+    /// What a user can do about the error.
     pub fn remedy(&self) -> String {
         match self {
             Self::Vfio(error) => error.remedy(),
@@ -63,10 +64,12 @@ impl OpenError {
     }
 }
 
-/// Takes the NVMe controller at `address`, alone, and brings it up. What happens to it later is told to `report`.
+/// Takes the NVMe controller at `address` for this process alone and brings it up. `report` is told
+/// whatever happens to the controller later.
 ///
 /// # Errors
-/// See [`OpenError`].
+/// When the controller can't be driven or brought up, or has no namespace to serve; see
+/// [`OpenError`].
 pub fn open(clock: Clock, address: PciAddress, report: fn(Notice)) -> Result<NvmeMedium, OpenError> {
     let port = VfioPort::open(address, ARENA_LENGTH).map_err(OpenError::Vfio)?;
     let base = port.memory_base();
@@ -99,7 +102,7 @@ impl<P: Port> NvmeMedium<P> {
             clock,
             report,
             pool: Pool::new(POOL_RETAIN),
-            // What it has turns out below.
+            // The namespaces and abilities are learned below.
             commands: Commands::new(Vec::new(), Abilities::NONE, slots),
             slots_base: region.base,
             reaped: clock.now(),
@@ -111,9 +114,9 @@ impl<P: Port> NvmeMedium<P> {
         Ok(medium)
     }
 
-    /// Waits until the controller is up: its driver sees to it that this ends.
+    /// Waits until the controller is up. The driver's own timeouts make sure that this wait ends.
     fn come_up(&mut self) -> Result<Identity, OpenError> {
-        // The first time, whoever has asked is told by the result.
+        // During the first start the caller is told by the result, not by reports.
         let report = std::mem::replace(&mut self.report, |_| {});
         self.host.start(self.clock.now());
         loop {

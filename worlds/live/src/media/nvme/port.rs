@@ -1,4 +1,4 @@
-//! What the medium's driver reaches its controller through.
+//! The access to a controller that the driver of an NVMe medium needs.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -10,59 +10,63 @@ use pcie::memory::Memory;
 
 use crate::vfio::{Device, DmaMemory, OpenError, PciAddress, Way};
 
-/// How long a controller may take to put what it keeps in order before it is reset.
+/// How long a controller may take to write out what it caches before it is reset.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(5);
-/// How often it is asked meanwhile.
+/// The interval at which the controller is asked whether its shutdown is complete.
 const SHUTDOWN_POLL: Duration = Duration::from_millis(1);
-/// Shutdown Notification: normal.
+/// Shutdown Notification (CC.SHN): normal shutdown.
 const SHUTDOWN_NORMAL: u64 = 0b01;
-/// What a device that is gone answers.
+/// The value that registers of a removed device read as.
 const GONE: u32 = u32::MAX;
 
-/// A controller: its registers, and the memory that it reaches.
+/// Access to a controller: its registers, and the memory that it can reach.
 pub trait Port {
-    /// The memory.
+    /// The type of the memory that the controller can reach.
     type Memory: Memory;
-    /// The memory that the controller reaches.
+    /// The memory that the controller can reach.
     fn memory(&mut self) -> &mut Self::Memory;
-    /// The first `length` (4 or 8) of these bytes are those at `offset` of BAR0; none where there is no such register.
+    /// Reads the `length` (4 or 8) bytes at `offset` of BAR0, which are the first bytes of the
+    /// result. `None` where there is no such register.
     fn read_register(&mut self, offset: u32, length: u32) -> Option<[u8; 8]>;
     /// Writes 4 or 8 bytes at `offset` of BAR0.
     fn write_register(&mut self, offset: u32, bytes: &[u8]);
-    /// Descriptors that become readable with its interrupts; none where it has none.
+    /// The descriptors that become readable with the controller's interrupts; empty when it has no
+    /// interrupts.
     fn interrupts(&self) -> impl Iterator<Item = RawFd>;
 }
 
-/// A controller of this machine. When dropped, it is shut down in order, and reset.
+/// A controller of this machine. Dropping the port shuts the controller down in order and resets
+/// it.
 #[derive(Debug)]
 pub struct VfioPort {
-    // Closed first: then it reaches no memory.
+    // Dropped first: once the device is closed, it reaches no memory.
     device: Device,
     memory: DmaMemory,
 }
 
 impl VfioPort {
-    /// Takes the controller at `address`, with `length` bytes of memory.
+    /// Takes the controller at `address` and gives it `length` bytes of memory.
     ///
     /// # Errors
-    /// See [`OpenError`].
+    /// When the device can't be taken or the memory can't be had; see [`OpenError`].
     pub fn open(address: PciAddress, length: usize) -> Result<Self, OpenError> {
         let device = Device::open(address)?;
         let memory = device.memory(length)?;
         Ok(Self { device, memory })
     }
 
-    /// The first address of its memory, as the controller knows it.
+    /// The first address of the memory, as the controller sees it.
     pub const fn memory_base(&self) -> u64 {
         self.memory.iova()
     }
 
-    /// Which of the kernel's ways the controller was taken.
+    /// The interface of the kernel through which the controller was taken.
     pub const fn way(&self) -> &Way {
         self.device.way()
     }
 
-    /// Lets the controller write what it keeps in its cache, as before the power is switched off.
+    /// Lets the controller write out what it has cached, as before its power is switched off, and
+    /// resets it.
     fn shut_down(&self) -> io::Result<()> {
         let registers = self.device.registers();
         let Some(before) = registers.read(offset::CONFIGURATION).filter(|value| *value != GONE) else {
@@ -90,7 +94,8 @@ impl VfioPort {
 
 impl Drop for VfioPort {
     fn drop(&mut self) {
-        // The kernel resets the device once more when it is closed; if this fails, that is what remains.
+        // The kernel resets the device once more when it is closed. If the shutdown fails, only
+        // that reset remains.
         let _ = self.shut_down();
     }
 }
@@ -110,7 +115,7 @@ impl Port for VfioPort {
     }
 
     fn write_register(&mut self, offset: u32, bytes: &[u8]) {
-        // The low half first, as drivers have always done it where they write halves.
+        // The low half comes first, as in every driver that writes 8 bytes as two halves.
         for (word, offset) in bytes.as_chunks().0.iter().zip((offset..).step_by(4)) {
             self.device.registers().write(offset, u32::from_le_bytes(*word));
         }

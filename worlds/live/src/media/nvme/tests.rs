@@ -1,4 +1,4 @@
-//! The medium over our own controller, whose registers and memory are in this process.
+//! The NVMe medium over our own controller, whose registers and memory are in this process.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -19,23 +19,24 @@ use super::open::ARENA_LENGTH;
 use super::*;
 
 const BASE: u64 = 0x1_0000_0000;
-/// Bytes of the two namespaces; their blocks are of 512 and of 4,096 bytes.
+/// Bytes of the two namespaces, which have blocks of 512 and of 4,096 bytes.
 const SIZES: [u64; 2] = [3 << 20, 5 << 20];
-/// Nothing here takes longer.
+/// An upper bound on how long any operation here takes.
 const LONGEST: time::Duration = time::Duration::from_secs(20);
 
 /// What goes wrong, and what the controller was asked for.
 #[derive(Default)]
 struct Scene {
-    /// Nothing is heard of commands, but registers answer.
+    /// Commands are not answered, but registers are.
     stuck: bool,
-    /// Not even that.
+    /// Neither commands nor registers are answered.
     dead: bool,
-    /// Reset by the driver, it is stuck no more.
+    /// A reset by the driver ends `stuck`.
     heals: bool,
-    /// What media answer.
+    /// The error with which media answer requests, if any.
     error: Option<MediaError>,
-    /// Writes that were to be durable, zeroes that gave space back, and all others; flushes.
+    /// The kinds of requests seen: durable writes, zeroes that give space back, all others, and
+    /// flushes.
     seen: Vec<&'static str>,
 }
 
@@ -169,7 +170,7 @@ fn medium() -> (NvmeMedium<Fake>, Rc<RefCell<Scene>>) {
     medium_of(core).unwrap()
 }
 
-/// Runs requests together; what was read, and how each ended.
+/// Runs requests together; returns what was read, and how each request ended.
 fn run_all(
     medium: &mut NvmeMedium<Fake>,
     operations: Vec<Operation>,
@@ -257,7 +258,7 @@ fn namespaces_follow_each_other_and_keep_what_is_written() {
     }
     let seen = &scene.borrow().seen;
     let count = |what| seen.iter().filter(|seen| **seen == what).count();
-    // In pieces of 128 KiB; a flush of each namespace.
+    // The durable write is cut into pieces of 128 KiB. Each namespace gets a flush.
     assert_eq!(count("durable write"), 1 + 3);
     assert_eq!((count("zeroes"), count("flush")), (2, 2), "{seen:?}");
     assert!(count("zeroes, given back") >= 2, "{seen:?}");

@@ -1,4 +1,4 @@
-//! A subsystem of NVMe over Fabrics.
+//! The way to a subsystem of NVMe over Fabrics.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,19 +16,19 @@ use crate::fabrics::initiator::{AttachError, Attachment, Options};
 use crate::media::commands::{Abilities, Refused};
 use crate::reactor::Turn;
 
-/// See the module.
+/// An attached subsystem, through which the medium submits its commands.
 pub(super) struct Fabrics {
     attachment: Attachment,
-    /// I/O queues take turns.
+    /// The I/O queue of the latest command; the queues take turns.
     queue: u16,
-    /// A connection was made whose digests were not looked at.
+    /// A connection was made since digests were last checked.
     is_new: bool,
-    /// Its owner was told that digests are missing.
+    /// The owner was told that digests are missing.
     is_told: bool,
 }
 
 impl Fabrics {
-    /// A way to a subsystem, with which connections are begun.
+    /// Begins to connect to a subsystem by `paths`.
     pub(super) fn begin(paths: Vec<Vec<SocketAddr>>, options: &Options) -> Result<Self, OpenError> {
         let attachment = Attachment::connect(paths, options).map_err(OpenError::Fabrics)?;
         Ok(Self { attachment, queue: 0, is_new: true, is_told: false })
@@ -51,7 +51,7 @@ impl Fabrics {
         Ok(self.attachment.step()? != Turn::Idle)
     }
 
-    /// Which digests a path has to do without, said once.
+    /// A note on the digests that a path lacks, returned only once.
     fn missing_digests(&mut self) -> Option<Happened> {
         self.is_new = false;
         let initiator = self.attachment.initiator();

@@ -1,7 +1,8 @@
-//! A namespace of another device as a medium: one of a far PCIe device, or of a subsystem of NVMe over Fabrics.
+//! A namespace of another device as a medium: of a far PCIe device, or of a subsystem of NVMe over
+//! Fabrics.
 //!
-//! The host that uses the device has a loop of its own, which is turned by [`RemoteMedium::reap`] and whose descriptor ends
-//! the sleep of the loop around it: nothing passes between threads.
+//! The host that uses the device has a loop of its own, which [`RemoteMedium::reap`] turns. The
+//! descriptor of that loop ends the sleep of the loop around it, so nothing passes between threads.
 
 mod fabrics;
 mod open;
@@ -23,68 +24,69 @@ use way::{Device, Ended, Happened, Way};
 
 pub use open::{Address, OpenError, Place, open};
 
-/// Commands under way at once.
+/// The most commands under way at once.
 const PIECES_MAX: u32 = 256;
-/// Bytes a class that the pool of buffers remembers.
+/// The most bytes that the pool of buffers keeps for reuse.
 const POOL_RETAIN: usize = 8 << 20;
-/// Rounds of commands and completions in one `reap`, so that a fast device can't keep a reactor.
+/// The most rounds of commands and completions in one `reap`, so that a fast device can't keep the
+/// reactor.
 const ROUNDS_MAX: usize = 16;
-/// How often another way is tried when one has ended.
+/// The interval at which a new way to the device is tried after one has ended.
 const RETRY: Nanos = Nanos::from_secs(1);
 
-/// How it stands with the device.
+/// The state of the connection to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Link {
     Here,
-    /// The host looks for it, and commands wait there.
+    /// The host looks for the device, and commands wait at the host.
     Away,
-    /// The host has given it up: another one is made at this time.
+    /// The host has given up the device: another host is made at this time.
     Lost {
         again: Instant,
     },
-    /// Another host looks for it.
+    /// Another host looks for the device.
     Coming,
 }
 
-/// See the module.
+/// A medium whose bytes are those of one namespace of another device.
 pub struct RemoteMedium {
     clock: Clock,
     place: Place,
-    /// Tells of the place what has happened to it.
+    /// Reports what has happened to the device, with its place.
     report: fn(&str),
-    /// Ends the sleep of the loop around this one, whichever way there is.
+    /// Ends the sleep of the loop around this medium, whichever way is in use.
     gate: Poll,
     way: Option<Way>,
     link: Link,
-    /// When the device was last there.
+    /// The time at which the device was last there.
     seen: Instant,
-    /// The serial number of the device, by which it is known again.
+    /// The serial number by which the device is recognized when it is back.
     serial: String,
     commands: Commands,
 }
 
 impl RemoteMedium {
-    /// The namespace: all of the medium.
+    /// The namespace, which is all of the medium.
     fn extent(&self) -> &Extent {
         &self.commands.extents[0]
     }
 
-    /// Bytes of the namespace.
+    /// The size of the namespace in bytes.
     pub fn size(&self) -> u64 {
         self.commands.size()
     }
 
-    /// Bytes of a block: 512 or 4096.
+    /// The size of a block in bytes: 512 or 4096.
     pub fn block(&self) -> u32 {
         self.extent().block
     }
 
-    /// The device's name for the namespace.
+    /// The device's identifier of the namespace.
     pub fn namespace(&self) -> NamespaceId {
         self.extent().id
     }
 
-    /// Takes the size that the device says the namespace has by now; which, in bytes.
+    /// Adopts the size that the device says the namespace has by now; returns the size in bytes.
     pub fn measure(&mut self) -> u64 {
         if let Some(extent) = self.way.as_ref().and_then(Way::device).and_then(|device| self.same(&device)) {
             self.commands.extents[0] = extent;
@@ -92,17 +94,17 @@ impl RemoteMedium {
         self.size()
     }
 
-    /// Requests that have not ended.
+    /// The number of requests that have not ended.
     pub fn in_flight(&self) -> usize {
         self.commands.in_flight()
     }
 
-    /// Becomes readable when `reap` has something to do.
+    /// The descriptor that becomes readable when `reap` has something to do.
     pub fn poll_fd(&self) -> RawFd {
         self.gate.as_raw_fd()
     }
 
-    /// When `reap` is wanted even though the descriptor is not readable.
+    /// The time at which `reap` has to be called even when the descriptor is not readable.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let now = self.clock.now();
         let wake = self.way.as_ref().and_then(Way::wake_in).map(|length| now + length);
@@ -115,7 +117,7 @@ impl RemoteMedium {
         [wake, again, expiry].into_iter().flatten().min()
     }
 
-    /// Takes a request. The device hears of it in the next `reap`.
+    /// Takes a request. The device sees the request in the next `reap`.
     ///
     /// # Panics
     /// When more requests are under way than hosts can have.
@@ -123,8 +125,9 @@ impl RemoteMedium {
         self.commands.submit(request);
     }
 
-    /// Hands over what has come of the requests, without waiting; returns how much was done, 0 when there is nothing
-    /// to do until [`RemoteMedium::poll_fd`] is readable or [`RemoteMedium::poll_timeout`] is due.
+    /// Hands over the results of requests, without waiting. Returns how much was done; 0 means that
+    /// there is nothing to do until [`RemoteMedium::poll_fd`] is readable or
+    /// [`RemoteMedium::poll_timeout`] is due.
     pub fn reap(&mut self, out: &mut impl FnMut(Completion)) -> usize {
         let mut done = self.commands.take_ended(out);
         for _ in 0..ROUNDS_MAX {
@@ -145,7 +148,7 @@ impl RemoteMedium {
         self.seen + self.place.hold
     }
 
-    /// Lets the host go on, and takes what has come of it; how much that was.
+    /// Lets the host go on and takes its events; returns how much was done.
     fn exchange(&mut self, out: &mut impl FnMut(Completion)) -> usize {
         let Some(way) = &mut self.way else { return 0 };
         let mut moved = match way.step() {
@@ -177,7 +180,7 @@ impl RemoteMedium {
         (self.report)(&format!("{} {what}", self.place));
     }
 
-    /// The host's end of a way is over: its commands have ended, or end now.
+    /// The host is of no use any more: its commands have ended, or end soon.
     fn lose(&mut self, why: &str) {
         let now = self.clock.now();
         if self.link == Link::Here {
@@ -190,7 +193,7 @@ impl RemoteMedium {
         self.link = Link::Lost { again: now + RETRY };
     }
 
-    /// The device can be used, if it still is the one that it was.
+    /// The device can be used again, if it is still the same device.
     fn on_here(&mut self) {
         if self.link == Link::Here {
             return;
@@ -206,18 +209,19 @@ impl RemoteMedium {
         }
     }
 
-    /// The namespace as a device has it by now, if that is the one.
+    /// The namespace as `device` has it by now, if `device` is the one that this medium was opened
+    /// on.
     fn same(&self, device: &Device) -> Option<Extent> {
         let mut extents = device.namespaces.iter().map(|namespace| Extent::new(namespace, 0));
         let found = extents.find(|one| one.id == self.extent().id && one.block == self.extent().block);
         found.filter(|_| device.serial == self.serial)
     }
 
-    /// Tries another way where one has ended, and ends what has waited for too long.
+    /// Tries another way where one has ended, and ends requests that have waited too long.
     fn on_absence(&mut self, out: &mut impl FnMut(Completion)) {
         let now = self.clock.now();
         if let Link::Lost { again } = self.link {
-            // What the host had does not come back.
+            // Commands that the host had do not come back.
             self.commands.abandon(out);
             if again <= now {
                 self.link = Link::Lost { again: now + RETRY };
@@ -232,7 +236,7 @@ impl RemoteMedium {
         self.commands.give_up(out);
     }
 
-    /// Has the way end sleeps.
+    /// Makes the descriptor of `way` end sleeps.
     fn watch(&self, way: Way) -> Result<Way, OpenError> {
         let descriptor = way.poll_fd();
         let registered =
@@ -240,7 +244,7 @@ impl RemoteMedium {
         registered.map(|()| way).map_err(OpenError::Io)
     }
 
-    /// Submits commands as long as there is room; how many.
+    /// Submits commands as long as there is room; returns how many.
     fn fill(&mut self, out: &mut impl FnMut(Completion)) -> usize {
         if !matches!(self.link, Link::Here | Link::Away) {
             return 0;

@@ -1,4 +1,4 @@
-//! Where another device is, and what it turns out to have.
+//! The place of another device, and the choice of the namespace to serve.
 
 use std::fmt;
 use std::io;
@@ -21,13 +21,13 @@ use crate::media::commands::{Commands, Extent, misfit};
 /// Where a device is, and how to use it.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// What a person calls it.
+    /// The name by which reports call the place.
     pub name: String,
-    /// How it is reached.
+    /// How the device is reached.
     pub address: Address,
-    /// The namespace; the only one, if it is left out.
+    /// The namespace to serve; `None` takes the only namespace of the device.
     pub namespace: Option<NamespaceId>,
-    /// How long commands wait for a device that is away.
+    /// How long commands wait while the device is away.
     pub hold: Nanos,
 }
 
@@ -36,7 +36,7 @@ pub struct Place {
 pub enum Address {
     /// A far PCIe device, at this `HOST:PORT`.
     Pcie(String),
-    /// A subsystem of NVMe over Fabrics, by these paths, each the addresses of one.
+    /// A subsystem of NVMe over Fabrics. Each element lists the addresses of one path.
     Fabrics(Vec<Vec<SocketAddr>>, Box<initiator::Options>),
 }
 
@@ -46,16 +46,16 @@ impl fmt::Display for Place {
     }
 }
 
-/// Why a device's namespace can't serve.
+/// Why the namespace of a device can't serve.
 #[derive(Debug)]
 pub enum OpenError {
-    /// The far device can't be attached.
+    /// The far PCIe device can't be attached.
     Attach(attach::AttachError),
-    /// The subsystem can't be used.
+    /// The subsystem of NVMe over Fabrics can't be used.
     Fabrics(initiator::AttachError),
-    /// It has no such namespace, or one that can't be served.
+    /// The device has no such namespace, or the namespace can't be served.
     Namespace(String),
-    /// The system fails us.
+    /// The system refuses an operation.
     Io(io::Error),
 }
 
@@ -73,7 +73,7 @@ impl fmt::Display for OpenError {
 impl std::error::Error for OpenError {}
 
 impl Place {
-    /// A host that looks for the device from now on.
+    /// Starts a host that looks for the device.
     pub(super) fn begin(&self) -> Result<Way, OpenError> {
         match &self.address {
             Address::Pcie(authority) => Pcie::begin(authority, self.hold).map(|way| Way::Pcie(Box::new(way))),
@@ -83,7 +83,7 @@ impl Place {
         }
     }
 
-    /// The namespace that is meant, if it can be served.
+    /// The namespace that the place names, if it can be served.
     fn choose(&self, device: &Device) -> Result<Namespace, OpenError> {
         let refuse = |why: String| OpenError::Namespace(format!("{self}: {why}"));
         let all = &device.namespaces;
@@ -104,10 +104,11 @@ impl Place {
     }
 }
 
-/// Reaches the device at `place`, within `timeout`, and serves its namespace. What happens to it later is told to `report`.
+/// Reaches the device at `place` within `timeout` and serves its namespace. `report` is told
+/// whatever happens to the device later.
 ///
 /// # Errors
-/// See [`OpenError`].
+/// When the device can't be reached in time, or its namespace can't be served; see [`OpenError`].
 pub fn open(clock: Clock, place: Place, timeout: Nanos, report: fn(&str)) -> Result<RemoteMedium, OpenError> {
     let mut way = place.begin()?;
     match &mut way {

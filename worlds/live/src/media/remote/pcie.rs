@@ -1,4 +1,4 @@
-//! A far PCIe device.
+//! The way to a far PCIe device.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -16,28 +16,28 @@ use crate::media::commands::{Abilities, PIECE_BYTES, Refused};
 use crate::reactor::Turn;
 use crate::route::Transport;
 
-/// The one queue pair that is used.
+/// The only I/O queue pair that is used.
 const QUEUE: QueueId = QueueId(1);
-/// Host memory besides the data of commands.
+/// Bytes of host memory besides those for the data of commands.
 const QUEUE_BYTES: u64 = 8 << 20;
 /// The longest time between two attempts to reach the far end.
 const REDIAL: Nanos = Nanos::from_millis(250);
 
-/// See the module.
+/// An attached far device, through which the medium submits its commands.
 pub(super) struct Pcie {
     attachment: Attachment,
     controller: ControllerIndex,
     pool: Pool,
 }
 
-/// How to use the far end, whose absence commands wait for as long as `hold`.
+/// How to use a far end, where commands wait at most `hold` while it is absent.
 fn options(hold: Nanos, timeout: Nanos) -> Options {
     let data = u64::from(PIECES_MAX) * u64::from(PIECE_BYTES);
     let mut near = near::Config { arena_bytes: QUEUE_BYTES + data, ..near::Config::default() };
-    // One entry of a queue stays free.
+    // One entry of a queue always stays free.
     near.driver.queue_entries = (PIECES_MAX + 1).next_power_of_two();
     near.driver.transfer_bytes_max = PIECE_BYTES;
-    // A connection is held for the first half, and the place of a device that is gone for the second.
+    // A connection is held for the first half, and the place of a lost device for the second half.
     let half = Nanos::new(hold.get() / 2);
     near.driver.hold = half;
     let identity = tunnel::frame::Identity {
@@ -54,7 +54,8 @@ fn options(hold: Nanos, timeout: Nanos) -> Options {
 }
 
 impl Pcie {
-    /// A way to the first controller of the far end at `authority` (`HOST:PORT`), which is dialled from now on.
+    /// Begins to dial the far end at `authority` (`HOST:PORT`), whose first controller will be
+    /// used.
     pub(super) fn begin(authority: &str, hold: Nanos) -> Result<Self, OpenError> {
         let options = options(hold, Nanos::ZERO);
         let attachment =
@@ -141,7 +142,7 @@ impl Pcie {
         }
     }
 
-    /// The bytes that a command has read.
+    /// The bytes that the command named `piece` has read.
     pub(super) fn read(&mut self, piece: u32, length: u32) -> Option<engine::Buffer> {
         let address = self.slot(piece)?;
         let bytes = self.attachment.near().memory().slice(address, length as usize).ok()?;

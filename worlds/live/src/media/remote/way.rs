@@ -1,4 +1,4 @@
-//! The two ways to another device, alike.
+//! One interface for the two ways to another device.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -12,7 +12,7 @@ use super::fabrics::Fabrics;
 use super::pcie::Pcie;
 use crate::media::commands::{Abilities, Refused};
 
-/// What a device says of itself.
+/// What a device reports about itself.
 #[derive(Clone, Debug)]
 pub(super) struct Device {
     pub(super) serial: String,
@@ -22,23 +22,23 @@ pub(super) struct Device {
 
 /// A command that has ended.
 pub(super) struct Ended {
-    /// The name that it was given.
+    /// The name under which the command was submitted.
     pub(super) piece: u32,
     pub(super) result: Result<Buffer, Status>,
-    /// The device was not heard: it is away.
+    /// The device did not answer, because it is away.
     pub(super) is_unheard: bool,
 }
 
-/// What happens to a device.
+/// An event of a way to a device.
 pub(super) enum Happened {
     Ended(Ended),
-    /// It can't be reached; commands wait.
+    /// The device can't be reached; commands wait.
     Away(String),
-    /// It can be reached, for the first time or again.
+    /// The device can be reached, for the first time or again.
     Here,
-    /// Something that its owner may want to know.
+    /// A note that the device's owner may want to know.
     Note(String),
-    /// This way ends here: another one must be made.
+    /// This way has ended: another one must be made.
     Lost(String),
 }
 
@@ -51,7 +51,7 @@ pub(super) enum Way {
 }
 
 impl Way {
-    /// Becomes readable when there is something to do.
+    /// The descriptor that becomes readable when there is something to do.
     pub(super) fn poll_fd(&self) -> RawFd {
         match self {
             Self::Pcie(way) => way.poll_fd(),
@@ -59,7 +59,7 @@ impl Way {
         }
     }
 
-    /// After how long there is something to do in any case.
+    /// How long at most until there is something to do.
     pub(super) fn wake_in(&self) -> Option<Nanos> {
         match self {
             Self::Pcie(way) => way.wake_in(),
@@ -67,7 +67,7 @@ impl Way {
         }
     }
 
-    /// Does what there is to do, without waiting; whether there was anything.
+    /// Does what there is to do, without waiting; returns whether there was anything.
     pub(super) fn step(&mut self) -> io::Result<bool> {
         match self {
             Self::Pcie(way) => way.step(),
@@ -75,7 +75,7 @@ impl Way {
         }
     }
 
-    /// What has happened next.
+    /// The next event, if any.
     pub(super) fn next(&mut self) -> Option<Happened> {
         match self {
             Self::Pcie(way) => way.next(),
@@ -83,7 +83,7 @@ impl Way {
         }
     }
 
-    /// Submits a command under a name that no other has that is under way.
+    /// Submits a command under the name `piece`, which no other command under way may have.
     pub(super) fn submit(
         &mut self,
         piece: u32,
@@ -96,7 +96,7 @@ impl Way {
         }
     }
 
-    /// What the device says of itself, once it was there.
+    /// What the device reports about itself; `None` before it was first reached.
     pub(super) fn device(&self) -> Option<Device> {
         match self {
             Self::Pcie(way) => way.device(),

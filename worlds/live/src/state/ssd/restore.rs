@@ -1,4 +1,4 @@
-//! An SSD as it was: what is given this time, with what the state remembers of it.
+//! Rebuilding an SSD: what is given at this start, combined with what its state remembers.
 
 use nvme::media::MediumId;
 use nvme::subsystem::{
@@ -13,32 +13,33 @@ use super::{POOL, SECTION, SELF_TEST_RESULTS, SsdState};
 use crate::state::error::{StateCause, StateError};
 use crate::state::store::Store;
 
-/// Where the bytes of what is given are, in words that mean the same at the next start: `file /srv/disk.img`.
+/// Where the given bytes are, in words that mean the same at the next start: `file /srv/disk.img`.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin<'a> {
-    /// Of each namespace of the configuration, in their order.
+    /// The origin of each namespace of the configuration, in the configuration's order.
     pub namespaces: &'a [String],
-    /// Of the pool, where there is one.
+    /// The origin of the pool, where there is one.
     pub pool: Option<&'a str>,
-    /// The namespaces have the identifiers that they are to have: one is known again by its identifier and its origin.
+    /// Whether the given namespaces have their final identifiers. If so, a namespace is recognized
+    /// by both its identifier and its origin, otherwise by its origin alone.
     pub is_numbered: bool,
 }
 
-/// An SSD as it was.
+/// An SSD as it was when its state was last saved.
 #[derive(Debug)]
 pub struct Restored {
-    /// What its controller is built from.
+    /// The configuration from which the SSD's controller is built.
     pub config: Config,
-    /// What is to be kept from now on.
+    /// The state to keep from now on.
     pub state: SsdState,
-    /// What its owner should know.
+    /// What the owner should know about the restoration.
     pub notes: Vec<String>,
 }
 
-/// What `store` has of an SSD; nothing if it is new.
+/// The state of an SSD that `store` has; `None` if the SSD is new.
 ///
 /// # Errors
-/// When the store is damaged, or of something else.
+/// When the store is damaged, or belongs to another kind of device.
 pub fn load(store: &Store) -> Result<Option<SsdState>, StateError> {
     store.expect_only(&[SECTION])?;
     let state: Option<SsdState> = store.section(SECTION)?;
@@ -51,12 +52,13 @@ pub fn load(store: &Store) -> Result<Option<SsdState>, StateError> {
     Ok(state)
 }
 
-/// The SSD of `config`, which is new, with what `saved` remembers of it.
+/// Combines the new `config` of an SSD with what `saved` remembers of it.
 ///
-/// Namespaces are known again by their origins: what is given for the first time gets an identifier that is free.
+/// A namespace is recognized by its origin. A namespace given for the first time gets a free
+/// identifier, unless the given namespaces are numbered ([`Origin::is_numbered`]).
 ///
 /// # Errors
-/// When what is remembered is impossible, or of another pool.
+/// When the remembered state is impossible, or belongs to another pool.
 pub fn restore(
     store: &Store,
     saved: Option<SsdState>,
@@ -100,7 +102,7 @@ pub fn restore(
         state.shut_down = true;
     }
     fill(store, &state, &mut config)?;
-    // The controller counts this start itself, and says so only later.
+    // The controller counts this start itself, and reports that only later.
     state.counters.power_cycles += 1;
     Ok(Restored { config, state, notes })
 }
@@ -109,7 +111,7 @@ fn damaged(store: &Store, key: &str, what: &str) -> StateError {
     store.error(StateCause::Damaged(format!("[{SECTION}] {key}: {what}")))
 }
 
-/// Checks what each of the namespaces that are remembered must be, wherever it is.
+/// Checks what must hold for every remembered namespace, wherever its bytes are.
 fn check(store: &Store, state: &SsdState) -> Result<(), StateError> {
     for (index, one) in state.namespaces.iter().enumerate() {
         let wrong =
@@ -130,7 +132,7 @@ fn check(store: &Store, state: &SsdState) -> Result<(), StateError> {
     Ok(())
 }
 
-/// Gives each namespace that is given what is remembered of it.
+/// Gives each given namespace what is remembered of it.
 fn recognise(
     store: &Store,
     state: &mut SsdState,
@@ -171,7 +173,7 @@ fn recognise(
     Ok(())
 }
 
-/// Forgets what had the identifiers that now are of something else.
+/// Forgets namespaces whose identifiers now belong to other origins.
 fn forget_others(state: &mut SsdState, config: &Config, origins: &[String], notes: &mut Vec<String>) {
     for (namespace, origin) in config.namespaces.iter().zip(origins) {
         let other = state.namespaces.iter().find(|one| one.id == namespace.id.0 && one.origin != *origin);
@@ -194,7 +196,7 @@ fn adopt(namespace: &mut NamespaceConfig, known: &Namespace) {
     namespace.identity = known.identity().unwrap_or(namespace.identity);
 }
 
-/// Checks that the pool is the one that the namespaces are in.
+/// Checks that the given pool is the one that holds the remembered namespaces.
 fn check_pool(store: &Store, state: &mut SsdState, origin: &str) -> Result<(), StateError> {
     let inhabited = state.namespaces.iter().any(|one| one.origin == POOL);
     match &state.pool {
@@ -212,7 +214,7 @@ fn check_pool(store: &Store, state: &mut SsdState, origin: &str) -> Result<(), S
     }
 }
 
-/// A namespace in the pool.
+/// The configuration of a remembered namespace in the pool.
 fn in_pool(store: &Store, one: &Namespace, pool: &PoolConfig) -> Result<NamespaceConfig, StateError> {
     let wrong = |key: &str, what: &str| damaged(store, &format!("namespace {}, {key}", one.id), what);
     let offset = one.offset.filter(|offset| offset.is_multiple_of(PAGE_BYTES.into()));
@@ -244,7 +246,7 @@ fn in_pool(store: &Store, one: &Namespace, pool: &PoolConfig) -> Result<Namespac
     })
 }
 
-/// Checks that no part of the pool is of two namespaces.
+/// Checks that no part of the pool belongs to two namespaces.
 fn check_apart(store: &Store, namespaces: &[NamespaceConfig], pool: MediumId) -> Result<(), StateError> {
     let mut inside: Vec<_> = namespaces.iter().filter(|one| one.medium == pool).collect();
     inside.sort_unstable_by_key(|one| one.offset);
@@ -255,7 +257,7 @@ fn check_apart(store: &Store, namespaces: &[NamespaceConfig], pool: MediumId) ->
     })
 }
 
-/// What is remembered of the controller.
+/// Adds to `config` what is remembered of the controller.
 fn fill(store: &Store, state: &SsdState, config: &mut Config) -> Result<(), StateError> {
     config.counters = (&state.counters).into();
     config.sanitize = state.sanitize.into();

@@ -1,4 +1,4 @@
-//! The values of the section, and what they are of a controller's.
+//! The values of an SSD's section, and their conversion from and to those of a controller.
 
 use engine::Nanos;
 use nvme::subsystem::{
@@ -13,17 +13,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::state::hex::Hex;
 
-/// The largest number that the format has.
+/// The largest integer that TOML has.
 const NUMBER_MAX: u64 = i64::MAX as u64;
 
-/// A namespace: what was given, or created in the pool.
+/// A namespace, either given or created in the pool.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Namespace {
     pub(super) id: u32,
-    /// Where its bytes are: a file, memory, another controller, or the pool.
+    /// Where the namespace's bytes are: a file, memory, another controller, or the pool.
     pub(super) origin: String,
-    /// Bytes in a block.
+    /// The size of a block in bytes.
     pub(super) block: u32,
     pub(super) attached: bool,
     #[serde(default, skip_serializing_if = "Protection::is_none")]
@@ -31,7 +31,7 @@ pub(super) struct Namespace {
     pub(super) eui64: Hex,
     pub(super) nguid: Hex,
     pub(super) uuid: Hex,
-    /// Where it starts in the pool, and how long it is, in bytes.
+    /// Where the namespace starts in the pool, and how long it is, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) offset: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -54,7 +54,8 @@ impl Namespace {
         }
     }
 
-    /// Its names; the key and the digits of what is not one.
+    /// The identity of the namespace. The error has the key of a malformed value and the number of
+    /// digits that it should have.
     pub(super) fn identity(&self) -> Result<NamespaceIdentity, (&'static str, usize)> {
         Ok(NamespaceIdentity {
             eui64: self.eui64.array().ok_or(("eui64", 16))?,
@@ -64,13 +65,13 @@ impl Namespace {
     }
 }
 
-/// What of its write protection lasts.
+/// The part of a namespace's write protection that lasts.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Protection {
     #[default]
     None,
-    // What earlier versions let hosts choose, and is no more.
+    // Earlier versions let hosts choose permanent protection; it no longer exists.
     #[serde(alias = "permanent")]
     Protected,
 }
@@ -99,7 +100,7 @@ impl From<Protection> for WriteProtection {
     }
 }
 
-/// What the health log counts. Times are nanoseconds.
+/// The counters of the health log. Times are in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct CountersState {
@@ -163,11 +164,11 @@ impl From<&CountersState> for Counters {
 pub(super) struct Feature {
     /// The feature's identifier.
     feature: u8,
-    /// The namespace whose value it is; 0 for the controller's.
+    /// The namespace to which the value belongs; 0 for the controller.
     pub(super) namespace: u32,
-    /// Which of several values.
+    /// The index of the value, for a feature that has several.
     index: u16,
-    /// Command Dword 11.
+    /// The value as Command Dword 11 has it.
     value: u32,
 }
 
@@ -193,7 +194,7 @@ impl From<Feature> for SavedFeature {
     }
 }
 
-/// Blocks that Write Uncorrectable made unreadable.
+/// A run of blocks that Write Uncorrectable made unreadable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Unreadable {
@@ -209,7 +210,8 @@ pub(super) struct Reservation {
     pub(super) namespace: u32,
     /// How often registrants have changed.
     generation: u32,
-    /// Reservation Type (RTYPE), where there is a reservation, and the Host Identifier of the one that acquired it.
+    /// Reservation Type (RTYPE), where there is a reservation, and the Host Identifier of its
+    /// holder.
     #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
     kind: Option<u8>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -222,7 +224,7 @@ pub(super) struct Reservation {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct RegistrantState {
-    /// Host Identifier.
+    /// Host Identifier of the registered host.
     host: Hex,
     /// Reservation Key, most significant byte first.
     key: Hex,
@@ -243,7 +245,7 @@ impl From<&ReservationRecord> for Reservation {
 }
 
 impl Reservation {
-    /// As a subsystem has it; none if it can't be one.
+    /// The record as a subsystem has it; `None` if the values are invalid.
     pub(super) fn record(&self) -> Option<ReservationRecord> {
         let registrant = |one: &RegistrantState| {
             Some(Registrant { host: one.host.array()?, key: u64::from_be_bytes(one.key.array()?) })
@@ -268,7 +270,7 @@ impl Reservation {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Sanitize {
     status: Status,
-    /// The command's dwords 10 and 11.
+    /// Command Dwords 10 and 11 of the command.
     cdw10: u32,
     cdw11: u32,
     passes: u8,
@@ -314,11 +316,11 @@ impl From<Sanitize> for SanitizeRecord {
     }
 }
 
-/// Self-tests.
+/// The results of self-tests, and the one that has not ended.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct SelfTests {
-    /// The namespace of an extended one that has not ended.
+    /// The namespace of an extended self-test that has not ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) extended: Option<u32>,
     /// Self-test Result Data Structures, newest first.
@@ -357,7 +359,7 @@ impl Firmware {
         *place = Some(Hex(image.bytes().to_vec()));
     }
 
-    /// As a controller has it; the key of what is no image.
+    /// The slots as a controller has them. The error is the key of an invalid value.
     pub(super) fn config(&self) -> Result<FirmwareConfig, &'static str> {
         let image = |place: &Option<Hex>, key| match place {
             None => Ok(None),
