@@ -1,8 +1,10 @@
-//! Nanoseconds per 4 KiB read at depth 32: host, controller and RAM disk in one thread, directly and through TLPs.
+//! Nanoseconds per 4 KiB read at depth 32, with host, controller and RAM disk in one thread,
+//! directly and through TLPs.
 //!
-//! `direct` serves the controller's DMA from host memory at once; `tlp` goes through root complex and endpoint.
-//! Both include the one copy of the data, into host memory; `copy` is that alone. A disk of 1 MiB stays in the
-//! processor's caches and shows what the engines cost; one of 64 MiB adds what memory costs.
+//! `direct` serves the controller's DMA from host memory at once, and `tlp` goes through a root
+//! complex and an endpoint. Both include the only copy of the data, into host memory; `copy`
+//! measures that copy alone. A disk of 1 MiB stays in the processor's caches and shows the cost of
+//! the engines. A disk of 64 MiB adds the cost of memory.
 
 use std::time::Instant as Clock;
 
@@ -18,7 +20,7 @@ use pcie::memory::{Memory, Ram};
 use pcie::root_complex::{self, Plan, RootComplex};
 
 const BASE: u64 = 0x1_0000_0000;
-/// Bytes of the disks.
+/// Lengths of the disks in bytes.
 const DISKS: [u64; 2] = [1 << 20, 64 << 20];
 const DEPTH: u64 = 32;
 const ROUNDS: usize = 5;
@@ -69,7 +71,7 @@ fn lba(bytes: u64, command: u64) -> u64 {
 
 trait Machine {
     fn host(&mut self) -> (&mut Host, &mut Ram);
-    /// Moves what there is to move; adds the commands that completed.
+    /// Moves whatever can be moved, and adds the number of completed commands to `completed`.
     fn step(&mut self, completed: &mut u64);
 }
 

@@ -1,4 +1,4 @@
-//! A whole PCIe function with an NVMe controller: what sits at the end of a link.
+//! A whole PCIe function with an NVMe controller, which sits at the end of a link.
 
 #[doc(hidden)]
 pub mod fuzz;
@@ -17,11 +17,11 @@ use crate::controller::{self, Controller};
 
 /// Class Code: mass storage, non-volatile memory, NVM Express I/O controller.
 pub const CLASS_CODE: u32 = 0x01_0802;
-/// Where the MSI-X table is in BAR0: behind the doorbells.
+/// Offset of the MSI-X table in BAR0, after the doorbells.
 const MSIX_TABLE: u32 = 0x2000;
-/// Where the MSI-X pending bits are in BAR0.
+/// Offset of the MSI-X pending bits in BAR0.
 const MSIX_PENDING: u32 = 0x3000;
-/// Bytes of BAR0.
+/// Length of BAR0 in bytes.
 const BAR_BYTES: u64 = 0x4000;
 
 const _: () = assert!(
@@ -30,25 +30,25 @@ const _: () = assert!(
         <= MSIX_TABLE
 );
 
-/// What a function is.
+/// The configuration of a function.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The controller.
+    /// The configuration of the controller.
     pub controller: controller::Config,
-    /// PCI identity; the class is [`CLASS_CODE`] whatever this says.
+    /// PCI identity. The class code is always [`CLASS_CODE`], whatever the identity names.
     pub identity: Identity,
-    /// The link.
+    /// The link that the function reports.
     pub link: Link,
-    /// Device Serial Number.
+    /// Device Serial Number, for the extended capability.
     pub serial_number: u64,
-    /// Whether the 64-bit BAR0 says that it is prefetchable, so that it may be placed above 4 GiB behind a
-    /// bridge. Common SSDs say that it is not.
+    /// Whether the 64-bit BAR0 is prefetchable, so that it may be placed above 4 GiB behind a
+    /// bridge. The BAR of a common SSD is not prefetchable.
     pub prefetchable: bool,
 }
 
 impl Config {
-    /// A function around `controller` with the vendors that its Identify Controller reports; Farlane's where it
-    /// names none.
+    /// A function around `controller`, with the vendor identifiers that its Identify Controller
+    /// reports, or Farlane's if it reports none.
     pub const fn new(mut controller: controller::Config) -> Self {
         let core = &mut controller.core;
         if core.vendor == 0 {
@@ -67,49 +67,49 @@ impl Config {
     }
 }
 
-/// What the world tells the function.
+/// What the outside world tells the function.
 #[derive(Debug)]
 pub enum Input {
-    /// A packet from the link.
+    /// A packet arrived from the link.
     Packet(Packet),
-    /// A medium's answer.
+    /// A medium answered.
     Media(media::Completion),
     /// The link went down or was reset.
     HotReset,
 }
 
-/// What the function asks of the world.
+/// What the function asks of the outside world.
 #[derive(Debug)]
 pub enum Output {
-    /// To be sent on the link.
+    /// A packet to send on the link.
     Packet(Packet),
-    /// Of a medium.
+    /// A request to a medium.
     Media(media::Request),
-    /// A change that may be worth remembering for the next start.
+    /// A change that the next start may have to know.
     Notify(Notification),
 }
 
-/// What became of an access to host memory that the world could make itself.
+/// The outcome of a host memory access that the world may be able to make itself.
 #[derive(Debug)]
 pub enum Reach {
-    /// It is done, or the answer to a read is this.
+    /// The access is done. For a read, the result is included.
     Done(Option<DmaResult>),
-    /// It is for the link.
+    /// The access must go over the link.
     Beyond(Dma),
 }
 
-/// An NVMe function. See the module.
+/// An NVMe function: a PCIe endpoint with a controller behind it.
 #[derive(Debug)]
 pub struct Function {
     endpoint: Endpoint,
     controller: Controller,
-    /// It was reset since somebody last asked.
+    /// Whether the function was reset since [`Function::take_reset`] was last called.
     was_reset: bool,
     now: Instant,
 }
 
 impl Function {
-    /// A function after power-up at `now`.
+    /// A function in its state after power-up at `now`.
     ///
     /// # Panics
     /// When `config` exceeds a limit that its fields name.
@@ -118,10 +118,11 @@ impl Function {
         Self { endpoint, controller, was_reset: false, now }
     }
 
-    /// The parts of a function, for a world that has something to do between them: a model of a device that takes its time.
+    /// The endpoint and the controller of a function, for a world that acts between them, such as a
+    /// model of a slow device.
     ///
     /// # Panics
-    /// As [`Function::new`].
+    /// When `config` exceeds a limit that its fields name.
     pub fn parts(now: Instant, config: Config) -> (Endpoint, Controller) {
         let bar = Bar { prefetchable: config.prefetchable, ..Bar::memory64(BAR_BYTES) };
         let buffer = u64::from(config.controller.memory_buffer_bytes);
@@ -142,34 +143,37 @@ impl Function {
         (endpoint, Controller::new(now, config.controller))
     }
 
-    /// The controller.
+    /// The controller of the function.
     pub const fn controller(&self) -> &Controller {
         &self.controller
     }
 
-    /// The PCIe side.
+    /// The PCIe endpoint of the function.
     pub const fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// Whether it was reset since this was last called, so that its registers are what they are after a reset.
+    /// Whether the function was reset since the last call, which leaves its registers in their
+    /// reset state.
     pub const fn take_reset(&mut self) -> bool {
         core::mem::replace(&mut self.was_reset, false)
     }
 
-    /// While `throttled`, the controller fetches no commands: what the link can't take is not asked for.
+    /// Sets whether the controller stops fetching commands, because the link could not take their
+    /// results.
     pub const fn set_throttled(&mut self, throttled: bool) {
         self.controller.set_throttled(throttled);
     }
 
-    /// A register write that did not come over the link.
+    /// Writes a register on behalf of the host without a packet from the link.
     pub fn write_register(&mut self, now: Instant, offset: u32, bytes: &[u8]) {
         self.now = now;
         self.controller.handle_input(now, controller::Input::RegisterWrite { offset, bytes });
     }
 
-    /// As [`Engine::poll_output`], where the world has the host's memory at hand: what the controller does to it is
-    /// given to `reach`, and goes over the link only if it says so. Nothing is while Bus Master Enable is clear.
+    /// Polls an output like [`Engine::poll_output`], for a world with the host's memory at hand.
+    /// The controller's accesses to host memory are passed to `reach`, and go over the link only if
+    /// `reach` says so. While Bus Master Enable is clear, no access is passed to `reach`.
     pub fn poll_output_within(&mut self, mut reach: impl FnMut(Dma) -> Reach) -> Option<Output> {
         loop {
             if let Some(output) = self.endpoint.poll_output() {
@@ -194,7 +198,8 @@ impl Function {
         }
     }
 
-    /// As [`Engine::poll_output`]; packets are given to `send` and are no outputs.
+    /// Polls an output like [`Engine::poll_output`], but passes packets to `send` instead of
+    /// returning them.
     pub fn poll_output_into(&mut self, send: &mut impl FnMut(Packet)) -> Option<Output> {
         loop {
             if let Some(output) = self.endpoint.poll_output() {
@@ -211,7 +216,7 @@ impl Function {
         }
     }
 
-    /// As [`Input::Packet`].
+    /// Handles a packet from the link, like [`Input::Packet`].
     #[inline]
     pub fn receive(&mut self, now: Instant, packet: &Packet) {
         self.now = now;
@@ -220,7 +225,7 @@ impl Function {
         }
     }
 
-    /// Takes one output of the endpoint; a packet is for the world.
+    /// Handles one output of the endpoint. Returns a packet for the link, if the output is one.
     fn on_endpoint(&mut self, output: endpoint::Output) -> Option<Packet> {
         match output {
             endpoint::Output::Packet(packet) => return Some(packet),

@@ -1,4 +1,4 @@
-//! Fuzz entries: ordinary code over any bytes, which must never panic.
+//! Fuzz entries: ordinary code that accepts any bytes and must never panic.
 
 use alloc::vec::Vec;
 
@@ -12,12 +12,13 @@ use pcie::memory::{Memory, Ram};
 use crate::controller::{Config, Controller, Input, Output};
 use crate::host::{self, Host, Submission};
 
-/// Steps of one run at most.
+/// The most steps of one run.
 const STEPS_MAX: usize = 512;
-/// Outputs handled after one step at most; a controller that has more is left waiting.
+/// The most outputs handled after one step. A controller that has more is left waiting.
 const OUTPUTS_MAX: usize = 4096;
 
-/// Register writes, host memory and media, all as `bytes` say: the first byte of a step chooses what happens.
+/// Drives a controller with register writes, host memory and media as `bytes` determine. The first
+/// byte of a step chooses the action.
 pub fn registers(bytes: &[u8]) {
     let core = nvme::subsystem::Config::new("FUZZ").with_namespace(MediumId(0), 1 << 20);
     let core = core.with_pool(MediumId(1), 1 << 20);
@@ -44,11 +45,11 @@ pub fn registers(bytes: &[u8]) {
 fn write_register(controller: &mut Controller, now: Instant, source: &mut Source<'_>) {
     let value = |source: &mut Source<'_>| u64::from(source.word()).to_le_bytes();
     let (offset, bytes) = match source.byte() {
-        // The likely way to a controller that runs, so that what lies behind it is reached.
+        // The steps that probably start the controller, so that the code behind them is reached.
         0 => (0x14, 0x0046_0000_u64.to_le_bytes()),
         1 => (0x24, 0x001f_001f_u64.to_le_bytes()),
         2 => (0x14, 0x0046_0001_u64.to_le_bytes()),
-        // Weighted round robin; and queues at address 0 are in the controller memory buffer.
+        // Weighted round robin. Queues at address 0 are in the controller memory buffer.
         3 => (0x14, 0x0046_0801_u64.to_le_bytes()),
         4 => (0x50, 0b11_u64.to_le_bytes()),
         5 => {
@@ -110,7 +111,8 @@ fn serve(controller: &mut Controller, now: Instant, request: &Request, good: boo
     controller.handle_input(now, Input::Media(Completion::Done { id: request.id, result }));
 }
 
-/// A driver whose device answers registers and writes to host memory as `bytes` say.
+/// Runs a driver whose device answers register reads and writes to host memory as `bytes`
+/// determine.
 pub fn host(bytes: &[u8]) {
     let mut memory = Ram::new(0, 0x2_0000);
     let config = host::Config { queue_entries: 8, ..host::Config::new(0, 0x2_0000) };
@@ -131,7 +133,8 @@ pub fn host(bytes: &[u8]) {
                     host.handle_input(now, host::Input::RegisterRead { cookie, bytes });
                 }
             }
-            // The admin queues are first in the arena, 32 entries of each, then those of queue pair 1.
+            // The admin queues are first in the arena, with 32 entries each, then the queues of
+            // pair 1.
             100..=199 => scribble(&mut memory, &mut source),
             200..=219 => now = now + Nanos::from_millis(u64::from(source.byte()) * 100),
             220..=239 => {
@@ -139,7 +142,7 @@ pub fn host(bytes: &[u8]) {
                 let queue = host::QueueId(u16::from(source.byte() & 1));
                 let namespace = NamespaceId(1);
                 let submission = Submission::read(queue, namespace, 0, 8, data, step as u64);
-                // A refusal is an answer too.
+                // A refusal is a valid answer.
                 let _ = host.submit(now, &mut memory, submission);
             }
             240..=247 => host.handle_input(now, host::Input::DeviceLost),
@@ -158,7 +161,8 @@ pub fn host(bytes: &[u8]) {
     }
 }
 
-/// Half of the time what a controller would say, so that the driver goes on.
+/// The value of a register. Half of the values are those of a real controller, so that the driver
+/// makes progress.
 pub fn register_value(offset: u32, source: &mut Source<'_>) -> u64 {
     let plain = match offset {
         0 => 1 << 37 | 1 << 24 | 0x3f,
@@ -168,7 +172,7 @@ pub fn register_value(offset: u32, source: &mut Source<'_>) -> u64 {
     if source.byte() & 1 == 0 { plain } else { u64::from(source.word()) << 16 | u64::from(source.word()) }
 }
 
-/// Writes an entry into the rings of a driver whose arena begins at 0, or somewhere near.
+/// Writes an entry into the rings of a driver whose arena begins at 0, or near them.
 pub fn scribble(memory: &mut impl Memory, source: &mut Source<'_>) {
     let index = u64::from(source.byte() % 32);
     let queue = if source.byte() & 7 == 0 { 0x5000 } else { 0x1000 };
@@ -177,7 +181,7 @@ pub fn scribble(memory: &mut impl Memory, source: &mut Source<'_>) {
     entry[..4].copy_from_slice(&source.word().to_le_bytes());
     entry[12..14].copy_from_slice(&cid.to_le_bytes());
     entry[14] = source.byte() & 3;
-    // The rings are in the arena by construction; a miss would only scribble elsewhere.
+    // The rings are in the arena by construction. A miss would only write elsewhere.
     let _ = memory.write(queue + index * 16, &entry);
     let _ = memory.write(0x7000 + index * 64, &entry);
 }

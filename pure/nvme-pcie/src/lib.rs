@@ -1,7 +1,7 @@
 //! NVM Express over PCIe (NVM Express NVMe over PCIe Transport Specification 1.0).
 //!
-//! Start at [`controller::Controller`] for the device's side, [`function::Function`] for a whole PCIe function
-//! with one, and [`host::Host`] for the driver's side.
+//! Start at [`controller::Controller`] for the device's side, [`function::Function`] for a whole
+//! PCIe function with a controller, and [`host::Host`] for the driver's side.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,6 +1,6 @@
 //! The controller properties in BAR0 (NVM Express Base 2.0, NVMe over PCIe Transport 1.0).
 
-/// A bit field of a property, by its highest and lowest bit.
+/// A bit field of a property.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
     high: u32,
@@ -8,7 +8,7 @@ pub struct Field {
 }
 
 impl Field {
-    /// The bits `high..=low`.
+    /// The field from bit `high` down to bit `low`, both included.
     pub const fn new(high: u32, low: u32) -> Self {
         Self { high, low }
     }
@@ -19,17 +19,17 @@ impl Field {
     pub const fn of(self, word: u64) -> u64 {
         (word >> self.low) & self.mask()
     }
-    /// A word with `value` in the field and zeroes elsewhere; excess bits of `value` are dropped.
+    /// A word with `value` in the field and zeroes elsewhere. Excess bits of `value` are dropped.
     pub const fn put(self, value: u64) -> u64 {
         (value & self.mask()) << self.low
     }
-    /// `word` with `value` in the field; excess bits of `value` are dropped.
+    /// `word` with `value` in the field. Excess bits of `value` are dropped.
     pub const fn replace(self, word: u64, value: u64) -> u64 {
         word & !(self.mask() << self.low) | self.put(value)
     }
 }
 
-/// Where the properties are, in bytes from the start of BAR0.
+/// Offsets of the properties, in bytes from the start of BAR0.
 pub mod offset {
     /// Controller Capabilities (CAP), 8 bytes.
     pub const CAPABILITIES: u32 = 0x00;
@@ -43,7 +43,7 @@ pub mod offset {
     pub const CONFIGURATION: u32 = 0x14;
     /// Controller Status (CSTS).
     pub const STATUS: u32 = 0x1c;
-    /// NVM Subsystem Reset (NSSR); not supported, reads as zero.
+    /// NVM Subsystem Reset (NSSR), which is not supported and reads as zero.
     pub const SUBSYSTEM_RESET: u32 = 0x20;
     /// Admin Queue Attributes (AQA).
     pub const ADMIN_QUEUE_ATTRIBUTES: u32 = 0x24;
@@ -61,20 +61,20 @@ pub mod offset {
     pub const MEMORY_BUFFER_STATUS: u32 = 0x58;
     /// Controller Ready Timeouts (CRTO).
     pub const READY_TIMEOUTS: u32 = 0x68;
-    /// The first doorbell (SQ0TDBL).
+    /// Submission Queue 0 Tail Doorbell (SQ0TDBL), the first doorbell.
     pub const DOORBELLS: u32 = 0x1000;
 }
 
-/// Bytes of one doorbell where the stride (CAP.DSTRD) is 0.
+/// Length in bytes of a doorbell with a stride (CAP.DSTRD) of 0.
 pub const DOORBELL_BYTES: u32 = 4;
-/// Bytes of a Submission Queue Entry.
+/// Length of a submission queue entry in bytes.
 pub const SUBMISSION_ENTRY_BYTES: u32 = 64;
-/// Bytes of a Completion Queue Entry.
+/// Length of a completion queue entry in bytes.
 pub const COMPLETION_ENTRY_BYTES: u32 = 16;
 /// The version (VS) that the controller reports: 2.0.
 pub const VERSION_2_0: u32 = 0x0002_0000;
 
-/// Fields of CAP.
+/// Fields of Controller Capabilities (CAP).
 pub mod capabilities {
     use super::Field;
     /// Maximum Queue Entries Supported (MQES), 0's based.
@@ -99,7 +99,7 @@ pub mod capabilities {
     pub const READY_WITH_MEDIA: Field = Field::new(59, 59);
 }
 
-/// Fields of CC.
+/// Fields of Controller Configuration (CC), and values of these fields.
 pub mod configuration {
     use super::Field;
     /// Enable (EN).
@@ -110,19 +110,19 @@ pub mod configuration {
     pub const PAGE_SIZE: Field = Field::new(10, 7);
     /// Arbitration Mechanism Selected (AMS).
     pub const ARBITRATION: Field = Field::new(13, 11);
-    /// AMS: weighted round robin with urgent priority class; below it is round robin.
+    /// Value of AMS for weighted round robin with urgent priority class; 0 is round robin.
     pub const WEIGHTED_ROUND_ROBIN: u64 = 1;
     /// Shutdown Notification (SHN).
     pub const SHUTDOWN: Field = Field::new(15, 14);
-    /// I/O Submission Queue Entry Size (IOSQES): 2 to this power.
+    /// I/O Submission Queue Entry Size (IOSQES): 2 to this power in bytes.
     pub const SUBMISSION_ENTRY_SIZE: Field = Field::new(19, 16);
-    /// I/O Completion Queue Entry Size (IOCQES): 2 to this power.
+    /// I/O Completion Queue Entry Size (IOCQES): 2 to this power in bytes.
     pub const COMPLETION_ENTRY_SIZE: Field = Field::new(23, 20);
-    /// What of CC may be written: EN, CSS, MPS, AMS, SHN, IOSQES and IOCQES.
+    /// The writable bits of CC: EN, CSS, MPS, AMS, SHN, IOSQES and IOCQES.
     pub const WRITABLE: u32 = 0x00ff_fff1;
 }
 
-/// Fields of CSTS.
+/// Fields of Controller Status (CSTS), and values of these fields.
 pub mod status {
     use super::Field;
     /// Ready (RDY).
@@ -131,71 +131,72 @@ pub mod status {
     pub const FATAL: Field = Field::new(1, 1);
     /// Shutdown Status (SHST).
     pub const SHUTDOWN: Field = Field::new(3, 2);
-    /// SHST: shutdown processing is occurring.
+    /// Value of SHST: shutdown processing is occurring.
     pub const SHUTDOWN_OCCURRING: u64 = 1;
-    /// SHST: shutdown processing is complete.
+    /// Value of SHST: shutdown processing is complete.
     pub const SHUTDOWN_COMPLETE: u64 = 2;
 }
 
-/// Fields of CMBLOC.
+/// Fields of Controller Memory Buffer Location (CMBLOC).
 pub mod memory_location {
     use super::Field;
-    /// Base Indicator Register (BIR): the BAR.
+    /// Base Indicator Register (BIR): the number of the buffer's BAR.
     pub const BAR: Field = Field::new(2, 0);
-    /// Offset (OFST) in the BAR, in units of the size.
+    /// Offset (OFST) of the buffer in its BAR, in the units of CMBSZ.
     pub const OFFSET: Field = Field::new(31, 12);
 }
 
-/// Fields of CMBSZ.
+/// Fields of Controller Memory Buffer Size (CMBSZ).
 pub mod memory_size {
     use super::Field;
     /// Submission Queue Support (SQS).
     pub const SUBMISSION_QUEUES: Field = Field::new(0, 0);
     /// Size Units (SZU): 4 KiB times 16 to this power.
     pub const UNITS: Field = Field::new(11, 8);
-    /// Size (SZ) in those units.
+    /// Size (SZ) of the buffer, in the units that SZU selects.
     pub const SIZE: Field = Field::new(31, 12);
 }
 
-/// Fields of CMBMSC.
+/// Fields of Controller Memory Buffer Memory Space Control (CMBMSC).
 pub mod memory_control {
     use super::Field;
-    /// Capabilities Registers Enabled (CRE): CMBLOC and CMBSZ say what there is.
+    /// Capabilities Registers Enabled (CRE): whether CMBLOC and CMBSZ describe the buffer.
     pub const REGISTERS_ENABLED: Field = Field::new(0, 0);
-    /// Controller Memory Space Enable (CMSE): addresses in the buffer are the controller's.
+    /// Controller Memory Space Enable (CMSE): whether the controller's addresses include the
+    /// buffer.
     pub const SPACE_ENABLED: Field = Field::new(1, 1);
-    /// Controller Base Address (CBA), without its low 12 bits.
+    /// Controller Base Address (CBA) of the buffer, without its low 12 bits.
     pub const BASE: Field = Field::new(63, 12);
-    /// What of the low half may be written.
+    /// The writable bits of the low half of CMBMSC.
     pub const WRITABLE: u32 = 0xffff_f003;
 }
 
-/// Fields of AQA.
+/// Fields of Admin Queue Attributes (AQA).
 pub mod admin_queue_attributes {
     use super::Field;
-    /// Admin Submission Queue Size (ASQS), 0's based.
+    /// Admin Submission Queue Size (ASQS), 0's based number of entries.
     pub const SUBMISSION_ENTRIES: Field = Field::new(11, 0);
-    /// Admin Completion Queue Size (ACQS), 0's based.
+    /// Admin Completion Queue Size (ACQS), 0's based number of entries.
     pub const COMPLETION_ENTRIES: Field = Field::new(27, 16);
 }
 
-/// The Memory Page Size as a power of two in bytes.
+/// The memory page size in bytes, a power of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageSize(u32);
 
 impl PageSize {
-    /// 4 KiB.
+    /// A page size of 4 KiB.
     pub const KIB4: Self = Self(4096);
 
-    /// From CC.MPS: 4 KiB times 2 to the power `mps` (0..=15).
+    /// The page size that CC.MPS selects: 4 KiB times 2 to the power `mps` (0..=15).
     pub const fn from_mps(mps: u64) -> Self {
         Self(4096 << (mps & 15))
     }
-    /// Bytes.
+    /// The page size in bytes.
     pub const fn bytes(self) -> u32 {
         self.0
     }
-    /// The offset of `address` in its page.
+    /// The offset of `address` in its page, in bytes.
     pub fn offset_of(self, address: u64) -> u32 {
         let offset = address % u64::from(self.0);
         u32::try_from(offset).expect("an offset in a page is less than the page's size")

@@ -1,4 +1,5 @@
-//! A host and a controller joined directly in memory, for tests: DMA is served from a [`Ram`], media from a vector.
+//! A host and a controller joined directly in memory, for tests. A [`Ram`] serves DMA, and a vector
+//! serves media.
 
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -17,18 +18,18 @@ use crate::registers;
 pub(crate) const MEMORY_BASE: u64 = 0x1_0000_0000;
 pub(crate) const NAMESPACE: NamespaceId = NamespaceId(1);
 
-/// What of a controller's outputs is held back or lost.
+/// Faults that hold back or lose outputs of the controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Faults {
-    /// The controller neither sees nor says anything.
+    /// Whether the controller neither receives nor sends anything.
     pub(crate) dead: bool,
-    /// It shows Controller Fatal Status besides whatever it shows.
+    /// Whether CSTS also shows Controller Fatal Status.
     pub(crate) fatal: bool,
-    /// Media do not answer; requests are kept.
+    /// Whether media keep their requests instead of answering.
     pub(crate) media_stuck: bool,
-    /// Reads of host memory fail.
+    /// Whether reads of host memory fail.
     pub(crate) dma_fails: bool,
-    /// Reads of host memory are answered in pieces of this many bytes, last piece first.
+    /// Length in bytes of the pieces of answers to host memory reads, which come last piece first.
     pub(crate) pieces: usize,
 }
 
@@ -197,7 +198,7 @@ impl Rig {
                 }
             }
             controller::Output::Dma(Dma::Write { address, data }) => {
-                // What is not mapped is lost, as behind a root complex.
+                // A write to unmapped memory is lost, as behind a root complex.
                 let _ = self.memory.write(address, &data);
             }
             controller::Output::Dma(Dma::Interrupt { vector }) => {
@@ -256,7 +257,7 @@ impl Rig {
         self.host.submit(self.now, &mut self.memory, submission).unwrap();
     }
 
-    /// Submits, settles, and returns how it ended.
+    /// Submits a command, settles, and returns the command's result.
     pub(crate) fn run(&mut self, submission: Submission) -> Completed {
         self.submit(submission);
         self.settle();
@@ -264,7 +265,7 @@ impl Rig {
         self.completed.remove(index.expect("the command completes"))
     }
 
-    /// A write of `length` bytes from `data` at byte `at` of the namespace, which has 512 B blocks.
+    /// A write of `data.length` bytes at byte `at` of the namespace, which has 512 B blocks.
     pub(crate) fn write_of(&self, queue: u16, at: u64, data: Data, cookie: u64) -> Submission {
         Submission::write(QueueId(queue), NAMESPACE, at / 512, data.length / 512, data, cookie)
     }

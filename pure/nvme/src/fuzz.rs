@@ -1,4 +1,4 @@
-//! Entry points for fuzzing: ordinary code, compiled always, that must never panic.
+//! Entry points for fuzzing. They are ordinary code, always compiled, and must never panic.
 
 use alloc::collections::VecDeque;
 
@@ -17,17 +17,17 @@ use crate::wire::{
     AdminOpcode, CommandId, FusedOperation, StatusCode, SubmissionQueueEntry, SubmissionQueueId,
 };
 
-/// Commands in flight at once in [`submission`].
+/// The most commands in flight at once in [`submission`].
 const TOKENS: u32 = 8;
-/// Bytes of the first disk and of the pool; the second disk has half as many.
+/// Length in bytes of the first disk and of the pool. The second disk has half this length.
 const DISK_BYTES: u64 = 64 << 10;
 
-/// Feeds two controllers over three RAM disks, one of them a pool, with the commands in `bytes` (each one byte of control and a
-/// submission queue entry) and checks that each is completed exactly once, Asynchronous Event Requests and first
-/// commands of fused pairs aside.
+/// Runs the commands in `bytes` (each one byte of control and a submission queue entry) on two
+/// controllers with three RAM disks, one of which is a pool. Checks that each command completes
+/// exactly once, except Asynchronous Event Requests and first commands of fused pairs.
 ///
 /// # Panics
-/// When the controller does not keep that.
+/// When a command does not complete exactly once.
 pub fn submission(bytes: &[u8]) {
     let mut world = World::new();
     for (index, chunk) in bytes.chunks(1 + SubmissionQueueEntry::LENGTH).enumerate() {
@@ -35,7 +35,8 @@ pub fn submission(bytes: &[u8]) {
         let mut raw = [0; SubmissionQueueEntry::LENGTH];
         raw[..entry.len()].copy_from_slice(entry);
         let mut entry = SubmissionQueueEntry::parse(&raw);
-        // Most identifiers and opcodes of four bytes would be refused at once: steer towards the deep end.
+        // Most random identifiers and opcodes would be refused at once, so steer the bytes towards
+        // deeper code.
         if control & 0x10 != 0 {
             entry.namespace.0 &= 3;
             entry.flags = 0;
@@ -51,7 +52,7 @@ pub fn submission(bytes: &[u8]) {
     world.finish();
 }
 
-/// Parses `bytes` as everything that a host reads from a device, and shows it.
+/// Parses `bytes` as each structure that a host reads from a device, and formats the results.
 pub fn structures(bytes: &[u8]) {
     let mut page = [0; IDENTIFY_LENGTH];
     let count = bytes.len().min(page.len());
@@ -73,11 +74,11 @@ type Command = (ControllerKey, SubmissionQueueId, SubmissionQueueEntry);
 
 struct World {
     subsystem: Subsystem,
-    /// On PCIe and over fabrics.
+    /// A controller on PCIe and one over fabrics.
     controllers: [ControllerKey; 2],
     disks: [RamDisk; 3],
     now: u64,
-    /// What is in flight: the controller, the queue and the entry.
+    /// The controller, queue and entry of each command in flight.
     commands: [Option<Command>; TOKENS as usize],
     pulls: VecDeque<(CommandToken, u32, u8)>,
 }
@@ -105,7 +106,8 @@ impl World {
 
     fn command(&mut self, control: u8, entry: SubmissionQueueEntry) {
         let Some(index) = self.commands.iter().position(Option::is_none) else {
-            // Only Asynchronous Event Requests and unanswered pulls stay: answer, else start again.
+            // Only Asynchronous Event Requests and unanswered pulls remain: answer the pulls, or
+            // else reset.
             self.answer_pulls();
             if self.commands.iter().all(Option::is_some) {
                 self.controllers.into_iter().for_each(|controller| self.reset(controller));
@@ -162,7 +164,7 @@ impl World {
         &mut self.commands[token.0 as usize]
     }
 
-    /// Lets the next deadline pass, if there is one.
+    /// Lets the time of the next deadline come, if there is a deadline.
     fn pass_time(&mut self) {
         if let Some(at) = self.subsystem.poll_timeout() {
             self.now = self.now.max(at.as_nanos());
@@ -224,7 +226,8 @@ mod tests {
                 chunk[3] = fields[0];
                 chunk[5] = fields[1] & 3;
                 chunk[41..65].copy_from_slice(&fields);
-                // Small numbers where large ones are refused: identifiers, blocks, lengths.
+                // Use small numbers where large ones would be refused: identifiers, blocks,
+                // lengths.
                 if control & 0x40 != 0 {
                     chunk[42..49].fill(0);
                     chunk[50..57].fill(0);

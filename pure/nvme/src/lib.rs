@@ -1,7 +1,8 @@
 //! NVM Express Base Specification 2.0 and NVM Command Set Specification 1.0, as pure engines.
 //!
-//! Start at [`subsystem::Subsystem`], the command core that every transport shares. [`host`] has what the hosts of every
-//! transport share. [`wire`] has the bytes, and [`media`] what a namespace is kept on.
+//! Start at [`subsystem::Subsystem`], the command core that every transport shares. [`host`] has
+//! the parts that hosts of every transport share, [`wire`] the data structures in bytes, and
+//! [`media`] the storage behind namespaces.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! How much memory of the system a RAM disk takes, whatever was written.
+//! The memory that a RAM disk takes from the system, whatever was written.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -8,14 +8,14 @@ use nvme::media::{IoId, MediumId, Operation, Request};
 
 const DISK: u64 = 128 << 20;
 
-/// Bytes of this process's memory that are resident and of no file.
+/// Bytes of this process's memory that are resident and not backed by a file.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
-/// Writes the whole disk, `length` bytes at a time, in an order of chance.
+/// Writes the whole disk in random order, `length` bytes at a time.
 fn overwrite(disk: &mut RamDisk, length: usize, rng: &mut Rng) {
     let data = Buffer::copy_from_slice(&vec![0x5a; length]);
     let mut places: Vec<u64> = (0..DISK / length as u64).collect();

@@ -1,31 +1,31 @@
-//! Weighted round robin: which submission queue is next, by the class of priority that it was created in.
+//! Weighted round robin: chooses the next submission queue by the priority classes of the queues.
 
 use super::Controller;
 use nvme::wire::{Bits, SubmissionQueueEntry};
 
 /// Queue Priority (QPRIO), in CDW11 of Create I/O Submission Queue: urgent, high, medium, low.
 const QUEUE_PRIORITY: Bits = Bits::new(2, 1);
-/// The classes that are served by weight: all but the urgent one.
+/// Number of classes that are served by weight: all but the urgent one.
 const WEIGHTED_CLASSES: usize = 3;
 const URGENT: u32 = 0;
 
-/// The classes of queues, while CC.AMS selects weighted round robin.
+/// The queues by class, while CC.AMS selects weighted round robin.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Classes {
-    /// Urgent queues, a bit each.
+    /// The set of urgent queues, one bit each.
     urgent: u128,
-    /// Queues of high, medium and low priority, a bit each.
+    /// The sets of queues with high, medium and low priority, one bit each.
     weighted: [u128; WEIGHTED_CLASSES],
-    /// Commands that each of those classes may still have fetched in this round.
+    /// Number of commands that may still be fetched in this round from each class of `weighted`.
     left: [u32; WEIGHTED_CLASSES],
 }
 
-/// Whose turn it is.
+/// The queue to serve next.
 struct Pick {
     queue: u32,
-    /// Commands at most.
+    /// The most commands to fetch.
     most: u32,
-    /// The class that pays for them.
+    /// The class whose share of the round the commands use.
     class: Option<usize>,
 }
 
@@ -34,7 +34,7 @@ impl Classes {
         Self { urgent: 0, weighted: [0; WEIGHTED_CLASSES], left: [0; WEIGHTED_CLASSES] }
     }
 
-    /// A queue was created by `entry`.
+    /// Adds a queue that `entry` created.
     pub(super) fn insert(&mut self, queue: u16, entry: &SubmissionQueueEntry) {
         let bit = 1 << queue;
         match QUEUE_PRIORITY.of(entry.cdw11) {
@@ -43,7 +43,7 @@ impl Classes {
         }
     }
 
-    /// A queue was deleted.
+    /// Removes a queue that was deleted.
     pub(super) fn remove(&mut self, queue: u16) {
         let bit: u128 = 1 << queue;
         self.urgent &= !bit;
@@ -52,8 +52,8 @@ impl Classes {
 }
 
 impl Controller {
-    /// Fetches from queues that have entries: from the admin queue before all others, from urgent ones before those
-    /// with a weight, from those by weight, and within a class in turn.
+    /// Fetches from queues that have entries: first from the admin queue, then from urgent queues,
+    /// then from the others by weight. Queues of one class take turns.
     pub(super) fn fetch_by_weight(&mut self) {
         let mut candidates = self.ready;
         while let Some(Pick { queue, most, class }) = self.pick(candidates) {
@@ -95,7 +95,7 @@ impl Controller {
         Some(Pick { queue: self.in_turn(among), most, class: Some(class) })
     }
 
-    /// The next queue of `among`, which has one, in turn.
+    /// The next queue in turn from the set `among`, which must not be empty.
     pub(super) const fn in_turn(&mut self, among: u128) -> u32 {
         let turned = among.rotate_right(self.turn);
         let queue = (turned.trailing_zeros() + self.turn) % u128::BITS;

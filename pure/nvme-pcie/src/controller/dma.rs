@@ -1,4 +1,4 @@
-//! Reads of host memory that are under way, and how their pieces become whole.
+//! Outstanding reads of host memory, and the assembly of their pieces.
 
 use alloc::vec::Vec;
 
@@ -8,28 +8,28 @@ use pcie::device::DmaId;
 use super::shadow::Doorbell;
 use crate::registers::{high_16, low_16};
 
-/// Reads of host memory that a controller has outstanding at most; further ones wait.
+/// The most reads of host memory that a controller has outstanding. Further reads wait.
 pub const READS_MAX: u16 = 1024;
 
-/// What a read is for.
+/// The purpose of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Submission queue entries; the index is of the fetch table.
+    /// Submission queue entries, for the fetch with this index.
     Fetch(u16),
-    /// A PRP list or an SGL segment of the command in this slot.
+    /// A PRP list or an SGL segment, for the command in this slot.
     List(u16),
-    /// Data of the command in `slot`, from byte `base` of it on.
+    /// Data of a command.
     Data {
-        /// The command's slot.
+        /// The slot of the command.
         slot: u16,
-        /// Where in the command's data the read starts.
+        /// Offset of the read within the command's data.
         base: u32,
     },
     /// A shadow doorbell.
     Shadow {
-        /// Which one.
+        /// The doorbell that is read.
         doorbell: Doorbell,
-        /// Names the look.
+        /// Identifies the look.
         tag: u16,
     },
 }
@@ -41,8 +41,8 @@ struct Read {
     length: u32,
 }
 
-/// The table of reads. A name is an index and a generation, so that an answer to a read of before a
-/// reset names nothing.
+/// The table of outstanding reads. A read's identifier is an index and a generation, so that a late
+/// answer to a read from before a reset matches nothing.
 #[derive(Debug)]
 pub(super) struct Reads {
     reads: Vec<Read>,
@@ -55,7 +55,8 @@ impl Reads {
         Self { reads: (0..READS_MAX).map(|_| read).collect(), free: (0..READS_MAX).rev().collect() }
     }
 
-    /// Names a read of `length` bytes, unless [`READS_MAX`] are outstanding.
+    /// Issues an identifier for a read of `length` bytes; `None` if [`READS_MAX`] reads are
+    /// outstanding.
     pub(super) fn issue(&mut self, purpose: Purpose, length: u32) -> Option<DmaId> {
         let index = self.free.pop()?;
         let read = &mut self.reads[usize::from(index)];
@@ -64,14 +65,14 @@ impl Reads {
         Some(DmaId(u32::from(read.generation) << 16 | u32::from(index)))
     }
 
-    /// What the read called `id` is for and how long it is, if it is outstanding.
+    /// The purpose and the length of the read called `id`, if it is outstanding.
     pub(super) fn find(&self, id: DmaId) -> Option<(Purpose, u32)> {
         let read = self.reads.get(usize::from(low_16(id.0)))?;
         let purpose = read.purpose.filter(|_| read.generation == high_16(id.0))?;
         Some((purpose, read.length))
     }
 
-    /// Ends the read called `id`, which is outstanding.
+    /// Ends the read called `id`, which must be outstanding.
     pub(super) fn retire(&mut self, id: DmaId) {
         let index = low_16(id.0);
         let read = &mut self.reads[usize::from(index)];
@@ -80,7 +81,7 @@ impl Reads {
         self.free.push(index);
     }
 
-    /// Forgets every read; late answers name nothing.
+    /// Ends every read. Late answers match nothing.
     pub(super) fn clear(&mut self) {
         for (index, read) in (0..).zip(&mut self.reads) {
             if read.purpose.take().is_some() {
@@ -95,21 +96,21 @@ impl Reads {
 #[derive(Debug)]
 pub(super) struct Piece {
     pub(super) id: DmaId,
-    /// Bytes of the whole read.
+    /// Length of the whole read in bytes.
     pub(super) length: u32,
-    /// Where in the read these bytes belong.
+    /// Offset in bytes of this piece within the read.
     pub(super) offset: u32,
     pub(super) data: Buffer,
-    /// Whether every byte has now come.
+    /// Whether this piece completes the read.
     pub(super) last: bool,
 }
 
-/// Puts the pieces of one read together; a read that is answered in one piece is not copied.
+/// Assembles the pieces of one read. A read that is answered in one piece is not copied.
 #[derive(Debug, Default)]
 pub(super) struct Assembly(Option<BufferMut>);
 
 impl Assembly {
-    /// Takes a piece of a read; with the last one, returns the whole.
+    /// Adds a piece of a read. Returns all the bytes with the last piece.
     pub(super) fn on_piece(&mut self, pool: &mut Pool, piece: Piece) -> Option<Buffer> {
         let Piece { offset, data, last, .. } = piece;
         let length = piece.length as usize;
@@ -121,13 +122,13 @@ impl Assembly {
         if last { self.0.take().map(|whole| pool.seal(whole)) } else { None }
     }
 
-    /// Forgets the pieces so far.
+    /// Drops the pieces so far.
     pub(super) fn clear(&mut self) {
         self.0 = None;
     }
 }
 
-/// Copies `data` to `offset` of `whole`, leaving out what does not fit.
+/// Copies `data` to `offset` of `whole`, and drops the bytes that do not fit.
 pub(super) fn copy_into(whole: &mut BufferMut, offset: u32, data: &[u8]) {
     let start = (offset as usize).min(whole.len());
     let length = data.len().min(whole.len() - start);

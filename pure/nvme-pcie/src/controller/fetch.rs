@@ -1,4 +1,4 @@
-//! Arbitration between submission queues, and fetching their entries in batches.
+//! Arbitration between submission queues, and fetching of their entries in batches.
 
 use alloc::vec::Vec;
 
@@ -14,26 +14,26 @@ use super::pointer::DataPointer;
 use super::{Controller, Output};
 use crate::registers::SUBMISSION_ENTRY_BYTES;
 
-/// Entries that one read asks for at most: 4 KiB of them.
+/// The most entries that one read fetches: 4 KiB of entries.
 pub const FETCH_ENTRIES_MAX: u32 = 64;
-/// Reads of entries that are under way at most.
+/// The most reads of entries that are under way at once.
 pub const FETCHES_MAX: u16 = 128;
-/// Reads of entries of one queue that are under way at most.
+/// The most reads of one queue's entries that are under way at once.
 const FETCHES_PER_QUEUE_MAX: usize = 8;
-/// Command slots that only the admin queue may take, so that it is never starved by I/O.
+/// Command slots that only the admin queue may use, so that I/O never starves it.
 const ADMIN_SLOTS: u32 = 16;
 
-/// A read of entries.
+/// A read of submission queue entries.
 #[derive(Debug, Default)]
 struct Fetch {
     queue: u16,
     entries: u32,
     assembly: Assembly,
-    /// The entries, once they have arrived; they are started in the order of the queue.
+    /// The entries after their arrival. They are started in the order of the queue.
     arrived: Option<Buffer>,
 }
 
-/// The table of reads of entries.
+/// The table of entry reads.
 #[derive(Debug)]
 pub(super) struct Fetches {
     fetches: Vec<Fetch>,
@@ -59,7 +59,7 @@ impl Fetches {
 }
 
 impl Controller {
-    /// Fetches from each queue that has entries, in turn, as far as slots and reads go.
+    /// Fetches from each queue that has entries, in turn, as long as slots and reads are free.
     pub(super) fn fetch_entries(&mut self) {
         if self.throttled || !self.properties.is_ready() {
             return;
@@ -81,7 +81,8 @@ impl Controller {
         }
     }
 
-    /// Issues one read of entries of queue `number`, of `most` at most. How many; none where that is not possible now.
+    /// Issues one read of at most `most` entries of queue `number`. Returns the number of entries;
+    /// 0 if no read is possible now.
     pub(super) fn fetch_from(&mut self, number: u32, most: u32) -> u32 {
         let Some(queue) = self.submission_queues.get_mut(number as usize).and_then(Option::as_mut) else {
             self.ready &= !(1 << number);
@@ -123,7 +124,7 @@ impl Controller {
         entries
     }
 
-    /// A piece of the entries of a fetch.
+    /// Handles a piece of the entries of a fetch.
     pub(super) fn on_fetched(&mut self, index: u16, piece: Piece) {
         if piece.last {
             self.reads.retire(piece.id);
@@ -132,7 +133,7 @@ impl Controller {
         let Some(whole) = fetch.assembly.on_piece(&mut self.pool, piece) else { return };
         fetch.arrived = Some(whole);
         let number = fetch.queue;
-        // A read that was answered before an earlier one waits for it.
+        // A read that was answered before an earlier one waits for the earlier one.
         while let Some(queue) = self.submission_queues.get_mut(usize::from(number)).and_then(Option::as_mut)
             && let Some(&front) = queue.fetches.front()
             && let Some(entries) = self.fetches.fetches[usize::from(front)].arrived.take()
@@ -185,7 +186,7 @@ impl Controller {
         }
     }
 
-    /// Starts to read the PRP lists of a command whose data will go to the host, while its medium works.
+    /// Reads the PRP lists of a command whose data goes to the host, while the medium works.
     fn walk_early(&mut self, index: u16, token: CommandToken) {
         if let Some(CoreTransfer { direction: CoreDirection::ToHost, length }) = self.core.transfer(token)
             && self.slots.is_busy(index)

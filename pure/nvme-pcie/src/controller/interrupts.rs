@@ -1,15 +1,16 @@
-//! When a completion raises an interrupt: coalescing by threshold and time (features 08h and 09h).
+//! Decides when completions raise an interrupt: coalescing by threshold and time (features 08h and
+//! 09h).
 
 use alloc::vec::Vec;
 
 use engine::{DeadlineList, Instant, Nanos};
 
-/// Interrupt Coalescing (feature 08h), decoded.
+/// The decoded value of Interrupt Coalescing (feature 08h).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Coalescing {
-    /// Entries that are worth an interrupt at once; 0 and 1 mean every entry.
+    /// Number of waiting entries that raise an interrupt at once; 0 and 1 mean every entry.
     pub(super) threshold: u16,
-    /// How long an entry may wait for company; zero means not at all.
+    /// How long an entry may wait for others; zero means that it may not wait.
     pub(super) time: Nanos,
 }
 
@@ -22,7 +23,7 @@ impl Coalescing {
 #[derive(Clone, Copy, Debug, Default)]
 struct Vector {
     waiting: u32,
-    /// Interrupt Vector Configuration (feature 09h), Coalescing Disable (CD).
+    /// Coalescing Disable (CD) of Interrupt Vector Configuration (feature 09h).
     coalescing_disabled: bool,
 }
 
@@ -43,12 +44,12 @@ impl Interrupts {
         }
     }
 
-    /// Back to no coalescing and nothing waiting.
+    /// Returns to no coalescing and no waiting entries.
     pub(super) fn reset(&mut self) {
         *self = Self::new(u16::try_from(self.vectors.len()).expect("vectors are numbered by 16 bits"));
     }
 
-    /// Sets the coalescing; every vector where something waits is handed to `raise`.
+    /// Sets the coalescing, and passes each vector with waiting entries to `raise`.
     pub(super) fn configure(&mut self, coalescing: Coalescing, mut raise: impl FnMut(u16)) {
         self.coalescing = coalescing;
         for (number, vector) in (0..).zip(&mut self.vectors) {
@@ -66,7 +67,8 @@ impl Interrupts {
         }
     }
 
-    /// `count` entries were written to a queue of `vector`: whether to raise it now.
+    /// Counts `count` entries that were posted for `vector`. Returns whether to raise the interrupt
+    /// now.
     pub(super) fn on_posted(&mut self, now: Instant, vector: u16, count: u32, is_admin: bool) -> bool {
         let Some(state) = self.vectors.get_mut(usize::from(vector)) else { return false };
         let slot = u32::from(vector);

@@ -1,5 +1,6 @@
-//! The controller memory buffer: memory of the controller in a BAR of its own, where the host may put submission
-//! queues. Entries are then pushed by the host instead of being fetched from it, which saves a round trip.
+//! The controller memory buffer: memory of the controller in its own BAR, in which the host may put
+//! submission queues. The host then pushes entries instead of the controller fetching them, which
+//! saves a round trip.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -9,14 +10,14 @@ use nvme::wire::{StatusCode, SubmissionQueueEntry};
 use super::Controller;
 use crate::registers::{SUBMISSION_ENTRY_BYTES, low_half, memory_control, memory_location, memory_size};
 
-/// The largest controller memory buffer.
+/// The greatest length in bytes of a controller memory buffer.
 pub const MEMORY_BUFFER_BYTES_MAX: u32 = 16 << 20;
-/// The smallest one, and the unit of its size.
+/// The smallest length in bytes of a controller memory buffer, and the unit of its length.
 pub const MEMORY_BUFFER_BYTES_MIN: u32 = 4 << 10;
-/// The BAR that holds it.
+/// The number of the BAR with the controller memory buffer.
 pub const MEMORY_BUFFER_BAR: u8 = 2;
 
-/// The memory and what the host said about it.
+/// The buffer's memory, and the host's settings for it.
 #[derive(Debug, Default)]
 pub(super) struct MemoryBuffer {
     bytes: Vec<u8>,
@@ -33,7 +34,8 @@ impl MemoryBuffer {
         !self.bytes.is_empty()
     }
 
-    /// A reset of the function: the host has to say anew where it is. A controller reset leaves that alone.
+    /// Resets the host's settings on a reset of the function. A controller reset does not call
+    /// this.
     pub(super) fn reset(&mut self) {
         self.control = [0; 2];
     }
@@ -42,7 +44,7 @@ impl MemoryBuffer {
         u64::from(self.control[0]) | u64::from(self.control[1]) << 32
     }
 
-    /// CMBLOC and CMBSZ: zero until the host has enabled these registers.
+    /// CMBLOC and CMBSZ, which are zero until the host has enabled these registers.
     pub(super) fn location_and_size(&self) -> (u32, u32) {
         if !self.is_present() || memory_control::REGISTERS_ENABLED.of(self.control()) == 0 {
             return (0, 0);
@@ -52,7 +54,7 @@ impl MemoryBuffer {
         (low_half(memory_location::BAR.put(MEMORY_BUFFER_BAR.into())), low_half(size))
     }
 
-    /// CMBMSC, low or high half.
+    /// The low (0) or high (1) half of CMBMSC.
     pub(super) fn control_half(&self, half: usize) -> u32 {
         self.control[half]
     }
@@ -64,7 +66,8 @@ impl MemoryBuffer {
         }
     }
 
-    /// CMBSTS: Controller Base Address Invalid, where the buffer would not fit above it.
+    /// CMBSTS: Controller Base Address Invalid is set if the buffer would not fit above its base
+    /// address.
     pub(super) fn status(&self) -> u32 {
         let enabled = memory_control::SPACE_ENABLED.of(self.control()) == 1;
         u32::from(enabled && self.base().checked_add(self.bytes.len() as u64).is_none())
@@ -74,10 +77,10 @@ impl MemoryBuffer {
         memory_control::BASE.of(self.control()) << 12
     }
 
-    /// Where in the buffer `length` bytes at `address` are; none if they are in host memory.
+    /// Offset in the buffer of `length` bytes at `address`; `None` if all bytes are in host memory.
     ///
     /// # Errors
-    /// Where only some of them are in the buffer.
+    /// When only some of the bytes are in the buffer.
     pub(super) fn locate(&self, address: u64, length: u64) -> Result<Option<u32>, StatusCode> {
         let enabled = self.is_present() && memory_control::SPACE_ENABLED.of(self.control()) == 1;
         let size = self.bytes.len() as u64;
@@ -94,7 +97,8 @@ impl MemoryBuffer {
 }
 
 impl Controller {
-    /// Fills `bytes` with what a read at `offset` of the controller memory buffer returns; ones beyond its end.
+    /// Fills `bytes` with the result of a read at `offset` of the controller memory buffer. Bytes
+    /// beyond its end read as ones.
     pub fn read_memory_buffer(&self, offset: u64, bytes: &mut [u8]) {
         bytes.fill(u8::MAX);
         let Ok(start) = usize::try_from(offset) else { return };
@@ -104,7 +108,7 @@ impl Controller {
         }
     }
 
-    /// A write to the controller memory buffer; what is beyond its end is lost.
+    /// Writes to the controller memory buffer. Bytes beyond its end are dropped.
     #[inline(never)]
     pub(super) fn write_memory_buffer(&mut self, offset: u64, bytes: &[u8]) {
         let Ok(start) = usize::try_from(offset) else { return };
@@ -114,7 +118,7 @@ impl Controller {
         }
     }
 
-    /// Starts `entries` commands of a queue in the buffer, whose next entry is at `start`.
+    /// Starts `entries` commands of a queue in the buffer, from the entry at `start`.
     #[cold]
     #[inline(never)]
     pub(super) fn start_from_memory(&mut self, number: u32, start: u32, entries: u32) {

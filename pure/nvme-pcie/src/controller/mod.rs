@@ -1,8 +1,9 @@
-//! The controller behind BAR0: registers, queues, data pointers and interrupts around the command core.
+//! The controller behind BAR0: registers, queues, data pointers and interrupts around the command
+//! core.
 //!
-//! Register writes, answers to DMA and answers of media come in; DMA and requests to media go out. Host
-//! memory is never touched directly, so the same controller serves a far link, a local virtual machine and
-//! virtual time.
+//! Inputs are register writes and the answers of host memory and media. Outputs are DMA and
+//! requests to media. The controller never accesses host memory directly, so that the same code
+//! serves a distant link, a local virtual machine and virtual time.
 
 mod arbitration;
 mod dma;
@@ -49,41 +50,44 @@ use rings::{CompletionQueue, SubmissionQueue};
 use shadow::{Doorbell, Shadow};
 use slots::{Ending, Slots, Transfer};
 
-/// I/O queue pairs that a controller has at most.
+/// The most I/O queue pairs of a controller.
 pub const IO_QUEUES_MAX: u16 = 64;
-/// Entries of a queue at most (CAP.MQES).
+/// The most entries of a queue (CAP.MQES).
 pub const QUEUE_ENTRIES_MAX: u32 = 4096;
-/// Controller ID (CNTLID): the only controller of its subsystem.
+/// Controller ID (CNTLID) of the only controller of its subsystem.
 const CONTROLLER_ID: u16 = 1;
-/// Bytes of buffers that are kept for use again, per size.
+/// Bytes of buffers that are kept for reuse, per buffer size.
 const POOL_RETAIN: usize = 8 << 20;
 /// SGL Support (SGLS) in Identify Controller: data blocks without alignment rules, bit buckets, and
 /// SGLs longer than the data.
 pub const SGL_SUPPORT: u32 = 1 | 1 << 16 | 1 << 18;
 
-/// What a controller is.
+/// The configuration of a controller.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The command core: identity and namespaces. Its limits on commands, queues, vectors and SGLs are
-    /// overwritten by what is here.
+    /// The command core's configuration: identity and namespaces. Its limits on commands, queues,
+    /// vectors and SGLs are overridden by those of this [`Config`].
     pub core: nvme::subsystem::Config,
-    /// I/O queue pairs, 1..=[`IO_QUEUES_MAX`].
+    /// Number of I/O queue pairs, 1..=[`IO_QUEUES_MAX`].
     pub io_queues: u16,
-    /// Entries of a queue, 2..=[`QUEUE_ENTRIES_MAX`].
+    /// The most entries of a queue, 2..=[`QUEUE_ENTRIES_MAX`].
     pub queue_entries_max: u32,
-    /// Commands that are fetched and not yet completed, at most; 32 or more.
+    /// The most commands that are fetched and not yet completed, at least 32.
     pub commands_max: u16,
-    /// Bytes of the data of I/O commands that have not completed: beyond it no I/O command is fetched, and no
-    /// data is pulled from the host. What was fetched before may exceed it, for data that goes to the host.
+    /// The limit of bytes in flight, for the data of I/O commands that have not completed. Beyond
+    /// the limit the controller fetches no I/O command and pulls no data from the host. Commands
+    /// that were fetched before may exceed the limit with data that goes to the host.
     pub bytes_in_flight_max: u64,
-    /// Interrupt vectors of the function.
+    /// Number of interrupt vectors of the function.
     pub interrupt_vectors: u16,
-    /// Whether the host may leave doorbells in its memory (Doorbell Buffer Config). That helps where a register write
-    /// is dear and a read of host memory is cheap, as in a virtual machine on the same host, and nowhere else.
+    /// Whether the host may leave doorbells in its memory (Doorbell Buffer Config). This helps only
+    /// where register writes are expensive and reads of host memory are cheap, as in a virtual
+    /// machine on the same host.
     pub doorbell_buffers: bool,
-    /// Bytes of the controller memory buffer, in which the host may put submission queues: a power of two,
-    /// [`MEMORY_BUFFER_BYTES_MIN`]..=[`MEMORY_BUFFER_BYTES_MAX`]; 0 for none. Entries then need not be fetched, which
-    /// is worth most on a long link, if the driver uses it. Linux does from 2 MiB on, where it has peer-to-peer DMA.
+    /// Length in bytes of the controller memory buffer, in which the host may put submission
+    /// queues: a power of two, [`MEMORY_BUFFER_BYTES_MIN`]..=[`MEMORY_BUFFER_BYTES_MAX`]; 0 for no
+    /// buffer. Entries in the buffer need not be fetched, which saves most time on a long link, if
+    /// the driver uses the buffer. Linux uses one of 2 MiB or more where it has peer-to-peer DMA.
     pub memory_buffer_bytes: u32,
 }
 
@@ -103,72 +107,74 @@ impl Config {
     }
 }
 
-/// What the world tells the controller.
+/// What the outside world tells the controller.
 #[derive(Debug)]
 pub enum Input<'a> {
-    /// A write to BAR0.
+    /// The host wrote to BAR0.
     RegisterWrite {
-        /// Bytes from the start of the BAR.
+        /// Offset in bytes from the start of the BAR.
         offset: u32,
-        /// What is written, of any length.
+        /// The written bytes, of any length.
         bytes: &'a [u8],
     },
-    /// A write to the controller memory buffer.
+    /// The host wrote to the controller memory buffer.
     MemoryBufferWrite {
-        /// Bytes from its start.
+        /// Offset in bytes from the start of the buffer.
         offset: u64,
-        /// What is written, of any length.
+        /// The written bytes, of any length.
         bytes: &'a [u8],
     },
-    /// An answer to [`Dma::Read`]; one to a read of before a reset is ignored.
+    /// A read of host memory ([`Dma::Read`]) was answered. An answer to a read from before a reset
+    /// is ignored.
     Dma(DmaResult),
-    /// A medium's answer.
+    /// A medium answered.
     Media(media::Completion),
 }
 
-/// What the controller asks of the world.
+/// What the controller asks of the outside world.
 #[derive(Debug)]
 pub enum Output {
-    /// Of host memory.
+    /// An access to host memory, or an interrupt.
     Dma(Dma),
-    /// Of a medium.
+    /// A request to a medium.
     Media(media::Request),
-    /// A change that may be worth remembering for the next start, such as a new block size.
+    /// A change that the next start may have to know, such as a new block size.
     Notify(Notification),
 }
 
-/// What the host did wrong with a doorbell.
+/// A fault of the host in the use of a doorbell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DoorbellFault {
-    /// There is no such queue.
+    /// The doorbell belongs to no queue.
     Register,
-    /// The value is out of range, or moves what isn't there.
+    /// The value is out of range, or covers entries that do not exist.
     Value,
 }
 
-/// Counters since the controller was made.
+/// Counters since the creation of the controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Commands fetched.
+    /// Number of commands fetched.
     pub commands: u64,
-    /// Reads of submission queue entries: fewer than commands where they came in batches.
+    /// Number of reads of submission queue entries. One read can fetch a batch of commands.
     pub fetches: u64,
-    /// Commands taken from the controller memory buffer, where the host had put them: nothing was read for these.
+    /// Number of commands taken from the controller memory buffer, without a read of host memory.
     pub pushed: u64,
-    /// Completion queue entries written.
+    /// Number of completion queue entries written.
     pub completions: u64,
-    /// Writes of completion queue entries: fewer than entries where they left in batches.
+    /// Number of writes of completion queue entries. One write can post a batch of entries.
     pub postings: u64,
-    /// Interrupts raised.
+    /// Number of interrupts raised.
     pub interrupts: u64,
 }
 
-/// An NVMe controller on PCIe. See the module.
+/// An NVMe controller on PCIe: registers, queues, data pointers and interrupts around the command
+/// core.
 #[derive(Debug)]
 pub struct Controller {
     config: Config,
     core: Core,
-    /// This controller in the subsystem, which has no other.
+    /// The key of this controller in its subsystem, which has no other.
     key: ControllerKey,
     now: Instant,
     properties: Properties,
@@ -176,33 +182,34 @@ pub struct Controller {
     page_size: PageSize,
     submission_queues: Vec<Option<SubmissionQueue>>,
     completion_queues: Vec<Option<CompletionQueue>>,
-    /// Submission queues that have entries to fetch, a bit each.
+    /// The set of submission queues with entries to fetch, one bit each.
     ready: u128,
-    /// Completion queues that have entries to post and may have room, a bit each.
+    /// The set of completion queues with entries to post and possibly room for them, one bit each.
     dirty: u128,
-    /// Data that has gone to the host since completions were posted.
+    /// Bytes of data sent to the host since completions were last posted.
     unposted_bytes: usize,
-    /// The submission queue whose turn it is.
+    /// The submission queue that is served next.
     turn: u32,
-    /// Arbitration Burst: entries fetched from a queue before the next one's turn.
+    /// Arbitration Burst: the most entries to fetch from a queue before the next one is served.
     burst: u32,
-    /// Arbitration's weights of high, medium and low priority.
+    /// Arbitration weights of high, medium and low priority.
     weights: [u16; 3],
-    /// The queues by priority, where the host selected weighted round robin.
+    /// The queues by priority class, if the host selected weighted round robin.
     classes: Option<Classes>,
     throttled: bool,
-    /// CC.EN was set while media still work for commands of before a reset: they must not overtake new ones.
+    /// Whether CC.EN was set while media still work for commands from before a reset. The
+    /// controller waits for these commands, which must not overtake new ones.
     enabling: bool,
     slots: Slots,
     reads: Reads,
     fetches: Fetches,
-    /// Pulls that wait for [`Config::bytes_in_flight_max`].
+    /// Commands whose pulls wait for [`Config::bytes_in_flight_max`].
     waiting: VecDeque<u16>,
-    /// Commands that wait for a name for a read.
+    /// Commands that wait for a free identifier for a read.
     stalled: VecDeque<u16>,
-    /// Looks at shadow doorbells that wait for a name for a read.
+    /// Reads of shadow doorbells that wait for a free identifier.
     stalled_looks: VecDeque<Doorbell>,
-    /// Where the host leaves doorbells.
+    /// The buffers in which the host leaves doorbells.
     shadow: Option<Shadow>,
     bytes_in_flight: u64,
     interrupts: Interrupts,
@@ -212,10 +219,10 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// A controller that is disabled, as after a reset.
+    /// A controller in its state after a reset, disabled.
     ///
     /// # Panics
-    /// When `config` exceeds a limit that it names.
+    /// When `config` exceeds a limit that its fields name.
     pub fn new(now: Instant, mut config: Config) -> Self {
         assert!((1..=IO_QUEUES_MAX).contains(&config.io_queues), "1..={IO_QUEUES_MAX} I/O queues");
         assert!(
@@ -269,48 +276,52 @@ impl Controller {
         }
     }
 
-    /// While `throttled`, no submission queue entry is fetched: what the link below can't take is not asked for.
+    /// Sets whether the controller stops fetching submission queue entries, because the link could
+    /// not take the results.
     pub const fn set_throttled(&mut self, throttled: bool) {
         self.throttled = throttled;
     }
 
-    /// Where in host memory the next entry of the submission queue will be that was served last, for whoever may look at it
-    /// ahead of time.
+    /// Host memory address of the next entry of the submission queue that was served last, for a
+    /// caller that can prefetch it.
     #[inline]
     pub fn next_entry(&self) -> Option<u64> {
         let last = (self.turn + u128::BITS - 1) % u128::BITS;
         self.submission_queues.get(last as usize)?.as_ref()?.next_address()
     }
 
-    /// Whether the outstanding read of host memory called `id` is one of submission queue entries, for whoever models how
-    /// long things take.
+    /// Whether the outstanding read of host memory called `id` fetches submission queue entries,
+    /// for models of timing.
     pub fn is_fetch(&self, id: DmaId) -> bool {
         self.reads.find(id).is_some_and(|(purpose, _)| matches!(purpose, Purpose::Fetch(_)))
     }
 
-    /// A reset of the function (Function Level Reset, hot reset): all registers and commands are as at the start.
+    /// Resets the function (Function Level Reset, hot reset). Registers and commands return to
+    /// their initial state.
     pub fn reset(&mut self) {
         self.reset_controller();
         self.properties = Properties::default();
         self.memory.reset();
     }
 
-    /// What was counted so far.
+    /// The counters since the controller's creation.
     pub const fn statistics(&self) -> Statistics {
         self.statistics
     }
 
-    /// What the health log counts; see [`Core::counters`].
+    /// The counters of the health log, as [`Core::counters`] returns them.
     pub fn counters(&self) -> Counters {
         self.core.counters()
     }
 
-    /// The command core, for what the world tells it (temperature, a namespace's growth).
+    /// The command core, for changes from the outside world such as the temperature or the growth
+    /// of a namespace.
     pub const fn core(&mut self) -> &mut Core {
         &mut self.core
     }
 
-    /// CC.EN from 1 to 0: every command and queue is forgotten, and answers still under way name nothing.
+    /// Handles CC.EN changing from 1 to 0: forgets every command and queue, so that late answers
+    /// match nothing.
     fn reset_controller(&mut self) {
         self.forget_commands();
         self.submission_queues.fill_with(|| None);
@@ -327,7 +338,8 @@ impl Controller {
     }
 
     fn forget_commands(&mut self) {
-        // Requests to media stay: the core counts them, and waits for their answers before it is ready again.
+        // Requests to media stay: the core counts them, and waits for their answers before it is
+        // ready again.
         self.outputs.retain(|output| !matches!(output, Output::Dma(_)));
         self.slots.clear();
         self.reads.clear();
@@ -341,7 +353,8 @@ impl Controller {
         self.dirty = 0;
     }
 
-    /// Controller Fatal Status: nothing more is fetched or completed until the host resets the controller.
+    /// Sets Controller Fatal Status. Nothing is fetched or completed until the host resets the
+    /// controller.
     fn fail(&mut self) {
         self.properties.set_fatal();
         self.forget_commands();
@@ -381,7 +394,7 @@ impl Controller {
         self.resume_stalled();
     }
 
-    /// Hands the command's data to the core, unless the command has ended meanwhile (Abort).
+    /// Passes the command's data to the core, unless an Abort has ended the command meanwhile.
     fn give_host_data(&mut self, index: u16, data: Buffer) {
         if self.slots.slot(index).ending.is_some() {
             self.finish(index);
@@ -429,7 +442,7 @@ impl Controller {
         }
     }
 
-    /// The slot of a command that the core speaks of; none for one of before a reset.
+    /// The slot of a command that the core names; `None` for a command from before a reset.
     fn slot_of(&self, token: CommandToken) -> Option<u16> {
         u16::try_from(token.0).ok().filter(|index| self.slots.is_busy(*index))
     }
@@ -451,12 +464,13 @@ impl Controller {
             }
             Notification::ShutDown { .. } => self.properties.set_shutdown(status::SHUTDOWN_COMPLETE),
             Notification::NumberOfQueues { .. } => {}
-            // What is worth remembering for the next start.
+            // The other notifications are for the next start.
             other => self.outputs.push_back(Output::Notify(other)),
         }
     }
 
-    /// Logs a failure that the core knows nothing of; the status to complete the command with.
+    /// Logs a failure that did not come from the core. Returns the status to complete the command
+    /// with.
     fn record(&mut self, queue: u16, entry: &SubmissionQueueEntry, status: Status) -> Status {
         self.core.record_error(self.now, self.key, SubmissionQueueId(queue), entry, status)
     }
@@ -470,12 +484,12 @@ impl Controller {
         self.drain_core();
     }
 
-    /// The command in slot `index` has ended as far as the core is concerned; its data may still move.
+    /// Notes that the core has ended the command in slot `index`. Its data may still move.
     fn end(&mut self, index: u16, ending: Ending) {
         let slot = self.slots.slot(index);
         slot.ending = Some(ending);
         match slot.transfer {
-            // Reads name the slot: it is kept until they have ended.
+            // Reads name the slot, so the slot is kept until they have ended.
             Transfer::WalkingToHost | Transfer::WalkingToController { .. } | Transfer::Pulling { .. } => {}
             Transfer::Waiting { .. } => {
                 slot.transfer = Transfer::None;
@@ -486,7 +500,7 @@ impl Controller {
     }
 }
 
-/// What the core is told of the controller.
+/// The controller's configuration for the command core.
 fn controller_config(config: &Config) -> ControllerConfig {
     let mut core = ControllerConfig {
         io_queues_max: config.io_queues,
@@ -534,8 +548,9 @@ impl Engine for Controller {
         }
     }
 
-    /// Entries are fetched and completions posted when nothing else is left to do, so that those that
-    /// came together go together and none waits for company, nor for the data of many others.
+    /// Entries are fetched and completions posted when nothing else is left to do. Those that came
+    /// together are therefore moved together, and none waits for company or for the data of many
+    /// others.
     fn poll_output(&mut self) -> Option<Output> {
         if let Some(output) = self.outputs.pop_front() {
             return Some(output);

@@ -1,41 +1,42 @@
-//! Walking a command's data pointer (PRP entries or SGL) to the pieces of host memory it names.
+//! Walks a command's data pointer (PRP entries or SGL) to find the pieces of host memory that it
+//! names.
 //!
-//! The walk never touches memory: it says which list to read next and is given the list's bytes.
+//! The walk never accesses memory: it asks for the next list and receives the list's bytes.
 
 use alloc::vec::Vec;
 
 use crate::registers::PageSize;
 
-/// The most descriptors of one command's SGL that are looked at; a longer one fails with Invalid Number
-/// of SGL Descriptors.
+/// The most descriptors of one command's SGL that the walk follows. A longer SGL fails with Invalid
+/// Number of SGL Descriptors.
 const SGL_DESCRIPTORS_MAX: u32 = 2048;
-/// The longest SGL segment that is read: a page of descriptors.
+/// The longest SGL segment that the walk reads at once: a page of descriptors.
 const SGL_SEGMENT_BYTES_MAX: u32 = 4096;
 
 const PRP_BYTES: u32 = 8;
 const DESCRIPTOR_BYTES: u32 = 16;
-/// Where an SGL segment starts: at a quad word.
+/// The alignment of an SGL segment: a quad word.
 const SGL_SEGMENT_ALIGNMENT: u64 = 8;
 
-/// Which way a command's data goes.
+/// The direction of a command's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
-    /// Host memory to controller.
+    /// From host memory to the controller.
     ToController,
-    /// Controller to host memory.
+    /// From the controller to host memory.
     ToHost,
 }
 
-/// A contiguous piece of the data.
+/// A contiguous piece of a command's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
-    /// Where it is in host memory; nowhere for an SGL bit bucket, whose data is discarded.
+    /// The address in host memory; `None` for an SGL bit bucket, whose data is discarded.
     pub(super) address: Option<u64>,
-    /// Bytes, at least 1.
+    /// Length of the piece in bytes, at least 1.
     pub(super) length: u32,
 }
 
-/// The data pointer of a submission queue entry (DPTR), by PSDT.
+/// The data pointer of a submission queue entry (DPTR), decoded by PSDT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DataPointer {
     /// PRP Entry 1 and PRP Entry 2.
@@ -46,38 +47,42 @@ pub(super) enum DataPointer {
     Reserved,
 }
 
-/// Why a data pointer can't be followed.
+/// The reason why a data pointer can't be followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PointerFault {
-    /// A PRP entry's offset is not 0 where it must be, or is not a multiple of 4 (of 8 for a list).
+    /// The offset of a PRP entry is not 0 where it must be, or is not a multiple of 4 (of 8 for a
+    /// list).
     PrpOffset,
-    /// A PRP entry that is needed is 0: there is none.
+    /// A PRP entry that is needed is 0, which means that the host did not set it.
     PrpMissing,
-    /// A segment descriptor is malformed, or stands in the last segment; a segment that is not the last one ends without it.
+    /// A segment descriptor is malformed or in the last segment, or another segment ends without
+    /// one.
     SglSegment,
-    /// More descriptors than [`SGL_DESCRIPTORS_MAX`], or a segment descriptor that is not the last of its segment.
+    /// There are more descriptors than [`SGL_DESCRIPTORS_MAX`], or a segment descriptor is not the
+    /// last of its segment.
     SglDescriptorCount,
-    /// The SGL describes fewer bytes than the command moves.
+    /// The SGL describes fewer bytes than the command transfers.
     SglLength,
-    /// The descriptor's type or subtype is not supported.
+    /// The type or subtype of a descriptor is not supported.
     SglType,
     /// PSDT has a reserved value.
     Transfer,
 }
 
-/// What the walk needs next.
+/// The result of a step of the walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The bytes of a list, for [`Walk::on_list`].
+    /// The walk needs the bytes of a list, for [`Walk::on_list`].
     ReadList {
-        /// Where it is in host memory.
+        /// Host memory address of the list.
         address: u64,
-        /// Bytes, 1..=4096 or so: never more than the data needs.
+        /// Length of the list in bytes: at least 1, about 4096 at most, and never more than the
+        /// data needs.
         length: u32,
     },
-    /// Nothing: every piece is known.
+    /// Every piece is known.
     Done,
-    /// The walk is over.
+    /// The walk has failed.
     Failed(PointerFault),
 }
 
@@ -91,22 +96,23 @@ enum List {
     },
 }
 
-/// The walk of one command's data pointer. Used again for the next command, so that its storage is kept.
+/// The walk along one command's data pointer. The next command uses the same walk, so that its
+/// storage is kept.
 #[derive(Debug, Default)]
 pub(super) struct Walk {
     segments: Vec<Segment>,
-    /// Bytes not yet described.
+    /// Bytes of the data that no piece covers yet.
     left: u32,
     page: Option<PageSize>,
     discard: bool,
     list: List,
     descriptors: u32,
-    /// Where the segment at `cursor.0` starts in the data; pushes mostly come in order.
+    /// The index of a piece and its offset within the data. Pushes mostly come in order.
     cursor: (usize, u32),
 }
 
 impl Walk {
-    /// Starts over for `total` bytes (at least 1) at `pointer`.
+    /// Starts a new walk for `total` bytes (at least 1) at `pointer`.
     pub(super) fn start(
         &mut self,
         pointer: DataPointer,
@@ -128,12 +134,12 @@ impl Walk {
         }
     }
 
-    /// The pieces, in order of the data.
+    /// The pieces in the order of the data.
     pub(super) fn segments(&self) -> &[Segment] {
         &self.segments
     }
 
-    /// Takes the bytes of the list that was asked for last.
+    /// Continues with the bytes of the list that the last step asked for.
     pub(super) fn on_list(&mut self, bytes: &[u8]) -> Step {
         match self.list {
             List::None => Step::Done,
@@ -142,7 +148,7 @@ impl Walk {
         }
     }
 
-    /// The segment that holds byte `offset` of the data, and the offset in it.
+    /// The piece with byte `offset` of the data, and the byte's offset within the piece.
     pub(super) fn locate(&mut self, offset: u32) -> Option<(Segment, u32)> {
         if offset < self.cursor.1 {
             self.cursor = (0, 0);
@@ -187,7 +193,8 @@ impl Walk {
         Step::Done
     }
 
-    /// How many entries a list needs for the bytes that are left, and how many its page has room for.
+    /// Number of entries that a list needs for the remaining bytes, and number of entries that its
+    /// page has room for.
     fn prp_list_entries(&self, list: u64, page: PageSize) -> (u32, u32) {
         (self.left.div_ceil(page.bytes()), (page.bytes() - page.offset_of(list)) / PRP_BYTES)
     }
@@ -211,7 +218,7 @@ impl Walk {
             let entry = u64::from_le_bytes(*entry);
             if index + 1 == entries.len() && self.left > page.bytes() {
                 return match page.offset_of(entry) {
-                    // A list that goes on does so at the start of a page.
+                    // A list continues at the start of a page.
                     0 => self.read_prp_list(entry, page),
                     _ => Step::Failed(PointerFault::PrpOffset),
                 };
@@ -250,7 +257,8 @@ impl Walk {
                         self.push(None, length);
                     }
                 }
-                // In a last segment nothing may point on; the descriptor in the command is no segment.
+                // The last segment may not point to another one. The descriptor in the command
+                // itself is not part of a segment.
                 Descriptor::SEGMENT | Descriptor::LAST_SEGMENT if last_segment && !first => {
                     return Step::Failed(PointerFault::SglSegment);
                 }
@@ -281,8 +289,8 @@ impl Walk {
     }
 }
 
-/// Whether a PRP entry behind the first one names a page. An entry of 0 is one that the host did not fill in: taken for an
-/// address, it would have the page at 0 overwritten.
+/// Fails if a PRP entry after the first one does not name a page. An entry of 0 was not filled in
+/// by the host; used as an address, it would overwrite the page at 0.
 fn check_page(entry: u64, page: PageSize) -> Result<(), PointerFault> {
     match (entry, page.offset_of(entry)) {
         (0, _) => Err(PointerFault::PrpMissing),
@@ -291,12 +299,12 @@ fn check_page(entry: u64, page: PageSize) -> Result<(), PointerFault> {
     }
 }
 
-/// An SGL descriptor: 16 bytes whose last one holds the type and subtype.
+/// An SGL descriptor: 16 bytes, the last of which has the type and subtype.
 #[derive(Clone, Copy, Debug)]
 struct Descriptor {
     address: u64,
     length: u32,
-    /// SGL Descriptor Type in the high half, subtype in the low half; subtype 0 is an address.
+    /// SGL Descriptor Type in bits 7:4 and subtype in bits 3:0. Subtype 0 means an address.
     kind: u8,
 }
 
@@ -353,7 +361,8 @@ mod tests {
         }
     }
 
-    /// Lays `pages` out as the host would, with lists of `room` entries at the end of scattered pages.
+    /// Writes the PRP lists for `pages` as a host would. The first list is at `list_offset` of its
+    /// page, and further lists are on scattered pages.
     fn lay_prps(pages: &[u64], list_offset: u64, memory: &mut BTreeMap<u64, u8>) -> u64 {
         let head = 0x1000_0000 + list_offset;
         let mut list = head;
@@ -453,9 +462,9 @@ mod tests {
         assert_eq!(walk(DataPointer::Prp(0x1c00, 0), 4096, to_host, &none), missing);
         assert_eq!(walk(DataPointer::Prp(0x1000, 0), 4097, to_host, &none), missing);
         assert_eq!(walk(DataPointer::Prp(0x1000, 0), 12288, to_host, &none), missing);
-        // What is not needed is not looked at.
+        // The walk ignores an entry that it does not need.
         assert!(walk(DataPointer::Prp(0x1c00, 0), 1024, to_host, &none).is_ok());
-        // A list that ends too early, and one whose next list is not named.
+        // One list ends too early, and another does not name its next list.
         let mut memory = BTreeMap::new();
         put(&mut memory, 0x8000, &0x3000_u64.to_le_bytes());
         assert_eq!(walk(DataPointer::Prp(0x1000, 0x8000), 12288, to_host, &memory), missing);

@@ -1,4 +1,4 @@
-//! Posting completions: batches, phase, a full queue, interrupts.
+//! Posting of completions: batches, Phase Tags, full queues and interrupts.
 
 use nvme::wire::{CompletionQueueEntry, Status, SubmissionQueueId};
 use pcie::device::Dma;
@@ -6,14 +6,16 @@ use pcie::device::Dma;
 use super::slots::{Ending, Transfer};
 use super::{Controller, Output};
 
-/// Entries that one write posts at most: a page of them.
+/// The most entries that one write posts: a page of entries.
 const POST_ENTRIES_MAX: usize = 256;
-/// Data that goes to the host before the completions of its commands, bytes: over a slow link each batch takes its time,
-/// and the host can give the next commands only when it knows of these.
+/// Bytes of data that may go to the host before the completions of their commands are posted. Over
+/// a slow link each batch takes its time, and the host submits its next commands only after it has
+/// seen completions.
 const POST_BYTES: usize = 16 << 10;
 
 impl Controller {
-    /// The command in slot `index` has ended and its data has moved: to its completion queue.
+    /// Puts the command in slot `index` on its completion queue, once it has ended and its data has
+    /// moved.
     pub(super) fn finish(&mut self, index: u16) {
         let slot = self.slots.slot(index);
         if let (Transfer::Failed(code), Some(ending)) = (&slot.transfer, slot.ending)
@@ -31,17 +33,17 @@ impl Controller {
         self.dirty |= 1 << completes_to.0;
     }
 
-    /// Posts what is pending if much data has gone to the host since anything was.
+    /// Posts pending completions if much data has gone to the host since the last posting.
     pub(super) fn post_behind_data(&mut self) {
         if self.unposted_bytes >= POST_BYTES && self.dirty != 0 {
             self.post_completions();
         }
     }
 
-    /// Posts what is pending in each completion queue, as far as there is room.
+    /// Posts the pending completions of each queue, as far as there is room.
     pub(super) fn post_completions(&mut self) {
         self.unposted_bytes = 0;
-        // Commands that end because of this (a deletion that waited) make a queue dirty again.
+        // Commands that end because of a posting (a deletion that waited) make a queue dirty again.
         while self.dirty != 0 {
             let number = self.dirty.trailing_zeros();
             self.dirty &= !(1 << number);
@@ -85,7 +87,8 @@ impl Controller {
         }
     }
 
-    /// Looks for room at once where completions are left over: no doorbell may ever tell of it.
+    /// Looks for room at once if completions are left over, because no doorbell may ever report the
+    /// room.
     #[cold]
     fn check_room(&mut self, number: usize) {
         let left = self.completion_queues[number].as_ref().is_some_and(|queue| !queue.pending.is_empty());
@@ -94,7 +97,7 @@ impl Controller {
         }
     }
 
-    /// Ends the command in slot `index` for good: its completion queue entry.
+    /// Ends the command in slot `index` for good, and returns its completion queue entry.
     fn retire(&mut self, index: u16, phase: bool) -> [u8; CompletionQueueEntry::LENGTH] {
         let slot = self.slots.slot(index);
         let ending = slot.ending.expect("only commands that have ended are pending");

@@ -1,4 +1,5 @@
-//! The register file: properties read and written in any size and alignment, and the doorbells.
+//! The register file: properties, which are read and written in any size and alignment, and
+//! doorbells.
 
 use nvme::wire::SubmissionQueueId;
 
@@ -12,10 +13,10 @@ use crate::registers::{
 
 /// The largest memory page (CAP.MPSMAX): 4 KiB times 2 to this power.
 const PAGE_SIZE_MAX: u64 = 4;
-/// CAP.TO and CRTO.CRWMT, in units of 500 ms: how long a host should wait for CSTS.RDY.
+/// CAP.TO and CRTO.CRWMT in units of 500 ms: how long a host should wait for CSTS.RDY.
 const READY_TIMEOUT: u64 = 20;
 
-/// The registers that hold what was written to them.
+/// The registers that store written values.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Properties {
     /// Controller Configuration (CC).
@@ -64,8 +65,8 @@ impl Properties {
 }
 
 impl Controller {
-    /// Fills `bytes` with what a read of the properties at `offset` of BAR0 returns. Reserved ones and
-    /// doorbells read as zeroes.
+    /// Fills `bytes` with the result of a read of the properties at `offset` of BAR0. Reserved
+    /// properties and doorbells read as zeroes.
     pub fn read_register(&self, offset: u32, bytes: &mut [u8]) {
         for (at, byte) in (u64::from(offset)..).zip(bytes) {
             let word = u32::try_from(at & !3).map_or(0, |at| self.property(at));
@@ -103,14 +104,14 @@ impl Controller {
             0x54 => self.memory.control_half(1),
             offset::MEMORY_BUFFER_STATUS => self.memory.status(),
             offset::READY_TIMEOUTS => low_half(READY_TIMEOUT),
-            // Interrupt masks are for pin-based interrupts, which are absent; so are PMR and the
-            // boot partitions, whose properties are zero.
+            // Interrupt masks are for pin-based interrupts, which this controller does not have. It
+            // has no PMR or boot partitions either, whose properties are therefore zero.
             _ => 0,
         }
     }
 
-    /// A write of `bytes` at `offset` of BAR0. Each double word that it touches is written in turn,
-    /// with the bytes that it does not touch as they are.
+    /// Writes `bytes` at `offset` of BAR0. Each double word that the write touches is written in
+    /// turn, and keeps its other bytes.
     pub(super) fn write_register(&mut self, offset: u32, bytes: &[u8]) {
         let mut at = u64::from(offset);
         let mut rest = bytes;
@@ -137,7 +138,7 @@ impl Controller {
             0x34 => self.properties.admin_completion_queue[1] = value,
             offset::MEMORY_BUFFER_CONTROL => self.memory.set_control_half(0, value),
             0x54 => self.memory.set_control_half(1, value),
-            // Read-only or absent.
+            // The other properties are read-only or absent.
             _ => {}
         }
     }
@@ -158,7 +159,8 @@ impl Controller {
         }
     }
 
-    /// CC.EN from 0 to 1: ready at once, or a fatal error where the configuration can't be.
+    /// Handles CC.EN changing from 0 to 1. The controller becomes ready once media have ended the
+    /// requests from before a reset, or fails fatally if the configuration is invalid.
     pub(super) fn enable(&mut self) {
         self.enabling = self.core.media_outstanding(self.key) > 0;
         if self.enabling {

@@ -1,4 +1,5 @@
-//! Create and Delete I/O Submission and Completion Queue: the commands that only the transport can carry out.
+//! Create and Delete I/O Submission and Completion Queue: the commands that only the transport can
+//! execute.
 
 use nvme::wire::{AdminOpcode, DataTransfer, Status, StatusCode, SubmissionQueueEntry, SubmissionQueueId};
 
@@ -14,7 +15,8 @@ const PHYSICALLY_CONTIGUOUS: Bits = Bits::bit(0);
 const INTERRUPTS_ENABLED: Bits = Bits::bit(1);
 
 impl Controller {
-    /// Carries out a command about queues, and refuses an admin command with an SGL; false for any other command.
+    /// Executes a command about queues, and refuses an admin command with an SGL. Returns false for
+    /// any other command.
     pub(super) fn on_queue_command(&mut self, index: u16, entry: &SubmissionQueueEntry) -> bool {
         let result = match AdminOpcode::from(entry.opcode) {
             _ if entry.data_transfer() != DataTransfer::Prp => Err(StatusCode::InvalidField),
@@ -37,7 +39,8 @@ impl Controller {
         true
     }
 
-    /// The size of a queue from CDW10, and its base address checked.
+    /// Number of entries of a new queue, from CDW10. Fails if the size or the base address is
+    /// invalid.
     fn queue_size(&self, entry: &SubmissionQueueEntry) -> Result<u32, StatusCode> {
         let entries = u32::from(high_16(entry.cdw10)) + 1;
         if entries < 2 || entries > self.config.queue_entries_max || !self.properties.has_io_entry_sizes() {
@@ -115,8 +118,8 @@ impl Controller {
         }
     }
 
-    /// Stops a queue. Commands that can't be aborted at once run to their end first, so that the host never finds one that moves
-    /// data after its queue is gone.
+    /// Stops a queue for its deletion. Commands that can't be aborted at once first run to their
+    /// end, so that no command moves data after its queue is gone.
     fn delete_submission_queue(
         &mut self,
         index: u16,
@@ -139,8 +142,9 @@ impl Controller {
         Ok(Deletion::Waits)
     }
 
-    /// Completions that a full queue held back would make a deletion wait for a host that no longer
-    /// reads them; deleting the queue completes those commands implicitly.
+    /// Drops completions that a full queue holds back. A deletion would otherwise wait for a host
+    /// that no longer reads them, and the deletion of the queue implicitly completes those
+    /// commands.
     fn drop_held_completions(&mut self, id: u16, completes_to: CompletionQueueId) {
         self.post_completions();
         let Some(queue) = &mut self.completion_queues[usize::from(completes_to.0)] else { return };
@@ -177,7 +181,7 @@ impl Controller {
         Some(queue)
     }
 
-    /// The last command of a queue that is being deleted has ended.
+    /// Finishes the deletion of a queue whose last command has ended.
     pub(super) fn finish_deletion(&mut self, id: u16) {
         if let Some(index) = self.remove_submission_queue(id).and_then(|queue| queue.deletion) {
             self.end(index, Ending { dw0: 0, dw1: 0, status: Status::SUCCESS });

@@ -6,59 +6,59 @@ use nvme::wire::SubmissionQueueId;
 
 use crate::registers::{COMPLETION_ENTRY_BYTES, SUBMISSION_ENTRY_BYTES};
 
-/// Names a completion queue (CQID).
+/// Completion Queue Identifier (CQID).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CompletionQueueId(pub u16);
 
 impl CompletionQueueId {
-    /// The Admin Completion Queue.
+    /// The identifier of the Admin Completion Queue.
     pub const ADMIN: Self = Self(0);
 }
 
-/// A doorbell write whose value makes no sense.
+/// The error that a doorbell was written with an invalid value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct InvalidDoorbellValue;
 
-/// How a queue's shadow doorbell is being read.
+/// The state of reading a queue's shadow doorbell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Look {
-    /// It is not.
+    /// No read is under way.
     #[default]
     None,
     /// A read is under way.
     Reading {
-        /// Names it.
+        /// Identifies the read.
         tag: u16,
-        /// EventIdx was written before.
+        /// Whether EventIdx was written before the read.
         confirm: bool,
-        /// There was a reason to look again since.
+        /// Whether a reason to read again has come up since.
         again: bool,
     },
-    /// There was no name for a read.
+    /// The read waits for a free identifier.
     Stalled,
 }
 
-/// A submission queue: the host moves the tail, the controller fetches up to it.
+/// A submission queue: the host moves the tail, and the controller fetches entries up to it.
 #[derive(Debug)]
 pub(super) struct SubmissionQueue {
     pub(super) id: SubmissionQueueId,
     pub(super) completes_to: CompletionQueueId,
     base: u64,
-    /// Where it is in the controller memory buffer, if it is there.
+    /// Offset of the queue in the controller memory buffer, if it is there.
     local: Option<u32>,
     entries: u32,
     tail: u32,
-    /// The next entry to ask for.
+    /// The next entry to fetch.
     fetched: u32,
-    /// Entries before this one have arrived: what completions report as SQ Head Pointer.
+    /// The first entry that has not arrived, which completions report as SQ Head Pointer.
     head: u32,
-    /// Fetches under way, in order; a later one that is answered first waits.
+    /// Fetches under way, in order. A fetch that is answered before an earlier one waits.
     pub(super) fetches: VecDeque<u16>,
-    /// Commands fetched and not yet completed to the host.
+    /// Number of commands that were fetched and not yet completed to the host.
     pub(super) in_flight: u32,
-    /// The slot of the Delete I/O Submission Queue command that waits for this queue to be idle.
+    /// The slot of the Delete I/O Submission Queue command that waits until this queue is idle.
     pub(super) deletion: Option<u16>,
-    /// At its shadow tail.
+    /// The state of reading the shadow tail.
     pub(super) look: Look,
 }
 
@@ -85,12 +85,12 @@ impl SubmissionQueue {
         }
     }
 
-    /// The same queue in the controller memory buffer, at `local`.
+    /// The queue with its entries in the controller memory buffer at `local`, if given.
     pub(super) fn located(self, local: Option<u32>) -> Self {
         Self { local, ..self }
     }
 
-    /// Where in the controller memory buffer the next entry is, if the queue is there.
+    /// Offset of the next entry in the controller memory buffer, if the queue is there.
     pub(super) const fn next_local(&self) -> Option<u32> {
         match self.local {
             Some(start) => Some(start + self.fetched * SUBMISSION_ENTRY_BYTES),
@@ -98,7 +98,7 @@ impl SubmissionQueue {
         }
     }
 
-    /// Where in host memory the next entry is, if the queue is there.
+    /// Host memory address of the next entry, if the queue is in host memory.
     pub(super) fn next_address(&self) -> Option<u64> {
         let offset = u64::from(self.fetched) * u64::from(SUBMISSION_ENTRY_BYTES);
         self.local.is_none().then(|| self.base + offset)
@@ -108,7 +108,7 @@ impl SubmissionQueue {
         if to >= from { to - from } else { to + self.entries - from }
     }
 
-    /// Submission Queue Tail Doorbell.
+    /// Handles a write to the Submission Queue Tail Doorbell.
     pub(super) fn ring(&mut self, tail: u32) -> Result<(), InvalidDoorbellValue> {
         if tail >= self.entries || self.distance(self.fetched, tail) < self.distance(self.fetched, self.tail)
         {
@@ -118,7 +118,7 @@ impl SubmissionQueue {
         Ok(())
     }
 
-    /// Whether the host's tail, as far as known, is this.
+    /// Whether `tail` is the host's tail, as far as known.
     pub(super) const fn is_at(&self, tail: u32) -> bool {
         self.tail == tail
     }
@@ -128,17 +128,18 @@ impl SubmissionQueue {
         self.fetched != self.tail && self.deletion.is_none()
     }
 
-    /// How many entries can be fetched in one read: those up to the tail or to the end of the ring.
+    /// Number of entries that one read can fetch: up to the tail or to the end of the ring.
     pub(super) const fn contiguous(&self) -> u32 {
         if self.tail >= self.fetched { self.tail - self.fetched } else { self.entries - self.fetched }
     }
 
-    /// `index`, which is at most twice around the ring, within it. Cheaper than a division.
+    /// The ring position of `index`, which is less than twice the ring's length. This is cheaper
+    /// than a division.
     const fn wrap(&self, index: u32) -> u32 {
         if index >= self.entries { index - self.entries } else { index }
     }
 
-    /// Takes the next `count` entries, contiguous ones: their address.
+    /// Takes the next `count` contiguous entries and returns their address.
     pub(super) fn fetch(&mut self, count: u32) -> u64 {
         let address = self.base + u64::from(self.fetched) * u64::from(SUBMISSION_ENTRY_BYTES);
         self.fetched = self.wrap(self.fetched + count);
@@ -146,12 +147,12 @@ impl SubmissionQueue {
         address
     }
 
-    /// The oldest fetch, of `count` entries, has arrived.
+    /// Notes that the oldest fetch, of `count` entries, has arrived.
     pub(super) fn on_arrived(&mut self, count: u32) {
         self.head = self.wrap(self.head + count);
     }
 
-    /// SQ Head Pointer (SQHD).
+    /// The value of SQ Head Pointer (SQHD) for completions.
     pub(super) fn head(&self) -> u16 {
         u16::try_from(self.head).expect("a queue has at most 65,536 entries")
     }
@@ -161,26 +162,26 @@ impl SubmissionQueue {
     }
 }
 
-/// A completion queue: the controller writes at the tail, the host moves the head.
+/// A completion queue: the controller writes at the tail, and the host moves the head.
 #[derive(Debug)]
 pub(super) struct CompletionQueue {
     base: u64,
     entries: u32,
     head: u32,
     tail: u32,
-    /// The Phase Tag of entries of this pass.
+    /// The Phase Tag of entries in this pass through the ring.
     phase: bool,
     /// The interrupt vector, if interrupts are enabled (IEN).
     pub(super) vector: Option<u16>,
-    /// Slots of completed commands that are not yet in the queue.
+    /// Slots of ended commands whose completions are not yet in the queue.
     pub(super) pending: VecDeque<u16>,
-    /// How many submission queues complete to this one.
+    /// Number of submission queues that complete to this queue.
     pub(super) submission_queues: u16,
-    /// At its shadow head.
+    /// The state of reading the shadow head.
     pub(super) look: Look,
 }
 
-/// A run of entries to be written at once.
+/// A run of entries to write at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) address: u64,
@@ -203,7 +204,7 @@ impl CompletionQueue {
         }
     }
 
-    /// Whether the host's head, as far as known, is this.
+    /// Whether `head` is the host's head, as far as known.
     pub(super) const fn is_at(&self, head: u32) -> bool {
         self.head == head
     }
@@ -212,7 +213,7 @@ impl CompletionQueue {
         if self.tail >= self.head { self.tail - self.head } else { self.tail + self.entries - self.head }
     }
 
-    /// Completion Queue Head Doorbell.
+    /// Handles a write to the Completion Queue Head Doorbell.
     pub(super) const fn ring(&mut self, head: u32) -> Result<(), InvalidDoorbellValue> {
         if head >= self.entries {
             return Err(InvalidDoorbellValue);
@@ -225,7 +226,7 @@ impl CompletionQueue {
         Ok(())
     }
 
-    /// Takes room for up to `wanted` entries that are contiguous; none where the queue is full.
+    /// Takes room for at most `wanted` contiguous entries; `None` if the queue is full.
     pub(super) fn post(&mut self, wanted: u32) -> Option<Run> {
         let room = self.entries - 1 - self.used();
         let entries = wanted.min(room).min(self.entries - self.tail);

@@ -1,10 +1,11 @@
-//! Shadow doorbells (Doorbell Buffer Config): tails and heads that the host leaves in its memory, and how the
-//! controller asks for a real doorbell when it no longer looks.
+//! Shadow doorbells (Doorbell Buffer Config): tails and heads that the host leaves in its memory,
+//! and the way in which the controller asks for a real doorbell when it stops reading them.
 //!
-//! A real doorbell of an I/O queue is only a knock: its value may be older than what was read since. A knock, and
-//! every time that the entries known of have been fetched, is a *look* at the shadow tail. When a look finds
-//! nothing new, the controller writes the tail to the EventIdx buffer, so that the host will knock, and looks once
-//! more, because the host may have looked at EventIdx just before. A shadow head is looked at when a completion
+//! A real doorbell of an I/O queue is only a knock: its value may be older than a shadow value that
+//! was read since. The controller *looks* at the shadow tail after a knock, and whenever it has
+//! fetched all the entries it knows of. When a look finds nothing new, the controller writes the
+//! tail to the EventIdx buffer, so that the host will knock. It then looks once more, because the
+//! host may have read EventIdx just before. The controller looks at a shadow head when a completion
 //! queue is full.
 
 use engine::Buffer;
@@ -16,16 +17,17 @@ use super::rings::Look;
 use super::{Controller, DoorbellFault, Output};
 use crate::registers::{DOORBELL_BYTES, low_16};
 
-/// Where the host keeps the buffers: each has an entry where the doorbell stands among the doorbells.
+/// The addresses of the host's buffers. Each buffer has an entry for every doorbell, in the
+/// doorbells' order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shadow {
     doorbells: u64,
     event_indexes: u64,
-    /// Distinguishes looks, so that an answer to one of a queue that is gone means nothing.
+    /// Distinguishes looks, so that an answer for a queue that is gone matches nothing.
     tag: u16,
 }
 
-/// A doorbell: of the submission or the completion queue with this number.
+/// The doorbell of the submission or completion queue with this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doorbell {
     Tail(u16),
@@ -33,7 +35,7 @@ pub(super) enum Doorbell {
 }
 
 impl Doorbell {
-    /// Where it stands in the buffers.
+    /// Offset in bytes of the doorbell's entry in both buffers.
     fn offset(self) -> u64 {
         let number = match self {
             Self::Tail(queue) => u64::from(queue) * 2,
@@ -44,7 +46,7 @@ impl Doorbell {
 }
 
 impl Controller {
-    /// Doorbell Buffer Config: the buffers are each a page.
+    /// Executes Doorbell Buffer Config. Each buffer is one page.
     pub(super) fn configure_shadow(&mut self, entry: &SubmissionQueueEntry) -> Result<(), StatusCode> {
         let [doorbells, event_indexes] = entry.data_pointer;
         if self.page_size.offset_of(doorbells) != 0 || self.page_size.offset_of(event_indexes) != 0 {
@@ -58,7 +60,7 @@ impl Controller {
         Ok(())
     }
 
-    /// The look that the doorbell's queue is at.
+    /// The state of the look at the doorbell.
     fn look_of(&mut self, doorbell: Doorbell) -> Option<&mut Look> {
         match doorbell {
             Doorbell::Tail(queue) => {
@@ -70,19 +72,19 @@ impl Controller {
         }
     }
 
-    /// The host has rung, or there is nothing left to fetch: looks at the shadow tail.
+    /// Looks at the shadow tail, after a ring of the host or when there is nothing left to fetch.
     #[cold]
     pub(super) fn knock(&mut self, queue: u16) {
         self.look(Doorbell::Tail(queue), false);
     }
 
-    /// Completions wait for room: looks at the shadow head.
+    /// Looks at the shadow head, because completions wait for room.
     #[cold]
     pub(super) fn look_for_room(&mut self, queue: u16) {
         self.look(Doorbell::Head(queue), false);
     }
 
-    /// Reads a shadow doorbell; where that is being done already, once more afterwards.
+    /// Reads a shadow doorbell. If a read is already under way, another one follows it.
     fn look(&mut self, doorbell: Doorbell, confirm: bool) {
         let Some(shadow) = &mut self.shadow else { return };
         let (tag, address) = (shadow.tag, shadow.doorbells.wrapping_add(doorbell.offset()));
@@ -106,7 +108,7 @@ impl Controller {
         }
     }
 
-    /// Looks for which there was no name for a read.
+    /// Resumes looks that had to wait for a free identifier of a read.
     pub(super) fn resume_looks(&mut self) {
         for _ in 0..self.stalled_looks.len() {
             let Some(doorbell) = self.stalled_looks.pop_front() else { return };
@@ -116,12 +118,12 @@ impl Controller {
         }
     }
 
-    /// A shadow doorbell has been read.
+    /// Handles the value of a shadow doorbell that was read.
     pub(super) fn on_shadow(&mut self, doorbell: Doorbell, tag: u16, bytes: [u8; 4]) {
         let Some(look) = self.look_of(doorbell) else { return };
         let Look::Reading { tag: expected, confirm, again } = *look else { return };
         if tag != expected {
-            return; // Of a queue that is gone.
+            return; // The look belongs to a queue that is gone.
         }
         *look = Look::None;
         let value = u32::from(low_16(u32::from_le_bytes(bytes)));
@@ -141,7 +143,8 @@ impl Controller {
         }
     }
 
-    /// Whether the submission queue has new entries.
+    /// Handles the shadow tail. Returns whether there are new entries, or no further look is
+    /// needed.
     fn tail_moved(&mut self, queue: u16, tail: u32) -> Result<bool, DoorbellFault> {
         let Some(found) = self.submission_queues[usize::from(queue)].as_mut() else { return Ok(true) };
         if found.deletion.is_some() {
@@ -155,7 +158,7 @@ impl Controller {
         Ok(true)
     }
 
-    /// Whether the completion queue has more room.
+    /// Handles the shadow head. Returns whether there is more room, or no further look is needed.
     fn head_moved(&mut self, queue: u16, head: u32) -> Result<bool, DoorbellFault> {
         let Some(found) = self.completion_queues[usize::from(queue)].as_mut() else { return Ok(true) };
         if found.is_at(head) {
@@ -166,7 +169,8 @@ impl Controller {
         Ok(true)
     }
 
-    /// From here on the host is to ring the real doorbell; and looks again, for it may not have seen that.
+    /// Asks the host to ring the real doorbell from now on. Looks once more, because the host may
+    /// not have seen the request.
     fn ask_for_knock(&mut self, doorbell: Doorbell, value: u32) {
         self.write_event_index(doorbell, value);
         self.look(doorbell, true);

@@ -8,40 +8,40 @@ use nvme::wire::{StatusCode, SubmissionQueueEntry};
 use super::dma::Assembly;
 use super::pointer::{DataPointer, Walk};
 
-/// Where a command's data is.
+/// The state of a command's data transfer.
 #[derive(Debug, Default)]
 pub(super) enum Transfer {
-    /// The command has moved none so far.
+    /// The command has not transferred any data.
     #[default]
     None,
-    /// The data pointer's lists are being read, for data that goes to the host.
+    /// The lists of the data pointer are being read, for data that goes to the host.
     WalkingToHost,
-    /// The pieces of host memory are known; data goes out as it comes.
+    /// The pieces of host memory are known, and data goes out as it comes.
     Pushing,
     /// The command waits until fewer bytes are in flight.
     Waiting {
-        /// Bytes that it wants.
+        /// Length of the transfer in bytes.
         length: u32,
     },
-    /// The data pointer's lists are being read, for data that comes from the host.
+    /// The lists of the data pointer are being read, for data that comes from the host.
     WalkingToController {
-        /// Where the data will go.
+        /// The buffer for the data.
         buffer: BufferMut,
     },
     /// Data is being read from the host.
     Pulling {
-        /// Where it goes.
+        /// The buffer for the data.
         buffer: BufferMut,
-        /// The next piece of host memory to ask for.
+        /// The index of the next piece of host memory to read.
         segment: usize,
-        /// Where that piece starts in the data.
+        /// Offset of the next piece within the data.
         base: u32,
     },
-    /// The data could not be moved; the command fails with this.
+    /// The transfer failed, and the command fails with this status.
     Failed(StatusCode),
 }
 
-/// What the core said of a command that has ended.
+/// The core's result of a command that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ending {
     pub(super) dw0: u32,
@@ -53,7 +53,7 @@ pub(super) struct Ending {
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) busy: bool,
-    /// Index of the submission queue.
+    /// The number of the submission queue.
     pub(super) queue: u16,
     pub(super) entry: SubmissionQueueEntry,
     pub(super) pointer: DataPointer,
@@ -61,15 +61,15 @@ pub(super) struct Slot {
     pub(super) transfer: Transfer,
     /// The list that is being read.
     pub(super) list: Assembly,
-    /// A list to read as soon as a read can be issued: address and length.
+    /// The next list to read, as its address and length, once a read can be issued.
     pub(super) next_list: Option<(u64, u32)>,
-    /// Data that came before the data pointer's lists.
+    /// Data for the host that came before the lists of the data pointer.
     pub(super) held: Vec<(u32, Buffer)>,
-    /// Reads of data that are under way.
+    /// Number of data reads under way.
     pub(super) reads: u32,
-    /// A read of data failed; told when the others have ended.
+    /// Whether a data read failed. The core is told when all reads have ended.
     pub(super) read_failed: bool,
-    /// Bytes that count as in flight.
+    /// Bytes of the command that count as in flight.
     pub(super) bytes: u32,
     pub(super) ending: Option<Ending>,
 }
@@ -111,7 +111,7 @@ impl Slot {
 pub(super) struct Slots {
     slots: Vec<Slot>,
     free: Vec<u16>,
-    /// Slots that are promised to fetches under way.
+    /// Number of slots that are reserved for fetches under way.
     reserved: u16,
 }
 
@@ -124,17 +124,17 @@ impl Slots {
         }
     }
 
-    /// How many slots are neither taken nor promised.
+    /// Number of slots that are neither taken nor reserved.
     pub(super) fn available(&self) -> u32 {
         u32::try_from(self.free.len()).unwrap_or(u32::MAX).saturating_sub(u32::from(self.reserved))
     }
 
-    /// Promises `count` slots, which are available.
+    /// Reserves `count` slots, which must be available.
     pub(super) fn reserve(&mut self, count: u16) {
         self.reserved += count;
     }
 
-    /// Takes a slot that was promised.
+    /// Takes a reserved slot.
     pub(super) fn take(&mut self) -> u16 {
         self.reserved -= 1;
         let index = self.free.pop().expect("a slot was reserved for each entry fetched");
@@ -158,7 +158,7 @@ impl Slots {
         self.slots.get(usize::from(index)).is_some_and(|slot| slot.busy)
     }
 
-    /// Forgets every command and promise.
+    /// Drops every command and reservation.
     pub(super) fn clear(&mut self) {
         self.reserved = 0;
         for index in 0..u16::try_from(self.slots.len()).unwrap_or(u16::MAX) {

@@ -1,4 +1,4 @@
-//! Registers, queue commands and back-pressure, with a host of bare hands.
+//! Tests of registers, queue commands and back-pressure, with a host written by hand.
 
 mod arbitration;
 mod memory;
@@ -169,14 +169,15 @@ fn data_that_cannot_be_moved_fails_the_command_only() {
     let nowhere = host::Data { address: 0x10_0000, length: 4096 };
     let written = rig.run(rig.write_of(1, 0, nowhere, 1));
     assert_eq!(written.status.code(), StatusCode::DataTransferError);
-    // The list of a long one is in the driver's arena, the data is not.
+    // The PRP list of a long transfer is in the driver's arena, but the data is unmapped.
     let written = rig.run(rig.write_of(1, 0, host::Data { length: 65536, ..nowhere }, 2));
     assert_eq!(written.status.code(), StatusCode::DataTransferError);
     let written = rig.run(rig.write_of(1, 0, rig.data(0, 4096), 3));
     assert!(written.status.is_success());
 }
 
-/// Creates I/O queues 1 of 4 entries by hand and puts `count` flushes on them; returns the queues' addresses.
+/// Creates I/O queues 1 with 4 entries by hand, and puts `count` flushes on them. Returns the
+/// addresses of the queues.
 fn small_queues(rig: &mut Rig, count: u32) -> (u64, u64) {
     let (sq, cq) = (MEMORY_BASE + 0x4000, MEMORY_BASE + 0x5000);
     assert_eq!(admin(rig, 0, queue_command(0x05, 1, 4, 1, cq)), StatusCode::SuccessfulCompletion);

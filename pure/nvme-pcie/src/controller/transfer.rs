@@ -1,4 +1,5 @@
-//! Moving a command's data: pulled from host memory into one buffer, pushed out as slices.
+//! Moves a command's data: pulls it from host memory into one buffer, or pushes it to host memory
+//! in slices.
 
 use engine::Buffer;
 use nvme::wire::StatusCode;
@@ -10,7 +11,7 @@ use super::slots::Transfer;
 use super::{Controller, Output};
 
 impl Controller {
-    /// The core wants `length` bytes of the command in slot `index`.
+    /// Pulls `length` bytes from the host for the command in slot `index`.
     pub(super) fn pull(&mut self, index: u16, length: u32) {
         let busy = self.bytes_in_flight > 0;
         if busy && self.bytes_in_flight + u64::from(length) > self.config.bytes_in_flight_max {
@@ -32,7 +33,7 @@ impl Controller {
         self.on_step(index, step);
     }
 
-    /// Starts pulls that waited for bytes in flight to become fewer.
+    /// Starts pulls that wait for fewer bytes in flight.
     pub(super) fn start_waiting(&mut self) {
         while let Some(&index) = self.waiting.front() {
             let Transfer::Waiting { length } = self.slots.slot(index).transfer else {
@@ -49,7 +50,7 @@ impl Controller {
         }
     }
 
-    /// The core has data for the host: `data` at `offset` of `total` bytes.
+    /// Pushes `data` to the host, at `offset` of the command's `total` bytes.
     pub(super) fn push(&mut self, index: u16, offset: u32, total: u32, data: Buffer) {
         let page = self.page_size;
         let slot = self.slots.slot(index);
@@ -76,7 +77,7 @@ impl Controller {
             if let Some(address) = address {
                 let address = address.wrapping_add(u64::from(skip));
                 if start == 0 && count == data.len() {
-                    // The common case hands the buffer on without touching its reference count.
+                    // The common case passes the buffer on without touching its reference count.
                     self.outputs.push_back(Output::Dma(Dma::Write { address, data }));
                     return;
                 }
@@ -122,7 +123,8 @@ impl Controller {
         }
     }
 
-    /// Issues what the command in slot `index` wants to read, as far as reads can be named.
+    /// Issues the next reads of the command in slot `index`, as long as identifiers for reads are
+    /// free.
     fn issue_reads(&mut self, index: u16) {
         let slot = self.slots.slot(index);
         if let Some((address, length)) = slot.next_list {
@@ -136,7 +138,7 @@ impl Controller {
         }
         let Transfer::Pulling { segment, base, .. } = &mut slot.transfer else { return };
         while let Some(piece) = slot.walk.segments().get(*segment) {
-            // A write's bit buckets are left out by the walk, so that every piece has an address.
+            // The walk leaves out a write's bit buckets, so that every piece has an address.
             let Some(address) = piece.address else { break };
             let purpose = Purpose::Data { slot: index, base: *base };
             let Some(id) = self.reads.issue(purpose, piece.length) else {
@@ -150,7 +152,7 @@ impl Controller {
         }
     }
 
-    /// Lets commands issue the reads for which there was no name.
+    /// Lets commands continue that waited for a free identifier of a read.
     pub(super) fn resume_stalled(&mut self) {
         for _ in 0..self.stalled.len() {
             let Some(index) = self.stalled.pop_front() else { return };
@@ -161,7 +163,7 @@ impl Controller {
         }
     }
 
-    /// A piece of a PRP list or SGL segment.
+    /// Handles a piece of a PRP list or SGL segment.
     pub(super) fn on_list(&mut self, index: u16, piece: Piece) {
         if piece.last {
             self.reads.retire(piece.id);
@@ -173,7 +175,7 @@ impl Controller {
         }
     }
 
-    /// A piece of a command's data.
+    /// Handles a piece of a command's data.
     pub(super) fn on_data(&mut self, id: DmaId, index: u16, offset: u32, data: &[u8], last: bool) {
         let slot = self.slots.slot(index);
         if let Transfer::Pulling { buffer, .. } = &mut slot.transfer {
@@ -184,13 +186,13 @@ impl Controller {
         }
     }
 
-    /// A read of a list or of data failed.
+    /// Handles the failure of a data read.
     pub(super) fn on_read_failed(&mut self, id: DmaId, index: u16) {
         self.slots.slot(index).read_failed = true;
         self.on_data_read(id, index);
     }
 
-    /// A list could not be read.
+    /// Handles the failure of a list read.
     pub(super) fn on_list_failed(&mut self, id: DmaId, index: u16) {
         self.reads.retire(id);
         self.slots.slot(index).list.clear();

@@ -1,4 +1,4 @@
-//! Entry point for fuzzing the function: its host speaks TLPs that are made of bytes.
+//! Entry point for fuzzing a function whose host sends TLPs made of fuzz bytes.
 
 use alloc::collections::VecDeque;
 
@@ -13,19 +13,19 @@ use super::{Config, Function, Input, Output};
 use crate::controller;
 use crate::registers::{DOORBELL_BYTES, offset};
 
-/// Where BAR0 is put.
+/// The address of BAR0.
 const BAR: u64 = 1 << 32;
-/// Reads of host memory that are kept for an answer; older ones never get one.
+/// The most reads of host memory that are kept for an answer. Older ones are never answered.
 const READS_MAX: usize = 64;
-/// Bytes of an answer that are of the input; the others are zero.
+/// The most bytes of an answer that come from the input. The others are zero.
 const ANSWER_BYTES_MAX: usize = 64;
-/// Bytes of the disk.
+/// Length of the disk in bytes.
 const DISK_BYTES: u64 = 64 << 10;
 const HOST: Bdf = Bdf::new(0, 0, 0);
 const DEVICE: Bdf = Bdf::new(1, 0, 0);
 
-/// A function with its controller enabled, to which happens what `bytes` say: the first byte of a step chooses
-/// between the answer to a read of host memory, a doorbell, time, a hot reset and any TLP.
+/// Runs a function with an enabled controller as `bytes` determine. The first byte of a step
+/// chooses between the answer to a read of host memory, a doorbell, time, a hot reset and any TLP.
 ///
 /// # Panics
 /// When the function panics.
@@ -76,7 +76,7 @@ impl World {
         world
     }
 
-    /// What enumeration and a driver write first.
+    /// Makes the first writes of enumeration and of a driver.
     fn enable(&mut self) {
         let control = express::PAYLOAD_SIZE.at(capability::EXPRESS);
         let sizes = [(control, 5), (express::READ_REQUEST_SIZE.at(capability::EXPRESS), 5)];
@@ -177,7 +177,7 @@ mod tests {
         let mut world = World::new();
         world.ring(&[0, 1]);
         assert_eq!(world.reads.len(), 1);
-        // An admin command that is none: it completes all the same.
+        // An invalid admin command also completes.
         world.answer(0, &[0xff]);
         assert_eq!(world.function.controller().statistics().completions, 1);
     }

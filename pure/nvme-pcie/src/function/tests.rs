@@ -1,4 +1,4 @@
-//! The driver against the function, through a root complex and TLPs.
+//! Tests of the driver against the function, through a root complex and TLPs.
 
 use std::vec::Vec;
 
@@ -25,14 +25,14 @@ struct Machine {
     disk: RamDisk,
     now: Instant,
     bar: u64,
-    /// Where the controller memory buffer is, if there is one.
+    /// Address of the controller memory buffer, if there is one.
     buffer: Option<u64>,
     bdf: Bdf,
     msix: u16,
     express: u16,
     completed: Vec<Completed>,
     interrupts: Vec<u32>,
-    /// What the function says is lost.
+    /// Whether everything that the function sends is lost.
     cut: bool,
 }
 
@@ -73,7 +73,8 @@ impl Machine {
             message[8..12].copy_from_slice(&u32::try_from(0x40 + vector).unwrap().to_le_bytes());
             self.root.write(entry, &Buffer::copy_from_slice(&message));
         }
-        // MSI-X Enable is bit 15 of Message Control, the upper half of the capability's first double word.
+        // MSI-X Enable is bit 15 of Message Control, the upper half of the capability's first
+        // double word.
         self.root.config_write(self.now, 1, self.bdf, self.msix, 0xf, 0x8000_0000).unwrap();
         self.settle();
     }
@@ -239,7 +240,7 @@ fn a_hot_reset_in_the_middle_of_writes_loses_none() {
     for cookie in 0..20 {
         machine.submit(Submission::write(QueueId(1), NamespaceId(1), cookie * 16, 16, source, cookie));
     }
-    // The commands reach the function, its answers do not leave it.
+    // Commands reach the function, but its answers are lost.
     machine.cut = true;
     machine.settle();
     machine.root.handle_input(machine.now, root_complex::Input::LinkDown);
@@ -260,7 +261,8 @@ fn a_hot_reset_in_the_middle_of_writes_loses_none() {
 #[test]
 fn a_function_level_reset_leaves_a_controller_that_can_be_brought_up() {
     let mut machine = Machine::new(config());
-    // Initiate Function Level Reset is bit 15 of Device Control, at 8 in the PCI Express capability.
+    // Initiate Function Level Reset is bit 15 of Device Control, at 8 in the PCI Express
+    // capability.
     machine.root.config_write(machine.now, 2, machine.bdf, machine.express + 8, 0xf, 0x8000).unwrap();
     machine.settle();
     machine.host.handle_input(machine.now, host::Input::DeviceLost);
@@ -279,7 +281,7 @@ fn a_submission_queue_in_the_controller_memory_buffer_is_not_fetched() {
     let buffer = machine.buffer.expect("BAR 2");
     let word = |value: u64| Buffer::copy_from_slice(&value.to_le_bytes());
     machine.root.write(machine.bar + 0x50, &word(buffer | 0b11));
-    // A completion queue in host memory, and a submission queue in the buffer, of identifier 9.
+    // A completion queue in host memory, and a submission queue with identifier 9 in the buffer.
     let completions = machine.data(0, 4096).address;
     let admin = |machine: &mut Machine, opcode, cdw10, cdw11, base| {
         let data_pointer = [base, 0];
@@ -302,7 +304,7 @@ fn a_submission_queue_in_the_controller_memory_buffer_is_not_fetched() {
     assert_eq!((after.commands - before.commands, after.fetches - before.fetches), (1, 0));
     let bytes = machine.memory.slice(completions, 16).unwrap();
     assert_eq!((bytes[8], bytes[12], bytes[14]), (1, 0x77, 1));
-    // The buffer is memory like any other.
+    // The buffer can be read like other memory.
     let mut held = [0; 64];
     machine.function.controller().read_memory_buffer(0x1000, &mut held);
     assert_eq!(held, entry.emit());

@@ -1,4 +1,5 @@
-//! Running the initialisation script: its questions become register accesses, admin commands and sleeps.
+//! Runs the initialisation script: its questions become register accesses, admin commands and
+//! sleeps.
 
 use alloc::boxed::Box;
 
@@ -30,14 +31,14 @@ impl Host {
         };
         let page = with_page.then(|| {
             let mut page = Box::new([0; 4096]);
-            // An arena that is not mapped any more shows up with the next command.
+            // If the arena is no longer mapped, the next command reveals that.
             let _ = memory.read(self.layout.admin_page, &mut page[..]);
             page
         });
         self.advance(now, script, Answer::Completed { status: entry.status(), dw0: entry.dw0, page });
     }
 
-    /// Answers the script's question where it needs memory.
+    /// Answers the script's questions that need memory.
     pub(super) fn answer_from_memory(&mut self, now: Instant, memory: &mut impl Memory) {
         while let State::Initialising { awaiting: Awaiting::Memory(question), .. } = &self.state {
             let question = *question;
@@ -97,7 +98,7 @@ impl Host {
                 Awaiting::Register(cookie)
             }
             Step::Ask(Question::Write { offset, value, length }) => {
-                // Posted: there is no answer to wait for.
+                // The write is posted, so there is no answer to wait for.
                 let bytes = RegisterBytes::new(value, length);
                 self.outputs.push_back(Output::RegisterWrite { offset, bytes });
                 return self.advance(now, script, Answer::Value(0));

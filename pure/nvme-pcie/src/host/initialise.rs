@@ -1,4 +1,4 @@
-//! Bringing a controller up, as a script of register accesses and admin commands.
+//! The initialisation of a controller, as a script of register accesses and admin commands.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -15,9 +15,9 @@ use crate::registers::{
     admin_queue_attributes, capabilities, configuration, low_16, low_half, offset, status,
 };
 
-/// How often CSTS is read while a change of CSTS.RDY is awaited.
+/// Interval between reads of CSTS while the script waits for a change of CSTS.RDY.
 const READY_POLL: Nanos = Nanos::from_millis(1);
-/// CAP.TO is in units of this.
+/// The unit of CAP.TO.
 const TIMEOUT_UNIT: Nanos = Nanos::from_millis(500);
 
 /// What the script asks of the driver.
@@ -33,18 +33,19 @@ pub(super) enum Question {
         length: u32,
     },
     Sleep(Nanos),
-    /// Empty all rings; use at most so many entries of each.
+    /// Empties all rings, which then use at most this number of entries.
     RestartQueues {
         entries: u32,
     },
-    /// An admin command; with the page for data, or with the address that the entry has.
+    /// Submits an admin command. The data is in the driver's page if `with_page` is set, else at
+    /// the address in the entry.
     Admin {
         entry: SubmissionQueueEntry,
         with_page: bool,
     },
 }
 
-/// What the driver answers.
+/// The driver's answer to a question of the script.
 #[derive(Debug)]
 pub(super) enum Answer {
     Value(u64),
@@ -53,38 +54,38 @@ pub(super) enum Answer {
     Failed,
 }
 
-/// Why a controller could not be brought up.
+/// The reason why a controller could not be brought up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InitError {
-    /// A register could not be read: the device does not answer.
+    /// A register could not be read, because the device does not answer.
     Unreachable {
-        /// The register.
+        /// Offset of the register in BAR0.
         offset: u32,
     },
-    /// CSTS.RDY did not become what was asked for within CAP.TO.
+    /// CSTS.RDY did not change within the time in CAP.TO.
     NotReady {
-        /// The value that was awaited.
+        /// The value of CSTS.RDY that the script waited for.
         awaited: bool,
     },
     /// The controller reports Controller Fatal Status (CSTS.CFS).
     Fatal,
-    /// The controller lacks something that the driver needs.
+    /// The controller lacks a capability that the driver needs.
     Unsupported {
-        /// CAP as it was read.
+        /// The value of CAP.
         capabilities: u64,
     },
     /// An admin command failed.
     Admin {
-        /// Its opcode.
+        /// The opcode of the command.
         opcode: AdminOpcode,
-        /// Its status.
+        /// The status of the command.
         status: Status,
     },
     /// An admin command was not answered in time.
     AdminTimeout,
     /// The memory given to the driver is not mapped.
     Memory,
-    /// The device went away in the meantime.
+    /// The device went away during the initialisation.
     Lost,
 }
 
@@ -114,31 +115,32 @@ impl fmt::Display for InitError {
 
 impl core::error::Error for InitError {}
 
-/// What a controller told about itself when it was brought up.
+/// What a controller reported about itself during the initialisation.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// Version (VS).
+    /// Version (VS) of the specification that the controller implements.
     pub version: u32,
-    /// CAP.
+    /// Controller Capabilities (CAP).
     pub capabilities: u64,
-    /// Identify Controller.
+    /// The Identify Controller data structure.
     pub controller: Box<IdentifyController>,
     /// The active namespaces, at most [`nvme::host::NAMESPACES_MAX`].
     pub namespaces: Vec<Namespace>,
-    /// I/O queue pairs that were created.
+    /// Number of I/O queue pairs that were created.
     pub queue_pairs: u16,
-    /// Bytes that one command may move: what the driver was built for and the controller allows (MDTS).
+    /// The most bytes that one command may transfer, within the driver's configuration and the
+    /// controller's MDTS.
     pub transfer_bytes_max: u32,
 }
 
-/// What the script needs to know.
+/// The driver's parameters for the script.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parameters {
     pub(super) layout: Layout,
     pub(super) queue_pairs: u16,
     pub(super) queue_entries: u32,
     pub(super) transfer_bytes_max: u32,
-    /// Completion queue `n` interrupts on vector `n`.
+    /// Whether completion queue `n` interrupts on vector `n`.
     pub(super) interrupts: bool,
 }
 
@@ -147,7 +149,7 @@ type Ask = Asker<Question, Answer>;
 async fn read(ask: &Ask, offset: u32, length: u32) -> Result<u64, InitError> {
     let gone = if length == 8 { u64::MAX } else { u64::from(u32::MAX) };
     match ask.ask(Question::Read { offset, length }).await {
-        // All ones is what a root complex makes of a read that nothing answers.
+        // A root complex returns all ones for a read that nothing answers.
         Answer::Value(value) if value != gone => Ok(value),
         _ => Err(InitError::Unreachable { offset }),
     }
@@ -171,12 +173,12 @@ async fn admin(
     }
 }
 
-/// Waits until CSTS.RDY is `awaited`, at most `limit`.
+/// Waits until CSTS.RDY is `awaited`, for at most `limit`.
 async fn ready(ask: &Ask, awaited: bool, limit: Nanos) -> Result<(), InitError> {
     let mut start = None;
     loop {
         let value = read(ask, offset::STATUS, 4).await?;
-        // A controller may be ready and have failed.
+        // A controller may be ready and failed at the same time.
         if awaited && status::FATAL.of(value) == 1 {
             return Err(InitError::Fatal);
         }
@@ -192,7 +194,7 @@ async fn ready(ask: &Ask, awaited: bool, limit: Nanos) -> Result<(), InitError> 
     }
 }
 
-/// Brings the controller up; what it told about itself.
+/// Brings the controller up, and returns what it reported about itself.
 pub(super) async fn initialise(ask: Ask, parameters: Parameters) -> Result<Identity, InitError> {
     let capabilities = read(&ask, offset::CAPABILITIES, 8).await?;
     let version = low_half(read(&ask, offset::VERSION, 4).await?);
@@ -240,7 +242,7 @@ async fn enable(ask: &Ask, parameters: &Parameters, capabilities: u64) -> Result
     ready(ask, true, limit).await
 }
 
-/// Number of Queues, then the queues themselves; how many pairs there are.
+/// Sets Number of Queues and creates the I/O queues. Returns the number of queue pairs.
 async fn create_queues(ask: &Ask, parameters: &Parameters, capabilities: u64) -> Result<u16, InitError> {
     let (granted, _) = admin(ask, set_number_of_queues(parameters.queue_pairs), false).await?;
     let pairs = parameters.queue_pairs.min(granted_queues(granted));

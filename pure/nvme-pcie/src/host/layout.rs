@@ -1,21 +1,21 @@
-//! Where in host memory a driver keeps its queues, PRP lists and admin data.
+//! The layout of a driver's queues, PRP lists and admin data in host memory.
 
 use core::fmt;
 
 use super::Config;
 use crate::registers::{COMPLETION_ENTRY_BYTES, SUBMISSION_ENTRY_BYTES};
 
-/// The memory page that the driver uses (CC.MPS 0).
+/// The memory page size that the driver uses (CC.MPS 0), in bytes.
 pub(super) const PAGE: u64 = 4096;
-/// Entries of the admin queues.
+/// Number of entries of each admin queue.
 pub(super) const ADMIN_ENTRIES: u32 = 32;
 
-/// The memory given to a driver is too short for its queues.
+/// The error that a driver's arena is too short for its queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArenaTooSmall {
-    /// Bytes that the queues and PRP lists take.
+    /// Length in bytes of the queues and PRP lists.
     pub need: u64,
-    /// Bytes that were given.
+    /// Length of the arena in bytes.
     pub have: u64,
 }
 
@@ -30,18 +30,18 @@ impl core::error::Error for ArenaTooSmall {}
 /// Host memory that is left to callers for their data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataRegion {
-    /// First address; page-aligned.
+    /// First address of the region, page-aligned.
     pub base: u64,
-    /// Bytes; whole pages.
+    /// Length of the region in bytes, a multiple of the page size.
     pub length: u64,
 }
 
-/// Where a queue pair is.
+/// The layout of a queue pair.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QueueLayout {
     pub(super) submission: u64,
     pub(super) completion: u64,
-    /// PRP lists, [`Layout::list_bytes`] for each command.
+    /// Address of the PRP lists, with [`Layout::list_bytes`] for each command.
     pub(super) lists: u64,
     pub(super) entries: u32,
 }
@@ -53,7 +53,7 @@ pub(super) struct Layout {
     config_pairs: u16,
     io_entries: u32,
     pub(super) list_bytes: u64,
-    /// A page for the data of the driver's own admin commands.
+    /// Address of a page for the data of the driver's own admin commands.
     pub(super) admin_page: u64,
     pub(super) data: DataRegion,
 }
@@ -66,7 +66,8 @@ impl Layout {
     pub(super) fn new(config: &Config) -> Result<Self, ArenaTooSmall> {
         let base = pages(config.arena_base);
         let have = config.arena_length.saturating_sub(base - config.arena_base);
-        // The first page is in PRP Entry 1; a transfer that starts in the middle of a page touches one more.
+        // PRP Entry 1 has the first page. A transfer that starts in the middle of a page touches
+        // one page more.
         let list_entries = u64::from(config.transfer_bytes_max).div_ceil(PAGE).max(1);
         let list_bytes = (list_entries * 8).next_power_of_two();
         let mut layout = Self {
@@ -96,7 +97,7 @@ impl Layout {
             + pages(entries * self.list_bytes)
     }
 
-    /// The place of queue pair `number`; 0 is the admin queues.
+    /// The layout of queue pair `number`; 0 is the admin queues.
     pub(super) fn queue(&self, number: u16) -> QueueLayout {
         assert!(number <= self.config_pairs, "queue pair {number} was not configured");
         let (start, entries) = match number {

@@ -1,13 +1,14 @@
-//! The driver: brings a controller up, submits commands and sees each one to its end.
+//! The driver: brings a controller up, submits commands and follows each one to its end.
 //!
-//! Queues, PRP lists and data live in host memory, which methods borrow as they need it: after inputs and
-//! time-outs, and whenever completions may have come, call [`Host::poll_completions`], then drain the outputs.
-//! Registers are reached by outputs and answered by inputs, so that they may be as far away as a link makes
-//! them.
+//! Queues, PRP lists and data are in host memory, which the caller lends to each method that needs
+//! it. After inputs and time-outs, and whenever completions may have come, the caller calls
+//! [`Host::poll_completions`] and then drains the outputs. Registers are accessed by outputs and
+//! answered by inputs, so that they may be at the far end of a link.
 //!
-//! A command that does not complete in time is aborted, then the controller is reset and what was outstanding is
-//! submitted again. A command completes exactly once to its caller, with the controller's status or, when the driver
-//! had to give up, with one of the driver's own.
+//! An I/O command that does not complete in time is aborted. If that does not help, the controller
+//! is reset and outstanding I/O commands are submitted again. Each command completes exactly once
+//! to its caller, with the controller's status or, if the driver had to give up, with a status of
+//! the driver.
 
 mod bring_up;
 mod initialise;
@@ -42,43 +43,44 @@ use layout::{Layout, PAGE};
 use queue::{Command, Owner, Queue};
 use watch::Watch;
 
-/// Completions taken from one queue at a time at most, so that a device that floods a queue starves nobody.
+/// The most completions to take from one queue at a time, so that a flooded queue can't starve the
+/// others.
 const COMPLETIONS_PER_POLL_MAX: u32 = 4096;
 
-/// The driver's named deadlines.
+/// The deadlines of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Timer {
-    /// A register was not read in time.
+    /// The time-out of a register read.
     Register,
-    /// The script sleeps.
+    /// The end of a sleep of the initialisation script.
     Sleep,
-    /// Try to bring the controller up again.
+    /// The next attempt to bring the controller up again.
     Retry,
-    /// The device has been away for too long.
+    /// The end of the wait for a device that has gone.
     Hold,
-    /// Whether anything has completed since the last time is to be looked at.
+    /// The next check whether anything has completed since the last one.
     Watch,
 }
 
 type InitScript = Script<Question, Answer, Result<Identity, InitError>>;
 
-/// What the script waits for.
+/// What the initialisation script waits for.
 #[derive(Debug)]
 enum Awaiting {
-    /// The answer to the register read with this cookie, of this offset.
+    /// The answer to the register read with this cookie.
     Register(u64),
-    /// The timer.
+    /// The end of a sleep ([`Timer::Sleep`]).
     Sleep,
-    /// [`Host::poll_completions`], for memory is needed.
+    /// A call of [`Host::poll_completions`], because the question needs host memory.
     Memory(Question),
-    /// An admin command's completion, and whether the page has data then.
+    /// The completion of an admin command. `with_page` says whether the page then has data.
     Admin { with_page: bool },
 }
 
-/// Where the driver stands.
+/// The state of the driver.
 #[derive(Debug)]
 enum State {
-    /// Not started.
+    /// The driver was not started.
     Idle,
     /// The controller is being brought up.
     Initialising {
@@ -86,15 +88,15 @@ enum State {
         awaiting: Awaiting,
     },
     Ready,
-    /// Commands wait for [`Timer::Retry`].
+    /// Commands wait for the next attempt ([`Timer::Retry`]).
     Retrying,
-    /// The device is away; commands wait for it until [`Timer::Hold`].
+    /// The device has gone, and commands wait for it until [`Timer::Hold`] expires.
     Away,
-    /// Given up.
+    /// The driver has given up.
     Failed,
 }
 
-/// The driver of one controller. See the module.
+/// The driver of one controller: submits commands and follows each one to its end.
 #[derive(Debug)]
 pub struct Host {
     config: Config,
@@ -102,17 +104,18 @@ pub struct Host {
     state: State,
     identity: Option<Identity>,
     queues: Vec<Queue>,
-    /// Queue pairs that exist on the controller, the admin queue included.
+    /// Number of queue pairs that exist on the controller, including the admin queues.
     active: usize,
     timers: Deadlines<Timer>,
     next_cookie: u64,
-    /// Resets since a command last completed well.
+    /// Number of resets and failed attempts to bring the controller up since an I/O command last
+    /// completed.
     resets_in_a_row: u32,
-    /// Whether the controller still is what the driver made of it.
+    /// Finds out whether the controller was reset behind the driver's back.
     watch: Watch,
     /// Work that needs host memory.
     pending: Vec<Pending>,
-    /// A doorbell may be due: entries were put on a ring, or taken off one.
+    /// Whether a doorbell may be due, because entries were put on a ring or taken off one.
     doorbells: bool,
     outputs: VecDeque<Output>,
     statistics: Statistics,
@@ -123,16 +126,17 @@ pub struct Host {
 enum Pending {
     /// Put all commands on the rings again.
     Resubmit,
-    /// Ask for asynchronous events.
+    /// Submit the Asynchronous Event Requests.
     RequestEvents,
-    /// Read this log page, so that the controller reports such events again.
+    /// Read this log page, so that the controller reports its events again.
     ClearEvent { log_page: u8 },
-    /// Abort this command.
+    /// Send an Abort for this command.
     Abort { queue: QueueId, command: CommandId },
 }
 
 impl Host {
-    /// A driver with its queues in the arena that `config` names; nothing is touched until [`Host::start`].
+    /// A driver with its queues in the arena that `config` names. The driver accesses nothing
+    /// before [`Host::start`].
     ///
     /// # Errors
     /// When the arena is too short for the queues.
@@ -166,7 +170,8 @@ impl Host {
         })
     }
 
-    /// Brings the controller up; [`Output::Ready`] or [`Output::Failed`] follows.
+    /// Begins to bring the controller up. [`Output::Ready`] or [`Output::Failed`] reports the
+    /// result.
     pub fn start(&mut self, now: Instant) {
         self.timers.disarm(Timer::Retry);
         self.timers.disarm(Timer::Hold);
@@ -187,12 +192,12 @@ impl Host {
         self.on_step(now, Box::new(script), step);
     }
 
-    /// What the controller told about itself; none until it was brought up once.
+    /// What the controller reported about itself; `None` before it was first brought up.
     pub const fn identity(&self) -> Option<&Identity> {
         self.identity.as_ref()
     }
 
-    /// Whether commands go to the controller at once.
+    /// Whether submitted commands go to the controller at once.
     pub const fn is_ready(&self) -> bool {
         matches!(self.state, State::Ready)
     }
@@ -202,21 +207,21 @@ impl Host {
         self.layout.data
     }
 
-    /// Commands that have not completed to their callers.
+    /// Number of callers' commands that have not completed.
     pub fn outstanding(&self) -> u32 {
         self.queues[1..].iter().map(|queue| queue.outstanding).sum()
     }
 
-    /// What was counted so far.
+    /// The counters since the driver's creation.
     pub const fn statistics(&self) -> Statistics {
         self.statistics
     }
 
-    /// Submits a command. Its doorbell is rung by [`Host::ring`], or with the next output that is polled. While
-    /// the controller is being reset or the device is away, the command waits.
+    /// Submits a command. Its doorbell is rung by [`Host::ring`], or when the next output is
+    /// polled. The command waits while the controller is being reset or the device is away.
     ///
     /// # Errors
-    /// When it can't be taken; it then never completes.
+    /// When the command can't be accepted, in which case it never completes.
     pub fn submit(
         &mut self,
         now: Instant,
@@ -237,7 +242,7 @@ impl Host {
             }
         }
         let on_ring = self.is_ready();
-        // While the controller comes up, the number of its queues is not yet known.
+        // The number of queues is unknown while the controller is being brought up.
         let known = if on_ring { self.active } else { self.queues.len() };
         if usize::from(queue.0) >= known || (queue == QueueId::ADMIN && !on_ring) {
             return Err(SubmitError::NoSuchQueue(queue));
@@ -270,7 +275,8 @@ impl Host {
         Ok(id)
     }
 
-    /// Rings the doorbells of queues with new entries, once each, and those that make room for completions.
+    /// Rings each due doorbell once: for new submission queue entries, and for room in completion
+    /// queues.
     pub fn ring(&mut self) {
         while let Some((offset, value)) = self.next_doorbell() {
             let bytes = RegisterBytes::new(u64::from(value), DOORBELL_BYTES);
@@ -278,8 +284,8 @@ impl Host {
         }
     }
 
-    /// The next doorbell to ring, where in BAR0 and with what value: as [`Host::ring`], for whoever can ring at once. None while
-    /// outputs wait, which come first.
+    /// The next due doorbell as its offset in BAR0 and value, for a caller that can ring it at once
+    /// instead of [`Host::ring`]. `None` while outputs wait, which must come first.
     #[inline]
     pub fn poll_doorbell(&mut self) -> Option<(u32, u32)> {
         if self.outputs.is_empty() { self.next_doorbell() } else { None }
@@ -305,7 +311,8 @@ impl Host {
         None
     }
 
-    /// Takes the completions that have come, and does what else needs host memory. Cheap where there is nothing.
+    /// Takes the completions that have come, and does other work that needs host memory. The call
+    /// is cheap if there is nothing to do.
     pub fn poll_completions(&mut self, now: Instant, memory: &mut impl Memory) {
         self.answer_from_memory(now, memory);
         for number in 0..self.active {
@@ -313,15 +320,15 @@ impl Host {
                 self.poll_queue(now, memory, number);
             }
         }
-        // The initialisation may go on to its next command.
+        // The initialisation script may now continue with its next command.
         self.answer_from_memory(now, memory);
         if !self.pending.is_empty() {
             self.do_pending(now, memory);
         }
     }
 
-    /// Takes the completions that have come to I/O queues, and does nothing else: for whoever looks all the time. Returns
-    /// whether there were any.
+    /// Takes the completions that have come to I/O queues, and nothing else, for a caller that
+    /// polls all the time. Returns whether there were any.
     #[inline]
     pub fn poll_io_completions(&mut self, now: Instant, memory: &mut impl Memory) -> bool {
         let mut came = false;
@@ -383,7 +390,8 @@ impl Host {
                 self.pending.push(Pending::ClearEvent { log_page });
                 self.pending.push(Pending::RequestEvents);
             }
-            // An Abort that came too late says so, and the command's own completion is on its way.
+            // An Abort that came too late reports that, and the command's own completion is on its
+            // way.
             Owner::Event | Owner::ClearEvent | Owner::Abort => {}
         }
     }
@@ -473,7 +481,7 @@ impl Engine for Host {
                 });
                 self.on_register(now, cookie, value);
             }
-            // Completions are found by their Phase Tag wherever they are.
+            // Completions are found by their Phase Tag, without regard to the vector.
             Input::Interrupt { vector: _ } => {}
             Input::DeviceLost => self.on_device_lost(now),
             Input::DeviceBack => self.on_device_back(now),
@@ -493,7 +501,8 @@ impl Engine for Host {
         self.expire_commands(now);
     }
 
-    /// Doorbells are rung when nothing else is left to do, so that entries that came together are one ring.
+    /// Doorbells are rung when nothing else is left to do, so that entries that came together share
+    /// one ring.
     fn poll_output(&mut self) -> Option<Output> {
         if let Some(output) = self.outputs.pop_front() {
             return Some(output);
@@ -508,7 +517,7 @@ impl Engine for Host {
     }
 }
 
-/// The low 16 bits of a queue number.
+/// The queue number as a [`QueueId`], from its low 16 bits.
 const fn queue_id(number: u32) -> QueueId {
     QueueId(low_16(number))
 }

@@ -1,4 +1,4 @@
-//! A queue pair as the driver sees it: rings in host memory and the commands on them.
+//! The driver's side of a queue pair: the rings in host memory and their commands.
 
 use alloc::vec::Vec;
 
@@ -9,57 +9,59 @@ use pcie::memory::{Memory, Unmapped};
 use super::layout::{PAGE, QueueLayout};
 use crate::registers::{COMPLETION_ENTRY_BYTES, SUBMISSION_ENTRY_BYTES};
 
-/// Bits of a Command Identifier that are an index; the others tell the uses of one index apart.
+/// Bits of a Command Identifier that are an index. The other bits distinguish successive uses of an
+/// index.
 const INDEX_BITS: u32 = 12;
 
-/// Who waits for a command.
+/// The owner of a command, who waits for its completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// The caller, who knows it by this.
+    /// The caller, whose cookie this is.
     Caller(u64),
-    /// The initialisation.
+    /// The initialisation script.
     Script,
-    /// An Asynchronous Event Request.
+    /// The driver, for an Asynchronous Event Request.
     Event,
-    /// Get Log Page, which makes the controller report that kind of event again.
+    /// The driver, for a Get Log Page after which the controller reports events of that kind again.
     ClearEvent,
-    /// An Abort of the driver's own.
+    /// The driver, for an Abort.
     Abort,
 }
 
-/// A command that has not completed to its owner.
+/// A command whose owner has not received its completion.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Command {
     pub(super) owner: Owner,
     pub(super) entry: SubmissionQueueEntry,
     pub(super) submitted: Instant,
-    /// On the ring, as opposed to waiting for the controller to come back.
+    /// Whether the command is on the ring. Otherwise it waits for the controller to come back.
     pub(super) on_ring: bool,
-    /// An Abort was sent for it.
+    /// Whether an Abort was sent for the command.
     pub(super) aborted: bool,
 }
 
-/// Data of a command: contiguous in host memory.
+/// The data of a command, contiguous in host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data {
-    /// First address, a multiple of 4.
+    /// First address of the data, a multiple of 4.
     pub address: u64,
-    /// Bytes, at least 1.
+    /// Length of the data in bytes, at least 1.
     pub length: u32,
 }
 
-/// A queue pair.
+/// The state of a queue pair.
 #[derive(Debug)]
 pub(super) struct Queue {
     layout: QueueLayout,
     list_bytes: u64,
-    /// Entries of each ring, where the controller supports fewer than the layout has.
+    /// Number of ring entries in use, which is less than in the layout if the controller supports
+    /// fewer.
     entries: u32,
     tail: u32,
     rung: u32,
     head: u32,
     phase: bool,
-    /// CQ entries consumed since the head doorbell was rung.
+    /// Completion queue entries consumed since the head doorbell was last rung.
     consumed: u32,
     rings_for_each: bool,
     commands: Vec<Option<Command>>,
@@ -90,12 +92,13 @@ impl Queue {
         }
     }
 
-    /// Uses at most `entries` of each ring from now on; only before a [`Queue::restart`].
+    /// Limits each ring to `entries` entries. A [`Queue::restart`] must follow.
     pub(super) fn limit(&mut self, entries: u32) {
         self.entries = self.layout.entries.min(entries);
     }
 
-    /// Empties the rings, as the controller sees them after it was enabled. Commands stay.
+    /// Empties the rings, which is their state for a controller that was just enabled. Commands are
+    /// kept.
     pub(super) fn restart(&mut self, memory: &mut impl Memory) -> Result<(), Unmapped> {
         self.tail = 0;
         self.rung = 0;
@@ -114,12 +117,13 @@ impl Queue {
         Ok(())
     }
 
-    /// Whether another command can be taken.
+    /// Whether the queue can accept another command.
     pub(super) fn has_room(&self) -> bool {
         !self.free.is_empty() && self.outstanding < self.entries - 1
     }
 
-    /// Takes `command`, giving it an identifier and its PRPs, and puts it on the ring if `on_ring`.
+    /// Accepts `command` and gives it an identifier and PRP entries. Puts the command on the ring
+    /// if `on_ring` is set.
     pub(super) fn submit(
         &mut self,
         memory: &mut impl Memory,
@@ -156,7 +160,8 @@ impl Queue {
         Ok(())
     }
 
-    /// PRP Entry 1 and 2 for `data`; where it touches more than two pages, through the command's own list.
+    /// PRP Entry 1 and 2 for `data`. Data that touches more than two pages uses the command's own
+    /// PRP list.
     fn write_prps(&self, memory: &mut impl Memory, index: u16, data: Data) -> Result<[u64; 2], Unmapped> {
         let end = data.address + u64::from(data.length);
         let second = data.address / PAGE * PAGE + PAGE;
@@ -179,7 +184,8 @@ impl Queue {
     /// Puts the command at `index` on the ring again.
     pub(super) fn resubmit(&mut self, memory: &mut impl Memory, index: u16) -> Result<(), Unmapped> {
         let Some(mut command) = self.commands[usize::from(index)] else { return Ok(()) };
-        // A new identifier: a completion of the old one must not be taken for this one's.
+        // The command gets a new identifier, so that a completion of the old one can't be mistaken
+        // for its own.
         self.bump(index);
         command.entry.command_id = self.id_of(index);
         command.on_ring = true;
@@ -193,13 +199,13 @@ impl Queue {
         *generation = (*generation + 1) & 0xf;
     }
 
-    /// Rings no doorbell for what is on the rings: the controller will see them anew.
+    /// Treats the rings' present contents as announced, because the controller will start anew.
     pub(super) const fn hush(&mut self) {
         self.rung = self.tail;
         self.consumed = 0;
     }
 
-    /// The tail to ring the doorbell with, if there is something new.
+    /// The tail for the submission queue's doorbell, if there are new entries.
     pub(super) const fn take_tail(&mut self) -> Option<u32> {
         if self.tail == self.rung {
             return None;
@@ -208,8 +214,8 @@ impl Queue {
         Some(self.tail)
     }
 
-    /// The head to ring the doorbell with, if it is due: each ring is a packet, and the controller only needs
-    /// to know of room that it may come to use.
+    /// The head for the completion queue's doorbell, if a ring is due. Each ring is a packet, and
+    /// the controller only needs to know of room that it may come to use.
     pub(super) const fn take_head(&mut self) -> Option<u32> {
         let crowded = self.consumed + self.outstanding >= self.entries - 1;
         let due = crowded || self.rings_for_each || self.consumed >= self.entries / 4;
@@ -220,7 +226,7 @@ impl Queue {
         Some(self.head)
     }
 
-    /// Whether there is a completion.
+    /// Whether a completion has come.
     #[inline]
     pub(super) fn has_completion(&self, memory: &impl Memory) -> bool {
         let mut bytes = [0; CompletionQueueEntry::LENGTH];
@@ -232,7 +238,7 @@ impl Queue {
         self.layout.completion + u64::from(self.head * COMPLETION_ENTRY_BYTES)
     }
 
-    /// The next completion, if there is one.
+    /// The next completion, if one has come.
     pub(super) fn next_completion(
         &mut self,
         memory: &impl Memory,
@@ -252,7 +258,7 @@ impl Queue {
         Ok(Some(entry))
     }
 
-    /// Ends the command called `id`, if there is one on the ring.
+    /// Ends the command called `id`, if it is on the ring.
     pub(super) fn retire(&mut self, id: CommandId) -> Option<Command> {
         let index = id.0 & ((1 << INDEX_BITS) - 1);
         let command = self.commands.get(usize::from(index)).copied().flatten()?;
@@ -262,7 +268,7 @@ impl Queue {
         self.remove(index)
     }
 
-    /// Ends the command at `index`, wherever it is.
+    /// Ends the command at `index`, on the ring or not.
     pub(super) fn remove(&mut self, index: u16) -> Option<Command> {
         let command = self.commands[usize::from(index)].take()?;
         self.bump(index);
@@ -276,12 +282,12 @@ impl Queue {
         self.commands.get_mut(usize::from(index))?.as_mut()
     }
 
-    /// Indices that commands can have.
+    /// The range of command indices.
     pub(super) fn indices(&self) -> core::ops::Range<u16> {
         0..u16::try_from(self.commands.len()).unwrap_or(u16::MAX)
     }
 
-    /// The index of the command called `id`.
+    /// The index in the command identifier `id`.
     pub(super) fn index_of(id: CommandId) -> u32 {
         u32::from(id.0 & ((1 << INDEX_BITS) - 1))
     }

@@ -1,4 +1,4 @@
-//! What the driver does when commands or the device do not come back.
+//! The driver's recovery when commands or the device do not come back.
 
 use engine::{Instant, Nanos};
 use nvme::wire::{Status, StatusCode};
@@ -8,14 +8,14 @@ use super::queue::{Command, Owner};
 use super::{Awaiting, Completed, Host, Origin, Output, Pending, QueueId, ResetReason, State, Timer};
 
 impl Host {
-    /// Resets the controller; outstanding I/O commands are submitted again afterwards.
+    /// Resets the controller. Outstanding I/O commands are submitted again afterwards.
     pub fn request_reset(&mut self, now: Instant) {
         if self.is_ready() {
             self.reset(now, ResetReason::Requested);
         }
     }
 
-    /// Commands whose time is up: Abort first, then a reset.
+    /// Handles commands that timed out: aborts an I/O command first, then resets the controller.
     pub(super) fn expire_commands(&mut self, now: Instant) {
         for number in 0..self.active {
             while let Some(slot) = self.queues.get_mut(number).and_then(|queue| queue.deadlines.expire(now)) {
@@ -49,7 +49,7 @@ impl Host {
     /// Takes the commands off the rings and brings the controller up anew.
     pub(super) fn reset(&mut self, now: Instant, reason: ResetReason) {
         self.statistics.resets += 1;
-        // What the caller asks for says nothing about the controller.
+        // A reset that the caller asked for says nothing about the controller's health.
         self.resets_in_a_row += u32::from(reason != ResetReason::Requested);
         self.park(now);
         if self.resets_in_a_row > self.config.resets_max {
@@ -59,7 +59,7 @@ impl Host {
         self.start(now);
     }
 
-    /// Outstanding I/O commands wait; admin commands, which may not be repeated, fail.
+    /// Makes outstanding I/O commands wait. Admin commands fail, because they may not be repeated.
     fn park(&mut self, now: Instant) {
         self.end_watch();
         for queue in &mut self.queues {
@@ -118,7 +118,7 @@ impl Host {
 
     pub(super) fn on_init_failed(&mut self, now: Instant, error: InitError) {
         self.disarm_all();
-        // The first time somebody waits for an answer; later, commands wait for another attempt.
+        // A caller waits for the first attempt's result. Later, commands wait for another attempt.
         if self.identity.is_none() || self.resets_in_a_row >= self.config.resets_max {
             return self.give_up(now, error);
         }

@@ -1,4 +1,4 @@
-//! The driver against the controller, directly in memory.
+//! Tests of the driver against the controller, directly in memory.
 
 use std::vec::Vec;
 
@@ -87,7 +87,7 @@ fn rings_wrap_many_times() {
     assert_eq!(seen, (0..cookie).collect::<Vec<_>>());
     let statistics = rig.controller.statistics();
     assert!(statistics.fetches * 8 < statistics.commands, "entries come in batches: {statistics:?}");
-    // Of 4 reads of 4 KiB each, for the host shall not wait for more data than that.
+    // A batch has about 4 reads of 4 KiB, because the host shall not wait for more data.
     assert!(statistics.postings * 3 < statistics.completions, "completions leave in batches: {statistics:?}");
     assert!(statistics.postings * 4 > statistics.completions, "and not behind all data: {statistics:?}");
 }
@@ -215,7 +215,7 @@ fn a_controller_that_was_reset_behind_the_drivers_back_is_found_out_within_two_l
     let watch = Nanos::from_secs(1);
     for (watch, found) in [(watch, true), (Nanos::ZERO, false)] {
         let mut rig = Rig::up(Config { watch, ..host_config() }, controller_config());
-        // Nothing is looked at while commands complete, or where none is under way.
+        // The driver reads no CSTS while commands complete, or while none is under way.
         let done = rig.run(rig.write_of(1, 0, rig.data(0, 4096), 1));
         assert_eq!(done.status, Status::SUCCESS);
         rig.pass(Nanos::from_secs(3));
@@ -260,7 +260,7 @@ fn a_disable_in_the_middle_loses_no_command() {
         for cookie in 0..20 {
             rig.submit(rig.write_of(1, cookie * 8192, rig.data(0, 8192), cookie));
         }
-        // Some outputs go their way, then the driver changes its mind.
+        // Some outputs are moved, then the driver is interrupted.
         rig.host.ring();
         for _ in 0..rng.below(30) {
             rig.step();
@@ -299,7 +299,7 @@ fn a_controller_that_is_ready_and_has_failed_is_not_waited_for() {
 fn events_reach_the_caller_and_are_asked_for_again() {
     let mut rig = Rig::ready();
     for round in 1..=3 {
-        // A doorbell of a queue that does not exist.
+        // Ring the doorbell of a queue that does not exist.
         rig.write(0x1000 + 8 * 40, &1_u32.to_le_bytes());
         rig.settle();
         assert_eq!(rig.events.len(), round);
@@ -317,7 +317,7 @@ fn interrupts_are_coalesced_by_threshold_and_by_time() {
     rig.interrupts.clear();
     rig.run(rig.read_of(1, 0, rig.data(0, 512), 1));
     assert_eq!(rig.interrupts, [1]);
-    // Four entries or 500 us.
+    // Four entries or 500 µs.
     let entry = SubmissionQueueEntry { opcode: 0x09, cdw10: 0x08, cdw11: 0x0503, ..Default::default() };
     let set = Submission { queue: QueueId::ADMIN, entry, data: None, cookie: 2 };
     assert!(rig.run(set).status.is_success());
@@ -351,8 +351,8 @@ fn fewer_queues_and_entries_than_wanted_are_used_as_granted() {
     assert_eq!(rig.completed.len(), 15);
 }
 
-/// Random reads and writes, aborted and reset at random, against a model of the disk: no write that was
-/// acknowledged is lost, no command completes twice, none stays.
+/// Random reads and writes with random aborts and resets, checked against a model of the disk. No
+/// acknowledged write is lost, no command completes twice, and none remains.
 #[test]
 fn a_campaign_of_troubles_loses_and_repeats_nothing() {
     for seed in 0..100 {
@@ -426,7 +426,7 @@ fn check(
     let Some((_, write)) = busy[area].take() else { return };
     let length = 16_384;
     if !completed.status.is_success() {
-        // An aborted write may have happened or not.
+        // An aborted write may or may not have happened.
         model[area] = rig.disk[area * length];
         return;
     }
@@ -451,7 +451,7 @@ fn a_doorbell_can_be_rung_at_once() {
             rung.push(offset);
             rig.write(offset, &value.to_le_bytes());
         }
-        // Submission queue 1, and now and then its completion queue.
+        // Submission queue 1, and sometimes its completion queue.
         assert!(rung == [0x1008] || rung == [0x100c, 0x1008], "{rung:x?}");
         rig.settle();
         let completed = rig.completed.pop().expect("the command completes");

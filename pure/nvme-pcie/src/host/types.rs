@@ -1,4 +1,4 @@
-//! What passes between the driver and its world.
+//! The messages between the driver and the world around it.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -12,45 +12,51 @@ use super::initialise::{Identity, InitError};
 use super::queue::Data;
 use crate::controller::{IO_QUEUES_MAX, QUEUE_ENTRIES_MAX};
 
-/// Names a queue pair; 0 is the admin queues.
+/// The number of a queue pair; 0 for the admin queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueId(pub u16);
 
 impl QueueId {
-    /// The admin queues.
+    /// The number of the admin queues.
     pub const ADMIN: Self = Self(0);
 }
 
-/// What a driver is.
+/// The configuration of a driver.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// Where in host memory the queues and PRP lists are kept; what they leave is [`super::Host::data_region`].
+    /// Host memory address of the arena with the queues and PRP lists. The rest of the arena is
+    /// [`super::Host::data_region`].
     pub arena_base: u64,
-    /// Bytes of that.
+    /// Length of the arena in bytes.
     pub arena_length: u64,
-    /// I/O queue pairs, 1..=64; the controller may grant fewer.
+    /// Number of I/O queue pairs to ask for, 1..=64. The controller may grant fewer.
     pub queue_pairs: u16,
-    /// Entries of each I/O queue, 2..=4096; one fewer commands fit.
+    /// Number of entries of each I/O queue, 2..=4096. A queue holds one command fewer.
     pub queue_entries: u32,
-    /// The most bytes that one command moves, 4 KiB..=1 MiB.
+    /// The most bytes that one command transfers, 4 KiB..=1 MiB.
     pub transfer_bytes_max: u32,
-    /// Whether completion queue `n` raises MSI-X vector `n`; queues are only polled otherwise.
+    /// Whether completion queue `n` raises MSI-X vector `n`. Otherwise queues are only polled.
     pub interrupts: bool,
-    /// Whether an I/O completion queue's doorbell is rung for each completion, as Linux does, and not only when a quarter of
-    /// the queue or the room in it has been used up.
+    /// Whether to ring an I/O completion queue's doorbell for each completion, as Linux does.
+    /// Otherwise the doorbell is rung when a quarter of the queue, or the room in it, has been used
+    /// up.
     pub rings_for_each: bool,
-    /// How long a command may take before it is aborted, and after that before the controller is reset.
+    /// The time-out of a command. An I/O command is aborted after one time-out, and the controller
+    /// is reset after a second one. An admin command makes the driver reset the controller after
+    /// one time-out.
     pub command_timeout: Nanos,
-    /// How long a register read may take.
+    /// The time-out of a register read.
     pub register_timeout: Nanos,
-    /// Resets without a successful command in between, after which commands fail.
+    /// The most resets in a row without a completed I/O command in between, not counting resets
+    /// that the caller asked for. After that, commands fail.
     pub resets_max: u32,
-    /// How long to wait between attempts to bring the controller up again.
+    /// The delay between attempts to bring the controller up again.
     pub retry_delay: Nanos,
     /// How long commands wait for a device that has gone; zero fails them at once.
     pub hold: Nanos,
-    /// How long nothing may complete before CSTS is read, to find out whether the controller was reset behind the driver's
-    /// back; zero never reads it. For devices whose link does not go down when they do.
+    /// How long no command may complete before the driver reads CSTS to find out whether the
+    /// controller was reset behind its back; zero never reads CSTS. This is for devices whose link
+    /// stays up when they go down.
     pub watch: Nanos,
 }
 
@@ -86,7 +92,7 @@ impl Config {
     }
 }
 
-/// The bytes of a register write: 4 or 8.
+/// The bytes of a register write, of which there are 4 or 8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegisterBytes {
     bytes: [u8; 8],
@@ -106,44 +112,45 @@ impl core::ops::Deref for RegisterBytes {
     }
 }
 
-/// What the world tells the driver.
+/// What the outside world tells the driver.
 #[derive(Clone, Copy, Debug)]
 pub enum Input<'a> {
-    /// The answer to [`Output::RegisterRead`].
+    /// A register read ([`Output::RegisterRead`]) was answered.
     RegisterRead {
-        /// The read.
+        /// The cookie of the read.
         cookie: u64,
-        /// The bytes, as many as were asked for; none where the read failed.
+        /// The bytes, exactly as many as were asked for; `None` if the read failed.
         bytes: Option<&'a [u8]>,
     },
-    /// An MSI-X interrupt; completions may have come.
+    /// An MSI-X interrupt was raised, so completions may have come.
     Interrupt {
-        /// The vector.
+        /// The vector that was raised.
         vector: u16,
     },
-    /// The device is gone (link down): commands wait for it as long as [`Config::hold`] says.
+    /// The device is gone (link down). Commands wait for its return for the time in
+    /// [`Config::hold`].
     DeviceLost,
-    /// The device is there again, in a state after reset, at the same BAR.
+    /// The device is back at the same BAR, in its state after a reset.
     DeviceBack,
 }
 
-/// Why the driver resets a controller.
+/// The reason for which the driver resets a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResetReason {
-    /// A command completed neither in time nor after its Abort.
+    /// A command completed neither in time nor after an Abort.
     Timeout {
-        /// The queue.
+        /// The queue of the command.
         queue: QueueId,
-        /// The command.
+        /// The identifier of the command.
         command: CommandId,
     },
-    /// The device came back.
+    /// The device came back after it was gone.
     DeviceBack,
-    /// The controller is not enabled any more, or has failed: CSTS says so.
+    /// CSTS reports that the controller is not enabled any more, or has failed.
     Stopped,
-    /// The driver's memory could not be reached.
+    /// The driver could not access its memory.
     Memory,
-    /// The caller wants it.
+    /// The caller asked for the reset.
     Requested,
 }
 
@@ -164,95 +171,97 @@ impl fmt::Display for ResetReason {
     }
 }
 
-/// What the driver asks of its world, and tells it.
+/// What the driver asks of the outside world or reports to it.
 #[derive(Clone, Debug)]
 pub enum Output {
-    /// Read a register in BAR0; answered by [`Input::RegisterRead`].
+    /// Read a register in BAR0. The answer is [`Input::RegisterRead`].
     RegisterRead {
-        /// Names the read.
+        /// Identifies the read in its answer.
         cookie: u64,
-        /// Bytes from the start of the BAR.
+        /// Offset in bytes from the start of the BAR.
         offset: u32,
-        /// 4 or 8.
+        /// Length of the read in bytes, 4 or 8.
         length: u32,
     },
-    /// Write a register in BAR0; posted, and behind all writes of host memory.
+    /// Write a register in BAR0. The write is posted and must follow all earlier writes of host
+    /// memory.
     RegisterWrite {
-        /// Bytes from the start of the BAR.
+        /// Offset in bytes from the start of the BAR.
         offset: u32,
-        /// What to write.
+        /// The bytes to write.
         bytes: RegisterBytes,
     },
     /// The controller is up, for the first time or after a reset.
     Ready(Box<Identity>),
-    /// The controller can't be brought up; every command has failed.
+    /// The controller can't be brought up, and every command has failed.
     Failed(InitError),
     /// A command has ended.
     Completed(Completed),
     /// The controller reports an event.
     Event(AsynchronousEvent),
-    /// The controller is being reset; commands wait.
+    /// The driver is resetting the controller, and commands wait.
     Resetting(ResetReason),
 }
 
-/// An asynchronous event (DW0 of the completion of Asynchronous Event Request).
+/// An asynchronous event, from DW0 of the completion of an Asynchronous Event Request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AsynchronousEvent {
-    /// Asynchronous Event Type.
+    /// Asynchronous Event Type (0 error, 1 SMART / health, 2 notice, 6 I/O command set).
     pub kind: u8,
-    /// Asynchronous Event Information.
+    /// Asynchronous Event Information, a code within the type.
     pub information: u8,
-    /// Log Page Identifier.
+    /// Log Page Identifier of the page with details.
     pub log_page: u8,
 }
 
-/// Who says how a command ended.
+/// The origin of the status with which a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The controller, by a completion.
+    /// The controller, in a completion.
     Controller,
-    /// The driver, which gave the command up; the controller may have carried it out or not.
+    /// The driver, which gave the command up. The controller may or may not have executed the
+    /// command.
     Driver,
 }
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completed {
-    /// The caller's name for it.
+    /// The cookie from the command's [`Submission`].
     pub cookie: u64,
-    /// The queue.
+    /// The queue of the command.
     pub queue: QueueId,
-    /// Its identifier.
+    /// The Command Identifier of the command.
     pub command: CommandId,
-    /// How it ended.
+    /// The status with which the command ended.
     pub status: Status,
-    /// Command-specific result (DW0).
+    /// Command-specific result, Dword 0 (DW0).
     pub dw0: u32,
-    /// Command-specific result (DW1).
+    /// Command-specific result, Dword 1 (DW1).
     pub dw1: u32,
-    /// Who says so.
+    /// Whether the controller or the driver determined the status.
     pub origin: Origin,
-    /// When it was submitted.
+    /// The time at which the command was submitted.
     pub submitted: Instant,
-    /// When its completion was seen.
+    /// The time at which the driver saw the completion.
     pub completed: Instant,
 }
 
 /// A command to submit.
 #[derive(Clone, Copy, Debug)]
 pub struct Submission {
-    /// The queue; admin commands go to [`QueueId::ADMIN`].
+    /// The queue for the command; admin commands go to [`QueueId::ADMIN`].
     pub queue: QueueId,
-    /// The command; its identifier and data pointer are filled in.
+    /// The command. The driver fills in its identifier and data pointer.
     pub entry: SubmissionQueueEntry,
-    /// Its data, contiguous in host memory.
+    /// The command's data, contiguous in host memory.
     pub data: Option<Data>,
-    /// The caller's name for it, which comes back with [`Completed`].
+    /// The caller's name for the command, which [`Completed`] returns.
     pub cookie: u64,
 }
 
 impl Submission {
-    /// Reads `blocks` (1..=65,536) logical blocks from `lba` on.
+    /// A Read of `blocks` (1..=65,536) logical blocks from `lba`.
     pub fn read(
         queue: QueueId,
         namespace: NamespaceId,
@@ -264,7 +273,7 @@ impl Submission {
         Self::transfer(IoOpcode::Read, queue, namespace, lba, blocks, data, cookie)
     }
 
-    /// Writes `blocks` (1..=65,536) logical blocks from `lba` on.
+    /// A Write of `blocks` (1..=65,536) logical blocks from `lba`.
     pub fn write(
         queue: QueueId,
         namespace: NamespaceId,
@@ -276,7 +285,7 @@ impl Submission {
         Self::transfer(IoOpcode::Write, queue, namespace, lba, blocks, data, cookie)
     }
 
-    /// Makes durable what was written.
+    /// A Flush, which makes all completed writes to the namespace durable.
     pub fn flush(queue: QueueId, namespace: NamespaceId, cookie: u64) -> Self {
         Self { queue, entry: command::flush(namespace), data: None, cookie }
     }
@@ -295,25 +304,26 @@ impl Submission {
     }
 }
 
-/// Why a command was not taken.
+/// The reason why a command was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubmitError {
-    /// The queue is full; take completions first.
+    /// The queue is full until completions are taken.
     Busy,
     /// The controller was never brought up, or was given up.
     NotReady,
-    /// There is no such queue.
+    /// The queue does not exist.
     NoSuchQueue(QueueId),
-    /// Too many bytes, or none.
+    /// The length of the data is zero or too great.
     Length {
-        /// Bytes asked for.
+        /// Length of the data in bytes.
         length: u32,
-        /// Bytes that a command may move.
+        /// The most bytes that a command may transfer.
         limit: u32,
     },
-    /// The data's address is not a multiple of 4, or its end is beyond the address space.
+    /// The address of the data is not a multiple of 4, or the end of the data is beyond the address
+    /// space.
     Address(u64),
-    /// The driver's memory can't be reached.
+    /// The driver can't access its memory.
     Memory(Unmapped),
 }
 
@@ -334,21 +344,21 @@ impl fmt::Display for SubmitError {
 
 impl core::error::Error for SubmitError {}
 
-/// Counters since the driver was made.
+/// Counters since the creation of the driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Commands submitted, the driver's own included.
+    /// Number of commands submitted, including the driver's own.
     pub submitted: u64,
-    /// Commands that completed to their callers.
+    /// Number of callers' commands that completed.
     pub completed: u64,
-    /// Doorbell writes.
+    /// Number of doorbell writes.
     pub doorbells: u64,
-    /// Completions of no command: a fault of the controller.
+    /// Number of completions that belong to no command, which is a fault of the controller.
     pub unexpected: u64,
-    /// Aborts sent.
+    /// Number of Abort commands sent.
     pub aborts: u64,
-    /// Controller resets.
+    /// Number of resets of the controller.
     pub resets: u64,
-    /// Commands submitted again after a reset.
+    /// Number of commands submitted again after a reset.
     pub resubmitted: u64,
 }

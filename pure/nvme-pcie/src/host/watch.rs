@@ -1,30 +1,30 @@
-//! Finding out that the controller was reset by somebody else, where no link goes down that would say so.
+//! Finds out that the controller was reset by somebody else, where no link goes down to show it.
 
 use engine::{Instant, Nanos};
 
 use super::{Awaiting, Host, Output, ResetReason, State, Timer};
 use crate::registers::{offset, status};
 
-/// What the driver knows of a controller whose commands are under way.
+/// The driver's observation of a controller with commands under way.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Watch {
-    /// Completions that have come.
+    /// Number of completions so far.
     pub(super) completions: u64,
-    /// As many had when the driver last looked.
+    /// Number of completions at the latest look.
     seen: u64,
-    /// The read of CSTS that is under way.
+    /// The cookie of the CSTS read that is under way.
     asked: Option<u64>,
 }
 
 impl Watch {
-    /// Whether the read with this cookie is the watch's; it then has its answer.
+    /// Whether the register read with this cookie is the watch's. If so, the read has its answer.
     pub(super) fn takes(&mut self, cookie: u64) -> bool {
         self.asked.take_if(|asked| *asked == cookie).is_some()
     }
 }
 
 impl Host {
-    /// A command is under way.
+    /// Begins to watch when a command is under way.
     pub(super) fn begin_watch(&mut self, now: Instant) {
         if self.config.watch > Nanos::ZERO && !self.timers.is_armed(Timer::Watch) {
             self.watch.seen = self.watch.completions;
@@ -32,13 +32,13 @@ impl Host {
         }
     }
 
-    /// The commands are off the rings.
+    /// Stops watching when the commands are off the rings.
     pub(super) fn end_watch(&mut self) {
         self.timers.disarm(Timer::Watch);
         self.watch.asked = None;
     }
 
-    /// Reads CSTS where commands must complete and none has since the driver last looked.
+    /// Reads CSTS if commands are under way and none has completed since the latest look.
     pub(super) fn look(&mut self, now: Instant) {
         let enabled =
             matches!(self.state, State::Ready | State::Initialising { awaiting: Awaiting::Admin { .. }, .. });
@@ -57,7 +57,8 @@ impl Host {
         self.begin_watch(now);
     }
 
-    /// CSTS was read, or could not be. All ones are no answer: the device is away, and may come back.
+    /// Handles the answer to the CSTS read. No answer and all ones mean that the device is away and
+    /// may come back.
     pub(super) fn on_status(&mut self, now: Instant, value: Option<u64>) {
         let Some(value) = value.filter(|value| *value != u64::from(u32::MAX)) else { return };
         if status::READY.of(value) == 0 || status::FATAL.of(value) == 1 {

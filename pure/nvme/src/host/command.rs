@@ -1,12 +1,14 @@
-//! Commands that hosts send. The 0's based counts of the specification are reckoned here and nowhere else.
+//! Commands that hosts send. Counts here are ordinary numbers; these functions alone convert them
+//! to the specification's 0's based form.
 
 use crate::wire::bits::{low_u16, low_u32};
 use crate::wire::{AdminOpcode, IoOpcode, NamespaceId, SubmissionQueueEntry};
 
-/// Number of Queues (FID 07h).
+/// Feature Identifier (FID) of Number of Queues.
 const NUMBER_OF_QUEUES: u32 = 0x07;
 
-/// A command on `blocks` (1..=65,536) logical blocks from `lba` on, such as Read, Write or Write Zeroes.
+/// A command such as Read, Write or Write Zeroes on `blocks` (1..=65,536) logical blocks from
+/// `lba`.
 pub fn on_blocks(opcode: IoOpcode, namespace: NamespaceId, lba: u64, blocks: u32) -> SubmissionQueueEntry {
     let entry = SubmissionQueueEntry {
         opcode: opcode.into(),
@@ -18,12 +20,12 @@ pub fn on_blocks(opcode: IoOpcode, namespace: NamespaceId, lba: u64, blocks: u32
     entry.with_starting_lba(lba)
 }
 
-/// Flush: makes everything durable that was written to the namespace and has completed.
+/// A Flush, which makes all completed writes to the namespace durable.
 pub fn flush(namespace: NamespaceId) -> SubmissionQueueEntry {
     SubmissionQueueEntry { opcode: IoOpcode::Flush.into(), namespace, ..SubmissionQueueEntry::default() }
 }
 
-/// Identify: asks for the data structure that `structure` (CNS) names, which has 4096 bytes.
+/// An Identify that asks for the data structure `structure` (CNS), which has 4096 bytes.
 pub fn identify(structure: u32, namespace: NamespaceId) -> SubmissionQueueEntry {
     SubmissionQueueEntry {
         opcode: AdminOpcode::Identify.into(),
@@ -33,8 +35,8 @@ pub fn identify(structure: u32, namespace: NamespaceId) -> SubmissionQueueEntry 
     }
 }
 
-/// Get Log Page: asks for `length` bytes, a multiple of 4, of log `page` from byte `offset` on. An event that was masked
-/// until the page was read is reported again (RAE 0).
+/// A Get Log Page that asks for `length` bytes, a multiple of 4, of log page `page` from byte
+/// `offset`. Reading the page unmasks the page's asynchronous event (RAE is 0).
 pub fn get_log_page(namespace: NamespaceId, page: u8, offset: u64, length: u32) -> SubmissionQueueEntry {
     // Number of Dwords (NUMDL, NUMDU) is 0's based.
     let dwords = (length / 4).saturating_sub(1);
@@ -50,7 +52,7 @@ pub fn get_log_page(namespace: NamespaceId, page: u8, offset: u64, length: u32) 
     }
 }
 
-/// Set Features: sets `feature` (FID) to `value` until the next controller level reset.
+/// A Set Features that sets `feature` (FID) to `value` until the next controller level reset.
 pub fn set_features(feature: u32, value: u32) -> SubmissionQueueEntry {
     SubmissionQueueEntry {
         opcode: AdminOpcode::SetFeatures.into(),
@@ -60,14 +62,15 @@ pub fn set_features(feature: u32, value: u32) -> SubmissionQueueEntry {
     }
 }
 
-/// Set Features (Number of Queues): asks for `pairs` (1 or more) I/O submission queues and as many completion queues.
+/// A Set Features (Number of Queues) that asks for `pairs` (at least 1) I/O submission queues and
+/// the same number of completion queues.
 pub fn set_number_of_queues(pairs: u16) -> SubmissionQueueEntry {
     let wanted = u32::from(pairs.saturating_sub(1));
     set_features(NUMBER_OF_QUEUES, wanted << 16 | wanted)
 }
 
-/// How many pairs of I/O queues the controller grants: DW0 of the completion of [`set_number_of_queues`], which may be more
-/// or fewer than were asked for.
+/// Number of I/O queue pairs that the controller grants, from DW0 of the completion of
+/// [`set_number_of_queues`]. The controller may grant more or fewer than the host asked for.
 pub fn granted_queues(dw0: u32) -> u16 {
     low_u16(dw0).min(low_u16(dw0 >> 16)).saturating_add(1)
 }

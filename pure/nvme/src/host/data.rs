@@ -1,4 +1,4 @@
-//! The data of a command.
+//! The data transfer of a command, as its host describes it.
 
 use engine::Buffer;
 
@@ -9,12 +9,12 @@ pub enum Data {
     None,
     /// The host sends these bytes to the controller.
     Write(Buffer),
-    /// The controller sends so many bytes to the host.
+    /// The controller sends this number of bytes to the host.
     Read(u32),
 }
 
 impl Data {
-    /// Bytes that the command moves, in either direction.
+    /// Number of bytes that the command moves, in either direction.
     pub fn len(&self) -> usize {
         match self {
             Self::None => 0,

@@ -1,84 +1,87 @@
-//! What a namespace's bytes are kept on, as the controller sees it: requests out, completions in.
+//! The storage behind namespaces, as the controller uses it: requests go out, completions come
+//! back.
 
 pub mod ram;
 
 use core::fmt;
 use engine::Buffer;
 
-/// Names a medium: the index under which the world was given it.
+/// The identifier of a medium: its index among the media that the world serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MediumId(pub u32);
 
-/// Names a request between its issue and its end; chosen by the controller.
+/// The identifier of a media request until its end, chosen by the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IoId(pub u32);
 
-/// What the controller asks of a medium. Offsets and lengths are bytes, multiples of the block size.
+/// A request from the controller to a medium. Offsets and lengths are in bytes, and are multiples
+/// of the block size.
 #[derive(Debug)]
 pub struct Request {
-    /// Names the request in its completions.
+    /// The identifier of the request, which its completions repeat.
     pub id: IoId,
-    /// The medium.
+    /// The medium that executes the request.
     pub medium: MediumId,
-    /// What to do.
+    /// The operation to execute.
     pub operation: Operation,
 }
 
-/// The operations of a medium.
+/// An operation of a medium.
 #[derive(Debug)]
 pub enum Operation {
-    /// Read `length` bytes at `offset`; answered by [`Completion::Data`] pieces and [`Completion::Done`].
+    /// Read `length` bytes at `offset`. The medium answers with pieces ([`Completion::Data`]) and
+    /// then the end ([`Completion::Done`]).
     Read {
-        /// First byte.
+        /// Byte offset of the first byte.
         offset: u64,
-        /// Bytes, at least one block.
+        /// Length in bytes, at least one block.
         length: u32,
     },
     /// Write `data` at `offset`.
     Write {
-        /// First byte.
+        /// Byte offset of the first byte.
         offset: u64,
-        /// The bytes; a buffer that was taken from a pool, so aligned for direct I/O.
+        /// The bytes to write. The buffer comes from a pool, so it is aligned for direct I/O.
         data: Buffer,
-        /// Force Unit Access: the bytes are durable before the write is done.
+        /// Force Unit Access: whether the bytes must be durable before the write is done.
         durable: bool,
     },
-    /// Make everything that was written durable.
+    /// Make all completed writes durable.
     Flush,
     /// Make a range read as zeroes.
     WriteZeroes {
-        /// First byte.
+        /// Byte offset of the first byte.
         offset: u64,
-        /// Bytes.
+        /// Length in bytes.
         length: u64,
-        /// The space may be given back.
+        /// Whether the medium may give the space back.
         deallocate: bool,
-        /// Force Unit Access, as for a write.
+        /// Force Unit Access: whether the zeroes must be durable before the operation is done.
         durable: bool,
     },
-    /// The range is no longer needed; it reads as zeroes afterwards.
+    /// Give the space of a range back. The range reads as zeroes afterwards.
     Deallocate {
-        /// First byte.
+        /// Byte offset of the first byte.
         offset: u64,
-        /// Bytes.
+        /// Length in bytes.
         length: u64,
     },
 }
 
-/// Why a medium failed.
+/// The reason why a media request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MediaError {
     /// The bytes could not be read.
     Read,
     /// The bytes could not be written.
     Write,
-    /// There is no space left (a full disk).
+    /// No space is left, as on a full disk.
     NoSpace,
-    /// The medium may not be written.
+    /// The medium is write-protected.
     ReadOnly,
-    /// The range is beyond the end: the file was truncated under us.
+    /// The range is beyond the end of the medium, for instance because its file was truncated.
     OutOfRange,
-    /// The medium is away, for longer than could be waited for; it may be back later.
+    /// The medium was unreachable for longer than the request could wait. It may come back later.
     Unreachable,
 }
 
@@ -97,23 +100,24 @@ impl fmt::Display for MediaError {
 
 impl core::error::Error for MediaError {}
 
-/// What a medium answers.
+/// An answer of a medium.
 #[derive(Debug)]
 pub enum Completion {
-    /// Some of the bytes of a read, in any order, never after its end.
+    /// Some of the bytes of a read. Pieces may come in any order, and all of them come before the
+    /// read's end.
     Data {
-        /// The request.
+        /// The read request that the bytes belong to.
         id: IoId,
-        /// Where in the read these bytes belong.
+        /// Offset in bytes of this piece within the read.
         offset: u32,
-        /// The bytes.
+        /// The bytes of this piece.
         data: Buffer,
     },
     /// The request has ended.
     Done {
-        /// The request; its name is free again.
+        /// The request that ended. Its identifier is free again.
         id: IoId,
-        /// How it ended.
+        /// Success, or the reason for the failure.
         result: Result<(), MediaError>,
     },
 }

@@ -1,4 +1,5 @@
-//! A medium in memory: runs of 64 KiB, allocated when first written, shared with whoever reads them.
+//! A medium in memory, in runs of 64 KiB that are allocated at the first write and shared with
+//! their readers.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -8,52 +9,59 @@ use engine::Buffer;
 
 use super::{Completion, IoId, MediaError, Operation, Request};
 
-/// Bytes of a page: what is zeroed at once, and copied for a reader's sake.
+/// Length of a page in bytes: the unit that is zeroed, and copied for a reader's sake.
 const PAGE: usize = 4096;
-/// Pages of a run.
+/// Number of pages in a run.
 const RUN_PAGES: usize = 16;
-/// Bytes of a run: what is allocated and shared at once, so that a large read is few pieces.
+/// Length of a run in bytes. A run is allocated and shared as a whole, so that a large read has few
+/// pieces.
 const RUN: usize = RUN_PAGES * PAGE;
-/// Pages that lie beside their runs at most, because these were read when the pages were written.
+/// The most pages beside their runs. A page goes beside its run when a reader holds the run during
+/// a write.
 const MOVED_MAX: usize = 128;
-/// Pages that a write puts beside their run at most; a larger one copies the run.
+/// The most pages that one write puts beside their run. A larger write copies the run.
 const MOVED_AT_ONCE: u32 = 4;
-/// Bytes of replaced pages, and of replaced runs, that are kept until their readers let go, to be used again.
+/// The most bytes of replaced pages, and of replaced runs, that are kept to be reused once their
+/// readers release them.
 const REPLACED_BYTES_MAX: usize = 1 << 20;
-/// The longest disk: its table of runs takes 1/2048 of it, even before anything is written.
+/// The greatest length of a disk in bytes. The table of runs takes 1/2048 of the length even before
+/// the first write.
 pub const BYTES_MAX: u64 = 1 << 44;
 
-/// A disk in memory; what was never written, or was deallocated, reads as zeroes and takes no space.
+/// A disk in memory. Bytes that were never written or that were deallocated read as zeroes and take
+/// no space.
 ///
-/// A read hands out slices of the runs themselves. A write into a run that a reader still holds puts its pages beside the
-/// run, so that what was handed out never changes; they go to their places when the readers have let go. All memory
-/// is in blocks of one size, but for these few pages: what is freed fits what is allocated next, whatever the
-/// lengths of writes, and the disk takes no more memory than it has bytes.
+/// A read hands out slices of the runs themselves. A write to a run that a reader still holds puts
+/// its pages beside the run, so that the reader's bytes never change. The pages move into the run
+/// once the readers have released it. Apart from these few pages, all memory is in blocks of one
+/// size: freed memory fits the next allocation, whatever the lengths of writes, and the disk takes
+/// no more memory than its length.
 #[derive(Debug)]
 pub struct RamDisk {
     bytes: u64,
     /// Run n holds the bytes from n * RUN on.
     runs: Vec<Run>,
-    /// A run of them.
+    /// A run of zeroes for reads.
     zeroes: Buffer,
-    /// Pages beside their runs by their numbers, each there once, the oldest first.
+    /// Pages beside their runs, each once with its number, oldest first.
     moved: VecDeque<(usize, Buffer)>,
     replaced_pages: Replaced,
     replaced_runs: Replaced,
 }
 
-/// Pages that lie one behind the other.
+/// A run of adjacent pages.
 #[derive(Clone, Debug, Default)]
 struct Run {
-    /// Empty where no page was written.
+    /// The bytes of the run; empty if no page was written.
     block: Buffer,
-    /// A bit for each page that has contents, the first page's lowest; others read as zeroes.
+    /// A bit for each page that has contents, starting with bit 0 for the first page. The other
+    /// pages read as zeroes.
     written: u16,
-    /// A bit for each page whose contents lie beside the run.
+    /// A bit for each page whose contents are beside the run.
     moved: u16,
 }
 
-/// Buffers of one length that were replaced while somebody read them, oldest first.
+/// Buffers of one length that were replaced while they had readers, oldest first.
 #[derive(Debug)]
 struct Replaced {
     length: usize,
@@ -100,12 +108,13 @@ impl RamDisk {
         }
     }
 
-    /// Its length in bytes.
+    /// The length of the disk in bytes.
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Makes it `bytes` long: what lies beyond is gone, what is new reads as zeroes.
+    /// Sets the length of the disk to `bytes`. Contents beyond a new end are lost, and added bytes
+    /// read as zeroes.
     ///
     /// # Panics
     /// When `bytes` is more than [`BYTES_MAX`].
@@ -119,7 +128,7 @@ impl RamDisk {
         self.bytes = bytes;
     }
 
-    /// Bytes of memory that it holds: runs with contents, and what is kept beside them.
+    /// Bytes of memory that the disk occupies: runs with contents, and buffers kept beside them.
     pub fn resident_bytes(&self) -> u64 {
         let runs = self.runs.iter().filter(|run| !run.block.is_empty()).count();
         let kept = |replaced: &Replaced| replaced.buffers.len() * replaced.length;
@@ -127,7 +136,7 @@ impl RamDisk {
         u64::try_from(runs * RUN + beside).unwrap_or(u64::MAX)
     }
 
-    /// Carries out `request` at once and hands its completions to `complete`.
+    /// Executes `request` at once and passes its completions to `complete`.
     #[inline]
     pub fn submit(&mut self, request: Request, complete: &mut impl FnMut(Completion)) {
         let id = request.id;
@@ -167,7 +176,7 @@ impl RamDisk {
         Ok(())
     }
 
-    /// As many of the `wanted` bytes from byte `start` of a run on as lie one behind the other.
+    /// The longest contiguous piece of the `wanted` bytes from byte `start` of a run.
     #[inline]
     fn piece(&self, index: usize, start: usize, wanted: usize) -> Buffer {
         let run = &self.runs[index];
@@ -209,7 +218,8 @@ impl RamDisk {
         Ok(())
     }
 
-    /// Writes `piece` into a run: in place if nobody reads it, else beside it or into a copy.
+    /// Writes `piece` into a run: in place if the run has no readers, otherwise beside the run or
+    /// into a copy.
     #[inline]
     fn write_run(&mut self, index: usize, start: usize, piece: &[u8]) {
         let pages = pages_of(start, start + piece.len());
@@ -229,11 +239,11 @@ impl RamDisk {
         let run = &mut self.runs[index];
         let new = pages & !run.written;
         run.written |= pages;
-        // Nobody else has the block by now.
+        // The block has no other owner at this point.
         let Some(bytes) = run.block.try_mut() else { return };
         let end = start + piece.len();
         if new != 0 {
-            // What the piece leaves of a page without contents is zeroes.
+            // The rest of a page that had no contents must be zeroes.
             let (first, last) = (start / PAGE, (end - 1) / PAGE);
             if new >> first & 1 == 1 {
                 bytes[first * PAGE..start].fill(0);
@@ -245,7 +255,8 @@ impl RamDisk {
         bytes[start..end].copy_from_slice(piece);
     }
 
-    /// Takes another block for a run that somebody reads, with the same contents unless all of it is written next.
+    /// Replaces the block of a run that has readers. The new block has the same contents, unless
+    /// all of it is written next.
     #[cold]
     fn replace(&mut self, index: usize, is_whole: bool) {
         let mut fresh = self.replaced_runs.take();
@@ -256,7 +267,7 @@ impl RamDisk {
         self.replaced_runs.keep(mem::replace(&mut run.block, fresh));
     }
 
-    /// Writes `piece`, which is of few pages, into pages beside a run that somebody reads.
+    /// Writes `piece`, which covers few pages, into pages beside a run that has readers.
     #[cold]
     fn write_beside(&mut self, index: usize, mut start: usize, mut piece: &[u8]) {
         while !piece.is_empty() {
@@ -294,7 +305,7 @@ impl RamDisk {
         }
     }
 
-    /// Puts the pages beside a run into it, if nobody reads it.
+    /// Moves the pages beside a run into the run, if it has no readers.
     #[cold]
     fn bring_back(&mut self, index: usize) {
         let Self { runs, moved, replaced_pages, .. } = self;
@@ -311,7 +322,8 @@ impl RamDisk {
         });
     }
 
-    /// Puts the page that has been beside its run for longest into it, or lets it wait for longer than all others.
+    /// Moves the oldest page beside its run into the run, or to the end of the queue if the run
+    /// still has readers.
     #[cold]
     fn bring_back_oldest(&mut self) {
         let Some((number, page)) = self.moved.pop_front() else { return };
@@ -320,14 +332,14 @@ impl RamDisk {
         self.bring_back(index);
     }
 
-    /// Gives whole runs back and makes the rest zeroes.
+    /// Frees the whole runs of a range and zeroes the rest.
     fn clear(&mut self, offset: u64, length: u64) {
         let (mut index, mut start) = split(offset);
         let mut left = length;
         while left > 0 {
             let count = usize::try_from(left).unwrap_or(usize::MAX).min(RUN - start);
             let end = start + count;
-            // Pages that are cleared in part.
+            // Pages that the range covers only in part are overwritten with zeroes.
             for (from, to) in edges(start, end).into_iter().flatten() {
                 if self.runs[index].written >> (from / PAGE) & 1 == 1 {
                     self.write_run(index, from, &[0; PAGE][..to - from]);
@@ -359,26 +371,26 @@ impl RamDisk {
     }
 }
 
-/// The run that holds the byte at `offset`, and where in it.
+/// The run with the byte at `offset`, and the byte's offset within the run.
 #[inline]
 fn split(offset: u64) -> (usize, usize) {
     let run = usize::try_from(offset / RUN as u64).expect("BYTES_MAX has fewer runs than an address space");
     (run, usize::try_from(offset % RUN as u64).unwrap_or_default())
 }
 
-/// Runs of a disk of `bytes`.
+/// Number of runs in a disk of `bytes` bytes.
 fn runs_of(bytes: u64) -> usize {
     split(bytes.next_multiple_of(RUN as u64)).0
 }
 
-/// A bit for each page of a run that has some of the bytes from `start` to `end`.
+/// A bit for each page of a run that the bytes `start..end` touch.
 #[inline]
 const fn pages_of(start: usize, end: usize) -> u16 {
     let (first, last) = (start / PAGE, (end - 1) / PAGE);
     (u16::MAX << first) & (u16::MAX >> (RUN_PAGES - 1 - last))
 }
 
-/// What of the bytes of a run from `start` to `end` is less than a page, at either side.
+/// The parts of the bytes `start..end` of a run that cover less than a page, at either end.
 fn edges(start: usize, end: usize) -> [Option<(usize, usize)>; 2] {
     let (first, last) = (start.next_multiple_of(PAGE), end / PAGE * PAGE);
     if first > last {
@@ -486,7 +498,7 @@ mod tests {
         assert_eq!(lengths(&held), [RUN - 512, RUN - 512]);
         assert_eq!(joined(&held), content[512..2 * RUN - 512]);
         assert_eq!(lengths(&read(&mut disk, RUN as u64 - 512, 1024)), [512, 512]);
-        // A reader's run is replaced, one that nobody reads is not.
+        // A run with a reader is replaced, and a run without readers is not.
         run(&mut disk, write(0, &[9; RUN])).1.unwrap();
         let place = read(&mut disk, 0, 1)[0].as_ptr();
         run(&mut disk, write(0, &[8; RUN])).1.unwrap();
@@ -507,7 +519,7 @@ mod tests {
         let pieces = read(&mut disk, 0, RUN);
         assert_eq!(lengths(&pieces), [PAGE, PAGE, RUN - 2 * PAGE]);
         assert_eq!((pieces[1][511], pieces[1][512], pieces[1][1024]), (1, 2, 1));
-        // Its reader keeps what it has, too.
+        // The reader keeps its bytes here, too.
         run(&mut disk, write(PAGE as u64, &[3; 512])).1.unwrap();
         assert_eq!((pieces[1][0], held[0][PAGE], disk.moved.len()), (1, 1, 1));
         drop((held, pieces));

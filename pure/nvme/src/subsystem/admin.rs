@@ -1,4 +1,4 @@
-//! The admin commands: one table of who handles them and what they affect.
+//! The admin commands: one table of their handlers and effects.
 
 use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
@@ -9,7 +9,7 @@ use crate::wire::{
 };
 use crate::wire::{low_u8, low_u16};
 
-/// A double word of the Commands Supported and Effects log, and of the one for features.
+/// A double word of the Commands Supported and Effects log or of the features' log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Effects(u32);
 
@@ -24,16 +24,18 @@ impl Effects {
     pub(super) const INVENTORY: Self = Self(1 << 3);
     /// Controller Capability Change (CCC).
     pub(super) const CAPABILITY: Self = Self(1 << 4);
-    /// Command Submission and Execution (CSE) 001b: no other command to the same namespace meanwhile.
+    /// Command Submission and Execution (CSE) 001b: no other command to the same namespace at the
+    /// same time.
     pub(super) const ALONE_IN_NAMESPACE: Self = Self(0b001 << 16);
-    /// Command Submission and Execution (CSE) 010b: no other command to any namespace meanwhile.
+    /// Command Submission and Execution (CSE) 010b: no other command to any namespace at the same
+    /// time.
     pub(super) const ALONE: Self = Self(0b010 << 16);
-    /// Scope: a namespace.
+    /// Command Scope: one namespace.
     pub(super) const NAMESPACE_SCOPE: Self = Self(1 << 20);
-    /// Scope: the controller.
+    /// Command Scope: the controller.
     pub(super) const CONTROLLER_SCOPE: Self = Self(1 << 21);
 
-    /// Scope: the NVM subsystem.
+    /// Command Scope: the NVM subsystem.
     pub(super) const SUBSYSTEM_SCOPE: Self = Self(1 << 25);
 
     pub(super) const fn and(self, other: Self) -> Self {
@@ -47,7 +49,7 @@ impl Effects {
 
 type Handler = fn(&mut Subsystem, CommandToken, &SubmissionQueueEntry) -> Handled;
 
-/// An admin command: adding one is a line in [`ADMIN_COMMANDS`].
+/// An admin command, as one line of [`ADMIN_COMMANDS`].
 pub(super) struct AdminCommand {
     pub(super) opcode: AdminOpcode,
     handler: Handler,
@@ -66,7 +68,7 @@ const SANITIZE: Effects = Effects::SUBSYSTEM_SCOPE.and(Effects::CONTENT).and(Eff
 const ATTACHMENT: Effects = Effects::NAMESPACE_SCOPE.and(Effects::INVENTORY).and(Effects::ALONE_IN_NAMESPACE);
 const MANAGEMENT: Effects = ATTACHMENT.and(Effects::CONTENT).and(Effects::NAMESPACE);
 
-/// Every admin command of the core; those of the transport are in its configuration.
+/// Every admin command of the core. The controller's configuration lists those of the transport.
 pub(super) static ADMIN_COMMANDS: &[AdminCommand] = &[
     command(AdminOpcode::GetLogPage, Subsystem::on_get_log_page, CONTROLLER),
     command(AdminOpcode::Identify, Subsystem::on_identify, CONTROLLER),
@@ -89,11 +91,13 @@ pub(super) static ADMIN_COMMANDS: &[AdminCommand] = &[
     command(AdminOpcode::FormatNvm, Subsystem::on_format, FORMAT),
 ];
 
-/// Without a scope, which would be their namespace: Linux calls an I/O command's effects unusual that have one.
+/// Without a scope, although it would be the namespace: Linux calls the effects of an I/O command
+/// with a scope unusual.
 const READS: Effects = Effects::NONE;
 const WRITES: Effects = READS.and(Effects::CONTENT);
 
-/// Every I/O command and what it affects. The hot path finds its handlers by a `match`; a test holds the two together.
+/// Every I/O command with its effects. The hot path finds handlers by a `match`, and a test checks
+/// that both agree.
 pub(super) static IO_COMMANDS: &[(IoOpcode, Effects)] = &[
     (IoOpcode::Flush, READS),
     (IoOpcode::Write, WRITES),
@@ -114,7 +118,7 @@ pub(super) static IO_COMMANDS: &[(IoOpcode, Effects)] = &[
 const ABORT_QUEUE: Bits = Bits::new(15, 0);
 /// Command Identifier (CID) of Abort, in CDW10.
 const ABORT_COMMAND: Bits = Bits::new(31, 16);
-/// DW0 of Abort: the command was not aborted.
+/// DW0 of an Abort completion: the command was not aborted.
 const NOT_ABORTED: u32 = 1;
 
 impl Subsystem {
@@ -128,8 +132,8 @@ impl Subsystem {
         }
     }
 
-    /// Whether the controller has the command: Keep Alive is of those with a timer, Cross-Controller Reset of those with
-    /// an instance.
+    /// Whether the controller supports the command. Keep Alive needs a timer, and Cross-Controller
+    /// Reset needs an instance.
     fn offers(&self, controller: ControllerKey, opcode: AdminOpcode) -> bool {
         let controller = self.controllers.of(controller);
         let fabrics = controller.config.of_fabrics();
@@ -140,13 +144,14 @@ impl Subsystem {
         }
     }
 
-    /// The transport has seen it come: that is all it is for.
+    /// Completes a Keep Alive, whose arrival the transport has already noticed.
     const fn on_keep_alive(&mut self, _: CommandToken, _: &SubmissionQueueEntry) -> Handled {
         Ok(Step::Done(0))
     }
 
-    /// Ends the command at once if its effect would not be in doubt; else it runs on and Abort says so. Since
-    /// every Abort ends at once, their limit is never exceeded.
+    /// Ends the command at once if that leaves its effect in no doubt; otherwise the command runs
+    /// on and Abort reports that. The Abort Command Limit is never exceeded, since every Abort ends
+    /// at once.
     fn on_abort(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let queue = SubmissionQueueId(low_u16(ABORT_QUEUE.of(entry.cdw10)));
         let command = CommandId(low_u16(ABORT_COMMAND.of(entry.cdw10)));
@@ -167,7 +172,7 @@ impl Subsystem {
         Ok(Step::Done(0))
     }
 
-    /// The 256 double words of the admin commands and those of the I/O commands.
+    /// Sets the double words of the log: 256 for admin commands, then those for I/O commands.
     pub(super) fn command_effects(&self, controller: ControllerKey, mut set: impl FnMut(usize, u32)) {
         for command in ADMIN_COMMANDS.iter().filter(|one| self.offers(controller, one.opcode)) {
             set(usize::from(u8::from(command.opcode)), command.effects.word());

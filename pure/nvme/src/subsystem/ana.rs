@@ -12,9 +12,9 @@ use super::{AsynchronousEvent, NamespaceError, Subsystem};
 use crate::wire::log::{AnaGroupDescriptor, AnaLogHeader};
 use crate::wire::{Bits, NamespaceId, StatusCode, SubmissionQueueEntry};
 
-/// ANA groups that a subsystem may have.
+/// The most ANA groups that a subsystem may have.
 pub const ANA_GROUPS_MAX: u32 = 128;
-/// The group of a namespace that nobody has put into another one.
+/// The ANA group of a namespace that nobody has moved to another group.
 pub(super) const FIRST_GROUP: u32 = 1;
 /// ANA Transition Time (ANATT): the longest that a group should be in the Change state, in seconds.
 pub(super) const TRANSITION_SECONDS: u8 = 10;
@@ -23,24 +23,24 @@ pub(super) const CAPABILITIES: u8 = 0b1_1111;
 /// Return Groups Only (RGO), in the Log Specific Parameter (LSP) of CDW10.
 const GROUPS_ONLY: Bits = Bits::bit(8);
 
-/// How a controller reaches a group of namespaces.
+/// How well a controller reaches an ANA group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AnaState {
-    /// ANA Optimized (1h).
+    /// ANA Optimized (1h): the initial state of every group.
     #[default]
     Optimized,
     /// ANA Non-Optimized (2h): another controller may be faster.
     NonOptimized,
-    /// ANA Inaccessible (3h): through another controller, perhaps, or later.
+    /// ANA Inaccessible (3h): the group may be reachable through another controller, or later.
     Inaccessible,
-    /// ANA Persistent Loss (4h): never again.
+    /// ANA Persistent Loss (4h): this controller will never reach the group again.
     PersistentLoss,
-    /// ANA Change (Fh): the state is about to become another one.
+    /// ANA Change (Fh): the state is about to change.
     Change,
 }
 
 impl AnaState {
-    /// ANA State, in bits 3:0 of a group's descriptor.
+    /// ANA State, bits 3:0 in a group's descriptor.
     pub const fn value(self) -> u8 {
         match self {
             Self::Optimized => 0x1,
@@ -51,7 +51,8 @@ impl AnaState {
         }
     }
 
-    /// Why commands that need the namespaces' media fail in this state, if they do.
+    /// The status with which commands that need the namespaces' media fail in this state; `None` if
+    /// they succeed.
     pub(super) const fn refusal(self) -> Option<StatusCode> {
         match self {
             Self::Optimized | Self::NonOptimized => None,
@@ -62,14 +63,14 @@ impl AnaState {
     }
 }
 
-/// How a controller reaches groups.
+/// How one controller reaches the ANA groups.
 #[derive(Debug, Default)]
 pub(super) struct Access {
-    /// Groups that are not optimized.
+    /// States of the groups that are not optimized.
     states: BTreeMap<u32, AnaState>,
     /// Change Count of each group that has ever changed.
     changes: BTreeMap<u32, u64>,
-    /// Change Count of the log.
+    /// Change Count of the ANA log.
     log_changes: u64,
 }
 
@@ -85,21 +86,23 @@ impl Access {
 }
 
 impl Subsystem {
-    /// Whether the controller reports ANA: over fabrics, where the subsystem has groups.
+    /// Whether the controller reports ANA: it must be over fabrics, and the subsystem must have
+    /// groups.
     pub(super) fn has_ana(&self, controller: ControllerKey) -> bool {
         self.config.ana_groups > 0 && self.controllers.of(controller).config.of_fabrics().is_some()
     }
 
-    /// How the controller reaches a group of namespaces (ANAGRPID).
+    /// How the controller reaches the ANA group with identifier `group` (ANAGRPID).
     pub fn ana_state(&self, controller: ControllerKey, group: u32) -> AnaState {
         self.controllers.of(controller).access.state(group)
     }
 
-    /// Sets how the controller reaches a group of namespaces, 1..=[`Config::ana_groups`](super::Config::ana_groups): its host
-    /// hears of it. Commands whose media are at work end as if nothing had happened.
+    /// Sets how the controller reaches a group,
+    /// 1..=[`Config::ana_groups`](super::Config::ana_groups), and reports the change to the
+    /// controller's host. Commands whose media requests are under way end normally.
     ///
     /// # Panics
-    /// When there is no such group.
+    /// When the group does not exist.
     pub fn set_ana_state(&mut self, now: Instant, controller: ControllerKey, group: u32, state: AnaState) {
         self.now = now;
         assert!((1..=self.config.ana_groups).contains(&group), "groups are 1..={}", self.config.ana_groups);
@@ -117,13 +120,14 @@ impl Subsystem {
         self.raise_ana(controller);
     }
 
-    /// Puts a namespace into a group, 1..=[`Config::ana_groups`](super::Config::ana_groups): the hosts that have it hear of it.
+    /// Moves a namespace to a group, 1..=[`Config::ana_groups`](super::Config::ana_groups), and
+    /// reports the change to the hosts that use the namespace.
     ///
     /// # Errors
-    /// When there is no such namespace.
+    /// When the namespace does not exist.
     ///
     /// # Panics
-    /// When there is no such group.
+    /// When the group does not exist.
     pub fn set_ana_group(
         &mut self,
         now: Instant,
@@ -157,7 +161,8 @@ impl Subsystem {
         }
     }
 
-    /// Tells the namespaces that some controller can't reach, so that the hot path takes a second look at them alone.
+    /// Marks the namespaces that some controller can't reach, so that the hot path takes a second
+    /// look only at commands for them.
     pub(super) fn remember_access(&mut self) {
         let unreached: BTreeSet<u32> = self
             .controllers
@@ -171,7 +176,7 @@ impl Subsystem {
         }
     }
 
-    /// Fails where the controller does not reach the namespace.
+    /// Fails if the controller does not reach the namespace.
     pub(super) fn check_access(
         &self,
         controller: ControllerKey,
@@ -183,7 +188,8 @@ impl Subsystem {
         }
     }
 
-    /// The ANA log: the groups of the controller's namespaces, and these.
+    /// The ANA log page: the groups of the namespaces attached to the controller, and those
+    /// namespaces.
     pub(super) fn ana_log(
         &self,
         controller: ControllerKey,

@@ -1,4 +1,4 @@
-//! What a subsystem is built from: identity, limits, namespaces.
+//! The configuration of a subsystem: identity, limits and namespaces.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -19,22 +19,24 @@ use crate::wire::log::SelfTestResult;
 
 /// The highest namespace identifier (NN) that a configuration may use.
 pub const NAMESPACE_ID_MAX: u32 = 1024;
-/// The most commands that may be in flight at once, Asynchronous Event Requests included.
+/// The most commands that may be in flight at once, including Asynchronous Event Requests.
 pub const COMMANDS_MAX: u32 = 65_528;
-/// The highest namespace identifier that [`Config::with_pool`] makes room for, unless namespaces have higher ones.
+/// The highest namespace identifier that [`Config::with_pool`] makes room for, unless configured
+/// namespaces have higher ones.
 pub const POOL_NAMESPACES: u32 = 32;
-/// The most bytes that one command may move: what a pool's buffer can hold.
+/// The most bytes that one command may transfer: the capacity of a pool's largest buffer.
 pub const TRANSFER_BYTES_MAX: u32 = 1 << 20;
-/// The smallest memory page, and the unit of the Maximum Data Transfer Size (MDTS) and friends.
+/// The smallest memory page in bytes, and the unit of the Maximum Data Transfer Size (MDTS) and
+/// similar fields.
 pub const PAGE_BYTES: u32 = 4096;
 
-/// A logical block's length.
+/// The length of a logical block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum BlockSize {
-    /// 512 bytes: LBA format 0.
+    /// 512 bytes, LBA format 0.
     #[default]
     Bytes512,
-    /// 4,096 bytes: LBA format 1.
+    /// 4,096 bytes, LBA format 1.
     Bytes4096,
 }
 
@@ -42,12 +44,12 @@ impl BlockSize {
     /// Every block size, in the order of the LBA formats.
     pub const ALL: [Self; 2] = [Self::Bytes512, Self::Bytes4096];
 
-    /// Bytes in a block.
+    /// The length of a block in bytes.
     pub const fn bytes(self) -> u32 {
         1 << self.shift()
     }
 
-    /// The block size's binary logarithm: LBA Data Size (LBADS).
+    /// The binary logarithm of the block size: LBA Data Size (LBADS).
     pub const fn shift(self) -> u8 {
         match self {
             Self::Bytes512 => 9,
@@ -55,7 +57,7 @@ impl BlockSize {
         }
     }
 
-    /// The index of the LBA format.
+    /// The index of the LBA format that has this block size.
     pub const fn format(self) -> u8 {
         match self {
             Self::Bytes512 => 0,
@@ -63,18 +65,19 @@ impl BlockSize {
         }
     }
 
-    /// The block size of an LBA format, if there is such a format.
+    /// The block size of an LBA format, if the format exists.
     pub fn from_format(format: u32) -> Option<Self> {
         Self::ALL.get(usize::try_from(format).ok()?).copied()
     }
 
-    /// The block size of so many bytes, if there is one.
+    /// The block size with this length in bytes, if one exists.
     pub fn from_bytes(bytes: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|size| size.bytes() == bytes)
     }
 }
 
-/// Names by which a namespace is known everywhere and for ever; all zeroes means that it has no such name.
+/// The globally unique, permanent names of a namespace. A name of all zeroes means that the
+/// namespace does not have it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct NamespaceIdentity {
     /// IEEE Extended Unique Identifier (EUI64), most significant byte first.
@@ -86,10 +89,10 @@ pub struct NamespaceIdentity {
 }
 
 impl NamespaceIdentity {
-    /// An identity that is a function of `name` (a path, a serial number): the same name is the same
-    /// namespace tomorrow. The UUID is of version 8, the EUI64 is locally administered.
+    /// An identity computed from `name` (a path, a serial number): the same name always gives the
+    /// same identity. The UUID has version 8, and the EUI64 is locally administered.
     pub fn derived(name: &str) -> Self {
-        // FNV-1a with 128 bits: names are configuration, nobody attacks them.
+        // FNV-1a with 128 bits is enough: names are configuration, and nobody attacks them.
         let hash = |salt: u8| {
             name.bytes().chain([salt]).fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128, |hash, byte| {
                 (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
@@ -105,44 +108,49 @@ impl NamespaceIdentity {
     }
 }
 
-/// A namespace to serve.
+/// A namespace of the subsystem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamespaceConfig {
-    /// Its identifier, 1..=[`NAMESPACE_ID_MAX`].
+    /// Namespace identifier, 1..=[`NAMESPACE_ID_MAX`].
     pub id: NamespaceId,
-    /// Where its bytes are.
+    /// The medium that holds the namespace's bytes.
     pub medium: MediumId,
-    /// Where in the medium it starts; in the pool a multiple of [`PAGE_BYTES`].
+    /// Byte offset of the namespace in its medium; in the pool a multiple of [`PAGE_BYTES`].
     pub offset: u64,
-    /// The length in bytes of the medium or of its part that is the namespace's; what does not fill a block is not used.
+    /// Length in bytes of the namespace's part of the medium. A remainder that does not fill a
+    /// block is unused.
     pub bytes: u64,
-    /// The logical block size; Format NVM changes it.
+    /// The logical block size, which Format NVM changes.
     pub block: BlockSize,
-    /// Whether it is read-only, whatever hosts say.
+    /// Whether the namespace is read-only regardless of what hosts set.
     pub read_only: bool,
-    /// What hosts have said of writes; see [`Notification::NamespaceProtected`](super::Notification::NamespaceProtected).
+    /// The write protection that hosts have set, as
+    /// [`Notification::NamespaceProtected`](super::Notification::NamespaceProtected) last reported
+    /// it.
     pub write_protection: WriteProtection,
-    /// Whether it is attached to controllers when they are added: active rather than only allocated.
+    /// Whether the namespace is attached to each controller that is added: active rather than only
+    /// allocated.
     pub attached: bool,
-    /// Its lasting names.
+    /// The namespace's permanent names.
     pub identity: NamespaceIdentity,
 }
 
-/// A medium of which Namespace Management carves namespaces.
+/// A medium from which Namespace Management takes the space of new namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolConfig {
-    /// The medium; a namespace on it has its extent here.
+    /// The medium. Every namespace on this medium has an extent of the pool.
     pub medium: MediumId,
-    /// Its length in bytes.
+    /// Length of the medium in bytes.
     pub bytes: u64,
-    /// The highest identifier that a namespace may get, 1..=[`NAMESPACE_ID_MAX`].
+    /// The highest identifier that a new namespace may get, 1..=[`NAMESPACE_ID_MAX`].
     pub namespaces_max: u32,
-    /// How many namespaces were ever created, so that no two get one identity; see
-    /// [`Notification::NamespaceCreated`](super::Notification::NamespaceCreated).
+    /// How many namespaces were ever created, as
+    /// [`Notification::NamespaceCreated`](super::Notification::NamespaceCreated) last reported it.
+    /// The count keeps the identities of namespaces unique.
     pub created: u64,
 }
 
-/// What a subsystem is.
+/// The configuration of a subsystem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Serial Number (SN), at most 20 ASCII characters.
@@ -159,56 +167,68 @@ pub struct Config {
     pub subsystem_vendor: u16,
     /// IEEE OUI Identifier (IEEE), least significant byte first.
     pub ieee_oui: [u8; 3],
-    /// The namespaces: each has a medium of its own, or a part of one, or an extent of the pool.
+    /// The namespaces. Each has its own medium, a part of a medium, or an extent of the pool.
     pub namespaces: Vec<NamespaceConfig>,
-    /// Where Namespace Management finds space; without it, none is ever left.
+    /// The medium from which Namespace Management takes space. Without a pool, no space is ever
+    /// left.
     pub pool: Option<PoolConfig>,
-    /// The medium that what is worth remembering is kept on, where there is one. It is only ever flushed: what was said
-    /// before ([`Notification`](super::Notification)) is durable when that has ended, and a command that changed something
-    /// of it waits for that before it completes.
+    /// The medium that keeps the state reported by [`Notification`](super::Notification)s, where
+    /// there is one. The core only flushes this medium: a notification sent before the flush is
+    /// durable once the flush has ended, and a command that changed lasting state completes only
+    /// then.
     pub state: Option<MediumId>,
-    /// The highest identifier that [`Subsystem::add_namespace`](super::Subsystem::add_namespace) may use, unless namespaces
-    /// have higher ones; at most [`NAMESPACE_ID_MAX`].
+    /// The highest identifier that [`Subsystem::add_namespace`](super::Subsystem::add_namespace)
+    /// may use, unless configured namespaces have higher ones; at most [`NAMESPACE_ID_MAX`].
     pub namespaces_max: u32,
-    /// ANA groups that controllers over fabrics report, at most [`ANA_GROUPS_MAX`](super::ANA_GROUPS_MAX); 0 for no Asymmetric
-    /// Namespace Access. Namespaces start in group 1 and groups optimized; see
-    /// [`Subsystem::set_ana_state`](super::Subsystem::set_ana_state).
+    /// Number of ANA groups that controllers over fabrics report, at most
+    /// [`ANA_GROUPS_MAX`](super::ANA_GROUPS_MAX); 0 for no Asymmetric Namespace Access. Every
+    /// namespace starts in group 1, and every group starts optimized;
+    /// [`Subsystem::set_ana_state`](super::Subsystem::set_ana_state) changes a group's state.
     pub ana_groups: u32,
-    /// Commands in flight at once, over all controllers, at most [`COMMANDS_MAX`]; tokens are 0..this.
+    /// Number of commands that may be in flight at once over all controllers, at most
+    /// [`COMMANDS_MAX`]. Command tokens are less than this number.
     pub commands_max: u32,
-    /// Maximum Data Transfer Size (MDTS) in bytes: a power of two, [`PAGE_BYTES`]..=[`TRANSFER_BYTES_MAX`].
+    /// Maximum Data Transfer Size (MDTS) in bytes: a power of two,
+    /// [`PAGE_BYTES`]..=[`TRANSFER_BYTES_MAX`].
     pub transfer_bytes_max: u32,
-    /// Whether the media have a volatile write cache, so that Flush and FUA matter.
+    /// Whether the media have a volatile write cache, which makes Flush and FUA matter.
     pub volatile_write_cache: bool,
-    /// The composite temperature at the start, in kelvin; see [`Subsystem::set_temperature`](super::Subsystem::set_temperature).
+    /// The composite temperature at the start, in kelvin, until
+    /// [`Subsystem::set_temperature`](super::Subsystem::set_temperature) changes it.
     pub temperature: u16,
     /// Warning Composite Temperature Threshold (WCTEMP), in kelvin.
     pub temperature_warning: u16,
     /// Critical Composite Temperature Threshold (CCTEMP), in kelvin.
     pub temperature_critical: u16,
-    /// What the counters of the health log start from: the device's life so far.
+    /// The start values of the health log's counters: the device's life so far.
     pub counters: Counters,
-    /// Blocks that Write Uncorrectable made unreadable and that were not written since, 65,536 of a namespace at most.
+    /// Blocks that Write Uncorrectable made unreadable and that were not written since, at most
+    /// 65,536 per namespace.
     pub unreadable_blocks: Vec<UnreadableBlocks>,
-    /// Registrants and reservations that outlive a power loss; see
-    /// [`Notification::ReservationsChanged`](super::Notification::ReservationsChanged).
+    /// Registrants and reservations that persist through power loss, as
+    /// [`Notification::ReservationsChanged`](super::Notification::ReservationsChanged) last
+    /// reported them.
     pub reservations: Vec<ReservationRecord>,
-    /// The most recent sanitize operation; one that is in progress is carried out again from its beginning.
+    /// The most recent sanitize operation. An operation that was in progress starts again from its
+    /// beginning.
     pub sanitize: SanitizeRecord,
-    /// How self-tests ended, newest first; the log holds 20.
+    /// Results of self-tests, newest first. The log holds 20.
     pub self_test_results: Vec<SelfTestResult>,
-    /// The namespace, or all or none, of an extended self-test that a power loss has interrupted.
+    /// The namespace (or the identifier for all or none) of an extended self-test that a power loss
+    /// interrupted.
     pub extended_self_test: Option<NamespaceId>,
-    /// What the Persistent Event log kept, newest first; [`EVENT_LOG_BYTES_MAX`](super::EVENT_LOG_BYTES_MAX) bounds it.
+    /// Events of the Persistent Event log, newest first, within
+    /// [`EVENT_LOG_BYTES_MAX`](super::EVENT_LOG_BYTES_MAX) bytes.
     pub events: Vec<PersistentEvent>,
-    /// The firmware slots.
+    /// The contents of the firmware slots.
     pub firmware: FirmwareConfig,
-    /// Feature values that were saved in an earlier life; see [`Notification::FeatureSaved`](super::Notification::FeatureSaved).
+    /// Feature values that were saved in an earlier life, as
+    /// [`Notification::FeatureSaved`](super::Notification::FeatureSaved) reported them.
     pub saved_features: Vec<SavedFeature>,
 }
 
 impl Config {
-    /// A subsystem called `serial_number` with the usual limits and no namespaces.
+    /// A subsystem with serial number `serial_number`, the usual limits and no namespaces.
     pub fn new(serial_number: &str) -> Self {
         Self {
             serial_number: serial_number.to_string(),
@@ -241,8 +261,8 @@ impl Config {
         }
     }
 
-    /// The configuration with another namespace: the next identifier, 512 B blocks, writable, identity
-    /// derived from the serial number and that identifier.
+    /// Adds a namespace with the next identifier, 512 B blocks, write access, and an identity
+    /// derived from the serial number and the identifier.
     #[must_use]
     pub fn with_namespace(mut self, medium: MediumId, bytes: u64) -> Self {
         let id = NamespaceId(self.namespaces.iter().map(|namespace| namespace.id.0).max().unwrap_or(0) + 1);
@@ -264,7 +284,7 @@ impl Config {
         self
     }
 
-    /// The configuration with a medium from which Namespace Management creates namespaces.
+    /// Adds a pool: a medium from which Namespace Management creates namespaces.
     #[must_use]
     pub const fn with_pool(mut self, medium: MediumId, bytes: u64) -> Self {
         self.pool = Some(PoolConfig { medium, bytes, namespaces_max: POOL_NAMESPACES, created: 0 });
@@ -278,12 +298,12 @@ impl Config {
         configured.max(pool).max(self.namespaces_max)
     }
 
-    /// Whether the namespace's bytes are an extent of the pool.
+    /// Whether `medium` is the pool's.
     pub(super) fn is_in_pool(&self, medium: MediumId) -> bool {
         self.pool.is_some_and(|pool| pool.medium == medium)
     }
 
-    /// The media whole, each once: the pool and those of other namespaces, with their lengths.
+    /// Every medium once with its length: the pool's and those of the namespaces.
     #[cfg(test)]
     pub(super) fn media(&self) -> impl Iterator<Item = (MediumId, u64)> {
         let pool = self.pool.iter().map(|pool| (pool.medium, pool.bytes));
@@ -296,10 +316,11 @@ impl Config {
         media.into_iter()
     }
 
-    /// Checks what only the one who configures can get wrong.
+    /// Checks the limits that only the configuration can violate.
     ///
     /// # Panics
-    /// When a limit is exceeded, or two namespaces have one identifier or one part of a medium.
+    /// When a limit is exceeded, when two namespaces have the same identifier, or when their parts
+    /// of a medium overlap.
     pub(super) fn check(&self) {
         assert!((1..=COMMANDS_MAX).contains(&self.commands_max), "commands_max is 1..={COMMANDS_MAX}");
         assert!(

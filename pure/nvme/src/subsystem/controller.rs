@@ -1,4 +1,4 @@
-//! A controller of the subsystem: what a host sees as one, through one transport.
+//! A controller of the subsystem, which one host uses through one transport.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -16,21 +16,23 @@ use super::instance::Instance;
 use super::reservation::Notices;
 use crate::wire::AdminOpcode;
 
-/// Controllers that a subsystem may have at once.
+/// The most controllers that a subsystem may have at once.
 pub const CONTROLLERS_MAX: u16 = 4096;
 
-/// What Keep Alive Support (KAS) counts in.
+/// The unit of Keep Alive Support (KAS).
 const KEEP_ALIVE_UNIT_MILLISECONDS: u32 = 100;
-/// The greatest Keep Alive Timeout, in milliseconds: an hour. Whoever says nothing for longer has gone.
+/// The greatest Keep Alive Timeout, in milliseconds: an hour. A host that is silent for longer is
+/// gone.
 pub const KEEP_ALIVE_MAX_MILLISECONDS: u32 = 3_600_000;
-/// SGL Support (SGLS) over fabrics: SGLs without alignment rules, offsets into the capsule, transport data blocks.
+/// SGL Support (SGLS) over fabrics: SGLs without alignment rules, offsets into the capsule,
+/// transport data blocks.
 const SGL_SUPPORT_FABRICS: u32 = 1 | 1 << 20 | 1 << 21;
 
-/// Names a controller of a subsystem while it exists: a small index, chosen by the subsystem.
+/// The subsystem's name for a controller while the controller exists: a small index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ControllerKey(pub u16);
 
-/// The host that a controller over fabrics is for, as its Connect command said.
+/// The host of a controller over fabrics, as its Connect command named it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct HostIdentity {
     /// Host NQN (HOSTNQN).
@@ -39,67 +41,74 @@ pub struct HostIdentity {
     pub identifier: [u8; 16],
 }
 
-/// What a controller is, apart from what it shares with the others of its subsystem.
+/// The configuration of one controller, apart from what all controllers of the subsystem share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerConfig {
-    /// Controller ID (CNTLID), which no other controller of the subsystem may have at the same time.
+    /// Controller ID (CNTLID). No other controller of the subsystem may have the same ID at the
+    /// same time.
     pub controller_id: u16,
-    /// I/O queues of either kind that may be created.
+    /// The most I/O queues of each kind that a host may create, at least 1.
     pub io_queues_max: u16,
-    /// Asynchronous Event Requests that may be outstanding, 1..=16.
+    /// The most Asynchronous Event Requests that may be outstanding, 1..=16.
     pub event_requests_max: u8,
-    /// SGL Support (SGLS), as reported: what of SGLs the transport implements.
+    /// SGL Support (SGLS) as Identify reports it: the SGL features that the transport implements.
     pub sgl_support: u32,
-    /// How the host reaches it.
+    /// The transport through which the host reaches the controller.
     pub transport: Transport,
 }
 
-/// How a host reaches a controller, and what depends on it.
+/// The transport of a controller, with the properties that depend on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// PCIe: a memory-based transport.
+    /// PCIe, a memory-based transport.
     Pcie {
-        /// Interrupt vectors.
+        /// Number of interrupt vectors.
         interrupt_vectors: u16,
-        /// Admin commands that the transport carries out itself: the Commands Supported and Effects log names them.
+        /// Admin commands that the transport executes itself. The Commands Supported and Effects
+        /// log lists them.
         commands: Vec<AdminOpcode>,
     },
-    /// A message-based transport.
+    /// A fabric, which is a message-based transport.
     Fabrics(FabricsConfig),
 }
 
-/// What Identify says of a controller over fabrics, and whom it is for.
+/// The fabrics properties of a controller that Identify reports, and the controller's host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FabricsConfig {
-    /// The host.
+    /// The host that the controller serves.
     pub host: HostIdentity,
-    /// Bytes of an I/O command capsule at most (IOCCSZ): 64 and what data it may carry. A multiple of 16.
+    /// Maximum size of an I/O command capsule in bytes (IOCCSZ): 64 plus in-capsule data. A
+    /// multiple of 16.
     pub command_capsule_bytes: u32,
-    /// Bytes of an I/O response capsule at most (IORCSZ): a multiple of 16.
+    /// Maximum size of an I/O response capsule in bytes (IORCSZ): a multiple of 16.
     pub response_capsule_bytes: u32,
-    /// In Capsule Data Offset (ICDOFF): where data starts behind the entry, in 16 bytes.
+    /// In Capsule Data Offset (ICDOFF): the distance of in-capsule data from the end of the entry,
+    /// in units of 16 bytes.
     pub capsule_data_offset: u16,
-    /// Fabrics Controller Attributes (FCATT): whether the controller was made by the connect (dynamic controller model).
+    /// Fabrics Controller Attributes (FCATT): whether the Connect command created the controller
+    /// (dynamic controller model).
     pub dynamic: bool,
     /// Maximum SGL Data Block Descriptors (MSDBD); 0 for no limit.
     pub data_descriptors_max: u8,
-    /// Maximum Outstanding Commands (MAXCMD) of an I/O queue; the size of its queue at most.
+    /// Maximum Outstanding Commands (MAXCMD) of an I/O queue, at most the size of the queue.
     pub commands_max: u16,
-    /// Keep Alive Support (KAS): granularity of its timer in 100 ms; 0 where it is absent.
+    /// Keep Alive Support (KAS): the granularity of the Keep Alive Timer in units of 100 ms; 0
+    /// where the timer is absent.
     pub keep_alive_granularity: u16,
-    /// Traffic Based Keep Alive (TBKAS): commands count as a Keep Alive.
+    /// Traffic Based Keep Alive Support (TBKAS): whether every command counts as a Keep Alive.
     pub traffic_keep_alive: bool,
-    /// Keep Alive Timeout (KATO) in milliseconds, as the Connect command set it; 0 for none.
+    /// Keep Alive Timeout (KATO) in milliseconds, as the Connect command set it; 0 for no timeout.
     pub keep_alive_milliseconds: u32,
-    /// Optional Fabric Commands Support (OFCS): Disconnect.
+    /// Optional Fabric Commands Support (OFCS): whether Disconnect is supported.
     pub disconnect: bool,
-    /// Controller IDs that controllers of this subsystem may have here. Others may be elsewhere, and are not for this
-    /// one to speak of.
+    /// Controller IDs that this part of the subsystem may give to its controllers. Other parts may
+    /// use other IDs, which commands here may not name.
     pub controller_ids: RangeInclusive<u16>,
 }
 
 impl ControllerConfig {
-    /// A controller on PCIe with the usual limits; its transport carries out the commands about queues.
+    /// A controller on PCIe with the usual limits, whose transport executes the commands about
+    /// queues.
     pub fn pcie(controller_id: u16) -> Self {
         let commands = Vec::from([
             AdminOpcode::DeleteIoSubmissionQueue,
@@ -116,8 +125,8 @@ impl ControllerConfig {
         }
     }
 
-    /// A dynamic controller over fabrics for `host` with the usual limits: 8 KiB of data in a capsule, keep alive with
-    /// a granularity of 100 ms.
+    /// A dynamic controller over fabrics for `host`, with the usual limits: 8 KiB of in-capsule
+    /// data, and Keep Alive with a granularity of 100 ms.
     pub const fn fabrics(controller_id: u16, host: HostIdentity) -> Self {
         Self {
             controller_id,
@@ -148,7 +157,7 @@ impl ControllerConfig {
         }
     }
 
-    /// What the host has said over fabrics when it connected; for PCIe, nothing.
+    /// The fabrics properties; `None` for a controller on PCIe.
     pub(super) const fn of_fabrics(&self) -> Option<&FabricsConfig> {
         match &self.transport {
             Transport::Pcie { .. } => None,
@@ -156,12 +165,12 @@ impl ControllerConfig {
         }
     }
 
-    /// Keep Alive Timeout as the controller starts with it, in milliseconds.
+    /// The Keep Alive Timeout in milliseconds at the controller's start.
     pub(super) fn keep_alive_default(&self) -> u32 {
         self.of_fabrics().map_or(0, |fabrics| self.keep_alive_rounded(fabrics.keep_alive_milliseconds))
     }
 
-    /// A time-out in milliseconds, up to the next multiple of the timer's granularity.
+    /// The time-out in milliseconds, rounded up to the next multiple of the timer's granularity.
     pub(super) fn keep_alive_rounded(&self, milliseconds: u32) -> u32 {
         let granularity = self.of_fabrics().map_or(0, |fabrics| fabrics.keep_alive_granularity);
         let unit = u32::from(granularity) * KEEP_ALIVE_UNIT_MILLISECONDS;
@@ -175,7 +184,7 @@ impl ControllerConfig {
         }
     }
 
-    /// Checks what only the one who configures can get wrong.
+    /// Checks the limits that only the configuration can violate.
     ///
     /// # Panics
     /// When a limit is exceeded.
@@ -185,7 +194,7 @@ impl ControllerConfig {
     }
 }
 
-/// A controller at work.
+/// The state of a controller.
 #[derive(Debug)]
 pub(super) struct Controller {
     pub(super) config: ControllerConfig,
@@ -194,13 +203,14 @@ pub(super) struct Controller {
     pub(super) errors: ErrorLog,
     pub(super) access: Access,
     pub(super) notices: Notices,
-    /// The Persistent Event log as it was when the reporting context was established.
+    /// The Persistent Event log as it was when its reporting context was established.
     pub(super) event_context: Option<Vec<u8>>,
-    /// The latest controller level reset, or when it was added.
+    /// The time of the latest controller level reset, or of the controller's addition before the
+    /// first one.
     pub(super) last_reset: Instant,
-    /// Whether the transport has I/O queues, after which their number can't be set.
+    /// Whether the transport has I/O queues, which makes Number of Queues immutable.
     pub(super) io_queues_exist: bool,
-    /// Which life of the controller this is, where another controller may be asked to end it.
+    /// The controller's present life, in case another controller is asked to end it.
     pub(super) instance: Option<Instance>,
 }
 
@@ -226,12 +236,13 @@ impl Controller {
     }
 }
 
-/// The controllers by key.
+/// All controllers of the subsystem, by key.
 #[derive(Debug, Default)]
 pub(super) struct Controllers(Vec<Option<Box<Controller>>>);
 
 impl Controllers {
-    /// Gives a controller the lowest key that is free; none when there are [`CONTROLLERS_MAX`].
+    /// Adds a controller under the lowest free key; `None` when there are already
+    /// [`CONTROLLERS_MAX`].
     pub(super) fn insert(&mut self, controller: Controller) -> Option<ControllerKey> {
         let index = self.0.iter().position(Option::is_none).unwrap_or(self.0.len());
         let key = u16::try_from(index).ok().filter(|key| *key < CONTROLLERS_MAX)?;
@@ -252,7 +263,7 @@ impl Controllers {
         self.0.get(usize::from(key.0))?.as_deref()
     }
 
-    /// The controller of a command, or one that the transport names.
+    /// The controller of a command, or the one that the transport names.
     #[track_caller]
     pub(super) fn of(&self, key: ControllerKey) -> &Controller {
         self.find(key).expect("the controller was added and not removed")
@@ -276,7 +287,7 @@ impl Controllers {
             .filter_map(|(key, place)| Some((key, place.as_deref_mut()?)))
     }
 
-    /// The first key from this one on that is of a controller.
+    /// The lowest key in use, from `key` upwards.
     pub(super) fn from(&self, key: u16) -> Option<ControllerKey> {
         let mut keys = (key..CONTROLLERS_MAX).take_while(|key| usize::from(*key) < self.0.len());
         keys.find(|key| self.find(ControllerKey(*key)).is_some()).map(ControllerKey)

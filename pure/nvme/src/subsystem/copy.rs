@@ -1,4 +1,4 @@
-//! Copy: blocks from several places of a namespace to one, piece by piece.
+//! The Copy command: copies blocks from several ranges of a namespace to one, piece by piece.
 
 use engine::Buffer;
 
@@ -10,9 +10,9 @@ use super::{CommandToken, Handled, Step, Subsystem};
 use crate::media::Operation;
 use crate::wire::{Bits, CopyRange, StatusCode, SubmissionQueueEntry};
 
-/// Source ranges of a command at most (MSRC + 1).
+/// The most source ranges of a command (MSRC + 1).
 pub(super) const COPY_RANGES_MAX: u32 = 128;
-/// Bytes that a command, or one of its ranges, copies at most (MCL, MSSRL).
+/// The most bytes that a command or one of its ranges copies (MCL, MSSRL).
 pub(super) const COPY_BYTES_MAX: u64 = 16 << 20;
 /// Copy Descriptor Formats Supported (CDFS): 0h and 1h.
 pub(super) const COPY_FORMATS: u16 = 0b11;
@@ -24,7 +24,8 @@ const FORMAT: Bits = Bits::new(11, 8);
 /// Directive Type (DTYPE), in CDW12.
 const DIRECTIVE_TYPE: Bits = Bits::new(23, 20);
 
-/// A piece that is copied at once: where it comes from and goes to in the medium, and its length in bytes.
+/// A piece that is copied in one step: its source and destination in the medium, and its length in
+/// bytes.
 struct Piece {
     range: u32,
     source: u64,
@@ -47,7 +48,7 @@ impl Subsystem {
         Ok(self.pull(token, ranges * length, HostDataFor::Copy))
     }
 
-    /// Every range is looked at before the first block is copied.
+    /// Checks every range before the first block is copied.
     pub(super) fn on_copy_ranges(
         &mut self,
         token: CommandToken,
@@ -71,7 +72,7 @@ impl Subsystem {
         self.copy_from(token, entry, 0)
     }
 
-    /// Reads the piece that begins after so many bytes.
+    /// Reads the piece that begins after `copied` bytes.
     fn copy_from(&mut self, token: CommandToken, entry: &SubmissionQueueEntry, copied: u64) -> Handled {
         let Some(piece) = self.piece_after(token, entry, copied)? else {
             return Ok(Step::Done(0));
@@ -85,7 +86,7 @@ impl Subsystem {
         Ok(self.ask_medium(token, MediaFor::CopyRead(piece.range), medium, piece.length, operation))
     }
 
-    /// The piece was read: writes it.
+    /// Writes the piece that was read.
     pub(super) fn on_copy_read(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let copied = self.slots.of(token).cursor;
         let gathered = self.slots.of(token).gathered.take();
@@ -100,7 +101,7 @@ impl Subsystem {
         Ok(self.ask_medium(token, MediaFor::CopyWrite(piece.range), medium, 0, operation))
     }
 
-    /// The piece was written: goes on with the next one.
+    /// Continues with the next piece after one was written.
     pub(super) fn on_copy_written(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let copied = self.slots.of(token).cursor;
         let Some(piece) = self.piece_after(token, entry, copied)? else {
@@ -113,7 +114,7 @@ impl Subsystem {
         self.copy_from(token, entry, copied + u64::from(piece.length))
     }
 
-    /// The piece that begins after so many bytes: within one range, and no longer than a transfer.
+    /// The piece that begins after `copied` bytes: within one range, and at most one transfer long.
     fn piece_after(
         &self,
         token: CommandToken,

@@ -1,19 +1,19 @@
-//! Failures of commands and the Error Information log that keeps them.
+//! Failures of commands, and the Error Information log that keeps them.
 
 use alloc::collections::VecDeque;
 
 use crate::wire::log::ErrorEntry;
 use crate::wire::{Status, StatusCode, SubmissionQueueEntry, SubmissionQueueId};
 
-/// Entries of the Error Information log (ELPE); older ones are forgotten.
+/// Number of entries of the Error Information log (ELPE). Older entries are dropped.
 pub const ERROR_LOG_ENTRIES: usize = 64;
 
-/// Parameter Error Location: the byte, and the bit in it, of the command that is to blame.
+/// Parameter Error Location: the byte and bit of the command that caused the failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Location(u16);
 
 impl Location {
-    /// No particular field.
+    /// No particular field caused the failure.
     pub(crate) const UNSPECIFIED: Self = Self(u16::MAX);
     pub(crate) const OPCODE: Self = Self::at(0, 0);
     pub(crate) const FUSED_OPERATION: Self = Self::at(1, 0);
@@ -24,13 +24,13 @@ impl Location {
     pub(crate) const CDW12: Self = Self::at(48, 0);
     pub(crate) const CDW14: Self = Self::at(56, 0);
 
-    /// Bit `bit` of byte `byte` of the command.
+    /// The location of bit `bit` in byte `byte` of the command.
     pub(crate) const fn at(byte: u8, bit: u8) -> Self {
         Self(u16::from_le_bytes([byte, bit]))
     }
 }
 
-/// Why a command failed, and what the log says about it.
+/// The reason why a command failed, with what the Error Information log says about it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Failure {
     pub(crate) status: Status,
@@ -45,7 +45,7 @@ impl Failure {
         Self { status: Status::new(code), location: Location::UNSPECIFIED, lba: 0, dw0: 0 }
     }
 
-    /// A failure that a field of the command is to blame for.
+    /// A failure that a field of the command caused.
     pub(crate) const fn field(code: StatusCode, location: Location) -> Self {
         Self { status: Status::new(code), location, lba: 0, dw0: 0 }
     }
@@ -78,7 +78,7 @@ impl ErrorLog {
             error_count: self.count,
             submission_queue: queue.0,
             command_id: entry.command_id.0,
-            // The Phase Tag's place is bit 0 here as in a completion.
+            // Bit 0 is the place of the Phase Tag, here as in a completion.
             status: failure.status.raw() << 1,
             parameter_location: failure.location.0,
             lba: failure.lba,
@@ -87,7 +87,7 @@ impl ErrorLog {
         });
     }
 
-    /// Errors since power-on: Number of Error Information Log Entries.
+    /// Number of Error Information Log Entries: errors since power-on.
     #[cfg(test)]
     pub(super) const fn count(&self) -> u64 {
         self.count

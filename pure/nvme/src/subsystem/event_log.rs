@@ -1,4 +1,4 @@
-//! The Persistent Event log: what happened to the device, over its life.
+//! The Persistent Event log: events over the device's whole life.
 
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -11,14 +11,15 @@ use super::{Notification, Subsystem};
 use crate::wire::log::{LogPage, PersistentEventHeader, PersistentEventLogHeader, SmartLog};
 use crate::wire::{Bits, NamespaceId, Status, StatusCode, SubmissionQueueEntry, Text};
 
-/// Bytes of the log at most, its header included: Persistent Event Log Size (PELS) is 1, in 64 KiB.
+/// The most bytes of the log, including its header: Persistent Event Log Size (PELS) is 1, in units
+/// of 64 KiB.
 pub const EVENT_LOG_BYTES_MAX: usize = 64 << 10;
 /// Action, in the Log Specific Parameter (LSP) of CDW10.
 const ACTION: Bits = Bits::new(9, 8);
 const READ: u32 = 0;
 const ESTABLISH: u32 = 1;
 const RELEASE: u32 = 2;
-/// Log Revision of the log and Event Type Revision of its events, as NVMe Base 2.0 has them.
+/// Log Revision of the log and Event Type Revision of its events, as in NVMe Base 2.0.
 const LOG_REVISION: u8 = 2;
 const EVENT_REVISION: u8 = 1;
 /// Event Header Additional Info: the event is not associated with a port.
@@ -26,10 +27,10 @@ const NO_PORT: u8 = 0b11;
 /// Reporting Context Information: a reporting context exists.
 const CONTEXT_EXISTS: u32 = 1 << 18;
 
-/// Controller Identifier of an event that no controller was there for.
+/// Controller Identifier of an event without a controller.
 const NO_CONTROLLER: u16 = 0xffff;
 
-/// Event types.
+/// Event Type values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EventType {
     SmartSnapshot = 0x01,
@@ -43,7 +44,7 @@ pub(super) enum EventType {
     SanitizeCompletion = 0x0a,
 }
 
-/// Event types that are recorded, for the Supported Events Bitmap.
+/// Event types that the log records, for the Supported Events Bitmap.
 const SUPPORTED: [EventType; 9] = [
     EventType::SmartSnapshot,
     EventType::FirmwareCommit,
@@ -56,7 +57,7 @@ const SUPPORTED: [EventType; 9] = [
     EventType::SanitizeCompletion,
 ];
 
-/// An event of the Persistent Event log: its header and data as the log shows them.
+/// An event of the Persistent Event log: its header and data in the log's format.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PersistentEvent(Vec<u8>);
 
@@ -68,7 +69,7 @@ impl fmt::Debug for PersistentEvent {
 }
 
 impl PersistentEvent {
-    /// The event in `bytes`, if they are one whole event.
+    /// The event in `bytes`, if they are exactly one whole event.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let header = PersistentEventHeader::parse(bytes.first_chunk()?);
         let whole = header.header_length == HEADER_LENGTH
@@ -76,27 +77,27 @@ impl PersistentEvent {
         whole.then(|| Self(Vec::from(bytes)))
     }
 
-    /// The header and data.
+    /// The bytes of the event: header and data.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// Bytes of an event's header behind the field that says so.
+/// Event Header Length: bytes of an event's header after this field.
 const HEADER_LENGTH: u8 = 21;
 
 /// The Persistent Event log.
 #[derive(Debug, Default)]
 pub(super) struct EventLog {
-    /// Newest first.
+    /// The events, newest first.
     events: VecDeque<PersistentEvent>,
-    /// Bytes of all events.
+    /// Length of all events in bytes.
     bytes: usize,
     generation: u16,
 }
 
 impl EventLog {
-    /// The log with the events of earlier lives, newest first.
+    /// The log with the events of earlier lives, given newest first.
     pub(super) fn new(events: &[PersistentEvent]) -> Self {
         let mut log = Self::default();
         events.iter().rev().for_each(|event| log.push(event.clone()));
@@ -113,7 +114,7 @@ impl EventLog {
     }
 }
 
-/// What happened to a namespace.
+/// A change to a namespace, for the log.
 pub(super) struct NamespaceChange {
     pub(super) cdw10: u32,
     pub(super) namespace: NamespaceId,
@@ -122,7 +123,8 @@ pub(super) struct NamespaceChange {
 }
 
 impl Subsystem {
-    /// Of no controller: what the subsystem does by itself, which the first one is named for.
+    /// Records an event. An event of the subsystem itself has no controller, and names the first
+    /// one.
     fn record_event(&mut self, controller: Option<ControllerKey>, kind: EventType, data: &[u8]) {
         let controller = controller.or_else(|| self.controllers.from(0));
         let mut event = vec![0; PersistentEventHeader::LENGTH + data.len()];
@@ -145,12 +147,13 @@ impl Subsystem {
         self.event_log.push(event);
     }
 
-    /// The Timestamp feature's data structure as a number.
+    /// The Timestamp data structure of the controller as a number.
     pub(super) fn timestamp(&self, controller: ControllerKey) -> u64 {
         u64::from_le_bytes(self.controllers.of(controller).features.timestamp(self.now))
     }
 
-    /// Power-on, or a controller level reset; with it, `activated` firmware.
+    /// Records a power-on or a controller level reset. `activated` says whether the reset activated
+    /// firmware.
     pub(super) fn record_reset(&mut self, controller: ControllerKey, activated: bool) {
         let mut data = [0; 44];
         data[..8].copy_from_slice(self.firmware_revision().bytes());
@@ -166,14 +169,14 @@ impl Subsystem {
         self.record_event(Some(controller), EventType::PowerOnOrReset, &data);
     }
 
-    /// The health log as it is now.
+    /// Records a snapshot of the health log.
     pub(super) fn record_health(&mut self, controller: ControllerKey) {
         let mut data = [0; SmartLog::LENGTH];
         self.smart_log(Some(controller)).emit(&mut data);
         self.record_event(Some(controller), EventType::SmartSnapshot, &data);
     }
 
-    /// The host has said what time it is; before, it was `previous`.
+    /// Records that the host set the time, which was `previous` before.
     pub(super) fn record_timestamp(&mut self, controller: ControllerKey, previous: u64) {
         let since = (self.now - self.controllers.of(controller).last_reset).get() / 1_000_000;
         let data = [previous.to_le_bytes(), since.to_le_bytes()];
@@ -205,7 +208,7 @@ impl Subsystem {
         entry: &SubmissionQueueEntry,
         status: Status,
     ) {
-        // Format NVM Status: 0 where nothing is to be said beyond the Status Field.
+        // Format NVM Status is 0 when there is nothing to say beyond the Status Field.
         let words = [entry.namespace.0, 0, status.raw().into()];
         self.record_event(
             Some(controller),
@@ -229,7 +232,8 @@ impl Subsystem {
         self.record_event(None, EventType::SanitizeCompletion, halves.map(u16::to_le_bytes).as_flattened());
     }
 
-    /// A Firmware Commit that succeeded: revisions before and after, the action and the slot.
+    /// Records a Firmware Commit that succeeded, with the revisions before and after, the action
+    /// and the slot.
     pub(super) fn record_firmware(
         &mut self,
         controller: ControllerKey,
@@ -245,7 +249,7 @@ impl Subsystem {
         self.record_event(Some(controller), EventType::FirmwareCommit, &data);
     }
 
-    /// The log page as the command's action wants it.
+    /// The log page for the action that the command names.
     pub(super) fn persistent_event_log(
         &mut self,
         controller: ControllerKey,
@@ -260,7 +264,7 @@ impl Subsystem {
                 self.controllers.of_mut(controller).event_context = None;
                 Ok(Vec::new())
             }
-            // Establish a context if there is none, and read the header.
+            // The remaining action establishes a context if there is none, and reads the header.
             (_, context) => {
                 let mut log = context.clone().unwrap_or_else(|| self.establish_context(controller));
                 log.truncate(PersistentEventLogHeader::LENGTH);
@@ -278,7 +282,7 @@ impl Subsystem {
         }
         let config = &self.config;
         let log = &self.event_log;
-        // Hosts read double words.
+        // Hosts read whole double words.
         let length = (PersistentEventLogHeader::LENGTH + log.bytes).next_multiple_of(4);
         let header = PersistentEventLogHeader {
             log_page: LogPage::PersistentEvent.into(),

@@ -1,4 +1,5 @@
-//! Asynchronous events: what happened, who asked to be told, and what is masked until its log is read.
+//! Asynchronous events: which are pending, which requests wait for them, and which types are masked
+//! until a log page is read.
 
 use alloc::collections::{BTreeSet, VecDeque};
 
@@ -9,16 +10,16 @@ use super::{CommandToken, CompletionResult, Handled, Output, Step, Subsystem};
 use crate::wire::log::{LogPage, critical_warning};
 use crate::wire::{NamespaceId, Status, StatusCode, SubmissionQueueEntry};
 
-/// Asynchronous events that can be reported.
+/// The asynchronous events that can be reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AsynchronousEvent {
-    /// Error: a doorbell of a queue that does not exist was written.
+    /// Error: the doorbell of a nonexistent queue was written.
     WriteToInvalidDoorbell,
-    /// Error: a doorbell was written with a value that cannot be.
+    /// Error: an invalid value was written to a doorbell.
     InvalidDoorbellValue,
-    /// Error: an internal error that lasts.
+    /// Error: a persistent internal error.
     PersistentInternalError,
-    /// Error: an internal error that has passed.
+    /// Error: a transient internal error.
     TransientInternalError,
     /// SMART: reliability is degraded.
     ReliabilityDegraded,
@@ -26,20 +27,21 @@ pub enum AsynchronousEvent {
     TemperatureThreshold,
     /// SMART: the available spare fell below its threshold.
     SpareBelowThreshold,
-    /// Notice: what Identify says of a namespace has changed.
+    /// Notice: attributes of a namespace that Identify reports have changed.
     NamespaceAttributeChanged,
     /// Notice: the Controller-Initiated Telemetry log has new data.
     TelemetryLogChanged,
-    /// Notice: the controller reaches namespaces otherwise than before.
+    /// Notice: the state in which the controller reaches an ANA group has changed.
     AsymmetricAccessChanged,
-    /// I/O command set status: something has happened to reservations or registrations of the host.
+    /// I/O command set status: a reservation or registration of the host has changed.
     ReservationNotice,
-    /// I/O command set status: a sanitize operation has come to its end.
+    /// I/O command set status: a sanitize operation has ended.
     SanitizeCompleted,
 }
 
 impl AsynchronousEvent {
-    /// Asynchronous Event Type: 0 error status, 1 SMART / health status, 2 notice, 6 I/O command specific status.
+    /// Asynchronous Event Type: 0 error status, 1 SMART / health status, 2 notice, 6 I/O command
+    /// specific status.
     pub const fn kind(self) -> u8 {
         match self {
             Self::WriteToInvalidDoorbell
@@ -52,7 +54,7 @@ impl AsynchronousEvent {
         }
     }
 
-    /// Asynchronous Event Information, within its type.
+    /// Asynchronous Event Information, a code within the event's type.
     pub const fn information(self) -> u8 {
         match self {
             Self::WriteToInvalidDoorbell
@@ -67,7 +69,7 @@ impl AsynchronousEvent {
         }
     }
 
-    /// The log page to read about it, which clears the event.
+    /// The log page with details. Reading it clears the event.
     pub const fn log_page(self) -> LogPage {
         match (self.kind(), self) {
             (0, _) => LogPage::ErrorInformation,
@@ -80,13 +82,13 @@ impl AsynchronousEvent {
         }
     }
 
-    /// DW0 of the completion that reports it.
+    /// DW0 of the completion that reports the event.
     pub fn completion_dw0(self) -> u32 {
         u32::from_le_bytes([self.kind(), self.information(), self.log_page().into(), 0])
     }
 }
 
-/// Event types, also those of which nothing happens here; see [`AsynchronousEvent::kind`].
+/// Number of event types ([`AsynchronousEvent::kind`]), including those that never occur here.
 const KINDS: usize = 8;
 
 #[derive(Debug)]
@@ -94,13 +96,14 @@ pub(super) struct Events {
     /// Outstanding Asynchronous Event Requests, oldest first.
     requests: VecDeque<CommandToken>,
     requests_max: usize,
-    /// What happened and was not reported, each at most once.
+    /// Events that were not reported yet, each at most once.
     pending: VecDeque<AsynchronousEvent>,
-    /// By type, the log page of the event that was reported and is not cleared yet: its type is masked until then.
+    /// For each type, the log page of a reported event that is not cleared. The type is masked
+    /// until the page is read.
     masked: [Option<LogPage>; KINDS],
-    /// The Changed Namespace List; no longer than there are identifiers.
+    /// The Changed Namespace List, no longer than the number of valid identifiers.
     changed: BTreeSet<NamespaceId>,
-    /// The temperature was beyond a threshold when last looked at.
+    /// Whether the temperature was beyond a threshold at the latest check.
     too_warm_or_cold: bool,
 }
 
@@ -124,7 +127,7 @@ impl Events {
         self.too_warm_or_cold = false;
     }
 
-    /// Forgets the request called `token`, which ends otherwise.
+    /// Forgets the request called `token`, which ends without an event.
     pub(super) fn withdraw(&mut self, token: CommandToken) {
         self.requests.retain(|request| *request != token);
     }
@@ -135,7 +138,7 @@ impl Events {
         }
     }
 
-    /// The log page was read: its events are no longer news, and its type may be reported again.
+    /// Clears the events of a log page that was read, and unmasks their type.
     pub(super) fn clear(&mut self, page: LogPage) {
         self.pending.retain(|event| event.log_page() != page);
         for masked in &mut self.masked {
@@ -150,7 +153,7 @@ impl Events {
         self.changed.iter()
     }
 
-    /// An event that can be reported now, and the request that it completes.
+    /// The next event to report, with the request that it completes.
     fn report(&mut self) -> Option<(CommandToken, AsynchronousEvent)> {
         let masked = self.masked;
         let index = self.pending.iter().position(|event| masked[usize::from(event.kind())].is_none())?;
@@ -184,7 +187,7 @@ impl Subsystem {
         }
     }
 
-    /// Reports an event to one controller, if its host enabled it.
+    /// Reports an event to one controller if its host enabled the event.
     pub(super) fn raise_to(&mut self, controller: ControllerKey, event: AsynchronousEvent) {
         let found = self.controllers.of_mut(controller);
         if found.features.event_is_enabled(event) {
@@ -193,7 +196,7 @@ impl Subsystem {
         }
     }
 
-    /// Reports an event to every controller whose host enabled it.
+    /// Reports an event to every controller whose host enabled the event.
     pub(super) fn raise(&mut self, event: AsynchronousEvent) {
         let mut next = self.controllers.from(0);
         while let Some(key) = next {
@@ -202,7 +205,7 @@ impl Subsystem {
         }
     }
 
-    /// Something of a namespace has changed: the controllers hear of it that have the namespace.
+    /// Reports a changed namespace to the controllers that have it attached.
     pub(super) fn on_namespace_changed(&mut self, namespace: NamespaceId) {
         let mut next = self.controllers.from(0);
         while let Some(key) = next {
@@ -213,20 +216,20 @@ impl Subsystem {
         }
     }
 
-    /// Something of a namespace has changed that concerns one controller: that it has it, for one.
+    /// Reports a changed namespace to one controller, for instance after an attachment.
     pub(super) fn on_namespace_changed_for(&mut self, controller: ControllerKey, namespace: NamespaceId) {
         self.controllers.of_mut(controller).events.changed.insert(namespace);
         self.raise_to(controller, AsynchronousEvent::NamespaceAttributeChanged);
     }
 
-    /// Critical Warning of the health log of one controller, now.
+    /// The present Critical Warning of the health log for one controller.
     pub(super) fn critical_warning(&self, controller: ControllerKey) -> u8 {
         let temperature = u32::from(self.smart.temperature());
         let (over, under) = self.controllers.of(controller).features.temperature_thresholds();
         if temperature >= over || temperature <= under { critical_warning::TEMPERATURE } else { 0 }
     }
 
-    /// Raises the event when the temperature has come to be beyond a threshold.
+    /// Raises an event when the temperature has newly gone beyond a threshold.
     pub(super) fn check_temperature(&mut self, controller: ControllerKey) {
         let beyond = self.critical_warning(controller) & critical_warning::TEMPERATURE != 0;
         let events = &mut self.controllers.of_mut(controller).events;
@@ -237,7 +240,7 @@ impl Subsystem {
         }
     }
 
-    /// Looks again at what the host has only now enabled.
+    /// Rechecks conditions whose events the host has only now enabled.
     pub(super) fn recheck_conditions(&mut self, controller: ControllerKey) {
         self.controllers.of_mut(controller).events.too_warm_or_cold = false;
         self.check_temperature(controller);

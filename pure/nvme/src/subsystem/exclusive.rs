@@ -1,4 +1,5 @@
-//! Commands that must be alone with the media: they wait until nothing is under way, and others wait for them.
+//! Commands that must be alone with the media: they wait until nothing is under way, and other
+//! commands wait for them.
 
 use alloc::collections::VecDeque;
 
@@ -8,7 +9,7 @@ use super::slots::{HostDataFor, State};
 use super::{CommandToken, Handled, Subsystem};
 use crate::wire::{IoOpcode, SubmissionQueueEntry};
 
-/// What a command does once it is alone.
+/// What a command does once it is alone with the media.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Alone {
     Format,
@@ -17,24 +18,26 @@ pub(super) enum Alone {
     Protect,
 }
 
-/// Why commands may have to take a second look before they go on. In a controller at work there is no reason.
+/// Reasons for which commands must take a second look before they continue. In normal operation
+/// there is no reason.
 #[derive(Debug, Default)]
 pub(super) struct Care {
-    /// The command that is alone with the media, or will be.
+    /// The command that is or will be alone with the media.
     owner: Option<CommandToken>,
-    /// Those that wait for it, in the order in which they came.
+    /// Commands that wait for the owner, in the order of arrival.
     waiting: VecDeque<CommandToken>,
-    /// A sanitize operation is in progress or has failed.
+    /// Whether a sanitize operation is in progress or has failed.
     sanitize: bool,
-    /// Nothing was written since the last sanitize operation.
+    /// Whether nothing was written since the last sanitize operation.
     erased: bool,
-    /// First commands of fused pairs whose second ones have not come yet, one a queue at most.
+    /// First commands of fused pairs whose second commands have not come yet, at most one per
+    /// queue.
     firsts: VecDeque<CommandToken>,
-    /// The command that was alone is gone with a reset, and a medium may still have something of it to do.
+    /// Whether a reset ended the command that was alone, and a medium may still work for it.
     draining: bool,
-    /// Any of these.
+    /// Whether any of the reasons holds.
     any: bool,
-    /// Those that waited are being let go.
+    /// Whether the waiting commands are being released.
     releasing: bool,
 }
 
@@ -59,7 +62,7 @@ impl Care {
         self.erased
     }
 
-    /// Keeps the first command of a fused pair until its second one comes.
+    /// Keeps the first command of a fused pair until the second one comes.
     pub(super) fn hold_first(&mut self, token: CommandToken) {
         self.firsts.push_back(token);
         self.remember();
@@ -69,7 +72,7 @@ impl Care {
         self.firsts.iter().copied()
     }
 
-    /// The second command of a fused pair is alone in place of the first.
+    /// Makes the second command of a fused pair the owner in place of the first.
     pub(super) const fn hand_over(&mut self, to: CommandToken) {
         self.owner = Some(to);
     }
@@ -80,12 +83,13 @@ impl Care {
         self.owner.is_some() || self.draining
     }
 
-    /// Whether the command is the one that is alone.
+    /// Whether this command is the owner.
     pub(super) fn is_owner(&self, token: CommandToken) -> bool {
         self.owner == Some(token)
     }
 
-    /// A reset: the command is gone. Whether it was alone, so that what it did to others must be undone.
+    /// Forgets a command that a reset has ended. Returns whether the command was the owner, so that
+    /// its effects on others must be undone.
     pub(super) fn forget(&mut self, token: CommandToken) -> bool {
         self.withdraw(token);
         let alone = self.owner.take_if(|owner| *owner == token).is_some();
@@ -94,13 +98,13 @@ impl Care {
         alone
     }
 
-    /// Until media are quiet, others wait as they would for a command that is alone.
+    /// Makes other commands wait until media are quiet, as they would for an owner.
     pub(super) fn drain(&mut self) {
         self.draining = true;
         self.remember();
     }
 
-    /// Forgets a command that has ended while it waited.
+    /// Forgets a command that ended while it waited.
     pub(super) fn withdraw(&mut self, token: CommandToken) {
         self.waiting.retain(|waiting| *waiting != token);
         self.firsts.retain(|first| *first != token);
@@ -109,8 +113,8 @@ impl Care {
 }
 
 impl Subsystem {
-    /// Lets the command do `what` once no medium has anything to do; meanwhile other commands wait. It must have
-    /// made sure that no other command is alone, or is coming to be.
+    /// Lets the command do `what` once no medium is busy. Other commands wait meanwhile. The caller
+    /// must have made sure that no other command is or will be alone.
     pub(super) fn alone(&mut self, token: CommandToken, what: Alone) -> Handled {
         assert!(self.care.owner.is_none(), "two commands want to be alone");
         self.care.owner = Some(token);
@@ -119,8 +123,8 @@ impl Subsystem {
         if self.is_quiet() { self.go_alone(token, what) } else { Ok(super::Step::Waiting) }
     }
 
-    /// Whether no medium has anything to do. I/O commands may wait for data, as long as their hosts like: what
-    /// comes is kept until it may go on.
+    /// Whether no medium is busy. An I/O command may still wait for host data for as long as its
+    /// host likes: the data is kept until the command may continue.
     const fn is_quiet(&self) -> bool {
         self.media_outstanding == 0
     }
@@ -136,7 +140,7 @@ impl Subsystem {
         }
     }
 
-    /// Something has ended: it may have been the last thing that a command waited for.
+    /// Something has ended, which may be the last thing that a command waited for.
     #[cold]
     pub(super) fn check_quiet(&mut self) {
         if self.media_outstanding > 0 {
@@ -157,14 +161,15 @@ impl Subsystem {
         }
     }
 
-    /// The command waits until the one that is alone has ended.
+    /// Makes the command wait until the command that is alone has ended.
     pub(super) fn defer(&mut self, token: CommandToken) -> Handled {
         self.slots.of(token).state = State::Deferred;
         self.care.waiting.push_back(token);
         Ok(super::Step::Waiting)
     }
 
-    /// What the command has pulled waits until the one that is alone has ended.
+    /// Makes the command and the data that it pulled wait until the command that is alone has
+    /// ended.
     #[cold]
     pub(super) fn defer_data(&mut self, token: CommandToken, purpose: HostDataFor, data: Buffer) {
         let slot = self.slots.of(token);
@@ -173,7 +178,7 @@ impl Subsystem {
         self.care.waiting.push_back(token);
     }
 
-    /// A command has ended: if it was alone, the others go on.
+    /// A command has ended: if it was alone, the waiting commands continue.
     #[cold]
     pub(super) fn release(&mut self, token: CommandToken) {
         if self.care.owner != Some(token) {
@@ -185,12 +190,13 @@ impl Subsystem {
         self.release_waiting();
     }
 
-    /// Nobody is alone any longer.
+    /// Releases the waiting commands, since no command is alone any longer.
     pub(super) fn release_waiting(&mut self) {
         if core::mem::replace(&mut self.care.releasing, true) {
-            return; // One of those that were let go has ended; the others follow it.
+            return; // The call that is releasing commands already goes on with the others.
         }
-        // One of them may want to be alone in turn; those behind it wait again, in their order.
+        // A released command may want to be alone in turn. The commands behind it then wait again,
+        // in their order.
         while !self.care.is_owned()
             && let Some(next) = self.care.waiting.pop_front()
         {
@@ -199,7 +205,7 @@ impl Subsystem {
         self.care.releasing = false;
     }
 
-    /// A command goes on that has waited for one that was alone.
+    /// Continues a command that waited for one that was alone.
     fn resume(&mut self, token: CommandToken) {
         let slot = self.slots.of(token);
         let (queue, entry, state) = (slot.queue, slot.entry, slot.state);
@@ -222,7 +228,7 @@ impl Subsystem {
         }
     }
 
-    /// An I/O command when there is reason to look twice at it.
+    /// Executes an I/O command when there is reason for a second look.
     #[cold]
     pub(super) fn on_io_command_with_care(
         &mut self,
@@ -233,7 +239,8 @@ impl Subsystem {
         if let Some(handled) = self.on_io_command_while_sanitizing(opcode) {
             return handled;
         }
-        // A namespace that is being formatted or deleted says so at once; for others' sake a command can wait.
+        // A namespace that is being formatted or deleted refuses commands at once. Commands for
+        // other namespaces wait.
         let refused = self.namespaces.find(entry.namespace).is_none_or(|one| one.busy().is_some());
         if self.care.is_owned() && !refused {
             return self.defer(token);
@@ -245,7 +252,7 @@ impl Subsystem {
     }
 }
 
-/// Whether the command gives blocks other contents.
+/// Whether the command changes the contents of blocks.
 const fn changes_data(opcode: IoOpcode) -> bool {
     matches!(opcode, IoOpcode::Write | IoOpcode::WriteZeroes | IoOpcode::WriteUncorrectable | IoOpcode::Copy)
 }

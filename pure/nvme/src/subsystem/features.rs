@@ -13,27 +13,28 @@ use super::{AsynchronousEvent, CommandToken, Handled, Notification, Step, Subsys
 use crate::wire::feature::{self, FeatureId, capability};
 use crate::wire::{NamespaceId, StatusCode, SubmissionQueueEntry, low_u8, low_u16};
 
-/// Names a value: the feature, and what of it.
+/// The key of a feature value: the feature, and which of its values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FeatureKey {
-    /// The feature.
+    /// The feature identifier.
     pub feature: FeatureId,
-    /// The namespace, where each has a value of its own; else [`NamespaceId::NONE`].
+    /// The namespace, for a feature with one value each; otherwise [`NamespaceId::NONE`].
     pub namespace: NamespaceId,
-    /// Which value of several: the interrupt vector, or 0 for the over and 1 for the under temperature threshold; else 0.
+    /// Index among several values: the interrupt vector, or 0 for the over and 1 for the under
+    /// temperature threshold; otherwise 0.
     pub index: u16,
 }
 
-/// A value that outlives resets and power cycles.
+/// A feature value that persists through resets and power cycles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SavedFeature {
-    /// What the value is of.
+    /// The key of the value.
     pub key: FeatureKey,
     /// The value: CDW11 of the Set Features command that saved it.
     pub value: u32,
 }
 
-/// A value that is one double word.
+/// A feature value of one double word.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setting {
     pub(super) key: FeatureKey,
@@ -46,18 +47,18 @@ pub(super) struct Setting {
 const OVER: u16 = 0;
 /// Index of the under temperature threshold.
 const UNDER: u16 = 1;
-/// Threshold Temperature Select: every sensor.
+/// Threshold Temperature Select: all sensors.
 const EVERY_SENSOR: u32 = 0xf;
-/// What the Asynchronous Event Configuration can enable here.
+/// Events that the Asynchronous Event Configuration can enable here.
 const EVENTS_SUPPORTED: u32 = feature::EVENT_CRITICAL_WARNINGS.put(0x1f)
     | feature::EVENT_NAMESPACE_ATTRIBUTE.put(1)
     | feature::EVENT_TELEMETRY.put(1)
     | feature::EVENT_ASYMMETRIC_ACCESS.put(1);
-/// Aggregation Time's unit.
+/// The unit of the Aggregation Time.
 const AGGREGATION_UNIT: Nanos = Nanos::from_micros(100);
-/// Bytes of the Timestamp data structure.
+/// Length in bytes of the Timestamp data structure.
 const TIMESTAMP_BYTES: u32 = 8;
-/// Timestamp Origin: set by a Set Features command, in the byte behind the 48 bits of milliseconds.
+/// Timestamp Origin "set by Set Features", in the byte after the 48 bits of milliseconds.
 const TIMESTAMP_SET_BY_HOST: u8 = 0b001 << 1;
 
 #[derive(Debug)]
@@ -66,9 +67,9 @@ pub(super) struct Features {
     queues: u32,
     queues_max: u32,
     host_identifier: [u8; 16],
-    /// The Host Identifier that the Connect command said.
+    /// The Host Identifier from the Connect command.
     known_host: [u8; 16],
-    /// What the host said the time was (milliseconds of the Unix epoch), when it said it, and whether it did.
+    /// The time that was set (in milliseconds of the Unix epoch), when, and whether by a host.
     timestamp: (u64, Instant, bool),
 }
 
@@ -97,7 +98,7 @@ impl Features {
         features
     }
 
-    /// Back to the saved values, else the defaults.
+    /// Resets every value to its saved value, or to its default if none was saved.
     pub(super) fn reset(&mut self, now: Instant) {
         for setting in &mut self.settings {
             setting.current = setting.saved.unwrap_or(setting.default);
@@ -107,18 +108,18 @@ impl Features {
         self.timestamp = (0, now, false);
     }
 
-    /// The Volatile Write Cache feature's current value.
+    /// Whether the Volatile Write Cache feature is currently enabled.
     pub(super) fn write_cache_is_enabled(&self) -> bool {
         feature::WRITE_CACHE_ENABLE.is_set(self.value(FeatureId::VolatileWriteCache, 0))
     }
 
-    /// The current value of a feature of the controller; 0 if it is absent.
+    /// The current value of a feature of the controller; 0 if the controller does not have it.
     pub(super) fn value(&self, feature: FeatureId, index: u16) -> u32 {
         let key = FeatureKey { feature, namespace: NamespaceId::NONE, index };
         self.settings.iter().find(|setting| setting.key == key).map_or(0, |setting| setting.current)
     }
 
-    /// The over and under thresholds of the composite temperature, in kelvin.
+    /// The over and the under threshold of the composite temperature, in kelvin.
     pub(super) fn temperature_thresholds(&self) -> (u32, u32) {
         let threshold = |index| feature::TEMPERATURE.of(self.value(FeatureId::TemperatureThreshold, index));
         (threshold(OVER), threshold(UNDER))
@@ -142,13 +143,13 @@ impl Features {
                 return feature::EVENT_ASYMMETRIC_ACCESS.is_set(enabled);
             }
             AsynchronousEvent::TelemetryLogChanged => return feature::EVENT_TELEMETRY.is_set(enabled),
-            // Errors and sanitize operations cannot be masked by configuration.
+            // The configuration cannot mask errors and sanitize operations.
             _ => return true,
         };
         feature::EVENT_CRITICAL_WARNINGS.of(enabled) & u32::from(warning) != 0
     }
 
-    /// Milliseconds and attributes, as the Timestamp data structure has them.
+    /// The Timestamp data structure at `now`: milliseconds and attributes.
     pub(super) fn timestamp(&self, now: Instant) -> [u8; 8] {
         let (said, since, by_host) = self.timestamp;
         let [a, b, c, d, e, f, ..] = (said + (now - since).get() / 1_000_000).to_le_bytes();
@@ -156,7 +157,7 @@ impl Features {
     }
 }
 
-/// Every value of one double word with its default.
+/// Every feature value of one double word of the controller, with its default.
 fn defaults(config: &Config, controller: &ControllerConfig) -> impl Iterator<Item = Setting> {
     let setting = |feature, namespace, index, default| Setting {
         key: FeatureKey { feature, namespace, index },
@@ -187,7 +188,7 @@ fn defaults(config: &Config, controller: &ControllerConfig) -> impl Iterator<Ite
     )
 }
 
-/// Gives settings the values that were saved.
+/// Gives settings their saved values.
 fn restore(settings: &mut [Setting], saved: &[SavedFeature]) {
     for saved in saved {
         if let Some(setting) = settings.iter_mut().find(|setting| setting.key == saved.key) {
@@ -196,7 +197,7 @@ fn restore(settings: &mut [Setting], saved: &[SavedFeature]) {
     }
 }
 
-/// Values of namespaces, which every controller sees and sets.
+/// Feature values of namespaces, which all controllers share.
 #[derive(Debug)]
 pub(super) struct SharedFeatures(Vec<Setting>);
 
@@ -209,26 +210,27 @@ impl SharedFeatures {
         shared
     }
 
-    /// Back to the saved values, else the defaults.
+    /// Resets every value to its saved value, or to its default if none was saved.
     pub(super) fn reset(&mut self) {
         for setting in &mut self.0 {
             setting.current = setting.saved.unwrap_or(setting.default);
         }
     }
 
-    /// A new namespace has default values of its own.
+    /// Adds default values for a new namespace.
     pub(super) fn add_namespace(&mut self, namespace: NamespaceId) {
         let key = FeatureKey { feature: FeatureId::ErrorRecovery, namespace, index: 0 };
         self.0.push(Setting { key, default: 0, current: 0, saved: None });
     }
 
-    /// Forgets the values of a namespace that is gone.
+    /// Drops the values of a namespace that is gone.
     pub(super) fn remove_namespace(&mut self, namespace: NamespaceId) {
         self.0.retain(|setting| setting.key.namespace != namespace);
     }
 }
 
-/// What Get Features answers for Select = supported capabilities; 0 for a feature that is absent.
+/// The answer to Select = supported capabilities; 0 for a feature that the controller does not
+/// have.
 pub(super) fn capabilities(config: &Config, controller: &ControllerConfig, id: FeatureId) -> u32 {
     let supported = capabilities_anywhere(config, id);
     match (&controller.transport, id) {
@@ -238,7 +240,7 @@ pub(super) fn capabilities(config: &Config, controller: &ControllerConfig, id: F
         (Transport::Fabrics(_), FeatureId::InterruptCoalescing | FeatureId::InterruptVectorConfiguration) => {
             0
         }
-        // A controller that comes with its connect and goes with it has nothing to remember.
+        // A controller that exists only as long as its association has nothing to save.
         (Transport::Fabrics(_), _) if supported & capability::NAMESPACE_SPECIFIC == 0 => {
             supported & !capability::SAVEABLE
         }
@@ -355,7 +357,7 @@ impl Subsystem {
         }
     }
 
-    /// The data of a Set Features command whose value is more than a double word.
+    /// Continues a Set Features command whose value is more than a double word and has arrived.
     pub(super) fn on_feature_data(
         &mut self,
         controller: ControllerKey,
@@ -376,7 +378,7 @@ impl Subsystem {
         let features = &mut self.controllers.of_mut(controller).features;
         let present = features.host_identifier;
         if present != [0; 16] && present != identifier {
-            // A host that is known can't become another without a reset.
+            // The identifier of a host that is known can't change without a reset.
             return Err(Failure::new(StatusCode::CommandSequenceError));
         }
         features.host_identifier = identifier;
@@ -405,7 +407,7 @@ impl Subsystem {
         if self.capabilities(controller, id) == 0 { Err(invalid(Location::CDW10)) } else { Ok(id) }
     }
 
-    /// Which value of the feature CDW11 and NSID speak of.
+    /// The key of the value that CDW11 and NSID select.
     fn key_of(
         &self,
         controller: ControllerKey,
@@ -433,7 +435,7 @@ impl Subsystem {
         Ok(key)
     }
 
-    /// The value that CDW11 asks for, if the feature can have it.
+    /// The supported fields of the value in CDW11. Fails if the feature can't have that value.
     fn valid_value(&self, controller: ControllerKey, id: FeatureId, cdw11: u32) -> Result<u32, Failure> {
         let refused = match id {
             FeatureId::PowerManagement => feature::POWER_STATE.is_set(cdw11),
@@ -474,7 +476,7 @@ impl Subsystem {
         })
     }
 
-    /// Sets the value that the command names, or those of all namespaces or sensors.
+    /// Sets the value that the command selects, or the values of all namespaces or sensors.
     fn set_values(
         &mut self,
         controller: ControllerKey,
@@ -489,7 +491,7 @@ impl Subsystem {
         let key = if all_namespaces {
             None
         } else if all_sensors {
-            // There is one: the composite.
+            // The composite temperature is the only sensor.
             let cdw11 = feature::TEMPERATURE_SELECT.replace(entry.cdw11, 0);
             Some(self.key_of(controller, id, &SubmissionQueueEntry { cdw11, ..*entry })?)
         } else {
@@ -518,7 +520,7 @@ impl Subsystem {
         if set == 0 && !all_namespaces { Err(invalid(Location::CDW11)) } else { Ok(()) }
     }
 
-    /// What a new value brings about.
+    /// Makes a new value take effect.
     fn on_value_set(&mut self, controller: ControllerKey, id: FeatureId, value: u32) {
         match id {
             FeatureId::Arbitration => self.announce_arbitration(controller, value),
@@ -554,7 +556,7 @@ impl Subsystem {
         self.notify(Notification::InterruptVector { controller, vector, coalescing_disabled });
     }
 
-    /// Tells the transport of the values that differ from what it starts with.
+    /// Tells the transport the values that differ from its own defaults.
     pub(super) fn announce_saved_features(&mut self, controller: ControllerKey) {
         let features = &self.controllers.of(controller).features;
         let arbitration = features.value(FeatureId::Arbitration, 0);
@@ -570,7 +572,7 @@ impl Subsystem {
     fn set_number_of_queues(&mut self, controller: ControllerKey, cdw11: u32) -> Handled {
         let submission = feature::SUBMISSION_QUEUES.of(cdw11);
         let completion = feature::COMPLETION_QUEUES.of(cdw11);
-        // 65,536 queues cannot be asked for: queue 0 is the admin queue.
+        // The field can't ask for 65,536 queues, because queue 0 is the admin queue.
         if submission == 0xffff || completion == 0xffff {
             return Err(invalid(Location::CDW11));
         }
@@ -591,7 +593,7 @@ impl Subsystem {
     }
 }
 
-/// Bytes of the Host Identifier that the command speaks of.
+/// Length in bytes of the Host Identifier that the command gets or sets.
 const fn host_identifier_length(entry: &SubmissionQueueEntry) -> usize {
     if feature::EXTENDED_HOST_IDENTIFIER.is_set(entry.cdw11) { 16 } else { 8 }
 }

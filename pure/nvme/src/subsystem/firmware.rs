@@ -1,7 +1,10 @@
-//! Firmware Image Download and Firmware Commit: images in slots, and which of them names the revision.
+//! Firmware Image Download and Firmware Commit: images in slots, one of which determines the
+//! firmware revision.
 //!
-//! A controller that is a program runs no image. It keeps images that are Farlane's, reports their revisions, and
-//! from the reset after their activation reports theirs as its own; the world is told, to act on it if it can.
+//! A controller that is a program runs no image. It keeps images in Farlane's own format, and
+//! reports their revisions. From the reset after an activation, the controller reports the
+//! activated image's revision as its own. A notification tells the outside world, which may act on
+//! it.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -13,16 +16,16 @@ use super::{CommandToken, Handled, Notification, Step, Subsystem};
 use crate::wire::log::FirmwareSlotLog;
 use crate::wire::{Bits, StatusCode, SubmissionQueueEntry, Text, low_u8};
 
-/// Firmware slots; the first is the program itself and read-only.
+/// Number of firmware slots. Slot 1 is the program itself and read-only.
 pub const FIRMWARE_SLOTS: u8 = 3;
-/// Bytes of an image at most.
+/// The most bytes of a firmware image.
 pub const FIRMWARE_BYTES_MAX: u32 = 4 << 20;
-/// Pieces of an image, not touching one another, that may have been downloaded at most.
+/// The most separate pieces of an image that may have been downloaded so far.
 const PIECES_MAX: usize = 1024;
 
-/// Firmware Updates (FRMW): the first slot is read-only, and so many slots.
+/// Firmware Updates (FRMW): the number of slots, and a first slot that is read-only.
 pub(super) const UPDATES: u8 = 1 | FIRMWARE_SLOTS << 1;
-/// Firmware Update Granularity (FWUG): no restriction but that of double words.
+/// Firmware Update Granularity (FWUG): no restriction beyond double words.
 pub(super) const GRANULARITY: u8 = 0xff;
 
 /// Firmware Slot (FS), in CDW10 of Firmware Commit.
@@ -33,7 +36,7 @@ const STORE: u32 = 0b000;
 const STORE_AND_ACTIVATE: u32 = 0b001;
 const ACTIVATE: u32 = 0b010;
 
-/// What an image begins with.
+/// The first bytes of every image.
 const MAGIC: [u8; 8] = *b"FARLANFW";
 const FORMAT: u32 = 1;
 
@@ -48,7 +51,8 @@ const FORMAT: u32 = 1;
 /// | 24 | CRC-32 (IEEE 802.3) of the payload |
 /// | 28 | zero |
 ///
-/// Numbers are little-endian. Behind the payload, zeroes fill the last double word; more padding is left out.
+/// Numbers are little-endian. Zeroes after the payload fill the last double word; any further
+/// padding is ignored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FirmwareImage {
     revision: Text<8>,
@@ -56,13 +60,13 @@ pub struct FirmwareImage {
 }
 
 impl FirmwareImage {
-    /// Bytes before the payload.
+    /// Length of the header in bytes.
     pub const HEADER_LENGTH: usize = 32;
 
     /// An image with a revision and a payload.
     ///
     /// # Panics
-    /// When it is longer than [`FIRMWARE_BYTES_MAX`].
+    /// When the image is longer than [`FIRMWARE_BYTES_MAX`].
     pub fn new(revision: &str, payload: &[u8]) -> Self {
         let revision = Text::padded_with_spaces(revision);
         let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
@@ -80,7 +84,7 @@ impl FirmwareImage {
         Self { revision, bytes }
     }
 
-    /// The image at the start of `bytes`, if there is a whole and sound one.
+    /// The image at the start of `bytes`, if it is complete and valid.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let (header, rest) = bytes.split_first_chunk::<{ Self::HEADER_LENGTH }>()?;
         let word =
@@ -95,49 +99,50 @@ impl FirmwareImage {
         sound.then(|| Self { revision: Text::padded_with_spaces(text), bytes })
     }
 
-    /// The whole image.
+    /// The bytes of the whole image: header and payload.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Its revision.
+    /// The revision in the image's header.
     pub const fn revision(&self) -> Text<8> {
         self.revision
     }
 }
 
-/// What the slots hold.
+/// The contents of the firmware slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FirmwareConfig {
     /// The images of slots 2 and up.
     pub images: [Option<FirmwareImage>; FIRMWARE_SLOTS as usize - 1],
-    /// The slot whose revision the controller starts with, from 1 on; one without an image counts as 1.
+    /// The slot whose revision the controller starts with, from 1. A slot without an image counts
+    /// as 1.
     pub active: u8,
 }
 
 impl Default for FirmwareConfig {
-    /// The program itself and no images.
+    /// Slot 1, the program itself, is active, and the other slots are empty.
     fn default() -> Self {
         Self { images: [const { None }; FIRMWARE_SLOTS as usize - 1], active: 1 }
     }
 }
 
-/// Slots, and an image in the making.
+/// The firmware slots, and the image being downloaded.
 #[derive(Debug)]
 pub(super) struct Firmware {
     /// The revision of slot 1.
     own: Text<8>,
     images: [Option<FirmwareImage>; FIRMWARE_SLOTS as usize - 1],
     active: u8,
-    /// The revision that runs: what was in the active slot when it was activated.
+    /// The running revision: that of the active slot at the time of its activation.
     revision: Text<8>,
-    /// The slot to activate with the next reset.
+    /// The slot that the next reset activates.
     next: Option<u8>,
-    /// What was downloaded and not committed.
+    /// The image that was downloaded and not committed.
     download: Vec<u8>,
-    /// Whose host has downloaded it.
+    /// The controller whose host downloaded the image.
     downloader: Option<ControllerKey>,
-    /// Which parts of it, in order, not touching.
+    /// The downloaded parts of the image as (start, end), in order, not touching.
     pieces: Vec<(usize, usize)>,
 }
 
@@ -160,12 +165,12 @@ impl Firmware {
         firmware
     }
 
-    /// The revision that runs.
+    /// The running revision.
     pub(super) const fn revision(&self) -> Text<8> {
         self.revision
     }
 
-    /// Whether a reset will activate another image.
+    /// Whether the next reset activates another image.
     pub(super) const fn is_activation_pending(&self) -> bool {
         self.next.is_some()
     }
@@ -178,7 +183,8 @@ impl Firmware {
         }
     }
 
-    /// A reset: what that controller's host has downloaded is gone. The slot that was activated, if one was to be.
+    /// Handles a reset: drops what the controller's host has downloaded, and returns the slot that
+    /// the reset activates, if any.
     pub(super) fn reset(&mut self, controller: ControllerKey) -> Option<u8> {
         if self.downloader == Some(controller) {
             self.discard();
@@ -193,7 +199,7 @@ impl Firmware {
         self.pieces.clear();
     }
 
-    /// Takes a piece of an image; one at offset 0 begins another image.
+    /// Stores a piece of an image. A piece at offset 0 begins a new image.
     fn put(&mut self, offset: usize, data: &[u8]) -> Result<(), StatusCode> {
         if offset == 0 {
             self.discard();
@@ -226,7 +232,7 @@ impl Firmware {
         Ok(())
     }
 
-    /// The image that was downloaded, which is then gone.
+    /// Takes the downloaded image, if it is complete and valid.
     fn take_image(&mut self) -> Option<FirmwareImage> {
         let whole = matches!(self.pieces[..], [(0, _)]);
         let image = FirmwareImage::parse(&self.download).filter(|_| whole);
@@ -234,7 +240,7 @@ impl Firmware {
         image
     }
 
-    /// The Firmware Slot Information log.
+    /// The Firmware Slot Information log page.
     pub(super) fn log(&self) -> FirmwareSlotLog {
         let active = self.active | self.next.unwrap_or(0) << 4;
         let mut log = FirmwareSlotLog { active, ..FirmwareSlotLog::default() };
@@ -289,7 +295,7 @@ impl Subsystem {
         let slot = match action {
             STORE | STORE_AND_ACTIVATE => self.store_firmware(asked, no_slot)?,
             ACTIVATE => self.firmware.revision_of(asked).map(|_| asked).ok_or(no_slot)?,
-            // Activation without a reset, and boot partitions, are absent.
+            // Activation without a reset is not supported, nor are boot partitions.
             _ => return Err(Failure::field(StatusCode::InvalidField, Location::CDW10)),
         };
         if action != STORE {
@@ -303,7 +309,7 @@ impl Subsystem {
         Ok(Step::Done(0))
     }
 
-    /// Puts the image that was downloaded into the slot asked for; for 0, into one that is not active.
+    /// Stores the downloaded image in the slot `asked`; for 0, in a slot that is not active.
     fn store_firmware(&mut self, asked: u8, no_slot: Failure) -> Result<u8, Failure> {
         let slot = match asked {
             0 if self.firmware.active == 2 => 3,
@@ -378,7 +384,7 @@ mod tests {
             ends.push(100);
             let mut pieces: Vec<_> =
                 core::iter::once(0).chain(ends.clone()).zip(ends).collect();
-            // What begins at 0 comes first, the rest in some order.
+            // The piece at offset 0 comes first, the others in any order.
             let mut state = order;
             for index in (2..pieces.len()).rev() {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

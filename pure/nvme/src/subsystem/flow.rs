@@ -1,4 +1,4 @@
-//! What moves a command on: data from the host, answers of media, and its end.
+//! The progress of commands: data from the host, answers of media, and completions.
 
 use engine::Buffer;
 
@@ -26,7 +26,7 @@ impl Subsystem {
     pub(super) fn on_host_data(&mut self, token: CommandToken, data: Buffer) {
         let slot = self.slots.of(token);
         let State::AwaitingHostData(purpose) = slot.state else {
-            return; // Aborted or reset in the meantime.
+            return; // The command was aborted or reset in the meantime.
         };
         let wanted = usize::try_from(slot.length).unwrap_or(usize::MAX);
         assert!(data.len() == wanted, "{token:?} pulled {wanted} B and was given {} B", data.len());
@@ -41,7 +41,7 @@ impl Subsystem {
         self.on_pulled(token, purpose, data);
     }
 
-    /// The command goes on with its data.
+    /// Continues a command with the data that it pulled.
     #[inline]
     pub(super) fn on_pulled(&mut self, token: CommandToken, purpose: HostDataFor, data: Buffer) {
         let slot = self.slots.of(token);
@@ -68,8 +68,9 @@ impl Subsystem {
         }
     }
 
-    /// The transport could not move the last data of a command, whose success stands behind those data among the outputs.
-    /// The token is not given again before its completion is polled, so that the slot still knows the command.
+    /// Turns a queued success into a failure, because the transport could not move the command's
+    /// last data. The token is not reused before its completion is polled, so that the slot still
+    /// has the command.
     #[cold]
     fn revoke_success(&mut self, token: CommandToken, failure: &Failure) {
         let of_token =
@@ -110,7 +111,7 @@ impl Subsystem {
                     gathered[start..start + data.len()].copy_from_slice(&data);
                 }
             }
-            _ => (), // Verify only wants to know whether the bytes can be read.
+            _ => (), // Verify only checks whether the bytes can be read.
         }
     }
 
@@ -127,7 +128,7 @@ impl Subsystem {
             None => self.forget_orphan(id),
         }
         if background {
-            // Nobody waits for what was said without a command.
+            // No command waits for notifications that came without one.
             self.unsaved = false;
         }
         if self.care.is_needed() {
@@ -193,7 +194,7 @@ impl Subsystem {
         self.finish(token, handled);
     }
 
-    /// Asks the medium of `namespace` for the command's sake; `expected` bytes are to come back.
+    /// Sends a request to `medium` for the command. `expected` bytes are to come back.
     #[inline]
     pub(super) fn ask_medium(
         &mut self,
@@ -211,7 +212,7 @@ impl Subsystem {
         Step::Waiting
     }
 
-    /// Asks media for what waited for a change of the same blocks that has ended.
+    /// Sends the requests that waited for changes of the same blocks, now that these have ended.
     #[inline]
     pub(super) fn ask_those_behind(&mut self) {
         while let Some(request) = self.overlaps.next() {
@@ -219,7 +220,7 @@ impl Subsystem {
         }
     }
 
-    /// Asks a medium for what the controller does of its own accord, through resets too.
+    /// Sends a request to a medium for background work, which continues through resets.
     pub(super) fn ask_medium_in_background(
         &mut self,
         own: Own,
@@ -267,7 +268,7 @@ impl Subsystem {
         }
     }
 
-    /// Something that the controller did of its own accord has ended.
+    /// Ends work that the controller did without a command.
     #[cold]
     pub(super) fn on_own_end(&mut self, token: CommandToken, status: Status) {
         self.slots.retire(token);
@@ -276,7 +277,7 @@ impl Subsystem {
         }
     }
 
-    /// Ends the command with a failure, which the Error Information log keeps.
+    /// Ends the command with a failure, which the Error Information log records.
     #[cold]
     pub(super) fn fail(&mut self, token: CommandToken, failure: Failure) {
         let slot = self.slots.of(token);

@@ -1,4 +1,4 @@
-//! Format NVM.
+//! The Format NVM command.
 
 use super::config::BlockSize;
 use super::controller::ControllerKey;
@@ -22,12 +22,13 @@ const PROTECTION: Bits = Bits::new(7, 5);
 const SECURE_ERASE: Bits = Bits::new(11, 9);
 /// LBA Format, high bits (LBAFU), in CDW10.
 const FORMAT_HIGH: Bits = Bits::new(13, 12);
-/// Secure Erase Settings: User Data Erase; above it is Cryptographic Erase, which needs keys.
+/// Secure Erase Settings: User Data Erase. The next higher value is Cryptographic Erase, which
+/// needs keys.
 const USER_DATA_ERASE: u32 = 0b001;
 
 impl Subsystem {
-    /// Forgets the contents whatever the Secure Erase Settings say: bytes of blocks of another size would mean
-    /// nothing.
+    /// Formats the namespaces of the command. The contents are erased whatever the Secure Erase
+    /// Settings say, because they would mean nothing in blocks of another size.
     pub(super) fn on_format(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let format = FORMAT_HIGH.of(entry.cdw10) << 4 | FORMAT_LOW.of(entry.cdw10);
         let invalid_format = Failure::field(StatusCode::InvalidFormat, Location::CDW10);
@@ -63,7 +64,7 @@ impl Subsystem {
         self.alone(token, Alone::Format)
     }
 
-    /// Nothing else is under way: a write of before the format can't come after it.
+    /// Formats once nothing else is under way, so that no earlier write ends after the format.
     pub(super) fn format_alone(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let format = FORMAT_HIGH.of(entry.cdw10) << 4 | FORMAT_LOW.of(entry.cdw10);
         let block = BlockSize::from_format(format).expect("checked before");
@@ -72,7 +73,7 @@ impl Subsystem {
         self.format_next(token, block)
     }
 
-    /// Formats the first namespace that is to be; when there is none, all are formatted.
+    /// Formats the next namespace that is marked for it; ends when none is left.
     fn format_next(&mut self, token: CommandToken, block: BlockSize) -> Handled {
         let Some(next) = self.namespaces.iter().find(|one| one.busy() == Some(Busy::Formatting)) else {
             let slot = self.slots.of(token);
@@ -110,7 +111,7 @@ impl Subsystem {
         self.format_next(token, block)
     }
 
-    /// Marks the namespaces that the command is for.
+    /// Sets or clears the mark of the namespaces that the command formats.
     pub(super) fn set_formatting(
         &mut self,
         controller: ControllerKey,

@@ -1,4 +1,4 @@
-//! Fused operations: Compare and Write, in which nothing comes between the two.
+//! Fused operations: Compare and Write, with nothing between the two commands.
 
 use super::errors::{Failure, Location};
 use super::exclusive::Alone;
@@ -10,7 +10,7 @@ use crate::wire::{FusedOperation, IoOpcode, StatusCode, SubmissionQueueEntry, Su
 pub(super) const COMPARE_AND_WRITE: u16 = 1 << 0;
 
 impl Subsystem {
-    /// A command that says that it is part of a fused operation.
+    /// Executes a command that declares itself part of a fused operation.
     #[cold]
     pub(super) fn on_fused_command(
         &mut self,
@@ -39,14 +39,14 @@ impl Subsystem {
         }
     }
 
-    /// The queue's next command is not the second of the pair that its last one was the first of.
+    /// Fails a first command on this queue if `next` is not its second command.
     pub(super) fn abandon_first(&mut self, next: CommandToken, queue: SubmissionQueueId) {
         if let Some(first) = self.take_first(next, queue) {
             self.fail(first, Failure::field(StatusCode::AbortedMissingFused, Location::FUSED_OPERATION));
         }
     }
 
-    /// The first command of a pair on the queue of the `next` one whose second one has not come.
+    /// Takes the first command on the queue of `next` whose second command has not come.
     fn take_first(&mut self, next: CommandToken, queue: SubmissionQueueId) -> Option<CommandToken> {
         let controller = self.slots.of(next).controller;
         let of_queue = |first: &CommandToken| {
@@ -58,7 +58,8 @@ impl Subsystem {
         Some(first)
     }
 
-    /// Both commands are there: the first one goes on like any other, and takes the second with it.
+    /// Pairs both commands. The first one then proceeds like any other command, and brings the
+    /// second one along.
     fn pair(&mut self, first: CommandToken, second: CommandToken, write: &SubmissionQueueEntry) -> Handled {
         let compare = self.slots.of(first).entry;
         let range = |entry: &SubmissionQueueEntry| {
@@ -79,7 +80,8 @@ impl Subsystem {
         Ok(Step::Waiting)
     }
 
-    /// The Compare of a pair: alone, so that nothing is written between it and the Write.
+    /// Runs the Compare of a pair alone, so that nothing is written between the Compare and the
+    /// Write.
     pub(super) fn on_fused_compare(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         self.check_writable(token, entry)?;
         if self.care.is_owned() {
@@ -93,7 +95,7 @@ impl Subsystem {
         Ok(self.pull(token, length, HostDataFor::Compare))
     }
 
-    /// The Compare has succeeded, and ends: the Write goes on in its place.
+    /// Completes a Compare that succeeded, and continues with the Write in its place.
     pub(super) fn on_fused_equal(&mut self, token: CommandToken, second: CommandToken) -> Handled {
         self.slots.of(token).partner = None;
         self.care.hand_over(second);

@@ -1,4 +1,4 @@
-//! Identify.
+//! The Identify command.
 
 use alloc::vec::Vec;
 
@@ -31,13 +31,14 @@ const VERSION: u32 = 0x0002_0000;
 const LONG_HOST_IDENTIFIERS: u32 = 1 << 0;
 /// Controller Attributes: Traffic Based Keep Alive.
 const TRAFFIC_KEEP_ALIVE: u32 = 1 << 6;
-/// Controller Multi-Path I/O and Namespace Sharing: several ports, several controllers.
+/// Controller Multi-Path I/O and Namespace Sharing: several ports and several controllers.
 const MULTI_PATH: u8 = 1 << 0 | 1 << 1;
 /// Controller Multi-Path I/O and Namespace Sharing: Asymmetric Namespace Access Reporting.
 const ANA_REPORTING: u8 = 1 << 3;
-/// Namespace Multi-path I/O and Namespace Sharing: several controllers may have the namespace at once.
+/// Namespace Multi-path I/O and Namespace Sharing: several controllers may have the namespace
+/// attached at once.
 const SHARED: u8 = 1 << 0;
-/// What capsules' sizes count in.
+/// The unit of capsule sizes in bytes.
 const CAPSULE_UNIT: u32 = 16;
 /// Fabrics Controller Attributes: the static controller model.
 const STATIC_CONTROLLERS: u8 = 1 << 0;
@@ -45,33 +46,35 @@ const STATIC_CONTROLLERS: u8 = 1 << 0;
 const DISCONNECT_SUPPORTED: u16 = 1 << 0;
 /// Controller Type: an I/O controller.
 const IO_CONTROLLER: u8 = 1;
-/// Optional Admin Command Support: Format NVM; Firmware Commit and Image Download; Namespace Management and Attachment; Device Self-test.
+/// Optional Admin Command Support: Format NVM; Firmware Commit and Image Download; Namespace
+/// Management and Attachment; Device Self-test.
 const FORMAT_SUPPORTED: u16 = 1 << 1;
 const FIRMWARE_SUPPORTED: u16 = 1 << 2;
-/// Optional Admin Command Support: Doorbell Buffer Config, where the transport carries it out.
+/// Optional Admin Command Support: Doorbell Buffer Config, where the transport executes it.
 const DOORBELL_BUFFERS_SUPPORTED: u16 = 1 << 8;
 const NAMESPACE_MANAGEMENT_SUPPORTED: u16 = 1 << 3;
 const SELF_TEST_SUPPORTED: u16 = 1 << 4;
 /// Device Self-test Options: one self-test at a time in the NVM subsystem.
 const ONE_SELF_TEST: u8 = 1 << 0;
-/// Bytes that an extended self-test is expected to read in a minute.
+/// Bytes that an extended self-test is expected to read per minute.
 const SELF_TEST_BYTES_PER_MINUTE: u64 = 60 << 30;
-/// Log Page Attributes: Commands Supported and Effects; offset and long lengths; Telemetry; Persistent Event; Supported
-/// Log Pages and other effects.
+/// Log Page Attributes: Commands Supported and Effects; offset and long lengths; Telemetry;
+/// Persistent Event; Supported Log Pages and other effects.
 const LOG_PAGE_ATTRIBUTES: u8 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5;
-/// Format NVM Attributes (FNA): formats and erasures are of one namespace, no cryptographic erase.
+/// Format NVM Attributes (FNA): formats and erasures apply to one namespace, and there is no
+/// cryptographic erase.
 pub(super) const FORMAT_ATTRIBUTES: u8 = 0;
-/// Abort Command Limit, 0's based, as the specification recommends.
+/// Abort Command Limit (ACL), 0's based, as the specification recommends.
 const ABORT_LIMIT: u8 = 3;
-/// Queue entries of 2^6 and 2^4 bytes, required and maximum.
+/// Queue entry sizes of 2^6 and 2^4 bytes, both required and maximum.
 const SUBMISSION_ENTRY_SIZE: u8 = 0x66;
 const COMPLETION_ENTRY_SIZE: u8 = 0x44;
-/// Optional NVM Command Support: Compare, Write Uncorrectable, Dataset Management, Write Zeroes, Save and Select,
-/// Timestamp, Verify, Copy.
+/// Optional NVM Command Support: Compare, Write Uncorrectable, Dataset Management, Write Zeroes,
+/// Save and Select, Timestamp, Verify, Copy.
 const OPTIONAL_NVM_COMMANDS: u16 = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 8;
 /// Optional NVM Command Support: reservations.
 const RESERVATIONS_SUPPORTED: u16 = 1 << 5;
-/// Volatile Write Cache: present; Flush may name all namespaces.
+/// Volatile Write Cache: a cache is present, and Flush may name all namespaces.
 const CACHE_PRESENT: u8 = 1 << 0;
 const FLUSH_OF_ALL: u8 = 0b11 << 1;
 /// Namespace Features: the preferred granularities and alignments are valid (OPTPERF).
@@ -81,7 +84,7 @@ const READS_ZEROES: u8 = 0b001;
 const WRITE_ZEROES_DEALLOCATES: u8 = 1 << 3;
 /// Namespace Attributes: currently write protected.
 const WRITE_PROTECTED: u8 = 1 << 0;
-/// Namespace Status: ready.
+/// Namespace Status: the namespace is ready.
 const READY: u8 = 1 << 0;
 /// Relative Performance of an LBA format.
 const BEST: u8 = 0;
@@ -101,7 +104,7 @@ impl Subsystem {
         Ok(Step::Done(0))
     }
 
-    /// Fills `page`, which is all zeroes, with what the command asks for.
+    /// Fills `page`, which is all zeroes, with the data structure that the command asks for.
     fn identify(
         &self,
         key: ControllerKey,
@@ -109,7 +112,7 @@ impl Subsystem {
         page: &mut Page,
     ) -> Result<(), Failure> {
         match CNS.of(entry.cdw10) {
-            // What holds for every namespace that may be created.
+            // Capabilities common to all namespaces that may be created.
             cns::NAMESPACE if entry.namespace == NamespaceId::ALL => self.common_structure(key).emit(page),
             cns::NAMESPACE => {
                 if let Some(namespace) = self.valid_namespace(entry)?.filter(|one| one.is_attached_to(key)) {
@@ -126,7 +129,8 @@ impl Subsystem {
             cns::ALLOCATED_NAMESPACES => self.namespaces_after(entry, page, None)?,
             cns::NAMESPACE_DESCRIPTORS => self.descriptors(self.active_namespace(key, entry)?, page),
             cns::COMMAND_SET_NAMESPACE => {
-                // Without metadata there is nothing to say: storage tags and extended formats are all of protection.
+                // The structure is empty without metadata, because storage tags and extended
+                // formats belong to protection.
                 self.check_command_set(entry)?;
                 if entry.namespace != NamespaceId::ALL {
                     self.valid_namespace(entry)?;
@@ -161,7 +165,8 @@ impl Subsystem {
         Ok(())
     }
 
-    /// The allocated namespace of the command; none if the identifier is valid and of nothing, which reads as zeroes.
+    /// The allocated namespace of the command; `None` if the identifier is valid but not in use,
+    /// which reads as zeroes.
     fn valid_namespace(&self, entry: &SubmissionQueueEntry) -> Result<Option<&Namespace>, Failure> {
         if self.namespaces.is_valid(entry.namespace) {
             Ok(self.namespaces.allocated(entry.namespace))
@@ -254,13 +259,14 @@ impl Subsystem {
         }
     }
 
-    /// Extended Device Self-test Time (EDSTT).
+    /// Extended Device Self-test Time (EDSTT) in minutes.
     fn self_test_minutes(&self) -> u16 {
         let bytes: u64 = self.namespaces.iter().map(|namespace| namespace.bytes).sum();
         u16::try_from(bytes / SELF_TEST_BYTES_PER_MINUTE + 1).unwrap_or(u16::MAX)
     }
 
-    /// What every namespace has in common: formats and capabilities, as one that is to be created will have them.
+    /// The fields common to all namespaces: the formats and capabilities that a new namespace will
+    /// have.
     fn common_structure(&self, key: ControllerKey) -> IdentifyNamespace {
         let formats = BlockSize::ALL.map(|block| LbaFormat {
             metadata_size: 0,
@@ -281,7 +287,7 @@ impl Subsystem {
     }
 
     fn namespace_structure(&self, key: ControllerKey, namespace: &Namespace) -> IdentifyNamespace {
-        // Media keep pages of 4 KiB: what is aligned to them needs no read before the write.
+        // Media keep pages of 4 KiB, and a write aligned to them needs no read first.
         let page = low_u16(PAGE_BYTES / namespace.block.bytes()) - 1;
         let copy_blocks = u32::try_from(copy::COPY_BYTES_MAX >> namespace.block.shift()).unwrap_or(u32::MAX);
         IdentifyNamespace {
@@ -306,7 +312,8 @@ impl Subsystem {
         }
     }
 
-    /// The identifiers above the command's, ascending: those of active or of all allocated namespaces.
+    /// The identifiers above the command's in ascending order, of the active or of all allocated
+    /// namespaces.
     fn namespaces_after(
         &self,
         entry: &SubmissionQueueEntry,
@@ -355,7 +362,8 @@ impl Subsystem {
         }
     }
 
-    /// Namespace Multi-path I/O and Namespace Sharing Capabilities (NMIC): over fabrics, hosts share.
+    /// Namespace Multi-path I/O and Namespace Sharing Capabilities (NMIC): namespaces can be shared
+    /// over fabrics.
     fn sharing(&self, key: ControllerKey) -> u8 {
         if self.controllers.of(key).config.of_fabrics().is_some() { SHARED } else { 0 }
     }
@@ -365,7 +373,8 @@ impl Subsystem {
         if self.has_reservations(key) { reservation::CAPABILITIES } else { 0 }
     }
 
-    /// The list of controllers from the command's identifier on, ascending: those of which it is true.
+    /// The Controller List of the controllers that `listed` accepts, ascending from the command's
+    /// identifier.
     fn controllers_from(
         &self,
         entry: &SubmissionQueueEntry,
@@ -385,7 +394,7 @@ impl Subsystem {
         count[0] = u16::try_from(listed).expect("a page holds 2,047").to_le_bytes();
     }
 
-    /// The combinations of I/O command sets: one, of the NVM command set alone.
+    /// The combinations of I/O command sets: only one, the NVM command set alone.
     fn command_sets(
         &self,
         key: ControllerKey,
@@ -412,7 +421,7 @@ fn optional_admin_commands(controller: &ControllerConfig) -> u16 {
         | if doorbell_buffers { DOORBELL_BUFFERS_SUPPORTED } else { 0 }
 }
 
-/// What Identify Controller says of fabrics.
+/// The fabrics fields of Identify Controller.
 fn fabrics_fields(fabrics: &FabricsConfig) -> IdentifyController {
     IdentifyController {
         command_capsule_size: fabrics.command_capsule_bytes / CAPSULE_UNIT,

@@ -1,19 +1,22 @@
-//! Lives of controllers, and how a host ends one through another controller: Cross-Controller Reset.
+//! Lives of controllers, and Cross-Controller Reset, with which a host ends the life of one
+//! controller through another.
 //!
-//! A host that has lost a path can't tell what the controller there may still do with the commands it was sent. Before
-//! the host sends them another way it asks a controller that it still reaches to end that life of the lost one (NVM
-//! Express Base Specification 2.3, Communication Loss Handling). A reset is immediate here: commands that no medium has
-//! begun are gone, and what media have begun is ended before anybody reads or changes the same blocks (`overlap`).
+//! A host that has lost a path can't tell what the controller there may still do with the commands
+//! it received. Before the host sends these commands on another path, it asks a controller that it
+//! still reaches to end that life of the lost controller (NVM Express Base Specification 2.3,
+//! Communication Loss Handling). A reset is immediate here: commands that no medium has begun are
+//! gone, and a request that a medium has begun ends before another request reads or changes the
+//! same blocks (`overlap`).
 
 use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
 use super::{CommandToken, Handled, Notification, Step, Subsystem};
 use crate::wire::{Bits, StatusCode, SubmissionQueueEntry, join_u64, low_u8, low_u16};
 
-/// Which life of a controller it is: from one CSTS.RDY to its end.
+/// One life of a controller, which begins when CSTS.RDY becomes 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Instance {
-    /// Controller Instance Uniquifier (CIU): not 0, and another in each life.
+    /// Controller Instance Uniquifier (CIU): not 0, and different in each life.
     pub uniquifier: u8,
     /// Controller Instance Random Number (CIRN).
     pub random: u64,
@@ -23,16 +26,18 @@ pub struct Instance {
 const IMPACTED_CONTROLLER: Bits = Bits::new(15, 0);
 /// Controller Instance Uniquifier (CIU) of the impacted controller, in CDW10.
 const UNIQUIFIER: Bits = Bits::new(23, 16);
-/// DW0: Immediate Reset Successful (IRS).
+/// DW0 of the completion: Immediate Reset Successful (IRS).
 const IMMEDIATE: u32 = 1;
-/// Cross-Controller Reset Limit (CCRL). Each reset ends at once, so that the limit is never exceeded.
+/// Cross-Controller Reset Limit (CCRL). The limit is never exceeded, because each reset ends at
+/// once.
 pub(super) const RESETS_MAX: u8 = 4;
-/// Command Quiesce Time (CQT) in milliseconds: the least there is. What is left of a lost controller disturbs nobody.
+/// Command Quiesce Time (CQT) in milliseconds: the minimum, because remaining work of a lost
+/// controller disturbs nobody.
 pub(super) const QUIESCE_MILLISECONDS: u16 = 1;
 
 impl Subsystem {
-    /// A life of a controller begins, in which its host may have it ended through another controller. The transport is
-    /// told by [`Notification::CrossControllerReset`].
+    /// Begins a life of a controller, which the host may end through another controller. The core
+    /// reports such an end to the transport with [`Notification::CrossControllerReset`].
     pub fn set_instance(&mut self, controller: ControllerKey, instance: Instance) {
         self.controllers.of_mut(controller).instance = Some(instance);
     }
@@ -59,7 +64,8 @@ impl Subsystem {
             uniquifier: low_u8(UNIQUIFIER.of(entry.cdw10)),
             random: join_u64(entry.cdw12, entry.cdw13),
         };
-        // Nobody ends what is another host's. To its own host, a life that is over is as good as ended.
+        // A host may not end the controller of another host. For the controller's own host, a life
+        // that is already over counts as ended.
         let is_it = |key: &ControllerKey| {
             let found = self.controllers.of(*key);
             let host = found.config.of_fabrics().map(|found| &found.host);

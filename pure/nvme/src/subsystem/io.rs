@@ -26,7 +26,7 @@ const RANGES: Bits = Bits::new(7, 0);
 /// Attribute – Deallocate (AD) of Dataset Management, in CDW11.
 const ATTRIBUTE_DEALLOCATE: Bits = Bits::bit(2);
 
-/// The bytes of a medium that a command is about.
+/// The bytes of a medium that a command reads or writes.
 #[derive(Clone, Copy)]
 pub(super) struct Extent {
     pub(super) offset: u64,
@@ -78,7 +78,8 @@ impl Subsystem {
         Ok(self.pull(token, length, HostDataFor::Write))
     }
 
-    /// The range is checked again: the namespace may have been formatted while the data was on its way.
+    /// Continues a write whose data has arrived. The range is checked again, because the namespace
+    /// may have been formatted meanwhile.
     #[inline]
     pub(super) fn on_write_data(
         &mut self,
@@ -157,7 +158,8 @@ impl Subsystem {
         self.verify_from(token, entry, verified)
     }
 
-    /// Reads the next piece, no longer than a transfer: up to 65,536 blocks would be too much to hold at once.
+    /// Reads the next piece, at most one transfer long: a command's 65,536 blocks would be too much
+    /// to hold at once.
     fn verify_from(&mut self, token: CommandToken, entry: &SubmissionQueueEntry, verified: u64) -> Handled {
         let namespace = self.ready_namespace(token, entry)?;
         let extent = extent_of(namespace, entry)?;
@@ -179,7 +181,8 @@ impl Subsystem {
         Ok(self.pull(token, length, HostDataFor::DatasetManagement))
     }
 
-    /// Only Deallocate has an effect; the other attributes and the context attributes are hints.
+    /// Continues a Dataset Management command whose ranges have arrived. Only Deallocate has an
+    /// effect; the other attributes and the context attributes are hints.
     pub(super) fn on_dataset_ranges(
         &mut self,
         token: CommandToken,
@@ -202,7 +205,7 @@ impl Subsystem {
         self.deallocate_from(token, entry, 0)
     }
 
-    /// Deallocates the kept range with this index, or the next one that is not empty.
+    /// Deallocates the range with this index in the kept list, or the next range that is not empty.
     pub(super) fn deallocate_from(
         &mut self,
         token: CommandToken,
@@ -248,7 +251,7 @@ impl Subsystem {
         Ok(self.ask_medium(token, MediaFor::Flush, medium, 0, Operation::Flush))
     }
 
-    /// Flushes the first namespace after `previous`; when there is none, all are flushed.
+    /// Flushes the first namespace after `previous`; ends when none is left.
     pub(super) fn flush_after(&mut self, token: CommandToken, previous: NamespaceId) -> Step {
         match self.namespaces.after(previous).map(|namespace| (namespace.id, namespace.medium)) {
             Some((id, medium)) => self.ask_medium(token, MediaFor::FlushAll(id), medium, 0, Operation::Flush),
@@ -256,7 +259,8 @@ impl Subsystem {
         }
     }
 
-    /// Goes on with the next namespace even after a failure: the others' bytes are no less worth keeping.
+    /// Flushes the next namespace even after a failure, because the data of the other namespaces
+    /// deserves to be kept.
     pub(super) fn on_flushed(
         &mut self,
         token: CommandToken,
@@ -272,7 +276,7 @@ impl Subsystem {
         }
     }
 
-    /// What the host is told of a medium's failure.
+    /// The failure that the host sees when a medium fails.
     #[cold]
     pub(super) fn media_failure(
         &mut self,
@@ -317,7 +321,7 @@ impl Subsystem {
         Failure { dw0, ..Failure::at_lba(code, lba) }
     }
 
-    /// The namespace that an I/O command is for.
+    /// The namespace of an I/O command, if it is ready for the command.
     #[inline]
     pub(super) fn ready_namespace(
         &self,
@@ -330,7 +334,7 @@ impl Subsystem {
         }
     }
 
-    /// The namespace of an I/O command when it is absent or something is the matter with it.
+    /// The namespace of an I/O command when it is absent or needs a second look.
     #[cold]
     fn namespace_with_care(
         &self,
@@ -362,7 +366,7 @@ impl Subsystem {
         Ok(namespace)
     }
 
-    /// Whether the command may write its blocks.
+    /// Fails if the command may not write its blocks.
     pub(super) fn check_writable(
         &self,
         token: CommandToken,
@@ -371,7 +375,7 @@ impl Subsystem {
         extent_of(self.writable_namespace(token, entry)?, entry).map(|_| ())
     }
 
-    /// The length of a command's transfer, if it is within the Maximum Data Transfer Size.
+    /// The length of a command's transfer in bytes. Fails beyond the Maximum Data Transfer Size.
     #[inline]
     fn transfer_length(&self, extent: Extent) -> Result<u32, Failure> {
         u32::try_from(extent.length)
@@ -380,7 +384,7 @@ impl Subsystem {
             .ok_or_else(|| Failure::field(StatusCode::InvalidField, Location::CDW12))
     }
 
-    /// A format between pull and data changes what a block is: such a command has lost its meaning.
+    /// Fails if a format changed the block size between the pull and the arrival of the data.
     #[inline]
     fn check_pulled(&self, extent: Extent, data: &Buffer) -> Result<(), Failure> {
         if u64::try_from(data.len()) == Ok(extent.length) {
@@ -396,19 +400,19 @@ impl Subsystem {
     }
 }
 
-/// How many logical blocks the command is about.
+/// Number of logical blocks of the command.
 #[inline]
 pub(super) const fn blocks_of(entry: &SubmissionQueueEntry) -> u64 {
     NLB.of(entry.cdw12) as u64 + 1
 }
 
-/// The bytes of the command's logical blocks.
+/// The extent of the command's logical blocks.
 #[inline]
 fn extent_of(namespace: &Namespace, entry: &SubmissionQueueEntry) -> Result<Extent, Failure> {
     extent_within(namespace, entry.starting_lba(), blocks_of(entry))
 }
 
-/// The bytes of `blocks` logical blocks from `lba`, if the namespace has them.
+/// The extent of `blocks` logical blocks from `lba`. Fails if the namespace does not have them all.
 #[inline]
 pub(super) fn extent_within(namespace: &Namespace, lba: u64, blocks: u64) -> Result<Extent, Failure> {
     match lba.checked_add(blocks) {
@@ -421,7 +425,7 @@ pub(super) fn extent_within(namespace: &Namespace, lba: u64, blocks: u64) -> Res
 }
 
 impl State {
-    /// Whether a command in this state can be ended without its effect being in doubt afterwards.
+    /// Whether a command in this state can be aborted without leaving its effect in doubt.
     pub(super) const fn can_abort(self) -> bool {
         match self {
             Self::AwaitingEvent

@@ -1,4 +1,4 @@
-//! Controllers come and go, are reset and shut down.
+//! Adding, removing, resetting and shutting down controllers.
 
 use alloc::vec::Vec;
 
@@ -12,21 +12,23 @@ use crate::media::IoId;
 use crate::wire::feature::FeatureId;
 use crate::wire::{NamespaceId, SubmissionQueueId};
 
-/// Shutdowns: one flush of all media is for every controller that asked before it began.
+/// Shutdowns in progress. One flush of all media serves every controller that asked before the
+/// flush began.
 #[derive(Debug, Default)]
 pub(super) struct Shutdowns {
-    /// Those that the flush under way is for.
+    /// Controllers that the present flush serves.
     flushing: Vec<ControllerKey>,
-    /// Those that have asked since.
+    /// Controllers that asked after the present flush began.
     waiting: Vec<ControllerKey>,
 }
 
 impl Subsystem {
-    /// Adds a controller, as it is after a reset. Its key is free again once it is removed.
+    /// Adds a controller in its state after a reset. The controller's key is free again once the
+    /// controller is removed.
     ///
     /// # Panics
-    /// When `config` exceeds a limit that its fields name, another controller has its identifier, or there are
-    /// [`CONTROLLERS_MAX`] controllers.
+    /// When `config` exceeds a limit that its fields name, when another controller has the same
+    /// identifier, or when there are already [`CONTROLLERS_MAX`] controllers.
     pub fn add_controller(&mut self, now: Instant, config: ControllerConfig) -> ControllerKey {
         self.now = now;
         config.check();
@@ -47,13 +49,13 @@ impl Subsystem {
         key
     }
 
-    /// Removes a controller: its commands in flight are gone without completions, as after a reset.
+    /// Removes a controller. Its commands in flight end without completions, as after a reset.
     pub fn remove_controller(&mut self, now: Instant, controller: ControllerKey) {
         self.now = now;
         self.end_commands_of(controller);
         self.reset_self_test(controller);
         self.controllers.remove(controller);
-        // Its key may be another's soon.
+        // Another controller may soon get the same key.
         self.orphans.retain(|(_, of)| *of != controller);
         self.namespaces.iter_mut().for_each(|namespace| namespace.forget_controller(controller));
         self.remember_access();
@@ -62,25 +64,26 @@ impl Subsystem {
         self.check_quiet();
     }
 
-    /// How a controller was configured.
+    /// The configuration of a controller.
     pub fn controller(&self, controller: ControllerKey) -> &ControllerConfig {
         &self.controllers.of(controller).config
     }
 
-    /// The controller with a Controller ID (CNTLID).
+    /// The controller with Controller ID (CNTLID) `id`.
     pub fn controller_called(&self, id: u16) -> Option<ControllerKey> {
         self.controllers.iter().find(|(_, one)| one.config.controller_id == id).map(|(key, _)| key)
     }
 
-    /// The controllers that there are.
+    /// The keys of all controllers.
     pub fn controllers(&self) -> impl Iterator<Item = ControllerKey> {
         self.controllers.iter().map(|(key, _)| key)
     }
 
-    /// A controller level reset: its commands in flight are gone without completions, Asynchronous Event
-    /// Requests too, outputs that were not polled are dropped, features return to their saved or default
-    /// values. What media still answer to old requests is ignored; a transport that must not let them
-    /// overtake the reset waits until [`Subsystem::media_outstanding`] is 0. Other controllers go on.
+    /// Performs a controller level reset. The controller's commands in flight end without
+    /// completions, Asynchronous Event Requests included; outputs not yet polled are dropped;
+    /// features return to their saved or default values. Late answers of media to old requests are
+    /// ignored: a transport that must not let old requests overtake the reset waits until
+    /// [`Subsystem::media_outstanding`] is 0. Other controllers are not affected.
     pub fn reset(&mut self, now: Instant, controller: ControllerKey) {
         self.now = now;
         self.end_commands_of(controller);
@@ -88,7 +91,7 @@ impl Subsystem {
         if let Some(slot) = activated {
             self.notify(Notification::FirmwareActivated { slot });
         }
-        // Before the features, as long as the time is known.
+        // The reset is recorded first, because resetting the features also resets the Timestamp.
         let found = self.controllers.of_mut(controller);
         found.events.reset();
         found.event_context = None;
@@ -101,14 +104,15 @@ impl Subsystem {
         }
         self.remember_write_cache();
         self.reset_self_test(controller);
-        // Nobody waits for what was said without a command.
+        // No command waits for notifications that came without one.
         self.unsaved = false;
         self.check_quiet();
         self.announce_saved_features(controller);
     }
 
-    /// The transport has lost an I/O queue for good: its commands in flight are gone without completions, as after a reset.
-    /// What media have begun of them goes on, and is ended before anybody reads or changes the same blocks.
+    /// Ends the commands of an I/O queue that the transport has lost for good, without completions,
+    /// as a reset does. Requests that media have begun continue, and end before another request
+    /// reads or changes the same blocks.
     pub fn drop_queue(&mut self, now: Instant, controller: ControllerKey, queue: SubmissionQueueId) {
         self.now = now;
         self.end_commands(|slot| slot.controller == controller && slot.queue == queue);
@@ -121,12 +125,12 @@ impl Subsystem {
         self.forget_shutdown(controller);
     }
 
-    /// Forgets the commands that `is_gone` names, and what of their outputs was not polled. What is said to the world
-    /// stays said, and background work goes on.
+    /// Ends the commands that `is_gone` selects, and drops their outputs that were not polled.
+    /// Notifications remain, and background work continues.
     fn end_commands(&mut self, is_gone: impl Fn(&Slot) -> bool) {
         let slots = &self.slots;
         let is_its = |token: CommandToken| slots.is_command(token) && slots.peek(token).is_some_and(&is_gone);
-        // Requests that no medium has seen will never be answered.
+        // No medium has seen these requests, so that none will ever answer them.
         let dropped = |output: &Output| match output {
             Output::Media(request) => is_its(request.id.token()),
             Output::PullHostData { token, .. }
@@ -177,34 +181,35 @@ impl Subsystem {
         let entry = self.slots.of(token).entry;
         let creating = self.namespaces.find(namespace).is_some_and(|one| one.busy() == Some(Busy::Creating));
         if is_admin && self.creates_namespace(&entry) && creating {
-            // Its extent is free, but not before the medium has done with it.
+            // The namespace's extent is free, but not before the medium has finished with it.
             self.revoke_namespace(namespace);
             self.care.drain();
         }
     }
 
-    /// A medium has ended what nobody waits for.
+    /// Forgets a request that has ended and whose command was gone.
     #[cold]
     pub(super) fn forget_orphan(&mut self, id: IoId) {
         self.orphans.retain(|(orphan, _)| *orphan != id);
     }
 
-    /// Requests to media for commands of the controller that have not ended, those of commands that a reset has ended
-    /// included; but not those of what goes on through resets, which no command comes into conflict with.
+    /// Number of unanswered media requests for commands of the controller, including commands that
+    /// a reset has ended. Background work that continues through resets is not counted, because no
+    /// command conflicts with it.
     pub fn media_outstanding(&self, controller: ControllerKey) -> usize {
         let orphans = self.orphans.iter().filter(|(_, of)| *of == controller).count();
         let of_commands = self.slots.of_controller(controller);
         orphans + of_commands.filter(|(_, slot)| matches!(slot.state, State::AwaitingMedia(_))).count()
     }
 
-    /// Requests to media that have not ended, whoever they were for.
+    /// Number of unanswered media requests of all controllers.
     #[doc(hidden)]
     pub const fn all_media_outstanding(&self) -> usize {
         self.media_outstanding
     }
 
-    /// Begins a shutdown: makes everything durable that was written, and what was said to be worth remembering, then says
-    /// [`Notification::ShutDown`]. Commands in flight are not waited for.
+    /// Begins a shutdown: makes all written data and all lasting state durable, then reports
+    /// [`Notification::ShutDown`]. The shutdown does not wait for commands in flight.
     pub fn shut_down(&mut self, now: Instant, controller: ControllerKey) {
         self.now = now;
         self.record_health(controller);
@@ -234,7 +239,7 @@ impl Subsystem {
         }
     }
 
-    /// Nobody waits for the controller's shutdown any longer.
+    /// Forgets the controller's shutdown, which nobody waits for any longer.
     fn forget_shutdown(&mut self, controller: ControllerKey) {
         let was_flushing = !self.shutdowns.flushing.is_empty();
         self.shutdowns.flushing.retain(|key| *key != controller);
@@ -247,17 +252,20 @@ impl Subsystem {
         }
     }
 
-    /// Writes are durable while any host wants no write cache.
+    /// Recomputes whether the write cache is on. Every write is durable while any host has the
+    /// cache off.
     pub(super) fn remember_write_cache(&mut self) {
         self.write_cache = self.controllers.iter().all(|(_, one)| one.features.write_cache_is_enabled());
     }
 
-    /// Keep Alive Timeout (KATO) of the controller, in milliseconds; 0 for none. The transport runs the timer.
+    /// Keep Alive Timeout (KATO) of the controller in milliseconds; 0 for none. The transport runs
+    /// the timer.
     pub fn keep_alive_milliseconds(&self, controller: ControllerKey) -> u32 {
         self.controllers.of(controller).features.value(FeatureId::KeepAliveTimer, 0)
     }
 
-    /// Tells whether the transport has I/O queues: once it has, Number of Queues can't be set.
+    /// Tells the core whether the transport has I/O queues. Once it has, Number of Queues can't be
+    /// set.
     pub fn set_io_queues_exist(&mut self, controller: ControllerKey, exist: bool) {
         self.controllers.of_mut(controller).io_queues_exist = exist;
     }

@@ -1,4 +1,4 @@
-//! Get Log Page.
+//! The Get Log Page command.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -22,15 +22,17 @@ const RETAIN_EVENT: Bits = Bits::bit(15);
 const DWORDS_LOW: Bits = Bits::new(31, 16);
 /// Number of Dwords, high (NUMDU), in CDW11.
 const DWORDS_HIGH: Bits = Bits::new(15, 0);
-/// Offset Type (OT), in CDW14: the offset is an index of entries.
+/// Offset Type (OT), in CDW14: whether the offset is an index of entries.
 const OFFSET_IS_INDEX: Bits = Bits::bit(23);
 /// Command Set Identifier (CSI), in CDW14.
 const COMMAND_SET: Bits = Bits::new(31, 24);
-/// LID Supported (LSUPP) in the Supported Log Pages log; Feature Supported (FSUPP) in the features' log.
+/// LID Supported (LSUPP) in the Supported Log Pages log, and Feature Supported (FSUPP) in the
+/// features' log.
 const SUPPORTED: u32 = 1;
-/// LID Specific Parameter of the Persistent Event log: its header can be read with the reporting context's establishment.
+/// LID Specific Parameter of the Persistent Event log: one command can establish a reporting
+/// context and read the header.
 const HEADER_ALONE: u32 = 1 << 16;
-/// Bytes of the Cross-Controller Reset log before its entries.
+/// Length in bytes of the Cross-Controller Reset log before its entries.
 const CROSS_CONTROLLER_RESET_HEADER: usize = 16;
 
 impl Subsystem {
@@ -72,7 +74,7 @@ impl Subsystem {
         Ok(Step::Done(0))
     }
 
-    /// Pushes `length` bytes: the beginning of `contents`, then zeroes.
+    /// Pushes `length` bytes: the beginning of `contents`, padded with zeroes.
     pub(super) fn push_padded(&mut self, token: CommandToken, contents: &[u8], length: u32) {
         let length = usize::try_from(length).expect("at most TRANSFER_BYTES_MAX");
         let mut buffer = self.pool.take(length);
@@ -108,7 +110,7 @@ impl Subsystem {
             LogPage::TelemetryController => self.controller_telemetry(),
             LogPage::AsymmetricAccess => self.ana_log(controller, entry)?,
             LogPage::ReservationNotification => self.controllers.of(controller).notices.log(),
-            // No reset is ever under way: the header of a log without entries.
+            // No reset is ever under way, so that the log is a header without entries.
             LogPage::CrossControllerReset if self.controllers.of(controller).instance.is_some() => {
                 vec![0; CROSS_CONTROLLER_RESET_HEADER]
             }
@@ -150,7 +152,8 @@ impl Subsystem {
         log
     }
 
-    /// The log is of the controller; there is none per namespace, as Log Page Attributes say.
+    /// The SMART / Health log page of the controller. Namespaces have none, as Log Page Attributes
+    /// report.
     fn smart_log_page(
         &mut self,
         controller: ControllerKey,
@@ -164,13 +167,13 @@ impl Subsystem {
         Ok(bytes.to_vec())
     }
 
-    /// The health log as one controller sees it, or none in particular.
+    /// The health log for one controller, or for the whole subsystem.
     pub(super) fn smart_log(&mut self, controller: Option<ControllerKey>) -> SmartLog {
         let warning = controller.map_or_else(|| self.warnings(), |key| self.critical_warning(key));
         self.smart.log(self.now, &self.config, warning, self.errors_recorded)
     }
 
-    /// The critical warnings of all controllers.
+    /// The critical warnings of all controllers combined.
     pub(super) fn warnings(&self) -> u8 {
         self.controllers.iter().fold(0, |warnings, (key, _)| warnings | self.critical_warning(key))
     }
@@ -201,7 +204,7 @@ impl Subsystem {
     }
 }
 
-/// `count` double words, zero but for those that `fill` sets.
+/// `count` double words, which are zero unless `fill` sets them.
 fn dwords(count: usize, fill: impl FnOnce(&mut dyn FnMut(usize, u32))) -> Vec<u8> {
     let mut bytes = vec![0; count * 4];
     fill(&mut |index, word| bytes[index * 4..][..4].copy_from_slice(&word.to_le_bytes()));

@@ -1,4 +1,4 @@
-//! Namespace Management and Namespace Attachment.
+//! Namespace Management and Namespace Attachment commands.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -28,7 +28,7 @@ const ATTACH: u32 = 0;
 const DETACH: u32 = 1;
 /// Command Set Identifier (CSI), in CDW11 of Namespace Management.
 const COMMAND_SET: Bits = Bits::new(31, 24);
-/// Formatted LBA Size (FLBAS): the format's index, and whether metadata is part of the data.
+/// Formatted LBA Size (FLBAS): the index of the format, and whether metadata is part of the data.
 const FORMAT_LOW: Bits = Bits::new(3, 0);
 const EXTENDED_DATA: Bits = Bits::bit(4);
 const FORMAT_HIGH: Bits = Bits::new(6, 5);
@@ -52,7 +52,8 @@ impl Subsystem {
         }
     }
 
-    /// What the host wants of a new namespace has arrived. Its blocks are made to read as zeroes before it exists.
+    /// Continues a command whose description of a new namespace has arrived. The extent is made to
+    /// read as zeroes before the namespace exists.
     pub(super) fn on_create_namespace(&mut self, token: CommandToken, data: &[u8]) -> Handled {
         let invalid = Failure::field(StatusCode::InvalidField, Location::DATA_POINTER);
         let wanted = IdentifyNamespace::parse(data.first_chunk().ok_or(invalid)?);
@@ -60,7 +61,8 @@ impl Subsystem {
         let block = BlockSize::from_format(FORMAT_HIGH.of(flbas) << 4 | FORMAT_LOW.of(flbas));
         let block = block.filter(|_| !EXTENDED_DATA.is_set(flbas) && wanted.protection_settings == 0);
         let block = block.ok_or(Failure::field(StatusCode::InvalidFormat, Location::DATA_POINTER))?;
-        // Over fabrics every namespace is shared. There is one NVM Set and no ANA group to name.
+        // Over fabrics every namespace may be shared. There is only one NVM Set and no ANA group to
+        // choose.
         let controller = self.slots.of(token).controller;
         let fabrics = self.controllers.of(controller).config.of_fabrics().is_some();
         if wanted.sharing > u8::from(fabrics) || wanted.size == 0 {
@@ -114,7 +116,7 @@ impl Subsystem {
             pool.created
         });
         if let Some(namespace) = self.namespaces.find_mut(id) {
-            // Before it is remembered it does not exist either.
+            // The namespace does not exist until its creation is durable.
             namespace.set_busy(self.config.state.map(|_| Busy::Creating));
             let config = namespace.config();
             self.shared_features.add_namespace(id);
@@ -126,7 +128,8 @@ impl Subsystem {
         Ok(Step::Done(id.0))
     }
 
-    /// The namespace that was created is remembered, or could not be: then it never was.
+    /// Completes the creation of a namespace once it is durable, or withdraws the namespace if that
+    /// failed.
     pub(super) fn on_namespace_saved(&mut self, id: NamespaceId, result: Result<(), MediaError>) {
         match (result, self.namespaces.find_mut(id)) {
             (Ok(()), Some(namespace)) => namespace.set_busy(None),
@@ -134,7 +137,7 @@ impl Subsystem {
         }
     }
 
-    /// Takes back a namespace that is being created.
+    /// Withdraws a namespace that is being created.
     pub(super) fn revoke_namespace(&mut self, id: NamespaceId) {
         self.namespaces.remove(id);
         self.shared_features.remove_namespace(id);
@@ -156,7 +159,7 @@ impl Subsystem {
             self.allocated_namespace(entry)?;
         }
         let chosen = || self.namespaces.iter().filter(|one| all || one.id == entry.namespace);
-        // What has a medium of its own is there because somebody configured it.
+        // A namespace outside the pool exists by configuration, so hosts may not delete it.
         if chosen().any(|namespace| !self.config.is_in_pool(namespace.medium)) {
             return Err(Failure::field(StatusCode::OperationDenied, Location::NAMESPACE));
         }
@@ -175,7 +178,8 @@ impl Subsystem {
         self.alone(token, Alone::DeleteNamespaces)
     }
 
-    /// Erases what is to be deleted, then deletes it: nobody finds these bytes in another namespace.
+    /// Erases the next namespace to delete before removing it, so that no other namespace shows its
+    /// old contents.
     pub(super) fn delete_alone(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let all = entry.namespace == NamespaceId::ALL;
         let next = self
@@ -213,7 +217,7 @@ impl Subsystem {
         self.delete_alone(token, entry)
     }
 
-    /// Takes back what a deletion that failed or was aborted has begun.
+    /// Reverts a deletion that failed or was aborted.
     pub(super) fn spare_namespaces(&mut self) {
         let doomed = self.namespaces.iter_mut().filter(|one| one.busy() == Some(Busy::Deleting));
         doomed.for_each(|namespace| namespace.set_busy(None));
@@ -232,7 +236,7 @@ impl Subsystem {
         Ok(self.pull(token, length, HostDataFor::NamespaceAttachment))
     }
 
-    /// The namespace is no more; the controllers that had it hear of it.
+    /// Removes a namespace and tells the controllers that had it attached.
     pub(super) fn take_namespace(&mut self, id: NamespaceId) -> Option<Namespace> {
         let namespace = self.namespaces.remove(id)?;
         let mut next = self.controllers.from(0);
@@ -245,7 +249,7 @@ impl Subsystem {
         Some(namespace)
     }
 
-    /// The list of controllers to attach the namespace to, or to detach it from.
+    /// Continues a Namespace Attachment command whose list of controllers has arrived.
     pub(super) fn on_controller_list(
         &mut self,
         controller: ControllerKey,
@@ -284,7 +288,8 @@ impl Subsystem {
         Ok(Step::Done(0))
     }
 
-    /// The controllers of a list: ascending identifiers of controllers that there are, one at least.
+    /// The controllers of a list, which must name at least one and be ascending identifiers of
+    /// existing controllers.
     fn listed_controllers(&self, data: &[u8]) -> Result<Vec<ControllerKey>, Failure> {
         let invalid = Failure::field(StatusCode::ControllerListInvalid, Location::DATA_POINTER);
         let mut keys = Vec::new();
@@ -298,7 +303,7 @@ impl Subsystem {
         if keys.is_empty() { Err(invalid) } else { Ok(keys) }
     }
 
-    /// The namespace of a command that is about namespaces whether they are attached or not.
+    /// The namespace of a command that accepts any allocated namespace, attached or not.
     fn allocated_namespace(&self, entry: &SubmissionQueueEntry) -> Result<&Namespace, Failure> {
         let missing = self.missing_namespace(entry);
         self.namespaces
@@ -307,7 +312,8 @@ impl Subsystem {
             .ok_or(missing)
     }
 
-    /// Why a command for a namespace that is not there fails: its identifier is invalid, or valid and of nothing.
+    /// The failure for a namespace that does not exist: its identifier is invalid, or valid but not
+    /// in use.
     pub(super) fn missing_namespace(&self, entry: &SubmissionQueueEntry) -> Failure {
         let valid = self.namespaces.is_valid(entry.namespace);
         let code = if valid { StatusCode::InvalidField } else { StatusCode::InvalidNamespaceOrFormat };

@@ -1,10 +1,12 @@
-//! The command core of an NVM subsystem and its controllers: admin commands and the NVM command set, whatever the transport.
+//! The command core of an NVM subsystem and its controllers: admin commands and the NVM command
+//! set, independent of the transport.
 //!
-//! A transport owns registers, queues, PRPs or SGLs or capsules. It hands each command over with a token
-//! of its choice, moves data when asked ([`Output::PullHostData`], [`Output::PushHostData`]) and posts the
-//! completion ([`Output::Complete`]), after which the token is free again. It keeps to itself the commands
-//! that are about its queues (Create and Delete I/O Queue), and reports their failures with
-//! [`Subsystem::record_error`]. Media are asked by [`Output::Media`] and answer by [`Input::Media`].
+//! A transport owns the registers, the queues, and the PRPs, SGLs or capsules. The transport hands
+//! over each command with a token of its choice, moves data when asked ([`Output::PullHostData`],
+//! [`Output::PushHostData`]) and posts the completion ([`Output::Complete`]), after which the token
+//! is free again. Commands about queues (Create and Delete I/O Queue) stay with the transport,
+//! which reports their failures with [`Subsystem::record_error`]. The core sends requests to media
+//! with [`Output::Media`], and media answer with [`Input::Media`].
 
 mod admin;
 mod ana;
@@ -88,39 +90,39 @@ use slots::{Own, Slots, State};
 use smart::Smart;
 use telemetry::Telemetry;
 
-/// Outputs for which room is made at once, so that steady state allocates nothing.
+/// Outputs that the queue has room for from the start, so that steady state allocates nothing.
 const OUTPUTS_EXPECTED: usize = 256;
-/// Bytes of buffers for admin data that are kept for use again, per size.
+/// Bytes of buffers for admin data that are kept for reuse, per buffer size.
 const POOL_RETAIN: usize = 64 << 10;
 
-/// What a command's handler did: the command has ended with this result, or waits for something.
+/// What a command's handler did: ended the command with a result, or left it waiting.
 pub(crate) enum Step {
-    /// Successful, with this DW0.
+    /// The command succeeded, with this DW0.
     Done(u32),
-    /// To be continued.
+    /// The command waits and will be continued.
     Waiting,
 }
 
 type Handled = Result<Step, Failure>;
 
-/// The command core; see the module.
+/// The command core of an NVM subsystem: executes commands for all its controllers.
 #[derive(Debug)]
 pub struct Subsystem {
     config: Config,
     controllers: Controllers,
     slots: Slots,
     namespaces: Namespaces,
-    /// The pool as it is now.
+    /// The pool in its present state.
     pool_config: Option<PoolConfig>,
     care: Care,
     overlaps: Overlaps,
-    /// Feature values of namespaces.
+    /// Feature values that belong to namespaces.
     shared_features: SharedFeatures,
-    /// Feature values that were saved, in earlier lives and this one.
+    /// Feature values that were saved, in this life and earlier ones.
     saved_features: Vec<SavedFeature>,
-    /// No host has switched the volatile write cache off.
+    /// Whether the volatile write cache is on: no host has switched it off.
     write_cache: bool,
-    /// Errors that all controllers logged.
+    /// Number of errors that all controllers together have logged.
     errors_recorded: u64,
     smart: Smart,
     sanitize: Sanitize,
@@ -129,19 +131,22 @@ pub struct Subsystem {
     event_log: EventLog,
     telemetry: Telemetry,
     shutdowns: Shutdowns,
-    /// Whether the Persistent Event log has this power-on: it is the first controller's to tell.
+    /// Whether the Persistent Event log has recorded this power-on, which the first controller
+    /// does.
     power_on_recorded: bool,
-    /// When background work goes on.
+    /// When background work continues.
     deadlines: Deadlines<Own>,
     pool: Pool,
     outputs: VecDeque<Output>,
     /// The time of the latest input.
     now: Instant,
-    /// Requests that media have not ended, those of aborted commands included, those of background work not.
+    /// Number of requests that media have not answered, including requests of aborted commands,
+    /// excluding background work.
     media_outstanding: usize,
-    /// What is being carried out has said something that must be durable before its command completes.
+    /// Whether the operation in progress has sent a notification that must be durable before its
+    /// command completes.
     unsaved: bool,
-    /// Those of them that a reset has bereft of their commands.
+    /// Unanswered requests whose commands a reset has ended.
     orphans: Vec<(media::IoId, ControllerKey)>,
 }
 
@@ -174,7 +179,7 @@ impl Engine for Subsystem {
                 Own::Shutdown => (),
             }
         }
-        // Nobody waits for what was said without a command.
+        // No command waits for notifications that came without one.
         self.unsaved = false;
     }
 
@@ -183,7 +188,7 @@ impl Engine for Subsystem {
         self.outputs.pop_front()
     }
 
-    /// Commands wait for no time; background work does, between its steps.
+    /// The earliest time at which background work continues. Commands never wait for a time.
     #[inline]
     fn poll_timeout(&self) -> Option<Instant> {
         self.deadlines.earliest()
@@ -191,7 +196,7 @@ impl Engine for Subsystem {
 }
 
 impl Subsystem {
-    /// A subsystem as it is after power-on at `now`, without controllers.
+    /// A subsystem without controllers, in its state after power-on at `now`.
     ///
     /// # Panics
     /// When `config` exceeds a limit that its fields name.
@@ -235,12 +240,14 @@ impl Subsystem {
         subsystem
     }
 
-    /// What the subsystem was built from; Format NVM and the like do not change it.
+    /// The configuration that the subsystem was built from. Format NVM and similar commands do not
+    /// change it.
     pub const fn config(&self) -> &Config {
         &self.config
     }
 
-    /// What the command called `token` moves, from its arrival to its completion; none if it moves nothing.
+    /// The transfer of the command called `token`, from arrival to completion; `None` if the
+    /// command moves no data.
     pub fn transfer(&self, token: CommandToken) -> Option<Transfer> {
         let slot = self.slots.peek(token).filter(|slot| slot.state != State::Free && slot.length > 0)?;
         let from_host = slot.entry.opcode & 0b01 != 0;
@@ -248,13 +255,13 @@ impl Subsystem {
         Some(Transfer { direction, length: slot.length })
     }
 
-    /// Commands of `queue` that have not ended.
+    /// Number of commands of `queue` that have not ended.
     pub fn in_flight(&self, controller: ControllerKey, queue: SubmissionQueueId) -> usize {
         self.slots.of_controller(controller).filter(|(_, slot)| slot.queue == queue).count()
     }
 
-    /// Ends what commands of `queue` can be ended at once, as a deletion of the queue asks for. Returns how many
-    /// remain in flight: writes that a medium has begun must be waited for.
+    /// Ends those commands of `queue` that can end at once, for the deletion of the queue. Returns
+    /// how many commands remain in flight: a write that a medium has begun must be waited for.
     pub fn abort_queue(
         &mut self,
         now: Instant,
@@ -272,8 +279,9 @@ impl Subsystem {
         self.in_flight(controller, queue)
     }
 
-    /// Logs a failure that the transport answered itself (queue commands, PRP errors found after the completion),
-    /// and returns the status to post: with More (M), as the Error Information log now has an entry.
+    /// Logs a failure that the transport answered itself: of a queue command, or a PRP error found
+    /// after the completion. Returns the status to post, with More (M) set because the Error
+    /// Information log now has an entry.
     pub fn record_error(
         &mut self,
         now: Instant,
@@ -299,13 +307,15 @@ impl Subsystem {
         self.controllers.of_mut(controller).errors.record(queue, entry, failure);
     }
 
-    /// Reports an asynchronous event to the host of a controller, if it enabled it and has asked for events.
+    /// Reports an asynchronous event to the host of a controller, if the host enabled the event and
+    /// has asked for events.
     pub fn raise_event(&mut self, now: Instant, controller: ControllerKey, event: AsynchronousEvent) {
         self.now = now;
         self.raise_to(controller, event);
     }
 
-    /// Sets the composite temperature, in kelvin; a threshold crossed is a critical warning and an event.
+    /// Sets the composite temperature, in kelvin. Crossing a threshold raises a critical warning
+    /// and an event.
     pub fn set_temperature(&mut self, now: Instant, kelvin: u16) {
         self.now = now;
         self.smart.set_temperature(now, kelvin, &self.config);
@@ -316,12 +326,12 @@ impl Subsystem {
         }
     }
 
-    /// The revision that runs.
+    /// The firmware revision that runs.
     const fn firmware_revision(&self) -> Text<8> {
         self.firmware.revision()
     }
 
-    /// What the health log counts, to be carried into the next start as [`Config::counters`].
+    /// The counters of the health log, which the next start receives as [`Config::counters`].
     pub fn counters(&self) -> Counters {
         let mut counters = self.smart.counters(self.now);
         counters.error_entries += self.errors_recorded;

@@ -1,4 +1,4 @@
-//! Namespaces as the controller keeps them.
+//! Namespaces as the subsystem keeps them.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
@@ -13,47 +13,48 @@ use super::uncorrectable::Marks;
 use crate::media::MediumId;
 use crate::wire::NamespaceId;
 
-/// What is being done to a namespace, so that nothing else may be.
+/// An operation on a namespace that excludes all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Busy {
     Formatting,
-    /// It does not exist yet.
+    /// The namespace does not exist yet.
     Creating,
-    /// It is as good as gone, if nothing fails.
+    /// The namespace will be gone unless the deletion fails.
     Deleting,
 }
 
-/// A namespace that is allocated, or about to be.
+/// A namespace that is allocated or being created.
 #[derive(Clone, Debug)]
 pub(super) struct Namespace {
     pub(super) id: NamespaceId,
     pub(super) medium: MediumId,
-    /// Where it starts in its medium.
+    /// Byte offset of the namespace in its medium.
     pub(super) offset: u64,
-    /// The length of its medium, or of its extent in the pool.
+    /// Length in bytes of the namespace's part of its medium.
     pub(super) bytes: u64,
     pub(super) block: BlockSize,
     /// Namespace Size (NSZE).
     pub(super) blocks: u64,
-    /// The world wants no writes.
+    /// Whether the configuration forbids writes.
     pub(super) read_only: bool,
-    /// Hosts want no writes.
+    /// The write protection that hosts have set.
     pub(super) protection: WriteProtection,
     pub(super) identity: NamespaceIdentity,
     /// ANA Group Identifier (ANAGRPID).
     pub(super) ana_group: u32,
-    /// Registrants and the reservation, where there ever were any.
+    /// The registrants and the reservation; `None` if there never were any.
     pub(super) reservations: Option<Box<ReservationRecord>>,
-    /// Some controller does not reach its group.
+    /// Whether some controller does not reach the namespace's ANA group.
     unreached: bool,
-    /// Whether controllers have it that nothing else is known of.
+    /// Whether the namespace is attached to controllers that `except` does not name.
     attached: bool,
-    /// Controllers of which the opposite is true.
+    /// Controllers for which the opposite of `attached` holds.
     except: BTreeSet<ControllerKey>,
     busy: Option<Busy>,
     /// Blocks that Write Uncorrectable made unreadable.
     marks: Marks,
-    /// Active for every controller and reached by it, not reserved, not busy, no block marked: what the hot path asks for.
+    /// Whether the hot path needs no second look: the namespace is active for and reached by every
+    /// controller, not reserved, not busy, and without marked blocks.
     plain: bool,
 }
 
@@ -82,7 +83,7 @@ impl Namespace {
         namespace
     }
 
-    /// The namespace as it would be configured.
+    /// The namespace's configuration at present.
     pub(super) const fn config(&self) -> NamespaceConfig {
         NamespaceConfig {
             id: self.id,
@@ -118,18 +119,18 @@ impl Namespace {
         self.read_only || !matches!(self.protection, WriteProtection::None)
     }
 
-    /// Whether it is active for the controller.
+    /// Whether the namespace is active for the controller.
     pub(super) fn is_attached_to(&self, controller: ControllerKey) -> bool {
         self.attached != self.except.contains(&controller)
     }
 
-    /// Whether some controller has it, or would have it.
+    /// Whether the namespace is attached to some controller, or will be to a new one.
     pub(super) fn is_attached(&self) -> bool {
         self.attached || !self.except.is_empty()
     }
 
-    /// Attaches it to a controller, or detaches it, of so many. True if that is now so for all of them, and for
-    /// those to come.
+    /// Attaches the namespace to one of `controllers` controllers, or detaches it. Returns true if
+    /// the new state then holds for all of them, and hence for new controllers.
     pub(super) fn set_attached(
         &mut self,
         controller: ControllerKey,
@@ -160,7 +161,7 @@ impl Namespace {
         self.remember_plain();
     }
 
-    /// The controller is no more.
+    /// Forgets a controller that was removed.
     pub(super) fn forget_controller(&mut self, controller: ControllerKey) {
         self.except.remove(&controller);
         self.remember_plain();
@@ -179,28 +180,29 @@ impl Namespace {
         &self.marks
     }
 
-    /// Changes the marks of unreadable blocks.
+    /// Applies a change to the marks of unreadable blocks.
     pub(super) fn mark<T>(&mut self, change: impl FnOnce(&mut Marks) -> T) -> T {
         let changed = change(&mut self.marks);
         self.remember_plain();
         changed
     }
 
-    /// Sets the block size, and with it the number of blocks; contents and marks are gone.
+    /// Sets the block size and the resulting number of blocks. Contents and marks are gone.
     pub(super) fn format(&mut self, block: BlockSize) {
         self.block = block;
         self.blocks = self.bytes >> block.shift();
         self.mark(Marks::clear);
     }
 
-    /// Sets the medium's length, and with it the number of blocks.
+    /// Sets the length in bytes and the resulting number of blocks.
     pub(super) const fn resize(&mut self, bytes: u64) {
         self.bytes = bytes;
         self.blocks = bytes >> self.block.shift();
     }
 }
 
-/// The namespaces by identifier: index n holds namespace n + 1. There are as many places as valid identifiers.
+/// The namespaces by identifier: index n holds namespace n + 1. There is a place for each valid
+/// identifier.
 #[derive(Clone, Debug)]
 pub(super) struct Namespaces(Vec<Option<Namespace>>);
 
@@ -210,7 +212,7 @@ impl Namespaces {
         Self((1..=highest).map(|id| find(id).map(|config| Namespace::new(config, None))).collect())
     }
 
-    /// The highest valid identifier (NN).
+    /// The highest valid namespace identifier (NN).
     pub(super) fn highest(&self) -> u32 {
         u32::try_from(self.0.len()).expect("identifiers are checked against NAMESPACE_ID_MAX")
     }
@@ -219,13 +221,13 @@ impl Namespaces {
         (1..=self.highest()).contains(&id.0)
     }
 
-    /// The place of the namespace called `id`: allocated or not yet, attached or not.
+    /// The namespace called `id`, whether allocated, being created, attached or not.
     #[inline]
     pub(super) fn find(&self, id: NamespaceId) -> Option<&Namespace> {
         self.0.get(usize::try_from(id.0.wrapping_sub(1)).ok()?)?.as_ref()
     }
 
-    /// The namespace called `id`, to change it.
+    /// Mutable access to the namespace called `id`, in any state.
     pub(super) fn find_mut(&mut self, id: NamespaceId) -> Option<&mut Namespace> {
         self.0.get_mut(usize::try_from(id.0.wrapping_sub(1)).ok()?)?.as_mut()
     }
@@ -240,12 +242,12 @@ impl Namespaces {
         self.allocated(id).filter(|namespace| namespace.is_attached_to(controller))
     }
 
-    /// The allocated namespaces in the order of their identifiers.
+    /// The allocated namespaces, in the order of identifiers.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Namespace> {
         self.0.iter().flatten().filter(|namespace| namespace.busy != Some(Busy::Creating))
     }
 
-    /// The namespaces that are active for some controller in the order of their identifiers.
+    /// The namespaces that are active for some controller, in the order of identifiers.
     pub(super) fn iter_attached(&self) -> impl Iterator<Item = &Namespace> {
         self.iter().filter(|namespace| namespace.is_attached())
     }
@@ -255,12 +257,12 @@ impl Namespaces {
         self.iter().find(|namespace| namespace.id > id)
     }
 
-    /// Every namespace, to change it.
+    /// Mutable access to every namespace.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Namespace> {
         self.0.iter_mut().flatten()
     }
 
-    /// Puts a namespace in its place.
+    /// Inserts a namespace at its place.
     pub(super) fn insert(&mut self, namespace: Namespace) {
         let index = usize::try_from(namespace.id.0 - 1).expect("identifiers are small");
         let place = self.0.get_mut(index).expect("the identifier is valid");
@@ -278,14 +280,14 @@ impl Namespaces {
         Some(NamespaceId(u32::try_from(index + 1).expect("identifiers are small")))
     }
 
-    /// The command that was alone is no more: formats and deletions are over.
+    /// Ends every format and deletion, after the command that was alone has gone.
     pub(super) fn set_at_rest(&mut self) {
         for namespace in self.iter_mut().filter(|one| one.busy != Some(Busy::Creating)) {
             namespace.set_busy(None);
         }
     }
 
-    /// The extents of `pool` that are taken, those of namespaces in the making included, in order.
+    /// The occupied extents of `pool` in order, including those of namespaces being created.
     fn extents(&self, pool: &PoolConfig) -> Vec<(u64, u64)> {
         let inside = self.0.iter().flatten().filter(|namespace| namespace.medium == pool.medium);
         let page = u64::from(PAGE_BYTES);
@@ -296,13 +298,13 @@ impl Namespaces {
         extents
     }
 
-    /// Bytes of `pool` that no namespace has: Unallocated NVM Capacity (UNVMCAP).
+    /// Unallocated NVM Capacity (UNVMCAP): the bytes of `pool` that no namespace occupies.
     pub(super) fn unallocated(&self, pool: &PoolConfig) -> u64 {
         let taken: u64 = self.extents(pool).iter().map(|(start, end)| end - start).sum();
         pool.bytes.saturating_sub(taken)
     }
 
-    /// Where in `pool` the first free extent of `bytes` starts.
+    /// Byte offset of the first free extent of `bytes` bytes in `pool`.
     pub(super) fn first_fit(&self, pool: &PoolConfig, bytes: u64) -> Option<u64> {
         let mut start = 0_u64;
         for (taken, end) in self.extents(pool) {

@@ -1,12 +1,14 @@
-//! Order between controllers: what one controller changes, another sees and changes only afterwards.
+//! Order between controllers: a change by one controller ends before another controller reads or
+//! changes the same blocks.
 //!
-//! A host that gives a path up sends what it had in flight by another one, to another controller of the subsystem, and
-//! goes on once that has ended. A host that was killed comes back with a new controller and reads. In both cases a
-//! medium may still be busy with a write that nobody waits for any more. Were that write to end last, it would undo
-//! what the host has written or seen since. So a request waits for every change of the same blocks that another
-//! controller has under way, and for every change that is nobody's because its controller was reset or removed.
-//! Commands of one controller may overtake each other, as the specification allows (NVM Express Base Specification,
-//! Command Ordering Requirements).
+//! A host that gives up a path resends its commands in flight on another path, to another
+//! controller of the subsystem, and continues once they have ended. A host that was killed returns
+//! with a new controller and reads. In both cases a medium may still be busy with an old write that
+//! nobody waits for any more. If the old write ended last, it would undo what the host has since
+//! written or seen. A request therefore waits for every change of the same blocks that another
+//! controller has under way, and for every change without an owner because its controller was reset
+//! or removed. Commands of one controller may overtake each other, as the specification allows (NVM
+//! Express Base Specification, Command Ordering Requirements).
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -23,7 +25,8 @@ struct Extent {
 }
 
 impl Extent {
-    /// The extent of a request, and whether the request changes it. A flush has none: what it makes durable has ended.
+    /// The extent of a request, and whether the request changes the extent. A flush has no extent:
+    /// the writes that it makes durable have already ended.
     fn of(request: &Request) -> Option<(Self, bool)> {
         let (start, length, changes) = match &request.operation {
             Operation::Read { offset, length } => (*offset, u64::from(*length), false),
@@ -42,16 +45,16 @@ impl Extent {
     }
 }
 
-/// A request that changes blocks and is under way.
+/// A request under way that changes blocks.
 #[derive(Clone, Copy, Debug)]
 struct Change {
     id: IoId,
-    /// Whose it is; nobody's once its controller was reset or removed.
+    /// The controller that owns the request; `None` after that controller was reset or removed.
     controller: Option<ControllerKey>,
     extent: Extent,
 }
 
-/// A request that waits for changes.
+/// A request that waits for changes to end.
 #[derive(Debug)]
 struct Waiting {
     controller: ControllerKey,
@@ -60,23 +63,24 @@ struct Waiting {
     request: Request,
 }
 
-/// The changes that media have under way, and the requests that wait for them.
+/// The changes that media have under way, and the requests that wait for these changes.
 #[derive(Debug, Default)]
 pub(super) struct Overlaps {
-    /// Whether a host may have several controllers, which is so over fabrics.
+    /// Whether a host may have several controllers, which is possible over fabrics.
     watched: bool,
-    /// Mostly in the order in which they will end.
+    /// The changes, mostly in the order in which they will end.
     under_way: VecDeque<Change>,
     behind: VecDeque<Waiting>,
 }
 
 impl Overlaps {
-    /// From now on, requests are looked at.
+    /// Begins to check requests for overlaps.
     pub(super) const fn watch(&mut self) {
         self.watched = true;
     }
 
-    /// A request of a controller, if it may go to its medium; else it is kept until [`Overlaps::next`] gives it back.
+    /// Returns the request if it may go to its medium now; otherwise keeps it until
+    /// [`Overlaps::next`] returns it.
     #[inline]
     pub(super) fn begin(&mut self, controller: ControllerKey, request: Request) -> Option<Request> {
         if !self.watched {
@@ -102,7 +106,7 @@ impl Overlaps {
         self.under_way.iter().any(|change| is_others(change) && change.extent.overlaps(extent))
     }
 
-    /// A medium has ended a request.
+    /// Notes that a medium has ended a request.
     #[inline]
     pub(super) fn end(&mut self, id: IoId) {
         if let Some(index) = self.under_way.iter().position(|change| change.id == id) {
@@ -110,7 +114,7 @@ impl Overlaps {
         }
     }
 
-    /// A request that waited and may now go to its medium.
+    /// A waiting request that may now go to its medium.
     #[inline]
     pub(super) fn next(&mut self) -> Option<Request> {
         if self.behind.is_empty() { None } else { self.next_free() }
@@ -126,8 +130,9 @@ impl Overlaps {
         Some(request)
     }
 
-    /// Commands are gone without completions, and `requests` were theirs. Those that wait go with them and are added to
-    /// `unseen`, the requests of which no medium knows. The others are nobody's until they end.
+    /// Takes the owner from `requests`, whose commands ended without completions. The waiting ones
+    /// among them are dropped and added to `unseen`, the requests that no medium has seen. The
+    /// others stay under way without an owner until they end.
     pub(super) fn disown(&mut self, requests: &[IoId], unseen: &mut Vec<IoId>) {
         self.behind.retain(|waiting| {
             let is_gone = requests.contains(&waiting.request.id);

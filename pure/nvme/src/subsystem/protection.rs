@@ -1,9 +1,11 @@
-//! Namespace Write Protection: hosts make a namespace read-only until one of them lifts that.
+//! Namespace Write Protection: a host makes a namespace read-only until a host lifts the
+//! protection.
 //!
-//! A controller that supports the states Write Protect Until Power Cycle or Permanent Write Protect shall support the Write
-//! Protection Control field of the Replay Protected Memory Block's Device Configuration Block, by which their owner
-//! keeps hosts from choosing them (NVM Express Base Specification 2.0, Namespace Write Protection). There is no such block here,
-//! so there are no such states either.
+//! A controller that supports the states Write Protect Until Power Cycle or Permanent Write Protect
+//! must also support the Write Protection Control field in the Device Configuration Block of the
+//! Replay Protected Memory Block, with which the owner keeps hosts from choosing these states (NVM
+//! Express Base Specification 2.0, Namespace Write Protection). Farlane has no Replay Protected
+//! Memory Block, and so supports neither state.
 
 use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
@@ -18,13 +20,13 @@ use crate::wire::{NamespaceId, StatusCode, SubmissionQueueEntry};
 /// Namespace Write Protection Capabilities (NWPC): No Write Protect and Write Protect.
 pub(super) const CAPABILITIES: u8 = 0b001;
 
-/// What hosts have said of writes to a namespace: its write protection state (WPS).
+/// The write protection state (WPS) of a namespace, which hosts set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum WriteProtection {
-    /// No Write Protect.
+    /// No Write Protect: writes are allowed.
     #[default]
     None,
-    /// Write Protect: until a host lifts it.
+    /// Write Protect: the namespace is read-only until a host lifts the protection.
     Protected,
 }
 
@@ -37,7 +39,7 @@ impl WriteProtection {
         }
     }
 
-    /// Write Protection State (WPS).
+    /// The value of the Write Protection State (WPS) field.
     pub const fn value(self) -> u8 {
         match self {
             Self::None => 0,
@@ -47,7 +49,7 @@ impl WriteProtection {
 }
 
 impl Subsystem {
-    /// Get Features of Namespace Write Protection Config.
+    /// Get Features for Namespace Write Protection Config.
     pub(super) fn protection_feature(
         &self,
         controller: ControllerKey,
@@ -60,7 +62,8 @@ impl Subsystem {
         Ok(Step::Done(current.value().into()))
     }
 
-    /// Set Features of Namespace Write Protection Config, of one namespace or all of the controller's.
+    /// Set Features for Namespace Write Protection Config, for one namespace or for all namespaces
+    /// of the controller.
     pub(super) fn set_protection(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let wanted = wanted_protection(entry)?;
         let controller = self.slots.of(token).controller;
@@ -81,8 +84,9 @@ impl Subsystem {
         self.alone(token, Alone::Protect)
     }
 
-    /// Nothing else is under way: no write of before comes after. What a cache has of the first namespace that is to be
-    /// protected is made durable; when there is none, all are protected.
+    /// Protects the namespaces once nothing else is under way, so that no earlier write ends later.
+    /// Flushes the medium of the first namespace that is still to be protected, and ends when none
+    /// is left.
     pub(super) fn protect_alone(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let wanted = wanted_protection(entry)?;
         let controller = self.slots.of(token).controller;
@@ -132,7 +136,7 @@ fn wanted_protection(entry: &SubmissionQueueEntry) -> Result<WriteProtection, Fa
     wanted.ok_or(Failure::field(StatusCode::InvalidField, Location::CDW11))
 }
 
-/// Whether the command gives the namespace another state.
+/// Whether the command changes the namespace's write protection state.
 fn is_changed(
     namespace: &Namespace,
     controller: ControllerKey,

@@ -1,4 +1,5 @@
-//! Reservations: hosts that share a namespace register with it, and one of them, or all, may keep others out.
+//! Reservations: hosts that share a namespace register with it, and one host or all registrants may
+//! keep others out.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -13,15 +14,16 @@ use super::{AsynchronousEvent, CommandToken, Handled, Notification, Step, Subsys
 use crate::wire::feature::{self, FeatureId};
 use crate::wire::{Bits, IoOpcode, NamespaceId, StatusCode, SubmissionQueueEntry, low_u8};
 
-/// Hosts that may be registered with a namespace.
+/// The most hosts that may be registered with a namespace.
 pub const REGISTRANTS_MAX: usize = 128;
-/// Notifications of a controller that are kept; the oldest give way.
+/// The most unread notifications that a controller keeps. The oldest are dropped first.
 const NOTIFICATIONS_MAX: usize = 64;
 
-/// Reservation Capabilities (RESCAP): persistence through power loss, all types, Ignore Existing Key as of revision 1.3.
+/// Reservation Capabilities (RESCAP): persistence through power loss, all reservation types, and
+/// Ignore Existing Key as of revision 1.3.
 pub(super) const CAPABILITIES: u8 = 0xff;
 
-/// The action of Register, Acquire and Release, in CDW10.
+/// Action field of Register, Acquire and Release, in CDW10.
 const ACTION: Bits = Bits::new(2, 0);
 /// Ignore Existing Key (IEKEY), in CDW10.
 const IGNORE_KEY: Bits = Bits::bit(3);
@@ -40,20 +42,20 @@ const PREEMPT_AND_ABORT: u32 = 2;
 const RELEASE: u32 = 0;
 const CLEAR: u32 = 1;
 
-/// What a reservation keeps others from.
+/// The type of a reservation: which accesses it denies to which hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReservationType {
-    /// Write Exclusive: only the holder writes.
+    /// Write Exclusive: only the holder may write.
     WriteExclusive,
-    /// Exclusive Access: only the holder reads and writes.
+    /// Exclusive Access: only the holder may read and write.
     ExclusiveAccess,
-    /// Write Exclusive - Registrants Only.
+    /// Write Exclusive - Registrants Only: only registrants may write.
     WriteExclusiveRegistrantsOnly,
-    /// Exclusive Access - Registrants Only.
+    /// Exclusive Access - Registrants Only: only registrants may read and write.
     ExclusiveAccessRegistrantsOnly,
-    /// Write Exclusive - All Registrants, each of which holds it.
+    /// Write Exclusive - All Registrants: only registrants may write; each is a holder.
     WriteExclusiveAllRegistrants,
-    /// Exclusive Access - All Registrants, each of which holds it.
+    /// Exclusive Access - All Registrants: only registrants may read and write; each is a holder.
     ExclusiveAccessAllRegistrants,
 }
 
@@ -71,12 +73,12 @@ impl ReservationType {
         Self::ALL.into_iter().find(|kind| u32::from(kind.value()) == value)
     }
 
-    /// The type of a Reservation Type (RTYPE), if there is such a one.
+    /// The type with this Reservation Type (RTYPE) value, if there is one.
     pub fn from_value(value: u8) -> Option<Self> {
         Self::parse(value.into())
     }
 
-    /// Reservation Type (RTYPE).
+    /// The value of the Reservation Type (RTYPE) field.
     pub const fn value(self) -> u8 {
         match self {
             Self::WriteExclusive => 1,
@@ -113,22 +115,23 @@ pub struct Registrant {
     pub key: u64,
 }
 
-/// A namespace's registrants and reservation.
+/// The registrants and the reservation of a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReservationRecord {
-    /// The namespace.
+    /// The namespace that the record describes.
     pub namespace: NamespaceId,
-    /// Persist Through Power Loss State (PTPLS): whether this outlives a power loss.
+    /// Persist Through Power Loss State (PTPLS): whether registrants and reservation persist
+    /// through a power loss.
     pub persistent: bool,
-    /// Generation (GEN), which counts changes of registrants.
+    /// Generation (GEN): the number of changes to the registrants, modulo 2^32.
     pub generation: u32,
-    /// The hosts that are registered, [`REGISTRANTS_MAX`] at most.
+    /// The registered hosts, at most [`REGISTRANTS_MAX`].
     pub registrants: Vec<Registrant>,
-    /// The reservation, and the host that acquired it.
+    /// The type of the reservation and the host that acquired it.
     pub reservation: Option<(ReservationType, [u8; 16])>,
 }
 
-/// What the log tells a host of (80h).
+/// The kinds of notification in the Reservation Notification log (80h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum News {
     RegistrationPreempted = 1,
@@ -136,17 +139,18 @@ enum News {
     ReservationPreempted = 3,
 }
 
-/// What a controller's host was not told of yet.
+/// Reservation notifications that the host of a controller has not read.
 #[derive(Debug, Default)]
 pub(super) struct Notices {
     waiting: VecDeque<(u64, News, NamespaceId)>,
-    /// What the host does not want to hear of a namespace (82h), a bit for each kind.
+    /// Reservation Notification Mask (82h) of each namespace: a set bit masks one kind of
+    /// notification.
     masks: BTreeMap<NamespaceId, u32>,
     count: u64,
 }
 
 impl Notices {
-    /// The oldest one was read. Whether there are more.
+    /// Drops the oldest notification after it was read. Returns whether there are more.
     pub(super) fn pop(&mut self) -> bool {
         self.waiting.pop_front();
         !self.waiting.is_empty()
@@ -165,12 +169,12 @@ impl Notices {
     }
 }
 
-/// How a command is subject to reservations.
+/// The kind of access by which reservations judge a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Touch {
     Reads,
     Writes,
-    /// Not at all, or with rules of its own.
+    /// No access that reservations deny: the command has rules of its own.
     Nothing,
 }
 
@@ -205,7 +209,7 @@ impl ReservationRecord {
             || touch == Touch::Reads && kind.lets_others_read()
     }
 
-    /// Takes hosts off; a reservation without a holder is over.
+    /// Removes registrants and returns their hosts. A reservation without a holder ends.
     fn unregister(&mut self, gone: impl Fn(&Registrant) -> bool) -> Vec<[u8; 16]> {
         let hosts = self.registrants.iter().filter(|one| gone(one)).map(|one| one.host).collect();
         self.registrants.retain(|one| !gone(one));
@@ -224,12 +228,12 @@ impl ReservationRecord {
 type Told = Vec<([u8; 16], News)>;
 
 impl Subsystem {
-    /// Whether the controller has the commands: over fabrics, where hosts have identifiers.
+    /// Whether the controller has the reservation commands, which need host identifiers (fabrics).
     pub(super) fn has_reservations(&self, controller: ControllerKey) -> bool {
         self.controllers.of(controller).config.of_fabrics().is_some()
     }
 
-    /// Fails where a reservation of another host is in the way.
+    /// Fails if a reservation of another host denies the access.
     pub(super) fn check_reservation(
         &self,
         controller: ControllerKey,
@@ -257,7 +261,7 @@ impl Subsystem {
         }
     }
 
-    /// The keys have arrived.
+    /// Continues a reservation command whose keys have arrived.
     pub(super) fn on_reservation_keys(
         &mut self,
         token: CommandToken,
@@ -299,14 +303,14 @@ impl Subsystem {
         Ok(Step::Done(0))
     }
 
-    /// What is known of a namespace's reservations, as it was kept or is now.
+    /// Sets the registrants and the reservation of the record's namespace.
     pub(super) fn set_reservations(&mut self, record: ReservationRecord) {
         if let Some(namespace) = self.namespaces.find_mut(record.namespace) {
             namespace.set_reservations(record);
         }
     }
 
-    /// Gives namespaces back what outlived a power loss.
+    /// Restores the reservations that persisted through a power loss.
     pub(super) fn restore_reservations(&mut self) {
         for record in self.config.reservations.clone() {
             if record.persistent && record.registrants.len() <= REGISTRANTS_MAX {
@@ -315,7 +319,7 @@ impl Subsystem {
         }
     }
 
-    /// Ends what can be ended of the hosts' commands for the namespace; the rest runs to its end.
+    /// Aborts the hosts' commands for the namespace that can be aborted. The others run on.
     fn abort_preempted(&mut self, by: CommandToken, namespace: NamespaceId, hosts: &BTreeSet<[u8; 16]>) {
         let is_meant = |token: &CommandToken| {
             self.slots.peek(*token).is_some_and(|slot| {
@@ -332,7 +336,7 @@ impl Subsystem {
         }
     }
 
-    /// Tells the controllers of a host that have the namespace.
+    /// Notifies the host through each of its controllers that has the namespace attached.
     fn tell(&mut self, host: [u8; 16], news: News, namespace: NamespaceId) {
         let mut next = self.controllers.from(0);
         while let Some(key) = next {
@@ -353,7 +357,7 @@ impl Subsystem {
         }
     }
 
-    /// Get Features of Reservation Notification Mask or Reservation Persistence.
+    /// Get Features for Reservation Notification Mask or Reservation Persistence.
     pub(super) fn reservation_feature(
         &self,
         controller: ControllerKey,
@@ -373,7 +377,8 @@ impl Subsystem {
         Ok(Step::Done(if select == 0 { value } else { 0 }))
     }
 
-    /// Set Features of Reservation Notification Mask or Reservation Persistence, of one namespace or all.
+    /// Set Features for Reservation Notification Mask or Reservation Persistence, for one namespace
+    /// or all.
     pub(super) fn set_reservation_feature(
         &mut self,
         controller: ControllerKey,
@@ -408,7 +413,8 @@ impl Subsystem {
         let length = (u64::from(entry.cdw10) + 1) * 4;
         let length = u32::try_from(length).ok().filter(|bytes| *bytes <= self.config.transfer_bytes_max);
         let length = length.ok_or(Failure::field(StatusCode::InvalidField, Location::CDW10))?;
-        // Hosts over fabrics have identifiers of 128 bits, for which the shorter structure has no room.
+        // Hosts over fabrics have identifiers of 128 bits, which only the extended structure has
+        // room for.
         if !EXTENDED.is_set(entry.cdw11) {
             return Err(Failure::field(StatusCode::HostIdentifierInconsistentFormat, Location::CDW11));
         }
@@ -423,7 +429,7 @@ impl Subsystem {
 const CONFLICT: Failure = Failure::new(StatusCode::ReservationConflict);
 const INVALID: Failure = Failure::field(StatusCode::InvalidField, Location::CDW10);
 
-/// Reservation Register.
+/// Reservation Register: changes `record` and returns the notifications.
 fn register(
     record: &mut ReservationRecord,
     host: [u8; 16],
@@ -451,7 +457,7 @@ fn register(
         (REGISTER | REPLACE, None) if record.registrants.len() >= REGISTRANTS_MAX => {
             return Err(Failure::new(StatusCode::InternalError));
         }
-        // Without regard to its key, a host may replace what it has not.
+        // With Ignore Existing Key, even a host that is not registered may replace its key.
         (REGISTER | REPLACE, None) => record.registrants.push(Registrant { host, key: new }),
         (UNREGISTER | REPLACE, Some(key)) if key != current && !ignore => return Err(CONFLICT),
         (UNREGISTER, Some(_)) => {
@@ -472,7 +478,7 @@ fn register(
     Ok(told)
 }
 
-/// Reservation Acquire.
+/// Reservation Acquire: changes `record` and returns the notifications.
 fn acquire(
     record: &mut ReservationRecord,
     host: [u8; 16],
@@ -499,7 +505,8 @@ fn acquire(
     Ok(Vec::new())
 }
 
-/// Takes registrations away, and the reservation if it is of them.
+/// Removes the registrations with `key`. If the reservation belongs to one of them, `host` takes it
+/// over with type `kind`.
 fn preempt(
     record: &mut ReservationRecord,
     host: [u8; 16],
@@ -517,7 +524,8 @@ fn preempt(
     if !record.registrants.iter().any(is_meant) {
         return Err(CONFLICT);
     }
-    // Preempting one's own key takes away nothing of one's own but, without a reservation, the registration.
+    // A host that preempts its own key loses its registration only when it takes over no
+    // reservation.
     let spared = |one: &Registrant| one.host == host && takes_over;
     let gone = record.unregister(|one| is_meant(one) && !spared(one));
     let gone = gone.into_iter().filter(|gone| *gone != host);
@@ -533,7 +541,7 @@ fn preempt(
     Ok(told)
 }
 
-/// Reservation Release.
+/// Reservation Release: changes `record` and returns the notifications.
 fn release(
     record: &mut ReservationRecord,
     host: [u8; 16],
@@ -569,7 +577,7 @@ fn release(
     }
 }
 
-/// The Reservation Status data structure, extended.
+/// The extended Reservation Status data structure.
 fn report(record: &ReservationRecord) -> Vec<u8> {
     let mut report = vec![0; 64];
     report[0..4].copy_from_slice(&record.generation.to_le_bytes());
@@ -579,7 +587,7 @@ fn report(record: &ReservationRecord) -> Vec<u8> {
     report[9] = u8::from(record.persistent);
     for registrant in &record.registrants {
         let mut bytes = [0; 64];
-        // Hosts are registered, through whichever controller: none in particular (FFFFh).
+        // Hosts are registered through no controller in particular (FFFFh).
         bytes[0..2].copy_from_slice(&[0xff; 2]);
         bytes[2] = u8::from(record.is_holder(registrant.host));
         bytes[8..16].copy_from_slice(&registrant.key.to_le_bytes());

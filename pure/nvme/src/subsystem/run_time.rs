@@ -1,4 +1,4 @@
-//! What the world changes of namespaces while hosts use them.
+//! Changes to namespaces that come from outside while hosts use them.
 
 use core::fmt;
 
@@ -10,16 +10,17 @@ use super::namespace::{Busy, Namespace};
 use super::self_test::Outcome;
 use crate::wire::NamespaceId;
 
-/// Why a namespace can't be added or removed.
+/// The reason why a namespace can't be added or removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamespaceError {
-    /// The identifier is not in 1..=this, the Number of Namespaces (NN).
+    /// The identifier is not in 1..=NN. The value is the highest valid identifier, the Number of
+    /// Namespaces (NN).
     Identifier(u32),
-    /// There is a namespace with this identifier, or it is being created or deleted.
+    /// A namespace with this identifier exists, or is being created or deleted.
     Exists,
-    /// There is none.
+    /// No namespace with this identifier exists.
     Missing,
-    /// Its medium is the pool, of which only hosts carve namespaces.
+    /// The namespace's medium is the pool, in which only hosts create and delete namespaces.
     Pool,
 }
 
@@ -37,12 +38,13 @@ impl fmt::Display for NamespaceError {
 impl core::error::Error for NamespaceError {}
 
 impl Subsystem {
-    /// Adds a namespace with a medium of its own, attached to every controller if its configuration says so: their
-    /// hosts hear of it.
+    /// Adds a namespace with its own medium. If its configuration says so, the namespace is
+    /// attached to every controller, and their hosts are told.
     ///
     /// # Errors
-    /// When its identifier is taken or beyond [`Config::namespaces_max`](super::Config::namespaces_max) and the highest
-    /// that was configured, or its medium is the pool.
+    /// When the identifier is taken, when the identifier exceeds both
+    /// [`Config::namespaces_max`](super::Config::namespaces_max) and the highest configured
+    /// identifier, or when the medium is the pool.
     pub fn add_namespace(&mut self, now: Instant, config: &NamespaceConfig) -> Result<(), NamespaceError> {
         self.now = now;
         if !self.namespaces.is_valid(config.id) {
@@ -61,11 +63,11 @@ impl Subsystem {
         Ok(())
     }
 
-    /// Removes a namespace with a medium of its own. Commands that its medium works for end as it answers; the
-    /// medium must answer them, if only with a failure.
+    /// Removes a namespace with its own medium. Commands that the medium works for end when it
+    /// answers: the medium must answer them all, if only with a failure.
     ///
     /// # Errors
-    /// When there is none, or its medium is the pool.
+    /// When the namespace does not exist, or when its medium is the pool.
     pub fn remove_namespace(&mut self, now: Instant, id: NamespaceId) -> Result<(), NamespaceError> {
         self.now = now;
         let found = self.namespaces.allocated(id).ok_or(NamespaceError::Missing)?;
@@ -78,7 +80,8 @@ impl Subsystem {
         Ok(())
     }
 
-    /// Tells that the medium of `namespace` is now `bytes` long: hosts hear of a changed namespace.
+    /// Tells the core that the part of the medium for `namespace` is now `bytes` long, and tells
+    /// hosts of the change.
     pub fn resize_namespace(&mut self, now: Instant, namespace: NamespaceId, bytes: u64) {
         self.now = now;
         if let Some(found) = self.namespaces.find_mut(namespace) {
@@ -87,7 +90,8 @@ impl Subsystem {
         }
     }
 
-    /// Makes `namespace` read-only or writable, whatever its hosts have said of it: they hear of a changed namespace.
+    /// Makes `namespace` read-only or writable, independently of the write protection that hosts
+    /// set, and tells hosts of the change.
     pub fn set_read_only(&mut self, now: Instant, namespace: NamespaceId, read_only: bool) {
         self.now = now;
         if let Some(found) = self.namespaces.find_mut(namespace) {
@@ -96,7 +100,7 @@ impl Subsystem {
         }
     }
 
-    /// The namespaces as they are now, as they would be configured, in the order of their identifiers.
+    /// The present configuration of every namespace, in the order of identifiers.
     pub fn namespaces(&self) -> impl Iterator<Item = NamespaceConfig> {
         let settled = self.namespaces.iter().filter(|one| one.busy() != Some(Busy::Deleting));
         settled.map(Namespace::config)

@@ -1,4 +1,5 @@
-//! Sanitize: erases every medium whole, beside commands, through resets and power losses until it is done.
+//! Sanitize: erases every medium completely in the background, and continues through resets and
+//! power losses until it is done.
 
 use alloc::vec::Vec;
 
@@ -20,7 +21,7 @@ const BLOCK_ERASE: u32 = 0b010;
 const OVERWRITE: u32 = 0b011;
 /// Allow Unrestricted Sanitize Exit (AUSE), in CDW10.
 const ALLOW_UNRESTRICTED_EXIT: Bits = Bits::bit(3);
-/// Overwrite Pass Count (OWPASS), in CDW10; 0 is 16.
+/// Overwrite Pass Count (OWPASS), in CDW10; 0 means 16.
 const PASS_COUNT: Bits = Bits::new(7, 4);
 const PASSES_MAX: u32 = 16;
 /// Overwrite Invert Pattern Between Passes (OIPBP), in CDW10.
@@ -28,54 +29,55 @@ const INVERT: Bits = Bits::bit(8);
 /// No-Deallocate After Sanitize (NDAS), in CDW10.
 const NO_DEALLOCATE: Bits = Bits::bit(9);
 
-/// Sanitize Capabilities (SANICAP): Block Erase, Overwrite; nothing modifies media after an operation without
-/// deallocation (NODMMAS 01b).
+/// Sanitize Capabilities (SANICAP): Block Erase and Overwrite. Nothing modifies media after an
+/// operation without deallocation (NODMMAS 01b).
 pub(super) const CAPABILITIES: u32 = 1 << 1 | 1 << 2 | 0b01 << 30;
 
-/// Bytes that a step deallocates at most.
+/// The most bytes that one step deallocates.
 const DEALLOCATE_STEP: u64 = 64 << 20;
-/// Bytes that a step writes at most.
+/// The most bytes that one step writes.
 const WRITE_STEP: u64 = 1 << 20;
-/// Bytes of media are sanitized in multiples of this: the smallest logical block.
+/// Media are sanitized in multiples of this many bytes: the smallest logical block.
 const GRAIN: u64 = 512;
-/// Bytes a second that estimated times are made of.
+/// The assumed speed for estimated times, in bytes per second.
 const BYTES_PER_SECOND: u64 = 1 << 30;
-/// No time is estimated.
+/// The value that means no estimate.
 const NO_ESTIMATE: u32 = u32::MAX;
 
-/// How the most recent sanitize operation stands.
+/// The status of the most recent sanitize operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SanitizeStatus {
-    /// There never was one.
+    /// There was never a sanitize operation.
     #[default]
     Never,
-    /// It goes on, also after a power loss.
+    /// The operation is in progress, and is started again after a power loss.
     InProgress,
-    /// It has succeeded.
+    /// The operation succeeded.
     Completed,
-    /// It has failed, and commands fail until another one succeeds or the host leaves the failure mode.
+    /// The operation failed. Most commands fail until another operation succeeds or the host leaves
+    /// the failure mode.
     Failed,
-    /// It has failed, and the host has left the failure mode.
+    /// The operation failed, and the host has left the failure mode.
     FailureExited,
 }
 
-/// What is to be remembered of sanitize operations.
+/// What the next start must know about sanitize operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SanitizeRecord {
-    /// How the most recent one stands.
+    /// The status of the most recent operation.
     pub status: SanitizeStatus,
-    /// CDW10 of the command that began it.
+    /// CDW10 of the Sanitize command that began the operation.
     pub cdw10: u32,
-    /// CDW11 of that command: the Overwrite Pattern.
+    /// CDW11 of the Sanitize command that began the operation: the Overwrite Pattern.
     pub cdw11: u32,
-    /// Passes of an overwrite that are done.
+    /// Number of completed overwrite passes.
     pub passes: u8,
-    /// Global Data Erased: nothing was written since it succeeded.
+    /// Global Data Erased: whether the operation succeeded and nothing was written since.
     pub data_erased: bool,
 }
 
 impl SanitizeRecord {
-    /// Whether most commands fail because of it, and with what.
+    /// The status with which most commands fail because of the operation, if they do.
     const fn refusal(&self) -> Option<StatusCode> {
         match self.status {
             SanitizeStatus::InProgress => Some(StatusCode::SanitizeInProgress),
@@ -101,38 +103,38 @@ impl SanitizeRecord {
     }
 }
 
-/// What is done to every byte of every medium, one after the other.
+/// One operation on every byte of every medium. Sweeps follow one another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sweep {
     Zero,
     Deallocate,
-    /// The pass with this number, from 0 on.
+    /// The overwrite pass with this number, from 0.
     Overwrite(u32),
-    /// Makes durable what the others did: one step a medium.
+    /// Makes the other sweeps durable, in one step per medium.
     Flush,
 }
 
-/// A sanitize operation at work.
+/// A sanitize operation in progress.
 #[derive(Debug)]
 struct Running {
     media: Vec<(MediumId, u64, u64)>,
     sweep: Sweep,
-    /// The index of the part of a medium, and the next byte of that part.
+    /// The index of the part of a medium, and the next byte within that part.
     medium: usize,
     offset: u64,
-    /// Bytes of the step under way.
+    /// Length in bytes of the step under way.
     step: u64,
     done: u64,
     total: u64,
     pattern: Buffer,
 }
 
-/// Sanitize operations: the latest, and what is left to do of it.
+/// The latest sanitize operation, and the work that is left of it.
 #[derive(Debug, Default)]
 pub(super) struct Sanitize {
     record: SanitizeRecord,
     running: Option<Running>,
-    /// Commands have requests under way that the operation must not overtake.
+    /// Whether the operation waits for requests of commands that are under way.
     awaiting_quiet: bool,
 }
 
@@ -193,7 +195,7 @@ impl Subsystem {
         Ok(Step::Done(0))
     }
 
-    /// Takes up at the start what a power loss has interrupted, from its beginning.
+    /// Starts an operation that a power loss interrupted again, from its beginning.
     pub(super) fn resume_sanitize(&mut self) {
         let record = self.sanitize.record;
         self.care.set_sanitize(record.refusal().is_some(), record.data_erased);
@@ -203,7 +205,7 @@ impl Subsystem {
         }
     }
 
-    /// Ends I/O commands whose effect is in no doubt; writes under way are waited for.
+    /// Ends the I/O commands that can be aborted. Writes under way are waited for.
     fn end_io_for_sanitize(&mut self) {
         let tokens: Vec<_> = self.slots.tokens().collect();
         for token in tokens {
@@ -214,7 +216,7 @@ impl Subsystem {
         }
     }
 
-    /// Begins what waits for media to be quiet, once they are.
+    /// Begins an operation that waits for media to be quiet, once they are.
     pub(super) fn sanitize_when_quiet(&mut self) {
         if self.sanitize.awaiting_quiet && self.media_outstanding == 0 {
             self.sanitize.awaiting_quiet = false;
@@ -247,7 +249,8 @@ impl Subsystem {
         self.deadlines.arm(Own::Sanitize, self.now + PAUSE);
     }
 
-    /// Every part of a medium, by its start, with what of its length is in blocks: the pool, and what is a namespace's.
+    /// Every part of a medium as (medium, start, length) in bytes, with the length cut to whole
+    /// blocks of [`GRAIN`] bytes: the pool, and the parts of namespaces outside it.
     pub(super) fn media(&self) -> Vec<(MediumId, u64, u64)> {
         let pool = self.pool_config.iter().map(|pool| (pool.medium, 0, pool.bytes));
         let own = self.namespaces.iter().filter(|one| !self.config.is_in_pool(one.medium));
@@ -256,7 +259,7 @@ impl Subsystem {
             .collect()
     }
 
-    /// The data of an overwrite's pass, in a buffer that every step of it writes.
+    /// Prepares the buffer that every step of an overwrite pass writes.
     fn prepare_pattern(&mut self) {
         let record = self.sanitize.record;
         let Some(running) = &mut self.sanitize.running else { return };
@@ -273,7 +276,7 @@ impl Subsystem {
         running.pattern = buffer.freeze();
     }
 
-    /// The next step of the operation, or its end.
+    /// Takes the operation's next step, or ends the operation.
     pub(super) fn step_sanitize(&mut self) {
         let Some(running) = &mut self.sanitize.running else { return };
         let Some((medium, start, bytes)) = running.media.get(running.medium).copied() else {
@@ -324,7 +327,8 @@ impl Subsystem {
         self.deadlines.arm(Own::Sanitize, self.now + PAUSE);
     }
 
-    /// Every medium has been through one sweep: another one, or success.
+    /// Begins the next sweep after one has covered every medium, or ends the operation with
+    /// success.
     fn next_sweep(&mut self) {
         let record = &mut self.sanitize.record;
         let Some(running) = &mut self.sanitize.running else { return };
@@ -372,12 +376,12 @@ impl Subsystem {
         self.notify(Notification::SanitizeChanged(record));
     }
 
-    /// Something is written for the first time since the media were sanitized.
+    /// Notes the first write since the media were sanitized.
     pub(super) fn on_first_change(&mut self) {
         self.set_sanitize(SanitizeRecord { data_erased: false, ..self.sanitize.record });
     }
 
-    /// What of the admin commands is carried out while an operation is in progress or has failed.
+    /// Fails admin commands that are not allowed while an operation is in progress or has failed.
     pub(super) fn check_sanitize(&self, entry: &SubmissionQueueEntry) -> Result<(), Failure> {
         let Some(code) = self.sanitize.record.refusal() else { return Ok(()) };
         let allowed = match AdminOpcode::from(entry.opcode) {
@@ -402,7 +406,8 @@ impl Subsystem {
         if allowed { Ok(()) } else { Err(Failure::new(code)) }
     }
 
-    /// An I/O command while an operation is in progress or has failed: only Flush, which has nothing to do.
+    /// Answers an I/O command while an operation is in progress or has failed. Only Flush succeeds,
+    /// since it has nothing to do.
     pub(super) fn on_io_command_while_sanitizing(&self, opcode: IoOpcode) -> Option<Handled> {
         let code = self.sanitize.record.refusal()?;
         Some(if opcode == IoOpcode::Flush { Ok(Step::Done(0)) } else { Err(Failure::new(code)) })

@@ -1,4 +1,4 @@
-//! What is worth remembering is durable before the command that changed it completes.
+//! Lasting state is durable before the command that changed it completes.
 
 use alloc::boxed::Box;
 
@@ -8,8 +8,8 @@ use crate::media::{MediaError, Operation};
 use crate::wire::{Status, SubmissionQueueEntry, SubmissionQueueId};
 
 impl Notification {
-    /// Whether a command that says so must not complete before it is durable. Events and what is only about this start
-    /// are kept without haste.
+    /// Whether a command that caused this notification must not complete before the notification is
+    /// durable. Events, and changes that end with this start, are saved without haste.
     pub(super) const fn must_last(&self) -> bool {
         match self {
             Self::NumberOfQueues { .. }
@@ -41,14 +41,14 @@ impl Notification {
 }
 
 impl Subsystem {
-    /// What was said last is of the command called `token`.
+    /// Notes that the latest notification belongs to the command called `token`.
     #[cold]
     pub(super) fn remember_to_save(&mut self, token: CommandToken) {
         self.unsaved = false;
         self.slots.of(token).unsaved = true;
     }
 
-    /// Has everything that was said so far made durable, for the sake of a command that has succeeded otherwise.
+    /// Makes all notifications so far durable, for a command that has otherwise succeeded.
     #[cold]
     pub(super) fn save(&mut self, token: CommandToken, dw0: u32) {
         self.slots.of(token).unsaved = false;
@@ -64,8 +64,9 @@ impl Subsystem {
         }
     }
 
-    /// What the command changed is durable, or could not be made so. In that case it fails, although the change has been
-    /// made and lasts as long as this process, or until it can be saved. A namespace that was to be created is not there.
+    /// Ends a command once its change is durable or could not be made so. If saving failed, the
+    /// command fails, although the change is in effect and lasts as long as this process, or until
+    /// it can be saved. A namespace that was to be created is withdrawn.
     #[cold]
     pub(super) fn on_saved(
         &mut self,
@@ -81,7 +82,7 @@ impl Subsystem {
         {
             self.on_namespace_saved(crate::wire::NamespaceId(dw0), result);
         }
-        // What was taken back just now is not waited for.
+        // Nothing waits for the withdrawal to be durable.
         self.unsaved = false;
         match result {
             Ok(()) => self.complete(token, dw0, Status::SUCCESS),

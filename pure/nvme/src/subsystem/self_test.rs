@@ -1,4 +1,4 @@
-//! Device Self-test: the controller's memory, its health, and what its media give back.
+//! Device Self-test: tests the controller's memory, its health, and whether its media can be read.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -19,21 +19,21 @@ const SHORT: u32 = 0x1;
 const EXTENDED: u32 = 0x2;
 const ABORT: u32 = 0xf;
 
-/// How long a step of background work waits for the next one: commands come in between.
+/// Pause between two steps of background work, which lets commands through.
 pub(super) const PAUSE: Nanos = Nanos::from_micros(100);
-/// Bytes that a step reads at most.
+/// The most bytes that one step reads.
 const STEP_BYTES: u32 = 256 << 10;
-/// Places of each namespace that a short self-test reads.
+/// Number of places in each namespace that a short self-test reads.
 const SHORT_SAMPLES: u64 = 16;
-/// Bytes that a short self-test reads at each place, at most.
+/// The most bytes that a short self-test reads at each place.
 const SAMPLE_BYTES: u32 = 64 << 10;
-/// Pattern that the controller's memory must give back.
+/// Patterns that the controller's memory must give back.
 const MEMORY_PATTERNS: [u8; 4] = [0x00, 0xff, 0x55, 0xaa];
 const MEMORY_BYTES: usize = 64 << 10;
-/// Critical warnings that are failures rather than circumstances.
+/// Critical warnings that are failures rather than conditions of the environment.
 const FAILURES: u8 = critical_warning::SPARE | critical_warning::RELIABILITY | critical_warning::BACKUP;
 
-/// How a self-test ended, in bits 3:0 of a result's status.
+/// Result of a self-test, bits 3:0 of the status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Passed = 0x0,
@@ -45,7 +45,7 @@ pub(super) enum Outcome {
     AbortedBySanitize = 0x9,
 }
 
-/// Parts of a self-test, in their order; the number is the Segment Number of one that fails.
+/// Segments of a self-test in order. The value is the Segment Number that a failure reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Segment {
     Memory = 1,
@@ -57,24 +57,25 @@ enum Segment {
 #[derive(Clone, Copy, Debug)]
 struct Running {
     extended: bool,
-    /// The controller whose host asked for it; none for one that a power loss has interrupted.
+    /// The controller whose host asked for the self-test; `None` for one that a power loss
+    /// interrupted.
     controller: Option<ControllerKey>,
-    /// The NSID of the command: none, one, or all active namespaces.
+    /// The NSID of the command: no namespace, one, or all active ones.
     scope: NamespaceId,
     segment: Segment,
-    /// The namespace being read, and the next byte of it.
+    /// The namespace being read, and the next byte to read in it.
     namespace: NamespaceId,
     offset: u64,
-    /// What was read, and what is to be, in bytes.
+    /// Bytes read so far, and bytes to read in all.
     done: u64,
     total: u64,
 }
 
-/// Self-tests: the one in progress, and how earlier ones ended.
+/// The self-test in progress, and the results of earlier ones.
 #[derive(Debug)]
 pub(super) struct SelfTest {
     running: Option<Running>,
-    /// Newest first, [`SELF_TEST_RESULTS`] at most.
+    /// The results, newest first, at most [`SELF_TEST_RESULTS`].
     results: VecDeque<SelfTestResult>,
 }
 
@@ -83,7 +84,7 @@ impl SelfTest {
         Self { running: None, results: results.iter().copied().take(SELF_TEST_RESULTS).collect() }
     }
 
-    /// The Device Self-test log.
+    /// The Device Self-test log page.
     pub(super) fn log(&self) -> SelfTestLog {
         let mut log = SelfTestLog::default();
         for result in &mut log.results {
@@ -155,7 +156,7 @@ impl Subsystem {
         self.deadlines.arm(Own::SelfTest, self.now + PAUSE);
     }
 
-    /// The next step: what needs no medium at once, else a read of one.
+    /// Takes the next step: tests memory or health at once, or reads from a medium.
     pub(super) fn step_self_test(&mut self) {
         let Some(running) = self.self_test.running else { return };
         match running.segment {
@@ -176,7 +177,8 @@ impl Subsystem {
         self.deadlines.arm(Own::SelfTest, self.now + PAUSE);
     }
 
-    /// Writes patterns to a buffer of those that data goes through, and looks whether they are there.
+    /// Whether a buffer of the pool that carries command data gives back the patterns written to
+    /// it.
     fn memory_holds(&mut self) -> bool {
         MEMORY_PATTERNS.into_iter().all(|pattern| {
             let mut buffer = self.pool.take(MEMORY_BYTES);
@@ -196,7 +198,7 @@ impl Subsystem {
         self.ask_medium_in_background(Own::SelfTest, MediaFor::SelfTest, medium, length, operation);
     }
 
-    /// Where to read next: the medium, and the bytes of it.
+    /// The next place to read: the medium, the offset and the length.
     fn next_piece(&self, running: &mut Running) -> Option<(MediumId, u64, u32)> {
         loop {
             let present = self.namespaces.allocated(running.namespace).filter(|one| one.is_attached());
@@ -229,26 +231,27 @@ impl Subsystem {
             return;
         }
         running.done += read;
-        // Samples lie evenly over the namespace, each at the start of a block.
+        // Samples are spread evenly over the namespace, each at the start of a block.
         let spread = (bytes / SHORT_SAMPLES) >> shift << shift;
         running.offset += if running.extended { read } else { read.max(spread) };
         self.self_test.running = Some(running);
         self.deadlines.arm(Own::SelfTest, self.now + PAUSE);
     }
 
-    /// Ends the self-test in progress, if there is one.
+    /// Ends the self-test in progress, if any.
     pub(super) fn end_self_test(&mut self, outcome: Outcome) {
         self.conclude_self_test(outcome, SelfTestResult::default());
     }
 
-    /// Ends the self-test in progress if it reads the namespace, or one of them all.
+    /// Ends the self-test in progress if it reads the namespace.
     pub(super) fn end_self_test_of(&mut self, namespace: NamespaceId, outcome: Outcome) {
         if self.self_test.running.is_some_and(|running| running.covers(namespace)) {
             self.end_self_test(outcome);
         }
     }
 
-    /// A controller level reset: a short self-test ends with that of its controller, an extended one goes on.
+    /// Handles a controller level reset: a short self-test of that controller ends, an extended one
+    /// continues.
     pub(super) fn reset_self_test(&mut self, controller: ControllerKey) {
         if self.self_test.running.is_some_and(|one| !one.extended && one.controller == Some(controller)) {
             self.end_self_test(Outcome::AbortedByReset);

@@ -1,4 +1,4 @@
-//! The commands in flight, by token.
+//! The slots of commands in flight, by token.
 
 use alloc::vec::Vec;
 
@@ -11,7 +11,7 @@ use super::exclusive::Alone;
 use crate::media::{IoId, MediaError};
 use crate::wire::{NamespaceId, SubmissionQueueEntry, SubmissionQueueId};
 
-/// What a command does with the data it pulled from the host.
+/// What a command does with the data that it pulled from the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HostDataFor {
     Write,
@@ -30,87 +30,92 @@ pub(super) enum HostDataFor {
 pub(super) enum MediaFor {
     Read,
     Write,
-    /// A write to a namespace with unreadable blocks, which may be some of these.
+    /// A write to a namespace with unreadable blocks, which the write may make readable.
     WriteMarked,
     Flush,
-    /// A flush of every namespace, now of this one.
+    /// One step of a flush of every namespace: the flush of this namespace.
     FlushAll(NamespaceId),
-    /// Against the data kept in the slot.
+    /// A read to compare with the data kept in the slot.
     Compare {
         equal: bool,
     },
-    /// Block by block within the transfer limit: bytes verified so far are in the slot's cursor.
+    /// A read of the next piece to verify, within the transfer limit. The slot's cursor counts the
+    /// bytes verified so far.
     Verify,
     WriteZeroes,
-    /// The range with this index, of the list kept in the slot.
+    /// Deallocation of the range with this index in the list kept in the slot.
     Deallocate(u16),
-    /// Forget the contents of this namespace, then give it this block size.
+    /// Erasure of this namespace's contents, after which the namespace gets this block size.
     Format(NamespaceId, BlockSize),
-    /// Make the extent of a new namespace read as zeroes.
+    /// Erasure of the extent of a new namespace, which then reads as zeroes.
     CreateNamespace(NamespaceId),
-    /// Forget the contents of this namespace, then the namespace.
+    /// Erasure of this namespace's contents, after which the namespace is removed.
     DeleteNamespace(NamespaceId),
-    /// A piece of this range of a Copy.
+    /// A read of a piece of this range of a Copy.
     CopyRead(u32),
     CopyWrite(u32),
-    /// Make durable what was written to this namespace, then protect it.
+    /// A flush of this namespace, which is then protected.
     Protect(NamespaceId),
-    /// A step of a sanitize operation.
+    /// One step of a sanitize operation.
     Sanitize,
-    /// A step of a self-test.
+    /// One step of a self-test.
     SelfTest,
-    /// What the command changed is to be remembered; then it completes with this DW0.
+    /// A flush of the state that the command changed, after which the command completes with this
+    /// DW0.
     Save(u32),
 }
 
-/// What a slot's command waits for.
+/// What a command waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Free,
-    /// Being started; nothing is awaited yet.
+    /// The command is starting and waits for nothing yet.
     Started,
     AwaitingHostData(HostDataFor),
     AwaitingMedia(MediaFor),
     AwaitingEvent,
-    /// Media are to end what they do, so that the command is alone with them.
+    /// The command waits until media are quiet, to be alone with them.
     AwaitingQuiet(Alone),
-    /// The second command of the fused pair, which has not come yet.
+    /// The first command of a fused pair waits for the second one to come.
     AwaitingSecond,
-    /// The first command of the fused pair is to end.
+    /// The second command of a fused pair waits for the first one to end.
     AwaitingFirst,
-    /// Another command is alone with the media.
+    /// The command waits because another command is alone with the media.
     Deferred,
-    /// Another command is alone with the media; what was pulled is kept in the slot.
+    /// The command and the pulled data in its slot wait because another command is alone with the
+    /// media.
     DeferredData(HostDataFor),
 }
 
-/// A command in flight.
+/// The state of a command in flight.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) state: State,
-    /// Distinguishes this slot's requests to media from those of its earlier commands.
+    /// Distinguishes the present command's media requests from those of earlier commands in the
+    /// slot.
     pub(super) generation: u16,
-    /// The controller that the command is for, or that the slot's last one was for.
+    /// The controller of the present command, or of the last one in a free slot.
     pub(super) controller: ControllerKey,
     pub(super) queue: SubmissionQueueId,
     pub(super) entry: SubmissionQueueEntry,
-    /// Bytes that the command moves between host and controller.
+    /// Bytes that the command transfers between host and controller.
     pub(super) length: u32,
-    /// Bytes of the present request to the medium that have arrived.
+    /// Bytes of the present media request that have arrived.
     pub(super) received: u32,
-    /// Bytes of the present read of the medium.
+    /// Bytes that the present read of the medium returns in all.
     pub(super) expected: u32,
-    /// Progress of a command that asks its medium in steps, in bytes.
+    /// Progress in bytes of a command that works in steps.
     pub(super) cursor: u64,
-    /// Host data that is kept for later.
+    /// Host data that is kept for a later step.
     pub(super) data: Buffer,
-    /// What a Copy has read and not written.
+    /// Data that a Copy has read and not yet written.
     pub(super) gathered: Option<BufferMut>,
-    /// The second command of the fused pair that this is the first of.
+    /// The second command of the fused pair whose first command is in this slot.
     pub(super) partner: Option<CommandToken>,
-    /// What the command changed is worth remembering: it must be durable before the command completes.
+    /// Whether the command changed lasting state, which must be durable before the command
+    /// completes.
     pub(super) unsaved: bool,
-    /// The first failure among the steps.
+    /// The first failure of any step.
     pub(super) failure: Option<MediaError>,
 }
 
@@ -136,7 +141,7 @@ impl Slot {
 }
 
 impl Slot {
-    /// The request to a medium that the command awaits, if it awaits one.
+    /// The media request that the command waits for.
     pub(super) const fn request(&self, token: CommandToken) -> Option<IoId> {
         match self.state {
             State::AwaitingMedia(_) => Some(request_of(token, self.generation)),
@@ -150,7 +155,7 @@ const fn request_of(token: CommandToken, generation: u16) -> IoId {
 }
 
 impl IoId {
-    /// The token of the command that the request is for.
+    /// The token of the command that made the request.
     pub(super) const fn token(self) -> CommandToken {
         CommandToken(self.0 & 0xffff)
     }
@@ -173,7 +178,8 @@ const EMPTY_ENTRY: SubmissionQueueEntry = SubmissionQueueEntry {
     cdw15: 0,
 };
 
-/// What the controller does of its own accord, each with a slot behind those of commands.
+/// What the controller does without a command. Each of these has its own slot behind the commands'
+/// slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Own {
     Shutdown,
@@ -181,18 +187,18 @@ pub(super) enum Own {
     SelfTest,
 }
 
-/// All slots: one per token that was ever used, and those of [`Own`].
+/// All slots: one for each token used so far, and one for each [`Own`].
 #[derive(Debug)]
 pub(super) struct Slots {
     slots: Vec<Slot>,
     own: [Slot; OWN as usize],
-    /// The tokens of commands are below this.
+    /// The limit of command tokens, which are smaller.
     commands: u32,
 }
 
-/// Slots of [`Own`].
+/// Number of slots for [`Own`].
 const OWN: u32 = 3;
-/// Slots for which room is made at first.
+/// Number of command slots to allocate at first.
 const SLOTS_MIN: u32 = 64;
 
 const _: () = assert!(COMMANDS_MAX + OWN < 1 << 16, "an IoId has 16 bits for the slot");
@@ -202,24 +208,25 @@ impl Slots {
         Self { slots: Vec::new(), own: [const { Slot::new() }; OWN as usize], commands: commands_max }
     }
 
-    /// The token of one of the controller's own slots.
+    /// The token of an [`Own`] slot.
     pub(super) const fn own(&self, own: Own) -> CommandToken {
         CommandToken(COMMANDS_MAX + own as u32)
     }
 
-    /// Whether the token is of a command rather than of the controller.
+    /// Whether the token belongs to a command rather than to an [`Own`] slot.
     #[inline]
     pub(super) const fn is_command(&self, token: CommandToken) -> bool {
         token.0 < COMMANDS_MAX
     }
 
-    /// Whether the request is of a slot that outlives resets: nobody waits for it before the controller is ready.
+    /// Whether the request belongs to background work, which outlives resets and does not delay
+    /// them.
     #[inline]
     pub(super) const fn is_background(&self, id: IoId) -> bool {
         id.0 & 0xffff > COMMANDS_MAX
     }
 
-    /// The slot of a token that was given to a command.
+    /// The slot of a token in use.
     #[inline]
     pub(super) fn of(&mut self, token: CommandToken) -> &mut Slot {
         match self.slots.get_mut(usize::try_from(token.0).unwrap_or(usize::MAX)) {
@@ -233,7 +240,7 @@ impl Slots {
         slot.or_else(|| self.own.get(usize::try_from(token.0.checked_sub(COMMANDS_MAX)?).ok()?))
     }
 
-    /// Makes room for a token that was never used.
+    /// Allocates slots up to a token that was never used.
     #[cold]
     fn grow(&mut self, token: CommandToken) {
         assert!(token.0 < self.commands, "tokens are 0..commands_max");
@@ -241,12 +248,12 @@ impl Slots {
         self.slots.resize_with(usize::try_from(count).unwrap_or(usize::MAX), Slot::new);
     }
 
-    /// The commands in flight of a controller, whether media work for them, and on which queue they are.
+    /// The commands in flight of a controller, on all its queues, in any state.
     pub(super) fn of_controller(&self, key: ControllerKey) -> impl Iterator<Item = (CommandToken, &Slot)> {
         self.in_flight().filter(move |(_, slot)| slot.controller == key)
     }
 
-    /// The commands in flight, whosever they are.
+    /// The commands in flight of all controllers.
     pub(super) fn in_flight(&self) -> impl Iterator<Item = (CommandToken, &Slot)> {
         let slots = (0..).map(CommandToken).zip(&self.slots);
         slots.filter(|(_, slot)| slot.state != State::Free)
@@ -276,7 +283,7 @@ impl Slots {
         slot.failure = None;
     }
 
-    /// Frees the slot of `token`; what its medium still says is no longer heard.
+    /// Frees the slot of `token`. Later answers of its medium are ignored.
     #[inline]
     pub(super) fn retire(&mut self, token: CommandToken) {
         let slot = self.of(token);
@@ -286,7 +293,7 @@ impl Slots {
         slot.partner = None;
     }
 
-    /// A name for the slot's next request to a medium.
+    /// Makes the slot wait for a new media request, and returns the request's identifier.
     #[inline]
     pub(super) fn issue(&mut self, token: CommandToken, purpose: MediaFor, expected: u32) -> IoId {
         let slot = self.of(token);
@@ -297,7 +304,7 @@ impl Slots {
         request_of(token, slot.generation)
     }
 
-    /// The token that awaits the medium's answer called `id`, and what for.
+    /// The token that waits for the media request `id`, and the purpose of the request.
     #[inline]
     pub(super) fn awaiting(&self, id: IoId) -> Option<(CommandToken, MediaFor)> {
         let token = id.token();
@@ -317,7 +324,7 @@ impl Slots {
     }
 }
 
-/// The slot of what the controller does of its own accord.
+/// The [`Own`] slot of a token.
 #[cold]
 fn own_slot(own: &mut [Slot; OWN as usize], token: CommandToken) -> &mut Slot {
     let index = token.0.checked_sub(COMMANDS_MAX).and_then(|index| usize::try_from(index).ok());

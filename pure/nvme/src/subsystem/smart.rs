@@ -1,41 +1,41 @@
-//! What the SMART / Health Information log counts.
+//! The counters of the SMART / Health Information log.
 
 use engine::{Instant, Nanos};
 
 use super::config::Config;
 use crate::wire::log::SmartLog;
 
-/// Data Units are thousands of 512 byte units, rounded up.
+/// The log's Data Units are thousands of 512 byte units, rounded up.
 const DATA_UNIT_BYTES: u64 = 512 * 1000;
 const MINUTE: Nanos = Nanos::from_secs(60);
 const HOUR: Nanos = Nanos::from_secs(3600);
 
-/// What a device's life adds up to. Zero is a new device; see [`Config::counters`].
+/// The totals of a device's life so far, as in [`Config::counters`]. A new device has zeroes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Bytes read by Read, Compare and Verify.
+    /// Bytes read by Read, Compare, Verify and Copy.
     pub bytes_read: u64,
-    /// Bytes written by Write.
+    /// Bytes written by Write and Copy.
     pub bytes_written: u64,
-    /// Read and Compare commands that succeeded.
+    /// Number of Read and Compare commands that succeeded.
     pub host_reads: u64,
-    /// Write commands that succeeded.
+    /// Number of Write commands that succeeded.
     pub host_writes: u64,
-    /// Time with I/O commands in flight.
+    /// Time during which I/O commands were in flight.
     pub busy: Nanos,
-    /// Power cycles, the present one included.
+    /// Number of power cycles, including the present one.
     pub power_cycles: u64,
     /// Time under power.
     pub power_on: Nanos,
-    /// Power losses without a shutdown.
+    /// Number of power losses without a shutdown.
     pub unsafe_shutdowns: u64,
-    /// Media and Data Integrity Errors.
+    /// Number of Media and Data Integrity Errors.
     pub media_errors: u64,
     /// Number of Error Information Log Entries over the device's life.
     pub error_entries: u64,
-    /// Time above the warning temperature.
+    /// Time at or above the warning temperature and below the critical one.
     pub warning_temperature: Nanos,
-    /// Time above the critical temperature.
+    /// Time at or above the critical temperature.
     pub critical_temperature: Nanos,
 }
 
@@ -97,7 +97,7 @@ impl Smart {
         self.counters.media_errors += 1;
     }
 
-    /// Power On Hours.
+    /// Power On Hours (POH): the time under power in whole hours.
     pub(super) fn power_on_hours(&self, now: Instant) -> u64 {
         self.counters(now).power_on.get() / HOUR.get()
     }
@@ -131,7 +131,8 @@ impl Smart {
         counters
     }
 
-    /// The log page at `now`. Spare and endurance stand at their best: no medium here wears out.
+    /// The log page at `now`. Spare and endurance report their best values, because no medium here
+    /// wears out.
     pub(super) fn log(
         &mut self,
         now: Instant,

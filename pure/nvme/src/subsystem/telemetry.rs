@@ -1,4 +1,4 @@
-//! Telemetry: a snapshot of what the controller knows of itself, for whoever looks into a fault.
+//! Telemetry: a snapshot of the controller's internal state, for the analysis of faults.
 
 use alloc::format;
 use alloc::string::String;
@@ -12,18 +12,18 @@ use crate::wire::{Bits, StatusCode, SubmissionQueueEntry, Text};
 
 /// Create Telemetry Host-Initiated Data, in the Log Specific Parameter (LSP) of CDW10.
 const CREATE: Bits = Bits::bit(8);
-/// The scope of a controller-initiated log: this controller.
+/// Scope of a controller-initiated log: this controller.
 const CONTROLLER_SCOPE: u8 = 1;
 
-/// Snapshots: the host's latest, and the one that a fault of the controller has caused.
+/// The latest snapshot that a host asked for, and the one that a fault of the controller caused.
 #[derive(Debug, Default)]
 pub(super) struct Telemetry {
-    /// Data blocks, without the header, and the last block of each area.
+    /// The host's snapshot: data blocks without the header, and the last block of each area.
     host: Snapshot,
     host_generation: u8,
     controller: Snapshot,
     controller_generation: u8,
-    /// The controller's snapshot was not read since it was taken, or was read and retained.
+    /// Whether the controller's snapshot has not been read yet, or was read and retained.
     available: bool,
 }
 
@@ -41,7 +41,7 @@ impl Default for Snapshot {
 }
 
 impl Snapshot {
-    /// Appends a data area: whole blocks, up to this one's last.
+    /// Appends whole blocks of a data area, and sets the area's last block.
     fn push(&mut self, area: usize, data: &[u8]) {
         self.blocks.extend_from_slice(data);
         self.blocks.resize(self.blocks.len().next_multiple_of(TELEMETRY_BLOCK), 0);
@@ -51,7 +51,7 @@ impl Snapshot {
 }
 
 impl Subsystem {
-    /// The Host-Initiated log: made anew where the command says so.
+    /// The Telemetry Host-Initiated log, with a new snapshot if the command asks for one.
     pub(super) fn host_telemetry(&mut self, entry: &SubmissionQueueEntry) -> Vec<u8> {
         if CREATE.is_set(entry.cdw10) {
             self.telemetry.host = self.snapshot("asked for by the host");
@@ -65,7 +65,7 @@ impl Subsystem {
         self.telemetry_log(LogPage::TelemetryController, &self.telemetry.controller, CONTROLLER_SCOPE)
     }
 
-    /// Telemetry logs are read in whole blocks.
+    /// Fails if a telemetry log is not read in whole blocks.
     pub(super) fn check_telemetry_blocks(offset: u64, length: u32) -> Result<(), Failure> {
         let block = TELEMETRY_BLOCK as u64;
         if !offset.is_multiple_of(block) {
@@ -77,7 +77,8 @@ impl Subsystem {
         Ok(())
     }
 
-    /// Something went wrong here: keeps a snapshot, unless the host has not read an earlier one, and tells the host.
+    /// Keeps a snapshot after a fault and tells the host, unless the host has not read the previous
+    /// one.
     #[cold]
     pub(super) fn capture_telemetry(&mut self, reason: &str) {
         if self.telemetry.available {
@@ -89,7 +90,7 @@ impl Subsystem {
         self.raise(AsynchronousEvent::TelemetryLogChanged);
     }
 
-    /// The Controller-Initiated log was read, and its event is not to be retained.
+    /// Releases the controller's snapshot, which was read without Retain Asynchronous Event.
     pub(super) const fn release_telemetry(&mut self) {
         self.telemetry.available = false;
     }
@@ -111,7 +112,8 @@ impl Subsystem {
         log
     }
 
-    /// Data Area 1 is text for people; 2 adds the health and self-test logs, 3 the Error Information log.
+    /// Takes a snapshot. Data Area 1 is text for people; 2 adds the health and self-test logs, 3
+    /// the Error Information log.
     fn snapshot(&mut self, reason: &str) -> Snapshot {
         let mut snapshot = Snapshot { reason: Text::padded_with_nuls(reason), ..Snapshot::default() };
         snapshot.push(0, self.telemetry_text().as_bytes());
@@ -131,7 +133,7 @@ impl Subsystem {
         snapshot
     }
 
-    /// What is known of the controller, a line each: a name and a value.
+    /// The controller's internal values, one name and value per line.
     fn telemetry_text(&self) -> String {
         let counters = self.smart.counters(self.now);
         let lines = [

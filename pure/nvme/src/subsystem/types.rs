@@ -1,4 +1,4 @@
-//! What passes between the command core and its transport.
+//! The messages that the command core exchanges with its transport and its media.
 
 use alloc::boxed::Box;
 
@@ -18,249 +18,270 @@ use crate::media;
 use crate::wire::log::SelfTestResult;
 use crate::wire::{NamespaceId, Status, SubmissionQueueEntry, SubmissionQueueId};
 
-/// Names a command of the subsystem between its arrival and its completion: 0..`commands_max`, chosen by the
-/// transport.
+/// The transport's name for a command between arrival and completion: an index in
+/// 0..`commands_max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommandToken(pub u32);
 
-/// What the transport and the media tell the core.
+/// What the transport and the media tell the command core.
 #[derive(Debug)]
 pub enum Input {
-    /// A command was fetched; its token must not be in use.
+    /// The transport fetched a command.
     Command {
-        /// The controller that it is for.
+        /// The controller that the command is for.
         controller: ControllerKey,
-        /// The command's name from now to its completion: no other command of the subsystem has it meanwhile.
+        /// The command's name until it completes. No other command of the subsystem may have this
+        /// token meanwhile.
         token: CommandToken,
-        /// The queue it came from: which command set it is of, and how Abort finds it.
+        /// The submission queue that the command came from. The queue decides the command set, and
+        /// Abort finds the command by its queue.
         queue: SubmissionQueueId,
-        /// The command.
+        /// The submission queue entry.
         entry: SubmissionQueueEntry,
     },
-    /// All the data that [`Output::PullHostData`] asked for.
+    /// All the data that [`Output::PullHostData`] asked for has arrived.
     HostData {
-        /// The command.
+        /// The command that the data belongs to.
         token: CommandToken,
-        /// The bytes, as many as were asked for; for a write, they go to the medium as they are.
+        /// The bytes, exactly as many as were asked for. The data of a write goes to the medium
+        /// unchanged.
         data: Buffer,
     },
-    /// The data could not be moved, in either direction. Ends the command with `status`, unless [`Output::Complete`]
-    /// was polled already.
+    /// A transfer failed, in either direction. The failure ends the command with `status`, unless
+    /// [`Output::Complete`] was polled already.
     HostDataFailed {
-        /// The command.
+        /// The command whose transfer failed.
         token: CommandToken,
-        /// Why, in the specification's terms.
+        /// The reason for the failure, as the status of the completion.
         status: Status,
     },
-    /// A medium's answer.
+    /// A medium answers a request.
     Media(media::Completion),
 }
 
-/// How a command ended, without what only the transport knows.
+/// How a command ended: the part of a completion that does not depend on the transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompletionResult {
-    /// Command-specific result (DW0).
+    /// Command-specific result, Dword 0 of the completion.
     pub dw0: u32,
-    /// Command-specific result (DW1).
+    /// Command-specific result, Dword 1 of the completion.
     pub dw1: u32,
-    /// The Status Field.
+    /// Status Field of the completion.
     pub status: Status,
 }
 
-/// What the core asks of the transport and the media.
+/// What the command core asks of the transport and the media.
 #[derive(Debug)]
 pub enum Output {
-    /// Fetch the command's data from the host; answer with [`Input::HostData`] or [`Input::HostDataFailed`].
+    /// Fetch the command's data from the host. The transport answers with [`Input::HostData`] or
+    /// [`Input::HostDataFailed`].
     PullHostData {
-        /// The command.
+        /// The command that needs the data.
         token: CommandToken,
-        /// Bytes, at least 1.
+        /// Length of the data in bytes, at least 1.
         length: u32,
     },
-    /// Give these bytes to the host. Pieces may come in any order, and all of them come before the completion.
+    /// Send bytes to the host. The pieces of a transfer may come in any order, and all of them come
+    /// before the completion.
     PushHostData {
-        /// The command.
+        /// The command that the bytes belong to.
         token: CommandToken,
-        /// Where in the command's transfer these bytes belong.
+        /// Offset in bytes of this piece within the command's transfer.
         offset: u32,
-        /// Bytes of the whole transfer, as a walk through PRPs needs to know it.
+        /// Length in bytes of the whole transfer, which a walk through PRPs needs to know.
         length: u32,
-        /// The bytes.
+        /// The bytes of this piece.
         data: Buffer,
     },
-    /// The command has ended and its token is free. Where the command was aborted while its data was being
-    /// pulled, the transport keeps the token until that pull has ended, or drops what it still brings.
+    /// The command has ended and its token is free. When a command is aborted during a pull of its
+    /// data, the transport keeps the token until the pull has ended, or drops the data that still
+    /// arrives.
     Complete {
-        /// The command.
+        /// The command that has ended.
         token: CommandToken,
-        /// How it ended.
+        /// The result to post.
         completion: CompletionResult,
     },
-    /// Ask a medium.
+    /// Send a request to a medium.
     Media(media::Request),
-    /// Something that the transport or the world may have to act upon.
+    /// Report a change that the transport or the outside world may have to act upon.
     Notify(Notification),
 }
 
-/// What changed that others care about. What is worth remembering comes with how to give it back at the next start.
+/// A change that concerns someone outside the command core. A notification of state that must
+/// survive a restart names the configuration field that restores the state at the next start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notification {
-    /// Number of Queues was set: so many I/O queues of each kind may be created.
+    /// A host set Number of Queues: the host may create this many I/O queues of each kind.
     NumberOfQueues {
-        /// The controller.
+        /// The controller whose feature was set.
         controller: ControllerKey,
-        /// I/O submission queues.
+        /// Number of I/O submission queues.
         submission: u16,
-        /// I/O completion queues.
+        /// Number of I/O completion queues.
         completion: u16,
     },
-    /// Keep Alive Timer was set: the transport loses patience with the host after this.
+    /// A host set Keep Alive Timer. The transport gives up a host that is silent for longer than
+    /// this time.
     KeepAliveTimeout {
-        /// The controller.
+        /// The controller whose feature was set.
         controller: ControllerKey,
-        /// Keep Alive Timeout (KATO); 0 for none.
+        /// Keep Alive Timeout (KATO) in milliseconds; 0 switches the timer off.
         milliseconds: u32,
     },
-    /// The host of a controller wants it to end: through another controller, because it can't reach this one.
+    /// A host asks, through another controller, for the end of a controller that it can't reach.
     CrossControllerReset {
-        /// The controller, whose association is to be ended.
+        /// The controller whose association is to be ended.
         controller: ControllerKey,
     },
-    /// Arbitration was set.
+    /// A host set Arbitration.
     Arbitration {
-        /// The controller.
+        /// The controller whose feature was set.
         controller: ControllerKey,
-        /// Arbitration Burst: commands taken from one queue at a time; none for no limit.
+        /// Arbitration Burst: the most commands to take from one queue at a time; `None` for no
+        /// limit.
         burst: Option<u8>,
-        /// Commands a round of queues of high, medium and low priority, 1..=256 each; of meaning where the transport
-        /// arbitrates by weight.
+        /// Commands per round from queues of high, medium and low priority, 1..=256 each. The
+        /// weights matter only where the transport arbitrates by weight.
         weights: [u16; 3],
     },
-    /// Interrupt Coalescing was set; both zero mean that it is off.
+    /// A host set Interrupt Coalescing. Coalescing is off when both the threshold and the time are
+    /// zero.
     InterruptCoalescing {
-        /// The controller.
+        /// The controller whose feature was set.
         controller: ControllerKey,
-        /// Completions that raise the interrupt at once.
+        /// Number of waiting completions that raise the interrupt at once.
         threshold: u16,
-        /// How long a completion may wait for others.
+        /// The longest that a completion may wait for others.
         time: Nanos,
     },
-    /// Interrupt Vector Configuration was set.
+    /// A host set Interrupt Vector Configuration.
     InterruptVector {
-        /// The controller.
+        /// The controller whose feature was set.
         controller: ControllerKey,
-        /// The vector.
+        /// The interrupt vector.
         vector: u16,
-        /// Interrupt coalescing must not be applied to it.
+        /// Whether interrupt coalescing is off for this vector.
         coalescing_disabled: bool,
     },
-    /// A namespace has a new block size and no contents; worth remembering for the next start.
+    /// A namespace was formatted: its block size may be new, and its contents are gone. The next
+    /// start must remember this.
     NamespaceFormatted {
-        /// The namespace.
+        /// The namespace that was formatted.
         namespace: NamespaceId,
-        /// Its block size.
+        /// The namespace's block size from now on.
         block: BlockSize,
     },
-    /// A namespace was created, in the pool and not attached: one more of
+    /// A namespace was created in the pool, not yet attached: a new entry of
     /// [`Config::namespaces`](super::Config::namespaces).
     NamespaceCreated {
-        /// The namespace.
+        /// The new namespace.
         namespace: Box<NamespaceConfig>,
-        /// How many were ever created: [`PoolConfig::created`](super::PoolConfig::created).
+        /// How many namespaces were ever created, for
+        /// [`PoolConfig::created`](super::PoolConfig::created).
         created: u64,
     },
-    /// A namespace was deleted; its extent of the pool is free and reads as zeroes.
+    /// A namespace was deleted. Its extent of the pool is free and reads as zeroes.
     NamespaceDeleted(NamespaceId),
-    /// A namespace was attached to every controller there is, or detached from all: its [`NamespaceConfig::attached`],
-    /// which controllers to come start with. What is so for some of several controllers only ends with them.
+    /// A namespace was attached to every controller that exists, or detached from all of them: a
+    /// new value of [`NamespaceConfig::attached`], which later controllers start with. An
+    /// attachment to only some of several controllers is not reported, and ends with those
+    /// controllers.
     NamespaceAttached {
-        /// The namespace.
+        /// The namespace whose attachment changed.
         namespace: NamespaceId,
-        /// Whether it is attached.
+        /// Whether the namespace is now attached.
         attached: bool,
     },
-    /// A host has set the write protection of a namespace: its
+    /// A host set the write protection of a namespace: a new value of
     /// [`NamespaceConfig::write_protection`].
     NamespaceProtected {
-        /// The namespace.
+        /// The namespace whose protection changed.
         namespace: NamespaceId,
-        /// Its new state.
+        /// The new write protection state.
         protection: WriteProtection,
     },
-    /// Blocks were made unreadable: more of [`Config::unreadable_blocks`](super::Config::unreadable_blocks).
+    /// Blocks were made unreadable, to be added to
+    /// [`Config::unreadable_blocks`](super::Config::unreadable_blocks).
     BlocksUnreadable(UnreadableBlocks),
-    /// Blocks were written, so that those of them that were unreadable no longer are.
+    /// Blocks were written and are readable again, to be removed from
+    /// [`Config::unreadable_blocks`](super::Config::unreadable_blocks).
     BlocksReadable(UnreadableBlocks),
-    /// Registrants or the reservation of a namespace have changed, and this outlives a power loss, or no longer does: one of
-    /// [`Config::reservations`](super::Config::reservations), in place of the one of the same namespace.
+    /// The registrants or the reservation of a namespace changed, and the reservations persist
+    /// through power loss or have just ceased to. The record replaces the one of the same namespace
+    /// in [`Config::reservations`](super::Config::reservations).
     ReservationsChanged(Box<ReservationRecord>),
-    /// A sanitize operation has begun, come to its end, or lost its meaning by a write:
-    /// [`Config::sanitize`](super::Config::sanitize).
+    /// A sanitize operation began or ended, or the first write after one ended Global Data Erased:
+    /// a new value of [`Config::sanitize`](super::Config::sanitize).
     SanitizeChanged(SanitizeRecord),
-    /// A self-test has begun. An extended one that a power loss interrupts is to be begun again:
-    /// [`Config::extended_self_test`](super::Config::extended_self_test).
+    /// A self-test began. An extended self-test that a power loss interrupts is started again by
+    /// means of [`Config::extended_self_test`](super::Config::extended_self_test).
     SelfTestStarted {
-        /// Whether it is extended rather than short.
+        /// Whether the self-test is extended rather than short.
         extended: bool,
-        /// The namespace that it reads, or all or none.
+        /// The namespace that the self-test reads, or the identifier for all namespaces or for
+        /// none.
         namespace: NamespaceId,
     },
-    /// A self-test has ended: the first of [`Config::self_test_results`](super::Config::self_test_results).
+    /// A self-test ended: a new first entry of
+    /// [`Config::self_test_results`](super::Config::self_test_results).
     SelfTestEnded(Box<SelfTestResult>),
-    /// Something happened that the Persistent Event log keeps: the first of
+    /// The Persistent Event log recorded an event: a new first entry of
     /// [`Config::events`](super::Config::events).
     EventRecorded(PersistentEvent),
-    /// A firmware image was stored: one of [`Config::firmware`](super::Config::firmware).
+    /// A firmware image was stored in a slot, for [`Config::firmware`](super::Config::firmware).
     FirmwareStored {
-        /// The slot, from 2 on.
+        /// The firmware slot, 2 or higher.
         slot: u8,
-        /// The image.
+        /// The firmware image.
         image: Box<FirmwareImage>,
     },
-    /// A firmware slot is to be active from the next reset or start on:
+    /// A firmware slot was selected, to be active from the next reset or start: a new value of
     /// [`FirmwareConfig::active`](super::FirmwareConfig::active).
     FirmwareSelected {
-        /// The slot, from 1 on.
+        /// The firmware slot, 1 or higher.
         slot: u8,
     },
-    /// With a reset, a firmware slot has become active: its revision is now the controller's.
+    /// A reset activated a firmware slot: the revision in the slot is now the controller's.
     FirmwareActivated {
-        /// The slot, from 1 on.
+        /// The firmware slot, 1 or higher.
         slot: u8,
     },
-    /// A feature's value was saved, to be given as [`Config::saved_features`](super::Config::saved_features) at the next start.
+    /// The value of a feature was saved, for
+    /// [`Config::saved_features`](super::Config::saved_features) at the next start.
     FeatureSaved(SavedFeature),
-    /// A shutdown has flushed every medium: until one is used again, a loss of power is no unsafe shutdown. This is what
-    /// the health log counts ([`Config::counters`](super::Config::counters)). Said where state is kept
-    /// ([`Config::state`](super::Config::state)), which is then flushed too.
+    /// A shutdown flushed every medium. Until a medium is used again, a loss of power is no unsafe
+    /// shutdown. The counters are those of the health log, for
+    /// [`Config::counters`](super::Config::counters). This notification comes only where
+    /// [`Config::state`](super::Config::state) names a medium, which is flushed after it.
     ReadyForPowerLoss(Box<Counters>),
-    /// What [`Subsystem::shut_down`](super::Subsystem::shut_down) began has ended: acknowledged writes are durable,
-    /// unless it says otherwise.
+    /// A shutdown that [`Subsystem::shut_down`](super::Subsystem::shut_down) began has ended.
+    /// Acknowledged writes are durable if `flushed` is set.
     ShutDown {
-        /// The controller.
+        /// The controller that was shut down.
         controller: ControllerKey,
         /// Whether every medium was flushed.
         flushed: bool,
     },
 }
 
-// Every output passes through several queues: news that are rare must not make it larger.
+// Every output passes through several queues: rare notifications must not make it larger.
 const _: () = assert!(size_of::<Notification>() <= 32 && size_of::<Output>() <= 64);
 
-/// Which way a command's data moves.
+/// The direction in which a command's data moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// The controller will pull it.
+    /// From the host to the controller: the controller pulls the data.
     FromHost,
-    /// The controller will push it.
+    /// From the controller to the host: the controller pushes the data.
     ToHost,
 }
 
-/// What a command in flight moves.
+/// The transfer of a command in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
-    /// Which way.
+    /// The direction of the transfer.
     pub direction: Direction,
-    /// Bytes.
+    /// Length of the transfer in bytes.
     pub length: u32,
 }

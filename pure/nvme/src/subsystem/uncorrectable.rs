@@ -7,21 +7,22 @@ use super::namespace::Namespace;
 use super::{CommandToken, Handled, Notification, Step, Subsystem};
 use crate::wire::{NamespaceId, StatusCode, SubmissionQueueEntry};
 
-/// A run of logical blocks that Write Uncorrectable made unreadable, or that can be read again.
+/// A run of logical blocks that Write Uncorrectable made unreadable, or that are readable again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnreadableBlocks {
-    /// Their namespace.
+    /// The namespace of the blocks.
     pub namespace: NamespaceId,
-    /// The first one.
+    /// The first block of the run.
     pub lba: u64,
-    /// How many.
+    /// Number of blocks in the run.
     pub blocks: u64,
 }
 
-/// Unreadable blocks of a namespace at most, and so a bound on their runs; see [`Marks::add`].
+/// The most unreadable blocks in a namespace, which also bounds the number of runs.
 pub(super) const UNCORRECTABLE_BLOCKS_MAX: u64 = 65_536;
 
-/// Runs of marked blocks: from the first block to the one after the last. They neither touch nor overlap.
+/// Runs of marked blocks: a map from the first block of a run to the block after its last. Runs
+/// neither touch nor overlap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Marks(BTreeMap<u64, u64>);
 
@@ -43,7 +44,8 @@ impl Marks {
         before.map(|_| start).or_else(|| self.0.range(start..end).next().map(|(first, _)| *first))
     }
 
-    /// Marks `start..end`; false, with nothing changed, where that could be too many blocks.
+    /// Marks `start..end`. Returns false and changes nothing if the marked blocks could exceed
+    /// [`UNCORRECTABLE_BLOCKS_MAX`].
     pub(super) fn add(&mut self, start: u64, end: u64) -> bool {
         if start >= end {
             return true;
@@ -53,7 +55,7 @@ impl Marks {
             return false;
         }
         let (mut start, mut end) = (start, end);
-        // Runs that touch become one with it.
+        // Runs that touch the new one are merged with it.
         while let Some((&first, &last)) =
             self.0.range(..=end).next_back().filter(|(_, run_end)| **run_end >= start)
         {
@@ -64,7 +66,7 @@ impl Marks {
         true
     }
 
-    /// Takes the marks off `start..end`. Whether there were any.
+    /// Removes the marks from `start..end`, and returns whether there were any.
     pub(super) fn remove(&mut self, start: u64, end: u64) -> bool {
         let mut any = false;
         if start >= end {
@@ -85,7 +87,7 @@ impl Marks {
         any
     }
 
-    /// The runs, in order.
+    /// The runs as (first block, block after the last), in order.
     pub(super) fn runs(&self) -> impl Iterator<Item = (u64, u64)> {
         self.0.iter().map(|(start, end)| (*start, *end))
     }
@@ -118,7 +120,7 @@ impl Subsystem {
         }
     }
 
-    /// These blocks have been written: they can be read again.
+    /// Removes the marks from blocks that were written, which makes them readable again.
     #[cold]
     pub(super) fn unmark(&mut self, namespace: NamespaceId, lba: u64, blocks: u64) {
         let Some(found) = self.namespaces.find_mut(namespace).filter(|one| !one.marks().is_empty()) else {
@@ -130,7 +132,7 @@ impl Subsystem {
     }
 }
 
-/// Fails where one of the blocks is marked as unreadable.
+/// Fails if one of the blocks is marked as unreadable.
 #[cold]
 pub(super) fn check_readable(namespace: &Namespace, lba: u64, blocks: u64) -> Result<(), Failure> {
     match namespace.marks().first_in(lba, lba + blocks) {

@@ -1,11 +1,11 @@
-//! Source ranges of Copy.
+//! Source ranges of the Copy command.
 
 use super::layout::layout;
 
 layout! {
     /// Source Range Entry, Copy Descriptor Format 0h.
     CopyRange, 32, {
-        /// Starting LBA.
+        /// Starting LBA (SLBA) of the source range.
         8 starting_lba: u64,
         /// Number of Logical Blocks (NLB), 0's based as on the wire; see [`CopyRange::blocks`].
         16 zeros_based_blocks: u16,
@@ -13,9 +13,9 @@ layout! {
 }
 
 layout! {
-    /// Source Range Entry, Copy Descriptor Format 1h: the same with a longer reference tag.
+    /// Source Range Entry, Copy Descriptor Format 1h: like format 0h, with a longer reference tag.
     LongCopyRange, 40, {
-        /// Starting LBA.
+        /// Starting LBA (SLBA) of the source range.
         8 starting_lba: u64,
         /// Number of Logical Blocks (NLB), 0's based as on the wire.
         16 zeros_based_blocks: u16,
@@ -23,12 +23,12 @@ layout! {
 }
 
 impl CopyRange {
-    /// Number of logical blocks.
+    /// Number of logical blocks in the range.
     pub fn blocks(&self) -> u64 {
         u64::from(self.zeros_based_blocks) + 1
     }
 
-    /// Bytes of an entry in a Copy Descriptor Format, if there is such a format.
+    /// Length in bytes of an entry in Copy Descriptor Format `format`, if the format exists.
     pub const fn length_of(format: u32) -> Option<u32> {
         match format {
             0 => Some(32),
@@ -37,7 +37,8 @@ impl CopyRange {
         }
     }
 
-    /// The ranges that `bytes` hold in a format; what does not fill a range is left out.
+    /// The ranges in `bytes`, in Copy Descriptor Format `format`. An incomplete last entry is
+    /// ignored.
     pub fn list(format: u32, bytes: &[u8]) -> impl Iterator<Item = Self> {
         let (short, long) = match format {
             0 => (bytes, &[][..]),

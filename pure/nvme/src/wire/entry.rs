@@ -1,20 +1,21 @@
-//! Queue entries: 64 bytes of command, 16 bytes of completion.
+//! Queue entries: a command has 64 bytes, a completion 16.
 
 use core::fmt;
 
 use super::bits::{high_u32, join_u64, low_u32};
 use super::{Bits, Status};
 
-/// Names a command among those outstanding on one submission queue (CID); chosen by the host.
+/// Command Identifier (CID), which the host chooses uniquely among the outstanding commands of a
+/// submission queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommandId(pub u16);
 
-/// Names a submission queue (SQID).
+/// Submission Queue Identifier (SQID).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SubmissionQueueId(pub u16);
 
 impl SubmissionQueueId {
-    /// The Admin Submission Queue.
+    /// The identifier of the Admin Submission Queue.
     pub const ADMIN: Self = Self(0);
 
     /// Whether this is the Admin Submission Queue.
@@ -23,14 +24,14 @@ impl SubmissionQueueId {
     }
 }
 
-/// Names a namespace (NSID).
+/// Namespace Identifier (NSID).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NamespaceId(pub u32);
 
 impl NamespaceId {
-    /// The NSID field is not used.
+    /// The value that means no namespace.
     pub const NONE: Self = Self(0);
-    /// Every namespace of the controller (the broadcast value).
+    /// The broadcast value, which means every namespace of the controller.
     pub const ALL: Self = Self(u32::MAX);
 }
 
@@ -40,39 +41,39 @@ impl fmt::Display for NamespaceId {
     }
 }
 
-/// Fused Operation (FUSE).
+/// Fused Operation (FUSE): the command's part in a fused pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FusedOperation {
-    /// A command of its own.
+    /// The command is not part of a fused pair.
     Normal,
     /// The first command of a fused pair.
     First,
     /// The second command of a fused pair.
     Second,
-    /// The reserved encoding.
+    /// The reserved encoding (11b).
     Reserved,
 }
 
 /// PRP or SGL for Data Transfer (PSDT).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataTransfer {
-    /// PRP entries.
+    /// The data pointer has PRP entries.
     Prp,
-    /// An SGL; the metadata pointer is the address of a contiguous buffer.
+    /// The data pointer is an SGL, and the metadata pointer is the address of a contiguous buffer.
     SglContiguousMetadata,
-    /// An SGL; the metadata pointer is the address of an SGL segment.
+    /// The data pointer is an SGL, and the metadata pointer is the address of an SGL segment.
     SglSegmentMetadata,
-    /// The reserved encoding.
+    /// The reserved encoding (11b).
     Reserved,
 }
 
-/// A command as it stands in a submission queue.
+/// A command in the format of a submission queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct SubmissionQueueEntry {
     /// Opcode (OPC).
     pub opcode: u8,
-    /// FUSE and PSDT; see [`Self::fused`] and [`Self::data_transfer`].
+    /// Byte 1 of the entry, with FUSE ([`Self::fused`]) and PSDT ([`Self::data_transfer`]).
     pub flags: u8,
     /// Command Identifier (CID).
     pub command_id: CommandId,
@@ -106,10 +107,10 @@ const FUSE: Bits = Bits::new(1, 0);
 const PSDT: Bits = Bits::new(7, 6);
 
 impl SubmissionQueueEntry {
-    /// Bytes of an entry.
+    /// Length of a submission queue entry in bytes.
     pub const LENGTH: usize = 64;
 
-    /// Decodes an entry; every pattern of bytes is one.
+    /// Decodes an entry. Every bit pattern is valid.
     #[inline]
     pub fn parse(bytes: &[u8; Self::LENGTH]) -> Self {
         let word = |index: usize| {
@@ -139,7 +140,7 @@ impl SubmissionQueueEntry {
         }
     }
 
-    /// Encodes the entry.
+    /// Encodes the entry in the format of a submission queue.
     #[inline]
     pub fn emit(&self) -> [u8; Self::LENGTH] {
         let mut bytes = [0; Self::LENGTH];
@@ -179,12 +180,12 @@ impl SubmissionQueueEntry {
         }
     }
 
-    /// The quad word in CDW10 and CDW11: the starting LBA (SLBA) of most I/O commands.
+    /// The quad word in CDW10 and CDW11, which is the Starting LBA (SLBA) of most I/O commands.
     pub const fn starting_lba(&self) -> u64 {
         join_u64(self.cdw10, self.cdw11)
     }
 
-    /// The entry with `lba` as its starting LBA (CDW10 and CDW11).
+    /// The entry with `lba` as its Starting LBA (SLBA), in CDW10 and CDW11.
     #[must_use]
     pub const fn with_starting_lba(mut self, lba: u64) -> Self {
         self.cdw10 = low_u32(lba);
@@ -193,31 +194,32 @@ impl SubmissionQueueEntry {
     }
 }
 
-/// A completion as it stands in a completion queue.
+/// A completion in the format of a completion queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct CompletionQueueEntry {
-    /// Command-specific result (DW0).
+    /// Command-specific result, Dword 0 (DW0).
     pub dw0: u32,
-    /// Command-specific result (DW1).
+    /// Command-specific result, Dword 1 (DW1).
     pub dw1: u32,
-    /// SQ Head Pointer (SQHD).
+    /// SQ Head Pointer (SQHD): the next submission queue entry that the controller will consume.
     pub submission_queue_head: u16,
-    /// SQ Identifier (SQID).
+    /// SQ Identifier (SQID) of the command's submission queue.
     pub submission_queue: SubmissionQueueId,
-    /// Command Identifier (CID).
+    /// Command Identifier (CID) of the command that ended.
     pub command_id: CommandId,
-    /// Phase Tag (P) in bit 0, Status Field above; see [`Self::status`] and [`Self::phase`].
+    /// Phase Tag (P, [`Self::phase`]) in bit 0, and the Status Field ([`Self::status`]) in bits
+    /// 15:1.
     pub status_and_phase: u16,
 }
 
 const _: () = assert!(size_of::<CompletionQueueEntry>() == CompletionQueueEntry::LENGTH);
 
 impl CompletionQueueEntry {
-    /// Bytes of an entry.
+    /// Length of a completion queue entry in bytes.
     pub const LENGTH: usize = 16;
 
-    /// Decodes an entry; every pattern of bytes is one.
+    /// Decodes an entry. Every bit pattern is valid.
     #[inline]
     pub fn parse(bytes: &[u8; Self::LENGTH]) -> Self {
         let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = *bytes;
@@ -231,7 +233,7 @@ impl CompletionQueueEntry {
         }
     }
 
-    /// Encodes the entry.
+    /// Encodes the entry in the format of a completion queue.
     #[inline]
     pub fn emit(&self) -> [u8; Self::LENGTH] {
         let mut bytes = [0; Self::LENGTH];
@@ -244,17 +246,17 @@ impl CompletionQueueEntry {
         bytes
     }
 
-    /// The Status Field.
+    /// The Status Field, bits 15:1 of the last word.
     pub const fn status(&self) -> Status {
         Status::from_raw(self.status_and_phase >> 1)
     }
 
-    /// The Phase Tag (P).
+    /// The Phase Tag (P), bit 0 of the last word.
     pub const fn phase(&self) -> bool {
         self.status_and_phase & 1 != 0
     }
 
-    /// The entry with this status and phase.
+    /// The entry with Status Field `status` and Phase Tag `phase`.
     #[must_use]
     pub const fn with_status(mut self, status: Status, phase: bool) -> Self {
         self.status_and_phase = status.raw() << 1 | phase as u16;

@@ -1,4 +1,4 @@
-//! Features: their identifiers, what of a feature is asked for, and the fields of their values.
+//! Features: their identifiers, the Select values of Get Features, and the fields of their values.
 
 use super::Bits;
 
@@ -37,12 +37,12 @@ pub enum FeatureId {
     ReservationPersistence,
     /// Namespace Write Protection Config (84h), per namespace.
     WriteProtection,
-    /// A feature without a name here.
+    /// Any other feature identifier.
     Other(u8),
 }
 
 impl FeatureId {
-    /// Every feature that has a name.
+    /// Every feature with its own variant.
     pub const ALL: [Self; 16] = [
         Self::Arbitration,
         Self::PowerManagement,
@@ -114,25 +114,26 @@ pub const SELECT: Bits = Bits::new(10, 8);
 /// Save (SV) in CDW10 of Set Features.
 pub const SAVE: Bits = Bits::bit(31);
 
-/// Arbitration Burst (AB), as a power of two; [`ARBITRATION_UNLIMITED`] for no limit.
+/// Arbitration Burst (AB), as a power of two commands, or [`ARBITRATION_UNLIMITED`].
 pub const ARBITRATION_BURST: Bits = Bits::new(2, 0);
-/// The Arbitration Burst that means no limit.
+/// The value of the Arbitration Burst for no limit.
 pub const ARBITRATION_UNLIMITED: u32 = 0b111;
-/// Low Priority Weight (LPW), 0's based commands.
+/// Low Priority Weight (LPW), 0's based number of commands.
 pub const LOW_WEIGHT: Bits = Bits::new(15, 8);
-/// Medium Priority Weight (MPW), 0's based commands.
+/// Medium Priority Weight (MPW), 0's based number of commands.
 pub const MEDIUM_WEIGHT: Bits = Bits::new(23, 16);
-/// High Priority Weight (HPW), 0's based commands.
+/// High Priority Weight (HPW), 0's based number of commands.
 pub const HIGH_WEIGHT: Bits = Bits::new(31, 24);
-/// Power State (PS).
+/// Power State (PS) of Power Management.
 pub const POWER_STATE: Bits = Bits::new(4, 0);
 /// Temperature Threshold (TMPTH) in kelvin.
 pub const TEMPERATURE: Bits = Bits::new(15, 0);
-/// Threshold Temperature Select (TMPSEL): 0 composite, 1..=8 a sensor, Fh all.
+/// Threshold Temperature Select (TMPSEL): 0 for the composite temperature, 1..=8 for a sensor, Fh
+/// for all.
 pub const TEMPERATURE_SELECT: Bits = Bits::new(19, 16);
-/// Threshold Type Select (THSEL): 0 over, 1 under.
+/// Threshold Type Select (THSEL): 0 for the over, 1 for the under temperature threshold.
 pub const THRESHOLD_TYPE: Bits = Bits::new(21, 20);
-/// Time Limited Error Recovery (TLER) in 100 ms.
+/// Time Limited Error Recovery (TLER) in units of 100 ms.
 pub const TIME_LIMITED_RECOVERY: Bits = Bits::new(15, 0);
 /// Deallocated or Unwritten Logical Block Error Enable (DULBE).
 pub const DEALLOCATED_ERROR_ENABLE: Bits = Bits::bit(16);
@@ -142,11 +143,11 @@ pub const WRITE_CACHE_ENABLE: Bits = Bits::bit(0);
 pub const SUBMISSION_QUEUES: Bits = Bits::new(15, 0);
 /// Number of I/O Completion Queues, 0's based (NCQR, NCQA).
 pub const COMPLETION_QUEUES: Bits = Bits::new(31, 16);
-/// Aggregation Threshold (THR), 0's based completions.
+/// Aggregation Threshold (THR), 0's based number of completions.
 pub const AGGREGATION_THRESHOLD: Bits = Bits::new(7, 0);
-/// Aggregation Time (TIME) in 100 microseconds.
+/// Aggregation Time (TIME) in units of 100 µs.
 pub const AGGREGATION_TIME: Bits = Bits::new(15, 8);
-/// Interrupt Vector (IV).
+/// Interrupt Vector (IV) of Interrupt Vector Configuration.
 pub const INTERRUPT_VECTOR: Bits = Bits::new(15, 0);
 /// Coalescing Disable (CD).
 pub const COALESCING_DISABLE: Bits = Bits::bit(16);
@@ -160,20 +161,21 @@ pub const EVENT_NAMESPACE_ATTRIBUTE: Bits = Bits::bit(8);
 pub const EVENT_TELEMETRY: Bits = Bits::bit(10);
 /// Asymmetric Namespace Access Change Notices in the Asynchronous Event Configuration and in OAES.
 pub const EVENT_ASYMMETRIC_ACCESS: Bits = Bits::bit(11);
-/// Which reservation notifications are masked: of registrations preempted, reservations released, reservations preempted.
+/// Reservation Notification Mask bits for registration preempted, reservation released and
+/// reservation preempted.
 pub const RESERVATION_NOTIFICATIONS: Bits = Bits::new(3, 1);
 /// Persist Through Power Loss (PTPL) of Reservation Persistence.
 pub const PERSIST_THROUGH_POWER_LOSS: Bits = Bits::bit(0);
 /// Write Protection State (WPS) of Namespace Write Protection Config.
 pub const WRITE_PROTECTION_STATE: Bits = Bits::new(2, 0);
-/// Enable Extended Host Identifier (EXHID): 16 bytes rather than 8.
+/// Enable Extended Host Identifier (EXHID): the identifier has 16 bytes rather than 8.
 pub const EXTENDED_HOST_IDENTIFIER: Bits = Bits::bit(0);
 
-/// The features' fields of the word that Get Features returns for Select = supported capabilities.
+/// Capability bits of the word that Get Features returns for Select = supported capabilities.
 pub mod capability {
     /// The value can be saved.
     pub const SAVEABLE: u32 = 1 << 0;
-    /// Each namespace has a value of its own.
+    /// Each namespace has its own value.
     pub const NAMESPACE_SPECIFIC: u32 = 1 << 1;
     /// The value can be changed.
     pub const CHANGEABLE: u32 = 1 << 2;

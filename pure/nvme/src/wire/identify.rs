@@ -1,12 +1,13 @@
-//! Identify: what it is asked for (CNS) and the data structures that it returns.
+//! Identify: the values of CNS and the data structures that the command returns.
 
 use super::layout::layout;
 use super::{Bits, NamespaceId, Text};
 
-/// Bytes of every Identify data structure.
+/// Length in bytes of every Identify data structure.
 pub const IDENTIFY_LENGTH: usize = 4096;
 
-/// Controller or Namespace Structure (CNS): values of NVMe Base 2.0 that are answered here.
+/// Controller or Namespace Structure (CNS): the values of NVMe Base 2.0 that this controller
+/// answers.
 pub mod cns {
     /// Identify Namespace, NVM command set.
     pub const NAMESPACE: u32 = 0x00;
@@ -28,7 +29,7 @@ pub mod cns {
     pub const ALLOCATED_NAMESPACES: u32 = 0x10;
     /// Identify Namespace of an allocated namespace.
     pub const ALLOCATED_NAMESPACE: u32 = 0x11;
-    /// Controller list of those attached to a namespace.
+    /// Controller list of the controllers to which a namespace is attached.
     pub const ATTACHED_CONTROLLERS: u32 = 0x12;
     /// Controller list of the NVM subsystem.
     pub const CONTROLLERS: u32 = 0x13;
@@ -41,13 +42,13 @@ pub mod cns {
 layout! {
     /// Power State Descriptor.
     PowerState, 32, {
-        /// Maximum Power (MP), in the unit that `flags` says.
+        /// Maximum Power (MP), in the unit that Max Power Scale in `flags` selects.
         0 maximum_power: u16,
         /// Max Power Scale (MXPS) and Non-Operational State (NOPS).
         3 flags: u8,
-        /// Entry Latency (ENLAT) in microseconds.
+        /// Entry Latency (ENLAT) in µs.
         4 entry_latency: u32,
-        /// Exit Latency (EXLAT) in microseconds.
+        /// Exit Latency (EXLAT) in µs.
         8 exit_latency: u32,
         /// Relative Read Throughput (RRT).
         12 read_throughput: u8,
@@ -61,7 +62,8 @@ layout! {
 }
 
 layout! {
-    /// Identify Controller data structure (CNS 01h), NVMe Base 2.0 with the fields of the NVM Command Set.
+    /// Identify Controller data structure (CNS 01h), NVMe Base 2.0 with the fields of the NVM
+    /// Command Set.
     IdentifyController, IDENTIFY_LENGTH, {
         /// PCI Vendor ID (VID).
         0 vendor: u16,
@@ -79,15 +81,16 @@ layout! {
         73 ieee_oui: [u8; 3],
         /// Controller Multi-Path I/O and Namespace Sharing Capabilities (CMIC).
         76 multi_path: u8,
-        /// Maximum Data Transfer Size (MDTS), as a power of two of minimum memory pages; 0 for no limit.
+        /// Maximum Data Transfer Size (MDTS), as a power of two of minimum memory pages; 0 for no
+        /// limit.
         77 maximum_data_transfer_size: u8,
         /// Controller ID (CNTLID).
         78 controller_id: u16,
-        /// Version (VER).
+        /// Version (VER) of the specification that the controller implements.
         80 version: u32,
-        /// RTD3 Resume Latency (RTD3R).
+        /// RTD3 Resume Latency (RTD3R) in µs.
         84 rtd3_resume_latency: u32,
-        /// RTD3 Entry Latency (RTD3E): the longest a shutdown should take, in microseconds.
+        /// RTD3 Entry Latency (RTD3E) in µs: the longest that a shutdown should take.
         88 rtd3_entry_latency: u32,
         /// Optional Asynchronous Events Supported (OAES).
         92 optional_events: u32,
@@ -95,11 +98,11 @@ layout! {
         96 attributes: u32,
         /// Read Recovery Levels Supported (RRLS).
         100 read_recovery_levels: u16,
-        /// Controller Type (CNTRLTYPE).
+        /// Controller Type (CNTRLTYPE): 1 for an I/O controller.
         111 controller_type: u8,
         /// FRU Globally Unique Identifier (FGUID).
         112 fru_guid: [u8; 16],
-        /// Command Retry Delay Times 1 to 3 (CRDT1..3), in 100 ms.
+        /// Command Retry Delay Times 1 to 3 (CRDT1..3), in units of 100 ms.
         128 command_retry_delays: [u16; 3],
         /// Controller Instance Uniquifier (CIU).
         135 instance_uniquifier: u8,
@@ -145,7 +148,7 @@ layout! {
         318 self_test_options: u8,
         /// Firmware Update Granularity (FWUG).
         319 firmware_granularity: u8,
-        /// Keep Alive Support (KAS).
+        /// Keep Alive Support (KAS): the timer's granularity in units of 100 ms; 0 for no timer.
         320 keep_alive: u16,
         /// Host Controlled Thermal Management Attributes (HCTMA).
         322 thermal_management: u16,
@@ -161,15 +164,17 @@ layout! {
         348 ana_groups: u32,
         /// Maximum Endurance Group Identifier (ENDGIDMAX).
         340 endurance_groups: u16,
-        /// Persistent Event Log Size (PELS) in 64 KiB.
+        /// Persistent Event Log Size (PELS) in units of 64 KiB.
         352 persistent_event_log_size: u32,
         /// Command Quiesce Time (CQT) in milliseconds.
         386 command_quiesce_time: u16,
-        /// Submission Queue Entry Size (SQES): required low, maximum high nibble, as powers of two.
+        /// Submission Queue Entry Size (SQES) as powers of two: required in bits 3:0, maximum in
+        /// bits 7:4.
         512 submission_entry_size: u8,
-        /// Completion Queue Entry Size (CQES): required low, maximum high nibble, as powers of two.
+        /// Completion Queue Entry Size (CQES) as powers of two: required in bits 3:0, maximum in
+        /// bits 7:4.
         513 completion_entry_size: u8,
-        /// Maximum Outstanding Commands (MAXCMD).
+        /// Maximum Outstanding Commands (MAXCMD) of an I/O queue.
         514 maximum_commands: u16,
         /// Number of Namespaces (NN): the highest namespace identifier.
         516 namespaces: u32,
@@ -181,15 +186,15 @@ layout! {
         524 format_attributes: u8,
         /// Volatile Write Cache (VWC).
         525 volatile_write_cache: u8,
-        /// Atomic Write Unit Normal (AWUN), 0's based blocks.
+        /// Atomic Write Unit Normal (AWUN), 0's based number of blocks.
         526 atomic_write_unit: u16,
-        /// Atomic Write Unit Power Fail (AWUPF), 0's based blocks.
+        /// Atomic Write Unit Power Fail (AWUPF), 0's based number of blocks.
         528 atomic_write_unit_power_fail: u16,
         /// I/O Command Set Vendor Specific Command Configuration (ICSVSCC).
         530 io_vendor_specific: u8,
         /// Namespace Write Protection Capabilities (NWPC).
         531 write_protection: u8,
-        /// Atomic Compare & Write Unit (ACWU).
+        /// Atomic Compare & Write Unit (ACWU), 0's based number of blocks.
         532 atomic_compare_and_write: u16,
         /// Copy Descriptor Formats Supported (CDFS).
         534 copy_descriptor_formats: u16,
@@ -199,33 +204,34 @@ layout! {
         540 maximum_namespaces: u32,
         /// NVM Subsystem NVMe Qualified Name (SUBNQN).
         768 subsystem_name: Text<256>,
-        /// I/O Queue Command Capsule Supported Size (IOCCSZ) in 16 bytes.
+        /// I/O Queue Command Capsule Supported Size (IOCCSZ) in units of 16 bytes.
         1792 command_capsule_size: u32,
-        /// I/O Queue Response Capsule Supported Size (IORCSZ) in 16 bytes.
+        /// I/O Queue Response Capsule Supported Size (IORCSZ) in units of 16 bytes.
         1796 response_capsule_size: u32,
-        /// In Capsule Data Offset (ICDOFF) in 16 bytes.
+        /// In Capsule Data Offset (ICDOFF) in units of 16 bytes.
         1800 capsule_data_offset: u16,
         /// Fabrics Controller Attributes (FCATT).
         1802 fabrics_attributes: u8,
-        /// Maximum SGL Data Block Descriptors (MSDBD).
+        /// Maximum SGL Data Block Descriptors (MSDBD) of a capsule; 0 for no limit.
         1803 data_descriptors_max: u8,
         /// Optional Fabric Commands Support (OFCS).
         1804 optional_fabrics_commands: u16,
-        /// Cross-Controller Reset Limit (CCRL): resets of other controllers that may be under way at once.
+        /// Cross-Controller Reset Limit (CCRL): how many resets of other controllers may be under
+        /// way at once.
         1807 cross_controller_resets_max: u8,
-        /// Power State 0 Descriptor (PSD0), and those after it.
+        /// Power State Descriptors 0 to 31 (PSD0..PSD31).
         2048 power_state_descriptors: [PowerState; 32],
     }
 }
 
 layout! {
-    /// LBA Format, NVM Command Set 1.0.
+    /// LBA Format (LBAF), NVM Command Set 1.0.
     LbaFormat, 4, {
         /// Metadata Size (MS) in bytes.
         0 metadata_size: u16,
-        /// LBA Data Size (LBADS), as a power of two.
+        /// LBA Data Size (LBADS), as a power of two of bytes.
         2 data_size: u8,
-        /// Relative Performance (RP): 0 best, 3 degraded.
+        /// Relative Performance (RP), from 0 (best) to 3 (degraded).
         3 relative_performance: u8,
     }
 }
@@ -243,7 +249,7 @@ layout! {
         24 features: u8,
         /// Number of LBA Formats (NLBAF), 0's based.
         25 lba_format_count: u8,
-        /// Formatted LBA Size (FLBAS).
+        /// Formatted LBA Size (FLBAS): the index of the format in use.
         26 formatted_lba_size: u8,
         /// Metadata Capabilities (MC).
         27 metadata_capabilities: u8,
@@ -255,33 +261,33 @@ layout! {
         30 sharing: u8,
         /// Reservation Capabilities (RESCAP).
         31 reservations: u8,
-        /// Format Progress Indicator (FPI).
+        /// Format Progress Indicator (FPI): the percentage of a format that remains.
         32 format_progress: u8,
         /// Deallocate Logical Block Features (DLFEAT).
         33 deallocate_features: u8,
-        /// Namespace Atomic Write Unit Normal (NAWUN).
+        /// Namespace Atomic Write Unit Normal (NAWUN), 0's based number of blocks.
         34 atomic_write_unit: u16,
-        /// Namespace Atomic Write Unit Power Fail (NAWUPF).
+        /// Namespace Atomic Write Unit Power Fail (NAWUPF), 0's based number of blocks.
         36 atomic_write_unit_power_fail: u16,
         /// Namespace Optimal I/O Boundary (NOIOB) in blocks.
         46 optimal_io_boundary: u16,
         /// NVM Capacity (NVMCAP) in bytes.
         48 nvm_capacity: u128,
-        /// Namespace Preferred Write Granularity (NPWG), 0's based blocks.
+        /// Namespace Preferred Write Granularity (NPWG), 0's based number of blocks.
         64 preferred_write_granularity: u16,
-        /// Namespace Preferred Write Alignment (NPWA), 0's based blocks.
+        /// Namespace Preferred Write Alignment (NPWA), 0's based number of blocks.
         66 preferred_write_alignment: u16,
-        /// Namespace Preferred Deallocate Granularity (NPDG), 0's based blocks.
+        /// Namespace Preferred Deallocate Granularity (NPDG), 0's based number of blocks.
         68 preferred_deallocate_granularity: u16,
-        /// Namespace Preferred Deallocate Alignment (NPDA), 0's based blocks.
+        /// Namespace Preferred Deallocate Alignment (NPDA), 0's based number of blocks.
         70 preferred_deallocate_alignment: u16,
-        /// Namespace Optimal Write Size (NOWS), 0's based blocks.
+        /// Namespace Optimal Write Size (NOWS), 0's based number of blocks.
         72 optimal_write_size: u16,
         /// Maximum Single Source Range Length (MSSRL) of Copy, in blocks.
         74 copy_range_blocks_max: u16,
         /// Maximum Copy Length (MCL) in blocks.
         76 copy_blocks_max: u32,
-        /// Maximum Source Range Count (MSRC) of Copy, 0's based.
+        /// Maximum Source Range Count (MSRC) of Copy, 0's based number of ranges.
         80 copy_ranges_max: u8,
         /// ANA Group Identifier (ANAGRPID).
         92 ana_group: u32,
@@ -295,18 +301,18 @@ layout! {
         104 nguid: [u8; 16],
         /// IEEE Extended Unique Identifier (EUI64).
         120 eui64: [u8; 8],
-        /// LBA Format Support (LBAF0..LBAF63).
+        /// LBA Format Support (LBAF0..LBAF63): the supported LBA formats.
         128 lba_formats: [LbaFormat; 64],
     }
 }
 
-/// Format Index, low bits, in FLBAS.
+/// Format Index in FLBAS, low bits.
 const FORMAT_INDEX_LOW: Bits = Bits::new(3, 0);
-/// Format Index, high bits, in FLBAS: of meaning where there are more than 16 formats.
+/// Format Index in FLBAS, high bits, which matter if there are more than 16 formats.
 const FORMAT_INDEX_HIGH: Bits = Bits::new(6, 5);
 
 impl IdentifyNamespace {
-    /// The LBA format in use.
+    /// The LBA format that the namespace is formatted with.
     pub fn formatted(&self) -> LbaFormat {
         let flbas = u32::from(self.formatted_lba_size);
         let high = if self.lba_format_count >= 16 { FORMAT_INDEX_HIGH.of(flbas) } else { 0 };
@@ -314,7 +320,7 @@ impl IdentifyNamespace {
         self.lba_formats[usize::from(super::bits::low_u8(index))]
     }
 
-    /// Bytes in a logical block, if the structure names a block size that can be (512 B to 64 KiB).
+    /// Length of a logical block in bytes, if the structure names a valid one (512 B to 64 KiB).
     pub fn block_bytes(&self) -> Option<u32> {
         let shift = self.formatted().data_size;
         (9..=16).contains(&shift).then(|| 1 << shift)
@@ -330,7 +336,7 @@ layout! {
         1 sharing: u8,
         /// Reservation Capabilities (RESCAP).
         2 reservations: u8,
-        /// Format Progress Indicator (FPI).
+        /// Format Progress Indicator (FPI): the percentage of a format that remains.
         3 format_progress: u8,
         /// ANA Group Identifier (ANAGRPID).
         4 ana_group: u32,
@@ -348,11 +354,11 @@ layout! {
 layout! {
     /// NVM Command Set specific Identify Controller data structure (CNS 06h, CSI 00h).
     IdentifyControllerNvm, IDENTIFY_LENGTH, {
-        /// Verify Size Limit (VSL), as MDTS; 0 for no limit.
+        /// Verify Size Limit (VSL), in the unit of MDTS; 0 for no limit.
         0 verify_size_limit: u8,
-        /// Write Zeroes Size Limit (WZSL), as MDTS; 0 for no limit.
+        /// Write Zeroes Size Limit (WZSL), in the unit of MDTS; 0 for no limit.
         1 write_zeroes_size_limit: u8,
-        /// Write Uncorrectable Size Limit (WUSL), as MDTS; 0 for no limit.
+        /// Write Uncorrectable Size Limit (WUSL), in the unit of MDTS; 0 for no limit.
         2 write_uncorrectable_size_limit: u8,
         /// Dataset Management Ranges Limit (DMRL); 0 for no limit.
         3 deallocate_ranges_limit: u8,
@@ -363,7 +369,7 @@ layout! {
     }
 }
 
-/// A name in the Namespace Identification Descriptor list (CNS 03h).
+/// A descriptor in the Namespace Identification Descriptor list (CNS 03h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamespaceDescriptor {
     /// IEEE Extended Unique Identifier (NIDT 1h).
@@ -377,10 +383,10 @@ pub enum NamespaceDescriptor {
 }
 
 impl NamespaceDescriptor {
-    /// Bytes before the identifier: type, length, two reserved.
+    /// Length in bytes of a descriptor's header: type, length and two reserved bytes.
     const HEADER: usize = 4;
 
-    /// Writes the descriptor at the start of `bytes`; returns its length.
+    /// Writes the descriptor at the start of `bytes` and returns its length in bytes.
     pub(crate) fn emit(&self, bytes: &mut [u8]) -> usize {
         let command_set;
         let (kind, name): (u8, &[u8]) = match self {
@@ -398,7 +404,7 @@ impl NamespaceDescriptor {
         Self::HEADER + name.len()
     }
 
-    /// The descriptors of a list, up to its end; unknown types are left out.
+    /// The descriptors of a list, up to its end. Descriptors of unknown types are skipped.
     pub fn list(mut bytes: &[u8]) -> impl Iterator<Item = Self> {
         core::iter::from_fn(move || {
             loop {
@@ -423,10 +429,11 @@ impl NamespaceDescriptor {
     }
 }
 
-/// Bytes of a Controller List: how many there are, then the identifiers.
+/// Length in bytes of a Controller List: the number of identifiers, then the identifiers.
 pub const CONTROLLER_LIST_LENGTH: usize = 4096;
 
-/// The identifiers of a Controller List, as many as it says; none where it says more than there is room for.
+/// The identifiers of a Controller List; `None` if the list claims more identifiers than it has
+/// room for.
 pub fn controller_list(bytes: &[u8]) -> Option<impl Iterator<Item = u16>> {
     let (words, _) = bytes.as_chunks::<2>();
     let (count, identifiers) = words.split_first()?;

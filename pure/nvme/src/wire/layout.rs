@@ -1,12 +1,12 @@
-//! Structures with fields at fixed offsets, little-endian, zero elsewhere.
+//! Structures with little-endian fields at fixed offsets and zeroes elsewhere.
 
-/// A value that a structure can hold at an offset.
+/// A value that a structure can hold as a field.
 pub(crate) trait Field: Sized {
-    /// Bytes that it takes.
+    /// Length of the encoded value in bytes.
     const LENGTH: usize;
-    /// Decodes it from exactly that many bytes.
+    /// Decodes the value from exactly [`Self::LENGTH`] bytes.
     fn parse(bytes: &[u8]) -> Self;
-    /// Encodes it into exactly that many bytes.
+    /// Encodes the value into exactly [`Self::LENGTH`] bytes.
     fn emit(&self, bytes: &mut [u8]);
 }
 
@@ -45,8 +45,8 @@ pub(crate) const fn fits<T: Field>(offset: usize, length: usize) -> bool {
     offset + T::LENGTH <= length
 }
 
-/// Defines a structure by its length and the offset, name and type of each field, with `parse`, `emit` and a
-/// `Default` of zeroes. Fields that do not fit are refused at compile time.
+/// Defines a structure by its length and the offset, name and type of each field, with `parse`,
+/// `emit` and a `Default` of zeroes. A field beyond the structure's end does not compile.
 macro_rules! layout {
     (
         $(#[$meta:meta])*
@@ -61,10 +61,10 @@ macro_rules! layout {
         }
 
         impl $name {
-            /// Bytes of the structure.
+            /// Length of the structure in bytes.
             pub const LENGTH: usize = $length;
 
-            /// Decodes the structure; every pattern of bytes is one.
+            /// Decodes the structure. Every bit pattern is valid.
             pub fn parse(bytes: &[u8; $length]) -> Self {
                 Self {
                     $($field: <$type as $crate::wire::layout::Field>::parse(
@@ -73,7 +73,7 @@ macro_rules! layout {
                 }
             }
 
-            /// Encodes the structure; bytes that no field covers become 0.
+            /// Encodes the structure. Bytes that no field covers become 0.
             pub fn emit(&self, bytes: &mut [u8; $length]) {
                 bytes.fill(0);
                 $($crate::wire::layout::Field::emit(
@@ -86,7 +86,7 @@ macro_rules! layout {
         $(const _: () = assert!($crate::wire::layout::fits::<$type>($offset, $length));)*
 
         impl Default for $name {
-            /// All zeroes.
+            /// The structure with all bytes zero.
             fn default() -> Self {
                 Self::parse(&[0; $length])
             }

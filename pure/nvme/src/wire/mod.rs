@@ -1,4 +1,5 @@
-//! The bytes of NVM Express: what a queue entry, an identify structure, a feature and a log page look like.
+//! The data structures of NVM Express in bytes: queue entries, Identify structures, features and
+//! log pages.
 
 pub(crate) mod bits;
 mod copy;

@@ -1,13 +1,13 @@
 //! Opcodes of the admin commands and of the NVM command set.
 
-/// Defines an enum of opcodes with total conversions from and to the byte on the wire.
+/// Defines an enum of opcodes that converts from and to any byte on the wire.
 macro_rules! opcodes {
     ($(#[$meta:meta])* $name:ident { $($(#[$item:meta])* $variant:ident = $value:literal, $text:literal;)* }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum $name {
             $($(#[$item])* $variant,)*
-            /// An opcode without a name here.
+            /// Any other opcode.
             Other(u8),
         }
 
@@ -45,67 +45,67 @@ macro_rules! opcodes {
 opcodes! {
     /// Opcodes of the Admin Command Set, NVMe Base 2.0.
     AdminOpcode {
-        /// Delete I/O Submission Queue.
+        /// Delete I/O Submission Queue (00h).
         DeleteIoSubmissionQueue = 0x00, "Delete I/O Submission Queue";
-        /// Create I/O Submission Queue.
+        /// Create I/O Submission Queue (01h).
         CreateIoSubmissionQueue = 0x01, "Create I/O Submission Queue";
-        /// Get Log Page.
+        /// Get Log Page (02h).
         GetLogPage = 0x02, "Get Log Page";
-        /// Delete I/O Completion Queue.
+        /// Delete I/O Completion Queue (04h).
         DeleteIoCompletionQueue = 0x04, "Delete I/O Completion Queue";
-        /// Create I/O Completion Queue.
+        /// Create I/O Completion Queue (05h).
         CreateIoCompletionQueue = 0x05, "Create I/O Completion Queue";
-        /// Identify.
+        /// Identify (06h).
         Identify = 0x06, "Identify";
-        /// Abort.
+        /// Abort (08h).
         Abort = 0x08, "Abort";
-        /// Set Features.
+        /// Set Features (09h).
         SetFeatures = 0x09, "Set Features";
-        /// Get Features.
+        /// Get Features (0Ah).
         GetFeatures = 0x0a, "Get Features";
-        /// Asynchronous Event Request.
+        /// Asynchronous Event Request (0Ch).
         AsynchronousEventRequest = 0x0c, "Asynchronous Event Request";
-        /// Namespace Management.
+        /// Namespace Management (0Dh).
         NamespaceManagement = 0x0d, "Namespace Management";
-        /// Firmware Commit.
+        /// Firmware Commit (10h).
         FirmwareCommit = 0x10, "Firmware Commit";
-        /// Firmware Image Download.
+        /// Firmware Image Download (11h).
         FirmwareImageDownload = 0x11, "Firmware Image Download";
-        /// Device Self-test.
+        /// Device Self-test (14h).
         DeviceSelfTest = 0x14, "Device Self-test";
-        /// Namespace Attachment.
+        /// Namespace Attachment (15h).
         NamespaceAttachment = 0x15, "Namespace Attachment";
-        /// Keep Alive.
+        /// Keep Alive (18h).
         KeepAlive = 0x18, "Keep Alive";
-        /// Directive Send.
+        /// Directive Send (19h).
         DirectiveSend = 0x19, "Directive Send";
-        /// Directive Receive.
+        /// Directive Receive (1Ah).
         DirectiveReceive = 0x1a, "Directive Receive";
-        /// Virtualization Management.
+        /// Virtualization Management (1Ch).
         VirtualizationManagement = 0x1c, "Virtualization Management";
-        /// NVMe-MI Send.
+        /// NVMe-MI Send (1Dh).
         ManagementInterfaceSend = 0x1d, "NVMe-MI Send";
-        /// NVMe-MI Receive.
+        /// NVMe-MI Receive (1Eh).
         ManagementInterfaceReceive = 0x1e, "NVMe-MI Receive";
-        /// Capacity Management.
+        /// Capacity Management (20h).
         CapacityManagement = 0x20, "Capacity Management";
-        /// Lockdown.
+        /// Lockdown (24h).
         Lockdown = 0x24, "Lockdown";
-        /// Cross-Controller Reset.
+        /// Cross-Controller Reset (38h).
         CrossControllerReset = 0x38, "Cross-Controller Reset";
-        /// Doorbell Buffer Config.
+        /// Doorbell Buffer Config (7Ch).
         DoorbellBufferConfig = 0x7c, "Doorbell Buffer Config";
-        /// Fabrics commands.
+        /// Fabrics commands (7Fh).
         Fabrics = 0x7f, "Fabrics";
-        /// Format NVM.
+        /// Format NVM (80h).
         FormatNvm = 0x80, "Format NVM";
-        /// Security Send.
+        /// Security Send (81h).
         SecuritySend = 0x81, "Security Send";
-        /// Security Receive.
+        /// Security Receive (82h).
         SecurityReceive = 0x82, "Security Receive";
-        /// Sanitize.
+        /// Sanitize (84h).
         Sanitize = 0x84, "Sanitize";
-        /// Get LBA Status.
+        /// Get LBA Status (86h).
         GetLbaStatus = 0x86, "Get LBA Status";
     }
 }
@@ -113,31 +113,31 @@ opcodes! {
 opcodes! {
     /// Opcodes of the I/O commands of the NVM Command Set 1.0.
     IoOpcode {
-        /// Flush.
+        /// Flush (00h).
         Flush = 0x00, "Flush";
-        /// Write.
+        /// Write (01h).
         Write = 0x01, "Write";
-        /// Read.
+        /// Read (02h).
         Read = 0x02, "Read";
-        /// Write Uncorrectable.
+        /// Write Uncorrectable (04h).
         WriteUncorrectable = 0x04, "Write Uncorrectable";
-        /// Compare.
+        /// Compare (05h).
         Compare = 0x05, "Compare";
-        /// Write Zeroes.
+        /// Write Zeroes (08h).
         WriteZeroes = 0x08, "Write Zeroes";
-        /// Dataset Management.
+        /// Dataset Management (09h).
         DatasetManagement = 0x09, "Dataset Management";
-        /// Verify.
+        /// Verify (0Ch).
         Verify = 0x0c, "Verify";
-        /// Reservation Register.
+        /// Reservation Register (0Dh).
         ReservationRegister = 0x0d, "Reservation Register";
-        /// Reservation Report.
+        /// Reservation Report (0Eh).
         ReservationReport = 0x0e, "Reservation Report";
-        /// Reservation Acquire.
+        /// Reservation Acquire (11h).
         ReservationAcquire = 0x11, "Reservation Acquire";
-        /// Reservation Release.
+        /// Reservation Release (15h).
         ReservationRelease = 0x15, "Reservation Release";
-        /// Copy.
+        /// Copy (19h).
         Copy = 0x19, "Copy";
     }
 }

@@ -1,27 +1,28 @@
-//! How a command ended: status code type, status code, More, Do Not Retry.
+//! The status of completions: status code type, status code, More and Do Not Retry.
 
 use core::fmt;
 
 use super::Bits;
 
-/// Defines [`StatusCode`]: variant = status code type, status code, whether a retry may succeed, the specification's name.
+/// Defines [`StatusCode`]. A line has: variant = status code type, status code, whether a retry may
+/// succeed, the specification's name.
 macro_rules! status_codes {
     ($($variant:ident = $kind:literal, $code:literal, $retry:ident, $text:literal;)*) => {
-        /// What happened: the Status Code Type (SCT) and Status Code (SC) in one name.
+        /// A Status Code Type (SCT) and Status Code (SC) under one name.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum StatusCode {
             $(#[doc = concat!($text, ".")] $variant,)*
-            /// A pair without a name here.
+            /// Any other pair of type and code.
             Other {
-                /// Status Code Type (SCT), 0..8.
+                /// Status Code Type (SCT), less than 8.
                 kind: u8,
-                /// Status Code (SC).
+                /// Status Code (SC) within the type.
                 code: u8,
             },
         }
 
         impl StatusCode {
-            /// The code of a Status Code Type and a Status Code.
+            /// The variant for a Status Code Type `kind` and a Status Code `code`.
             pub const fn new(kind: u8, code: u8) -> Self {
                 match (kind, code) {
                     $(($kind, $code) => Self::$variant,)*
@@ -29,7 +30,7 @@ macro_rules! status_codes {
                 }
             }
 
-            /// Status Code Type (SCT).
+            /// The Status Code Type (SCT) of the variant.
             pub const fn kind(self) -> u8 {
                 match self {
                     $(Self::$variant => $kind,)*
@@ -37,7 +38,7 @@ macro_rules! status_codes {
                 }
             }
 
-            /// Status Code (SC).
+            /// The Status Code (SC) of the variant.
             pub const fn code(self) -> u8 {
                 match self {
                     $(Self::$variant => $code,)*
@@ -175,7 +176,7 @@ status_codes! {
     CommandAbortedByHost = 3, 0x71, retry, "Command Aborted By Host";
 }
 
-/// The Status Field of a completion, 15 bits, without the Phase Tag.
+/// The Status Field of a completion: 15 bits, without the Phase Tag.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Status(u16);
 
@@ -186,10 +187,10 @@ const DO_NOT_RETRY: Bits = Bits::bit(14);
 const FIELD: Bits = Bits::new(14, 0);
 
 impl Status {
-    /// Successful Completion.
+    /// Successful Completion, without further bits.
     pub const SUCCESS: Self = Self(0);
 
-    /// The status of `code`, with Do Not Retry where a retry cannot succeed.
+    /// The status of `code`, with Do Not Retry set if a retry cannot succeed.
     #[inline]
     pub const fn new(code: StatusCode) -> Self {
         let word = STATUS_CODE.put(code.code() as u32)
@@ -198,12 +199,12 @@ impl Status {
         Self(super::bits::low_u16(word))
     }
 
-    /// A status from the 15 bits of the field; bit 15 is dropped.
+    /// A status from the field's 15 bits. Bit 15 of `raw` is dropped.
     pub const fn from_raw(raw: u16) -> Self {
         Self(super::bits::low_u16(FIELD.of(raw as u32)))
     }
 
-    /// The 15 bits of the field.
+    /// The field's 15 bits.
     pub const fn raw(self) -> u16 {
         self.0
     }
@@ -213,7 +214,7 @@ impl Status {
         STATUS_CODE_TYPE.of(self.0 as u32) == 0 && STATUS_CODE.of(self.0 as u32) == 0
     }
 
-    /// Status Code Type (SCT) and Status Code (SC).
+    /// The Status Code Type (SCT) and Status Code (SC).
     pub const fn code(self) -> StatusCode {
         StatusCode::new(
             super::bits::low_u8(STATUS_CODE_TYPE.of(self.0 as u32)),
@@ -221,12 +222,12 @@ impl Status {
         )
     }
 
-    /// More (M): the Error Information log has an entry about it.
+    /// Whether More (M) is set: the Error Information log has an entry for the command.
     pub const fn has_more(self) -> bool {
         MORE.is_set(self.0 as u32)
     }
 
-    /// Do Not Retry (DNR).
+    /// Whether Do Not Retry (DNR) is set: the same command, sent again, is expected to fail.
     pub const fn do_not_retry(self) -> bool {
         DO_NOT_RETRY.is_set(self.0 as u32)
     }

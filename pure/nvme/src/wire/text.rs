@@ -4,17 +4,19 @@ use core::fmt;
 
 use super::layout::Field;
 
-/// `N` bytes of ASCII, padded with spaces or NULs at the end.
+/// ASCII text in `N` bytes, padded at the end with spaces or NULs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Text<const N: usize>([u8; N]);
 
 impl<const N: usize> Text<N> {
-    /// `text` padded with spaces; what is no printable ASCII becomes `?`, what is too long is cut off.
+    /// `text` padded with spaces. Any character that is not printable ASCII becomes `?`, and excess
+    /// text is cut off.
     pub fn padded_with_spaces(text: &str) -> Self {
         Self::padded(text, b' ')
     }
 
-    /// `text` padded with NULs; what is no printable ASCII becomes `?`, what is too long is cut off.
+    /// `text` padded with NULs. Any character that is not printable ASCII becomes `?`, and excess
+    /// text is cut off.
     pub fn padded_with_nuls(text: &str) -> Self {
         Self::padded(text, 0)
     }
@@ -27,7 +29,7 @@ impl<const N: usize> Text<N> {
         Self(bytes)
     }
 
-    /// The bytes as they are.
+    /// The bytes of the field, including the padding.
     pub const fn bytes(&self) -> &[u8; N] {
         &self.0
     }
@@ -38,7 +40,8 @@ fn printable(byte: u8) -> bool {
 }
 
 impl<const N: usize> fmt::Display for Text<N> {
-    /// Without the padding; bytes that are not printable show as `?`, since they come from the peer.
+    /// Shows the text without the padding. Bytes that are not printable ASCII show as `?`, since
+    /// they come from the peer.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let until_nul = self.0.split(|byte| *byte == 0).next().unwrap_or_default();
         for byte in until_nul.trim_ascii_end() {

@@ -1,4 +1,4 @@
-//! Weighted round robin.
+//! Tests of weighted round robin.
 
 use super::*;
 use crate::controller::Output;
@@ -10,7 +10,8 @@ fn sq(queue: u32) -> u64 {
     MEMORY_BASE + 0x10_0000 + u64::from(queue) * 0x2000
 }
 
-/// A controller with `priorities` of queues 1.., 64 flushes on each, and few slots for commands.
+/// A controller with queues from 1 on of these `priorities`, 64 flushes on each, and few slots for
+/// commands.
 fn loaded(priorities: &[u32], configuration: u32, weights: u32) -> Rig {
     let config = crate::controller::Config { commands_max: 48, ..controller_config() };
     let mut rig = Rig::new(host_config(), config);
@@ -38,7 +39,7 @@ fn loaded(priorities: &[u32], configuration: u32, weights: u32) -> Rig {
     rig
 }
 
-/// Which queue each entry was fetched from, in order.
+/// The queue from which each entry was fetched, in order.
 fn order(rig: &mut Rig, count: usize) -> Vec<u32> {
     let mut order = Vec::new();
     while order.len() < count {
@@ -57,7 +58,8 @@ fn order(rig: &mut Rig, count: usize) -> Vec<u32> {
 
 #[test]
 fn classes_are_served_by_weight_and_urgent_queues_before_all() {
-    // Low, medium, high, high, in this order; weights 4, 2 and 1 for high, medium and low; bursts of 2.
+    // Queues of low, medium, high and high priority; weights 4, 2 and 1 for high, medium and low;
+    // bursts of 2.
     let mut rig = loaded(&[3, 2, 1, 1], 0x0046_0801, 3 << 24 | 1 << 16 | 1);
     let order = order(&mut rig, 28);
     let count = |queue: u32| order.iter().filter(|one| **one == queue).count();

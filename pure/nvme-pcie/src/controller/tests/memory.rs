@@ -1,4 +1,4 @@
-//! The controller memory buffer.
+//! Tests of the controller memory buffer.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn its_registers_speak_once_they_are_enabled() {
     assert_eq!(u64::from_le_bytes(bytes) >> 57 & 1, 1, "CMBS");
     assert_eq!((rig.register(0x38), rig.register(0x3c), rig.register(0x58)), (0, 0, 0));
     rig.write(0x50, &1_u64.to_le_bytes());
-    // BAR 2, offset 0; 16 units of 4 KiB, submission queues only.
+    // BAR 2, offset 0, 16 units of 4 KiB, for submission queues only.
     assert_eq!((rig.register(0x38), rig.register(0x3c)), (2, 16 << 12 | 1));
     rig.write(0x50, &(BUFFER | 0b11).to_le_bytes());
     assert_eq!((rig.register(0x50), rig.register(0x54), rig.register(0x58)), (3, 7, 0));
@@ -32,7 +32,7 @@ fn its_registers_speak_once_they_are_enabled() {
     assert_eq!(rig.register(0x38), 2, "a controller reset leaves it");
     rig.controller.reset();
     assert_eq!((rig.register(0x38), rig.register(0x50)), (0, 0));
-    // Without one there is nothing to enable.
+    // Without a buffer there is nothing to enable.
     let mut without = bare();
     without.write(0x50, &(BUFFER | 0b11).to_le_bytes());
     assert_eq!((without.register(0x38), without.register(0x50)), (0, 0));

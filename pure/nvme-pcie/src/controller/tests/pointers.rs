@@ -1,5 +1,5 @@
-//! Data pointers: data land where PRP entries and SGLs say, and nowhere else. All of the host's memory is looked at, from
-//! its page 0 on, after each command.
+//! Tests of data pointers: data lands where PRP entries and SGLs name, and nowhere else. After each
+//! command, the test checks all of the host's memory, including page 0.
 
 use std::vec;
 
@@ -9,7 +9,7 @@ use pcie::memory::Ram;
 
 use super::*;
 
-/// The host's memory: page 0, queues, lists, data.
+/// Length of the host's memory: page 0, queues, lists and data.
 const MEMORY: usize = 0x8_0000;
 const QUEUES: u64 = 0x1_0000;
 const LISTS: u64 = 0x2_0000;
@@ -36,22 +36,22 @@ const ENTRY: SubmissionQueueEntry = SubmissionQueueEntry {
     cdw15: 0,
 };
 
-/// `bytes` of the Commands Supported and Effects log, which does not change.
+/// A Get Log Page for `bytes` of the Commands Supported and Effects log, which does not change.
 fn log(bytes: u32) -> SubmissionQueueEntry {
     SubmissionQueueEntry { opcode: 0x02, cdw10: 5 | (bytes / 4 - 1) << 16, ..ENTRY }
 }
 
-/// A read or write of the first `bytes`.
+/// A read or write of the first `bytes` of the namespace.
 fn io(opcode: u8, bytes: u32) -> SubmissionQueueEntry {
     SubmissionQueueEntry { opcode, namespace: crate::rig::NAMESPACE, cdw12: bytes / 512 - 1, ..ENTRY }
 }
 
-/// Pieces of host memory, in the order of the data.
+/// Pieces of host memory as (address, length), in the order of the data.
 type Pieces = Vec<(u64, u64)>;
 
 struct Bench {
     rig: Rig,
-    /// Entries that were put on each queue.
+    /// Number of entries that were put on each queue.
     put: [u32; 2],
     rng: Rng,
 }
@@ -104,7 +104,8 @@ impl Bench {
         self.rig.memory.write(at, &bytes).unwrap();
     }
 
-    /// Runs a command whose data belong in `pieces`, or which fails; nothing else changes in the host's memory.
+    /// Runs a command whose data belongs in `pieces`, or which fails. Checks that nothing else in
+    /// the host's memory changes.
     fn check(
         &mut self,
         entry: SubmissionQueueEntry,
@@ -153,7 +154,7 @@ impl Bench {
         }
     }
 
-    /// Each command that is tried, and what it moves.
+    /// Each command to try, with the data that it moves.
     fn commands(&mut self) -> Vec<(SubmissionQueueEntry, Vec<u8>)> {
         let mut commands = Vec::new();
         let wanted = [
@@ -165,7 +166,7 @@ impl Bench {
             (io(0x02, 16_384), 16_384),
         ];
         for (entry, length) in wanted {
-            // As a long aligned buffer has it.
+            // The PRP entries of a long, aligned buffer.
             let whole = SubmissionQueueEntry { data_pointer: [DATA, LISTS], ..entry };
             let two = length > PAGE && length <= 2 * PAGE;
             let whole =
@@ -183,7 +184,7 @@ impl Bench {
         commands
     }
 
-    /// Distinct pages in no order.
+    /// Distinct pages in random order.
     fn pages(&mut self, count: usize) -> Vec<u64> {
         let mut all: Vec<u64> = (0..0x40).map(|page| DATA + page * PAGE).collect();
         (0..count)
@@ -195,7 +196,7 @@ impl Bench {
     }
 }
 
-/// The pages' bytes from `offset` in the first one on.
+/// The pieces of `length` bytes on `pages`, from `offset` in the first page.
 fn pieces_of(pages: &[u64], offset: u64, length: usize) -> Pieces {
     let mut left = length as u64;
     let mut pieces = Vec::new();
@@ -217,10 +218,10 @@ fn prps_of_every_alignment_name_their_bytes_and_no_others() {
             let count = (offset + data.len() as u64).div_ceil(PAGE);
             let pages = bench.pages(usize::try_from(count).unwrap());
             let pieces = pieces_of(&pages, offset, data.len());
-            // A list begins at any quad word; here with room for all of it.
+            // A list begins at any quad word, here with room for all of it.
             let slot = LISTS + offset / 8 * 8 % (PAGE - 64);
             let second = match count {
-                // What is not needed is not looked at.
+                // The controller ignores an entry that it does not need.
                 1 => [0, 1, u64::MAX][usize::try_from(offset / 4 % 3).unwrap()],
                 2 => pages[1],
                 _ => slot,
@@ -294,7 +295,7 @@ const BUCKET: u8 = 0x10;
 const SEGMENT: u8 = 0x20;
 const LAST: u8 = 0x30;
 
-/// Cuts `length` bytes into blocks at odd addresses that do not touch each other.
+/// Cuts `length` bytes into blocks at odd addresses that do not touch.
 fn cut(bench: &mut Bench, length: usize) -> Pieces {
     let (mut left, mut at, mut pieces) = (length as u64, DATA + bench.rng.below(64), Vec::new());
     while left > 0 {
@@ -313,17 +314,17 @@ fn sgls_of_every_form_name_their_bytes_and_no_others() {
         let total = data.len() as u64;
         let of = |first: [u64; 2]| SubmissionQueueEntry { flags: 0x40, data_pointer: first, ..entry };
         if entry.namespace.0 == 0 {
-            // Admin commands have PRPs on this transport.
+            // Admin commands must have PRPs on this transport.
             let code = StatusCode::InvalidField;
             bench.check(of(descriptor(BLOCK, DATA, total)), &data, Err(code), "an SGL of an admin command");
             continue;
         }
         for round in 0..64 {
-            // One block, at any byte, as long as the data or longer.
+            // One block at any byte, as long as the data or longer.
             let at = DATA + bench.rng.below(PAGE);
             let one = Vec::from([(at, total)]);
             bench.check(of(descriptor(BLOCK, at, total + round % 3)), &data, Ok(&one), "one block");
-            // Blocks of any length, 0 included, in segments of any length.
+            // Blocks of any length, including 0, in segments of any length.
             let pieces = cut(&mut bench, data.len());
             let mut descriptors = Vec::new();
             for &(at, length) in &pieces {
@@ -334,7 +335,7 @@ fn sgls_of_every_form_name_their_bytes_and_no_others() {
             }
             let first = chain(&mut bench, &descriptors);
             bench.check(of(first), &data, Ok(&pieces), "segments");
-            // One byte less than the data.
+            // An SGL that is one byte shorter than the data.
             let (at, length) = descriptors.pop().map(|[at, length]| (at, length & 0xffff_ffff)).unwrap();
             descriptors.push(descriptor(BLOCK, at, length - 1));
             let first = chain(&mut bench, &descriptors);
@@ -362,7 +363,8 @@ fn sgls_of_every_form_name_their_bytes_and_no_others() {
     }
 }
 
-/// Lays descriptors out in segments of one to four, each of which ends with the descriptor of the next; the first of all.
+/// Writes descriptors in segments of one to four, each of which ends with the descriptor of the
+/// next segment. Returns the descriptor of the first segment.
 fn chain(bench: &mut Bench, descriptors: &[[u64; 2]]) -> [u64; 2] {
     let mut segments = Vec::new();
     let mut rest = descriptors;

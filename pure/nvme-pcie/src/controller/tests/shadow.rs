@@ -1,4 +1,4 @@
-//! Shadow doorbells, with a host that rings only when it is asked to.
+//! Tests of shadow doorbells, with a host that rings only on request.
 
 use proptest::prelude::*;
 
@@ -51,7 +51,7 @@ impl Driver {
         u32::from_le_bytes(bytes)
     }
 
-    /// Moves a shadow doorbell, and rings the real one where EventIdx asks for it.
+    /// Moves a shadow doorbell, and rings the real one if EventIdx asks for it.
     fn move_doorbell(&mut self, number: u32, old: u32, new: u32) {
         let at = u64::from(number) * 4;
         self.rig.memory.write(DOORBELLS + at, &new.to_le_bytes()).unwrap();
@@ -116,18 +116,18 @@ fn a_knock_is_answered_and_asked_for_again() {
     driver.rig.settle();
     driver.reap();
     assert_eq!((driver.completed, driver.word(EVENTS + 8)), (1, 1));
-    // The value of the real doorbell means nothing.
+    // The value of the real doorbell does not matter.
     driver.rig.write(0x1008, &5_u32.to_le_bytes());
     driver.rig.settle();
     assert_eq!(driver.rig.controller.statistics().commands, 4);
-    // What is submitted while the controller is at work rings nothing.
+    // Submissions while the controller is busy ring no doorbell.
     let before = driver.rung;
     assert!(driver.submit() && driver.submit() && driver.submit());
     assert_eq!(driver.rung, before + 1);
     driver.rig.settle();
     driver.reap();
     assert_eq!(driver.completed, 4);
-    // A reset forgets the buffers: doorbells are doorbells again.
+    // After a reset the buffers are forgotten, and real doorbells count again.
     driver.rig.write(CC, &0_u32.to_le_bytes());
     driver.rig.settle();
     let mut rig = enable(driver.rig);
@@ -167,7 +167,8 @@ proptest! {
                 _ => driver.rig.step(),
             }
         }
-        // Nobody submits any more: everything completes without another ring than those asked for.
+        // Nobody submits any more, and everything completes with only the rings that were asked
+        // for.
         for _ in 0..64 {
             driver.rig.settle();
             driver.reap();

@@ -1,4 +1,4 @@
-//! Identify, features, logs, events, Format NVM.
+//! Identify, features, logs, events and Format NVM.
 
 use engine::Nanos;
 
@@ -130,7 +130,7 @@ fn the_health_log_counts() {
     bench.fails(IO, io(IoOpcode::Read, 9, 0, 1), StatusCode::InvalidNamespaceOrFormat);
     let page = bench.log(LogPage::Smart, 512);
     let smart = SmartLog::parse(page.first_chunk().unwrap());
-    // 9 x 256 blocks are 2.304 thousands, rounded up.
+    // 9 x 256 blocks are 2.304 thousand units, rounded up.
     assert_eq!((smart.data_units_written, smart.data_units_read), (3, 1));
     assert_eq!((smart.host_writes, smart.host_reads, smart.power_cycles), (9, 1, 1));
     assert_eq!((smart.power_on_hours, smart.error_entries, smart.temperature), (2, 1, 300));
@@ -315,7 +315,8 @@ fn effects_logs_name_what_a_command_or_feature_touches() {
     let commands = bench.log(LogPage::CommandEffects, 4096);
     let admin_effects = |opcode: u8| u32_at(&commands, usize::from(opcode) * 4);
     let io_effects = |opcode: u8| u32_at(&commands, 1024 + usize::from(opcode) * 4);
-    // Format: content and capacity change, no other command meanwhile, of a namespace.
+    // Format NVM changes content and capability, excludes other commands, and has the scope of a
+    // namespace.
     assert_eq!(admin_effects(0x80), 1 | 1 << 1 | 1 << 2 | 2 << 16 | 1 << 20);
     assert_eq!(
         (admin_effects(0x06), admin_effects(0x01), admin_effects(0x84)),
@@ -326,7 +327,7 @@ fn effects_logs_name_what_a_command_or_feature_touches() {
     assert_eq!((u32_at(&features, 0x05 * 4), u32_at(&features, 0x06 * 4)), (1 | 1 << 20, 1 | 1 << 21));
     assert_eq!((u32_at(&features, 0x03 * 4), u32_at(&features, 0x0f * 4)), (0, 0));
     assert_eq!(bench.log(LogPage::ManagementEffects, 4096), alloc::vec![0; 4096]);
-    // Without a cache there is no feature about it.
+    // Without a cache, the Volatile Write Cache feature does not exist.
     let mut config = Config::new("S").with_namespace(MediumId(0), DISK);
     config.volatile_write_cache = false;
     let mut bench = Bench::with(config);

@@ -15,7 +15,7 @@ fn two() -> (Bench, ControllerKey, ControllerKey) {
     (bench, first, second)
 }
 
-/// Group, state and namespaces of each descriptor.
+/// Group, state and namespaces of each descriptor in the log.
 fn groups(log: &[u8]) -> Vec<(u32, u8, Vec<u32>)> {
     let (header, mut rest) = log.split_first_chunk().unwrap();
     let header = AnaLogHeader::parse(header);
@@ -42,7 +42,7 @@ fn identify_tells_of_groups() {
     assert_eq!([1, 2].map(|id| u32_at(&bench.identify(0, id), 92)), [1, 2]);
     assert_eq!([1, 2].map(|id| u32_at(&bench.identify(8, id), 4)), [1, 2]);
     assert_eq!(u32_at(&bench.log(LogPage::SupportedLogPages, 1024), 0x0c * 4), 1);
-    // Without groups, or on PCIe, nothing is said of them.
+    // Without groups, and on PCIe, ANA is not reported.
     let mut without = Bench::new();
     let page = without.identify(1, 0);
     assert_eq!((page[76], page[343], u32_at(&page, 92) & 1 << 11), (0, 0, 0));
@@ -110,14 +110,14 @@ fn a_change_is_an_event_of_its_controller() {
         (u64_at(&after, 16 + 8), u64_at(&after, 52 + 8)),
         (u64_at(&before, 24), u64_at(&before, 60) + 1)
     );
-    // Groups alone.
+    // The log with groups only.
     let only = SubmissionQueueEntry {
         cdw10: log(LogPage::AsymmetricAccess, 128).cdw10 | 1 << 8,
         ..log(LogPage::AsymmetricAccess, 128)
     };
     bench.succeeds(ADMIN, only);
     assert_eq!(groups(&bench.pushed), [(1, 1, vec![]), (2, 3, vec![])]);
-    // A group without namespaces of the controller is not of its log.
+    // The log leaves out a group without namespaces of the controller.
     bench.host_data = vec![1, 0, 1, 0];
     let detach = SubmissionQueueEntry {
         cdw10: 1,
@@ -126,7 +126,7 @@ fn a_change_is_an_event_of_its_controller() {
     };
     bench.succeeds(ADMIN, detach);
     assert_eq!(groups(&bench.log(LogPage::AsymmetricAccess, 128)), [(1, 1, vec![1])]);
-    // What is lost for good can't be attached.
+    // A namespace with persistent loss can't be attached.
     bench.subsystem.set_ana_state(bench.now, first, 2, AnaState::PersistentLoss);
     bench.host_data = vec![1, 0, 1, 0];
     bench.fails(ADMIN, SubmissionQueueEntry { cdw10: 0, ..detach }, StatusCode::AnaAttachFailed);

@@ -1,4 +1,4 @@
-//! Self-tests and sanitize operations: what goes on beside commands.
+//! Self-tests and sanitize operations, which run in the background.
 
 use super::*;
 use crate::wire::log::{SanitizeLog, SelfTestLog};
@@ -101,7 +101,8 @@ fn self_tests_are_ended_by_what_ends_them() {
     bench.succeeds(ADMIN, sanitize(BLOCK_ERASE, 0));
     bench.settle();
     assert_eq!(newest(&mut bench), 0x19);
-    // A reset ends a short one, in the middle of a read too; an extended one goes on, even at the next start.
+    // A reset ends a short self-test, even during a read. An extended one continues, even at the
+    // next start.
     bench.succeeds(ADMIN, self_test(1, 1));
     bench.media_stuck = true;
     bench.settle();
@@ -135,7 +136,7 @@ fn a_sanitized_device_reads_as_zeroes_and_says_so() {
     assert_eq!((u16_at(&page, 0), u16_at(&page, 2), u32_at(&page, 12)), (0xffff, 0, 1));
     bench.write(8, &[7; 4096]);
     bench.succeeds(IO, io(IoOpcode::WriteUncorrectable, 1, 0, 1));
-    // What was deleted from the pool is not left out.
+    // A sanitize operation also erases extents of the pool that were freed.
     let junk = Request {
         id: crate::media::IoId(0),
         medium: MediumId(1),
@@ -167,7 +168,7 @@ fn a_sanitized_device_reads_as_zeroes_and_says_so() {
 #[test]
 fn an_overwrite_leaves_its_pattern_when_nothing_is_to_be_deallocated() {
     let mut bench = Bench::new();
-    // Three passes, inverted in between, without deallocation.
+    // Three passes, with the pattern inverted in between, and without deallocation.
     bench.succeeds(ADMIN, sanitize(OVERWRITE | 3 << 4 | 1 << 8 | 1 << 9, 0x1122_3344));
     let (mut progress, mut passes) = (0, 0);
     while bench.step() {
@@ -215,7 +216,7 @@ fn most_commands_are_refused_while_media_are_sanitized() {
     bench.identify(0x01, 0);
     bench.log(LogPage::Smart, 512);
     bench.succeeds(ADMIN, set(FeatureId::Arbitration, 7));
-    // The write ends, but only after a reset: the operation goes on through it.
+    // The write ends only after a reset, through which the operation continues.
     bench.subsystem.reset(bench.now, bench.controller);
     bench.drain();
     bench.media_stuck = false;
@@ -249,7 +250,7 @@ fn a_failed_operation_must_be_repeated_or_left() {
         bench.fails(IO, io(IoOpcode::Read, 1, 0, 1), StatusCode::SanitizeFailed);
         bench.fails(ADMIN, admin(AdminOpcode::FormatNvm), StatusCode::SanitizeFailed);
     };
-    // Restricted: only another restricted operation helps.
+    // After a restricted operation, only another restricted operation helps.
     fail(&mut bench, BLOCK_ERASE);
     bench.fails(ADMIN, sanitize(1, 0), StatusCode::SanitizeFailed);
     bench.fails(ADMIN, sanitize(BLOCK_ERASE | 1 << 3, 0), StatusCode::SanitizeFailed);
@@ -259,7 +260,7 @@ fn a_failed_operation_must_be_repeated_or_left() {
     bench.settle();
     bench.succeeds(IO, io(IoOpcode::Read, 1, 0, 1));
     bench.succeeds(ADMIN, sanitize(1, 0));
-    // Unrestricted: the failure mode can be left.
+    // After an unrestricted operation, the host can leave the failure mode.
     fail(&mut bench, BLOCK_ERASE | 1 << 3);
     bench.succeeds(ADMIN, sanitize(1, 0));
     assert_eq!(status(&mut bench).status & 7, 3);

@@ -15,7 +15,7 @@ fn two() -> (Bench, ControllerKey, ControllerKey) {
     (bench, first, second)
 }
 
-/// Makes the host of a controller ask for events, namespaces' changes among them.
+/// Makes the host of a controller ask for events, including namespace changes.
 fn listen(bench: &mut Bench, controller: ControllerKey) -> CommandToken {
     bench.of(controller).succeeds(ADMIN, set(FeatureId::AsynchronousEventConfiguration, 1 << 8));
     bench.send(ADMIN, admin(AdminOpcode::AsynchronousEventRequest))
@@ -79,7 +79,7 @@ fn identify_tells_of_fabrics() {
     let page = bench.identify(1, 0);
     assert_eq!((page[1802], u16_at(&page, 1804), u16_at(&page, 514), u16_at(&page, 1800)), (1, 0, 32, 4));
     assert_eq!((u32_at(&page, 96), u16_at(&page, 320)), (1, 0));
-    // PCIe's controller is alone with its namespaces, as far as it knows.
+    // The controller on PCIe reports that it shares its namespaces with nobody.
     let page = Bench::new().identify(1, 0);
     assert_eq!((page[76], u32_at(&page, 1792), u16_at(&page, 320)), (0, 0, 0));
     assert_eq!(Bench::new().identify(0, 1)[30], 0);
@@ -98,7 +98,7 @@ fn fabrics_have_no_queue_commands_and_a_timer() {
     for feature in [FeatureId::InterruptCoalescing, FeatureId::InterruptVectorConfiguration] {
         bench.fails(ADMIN, get(feature, 0), StatusCode::InvalidField);
     }
-    // What is set for one is not for the other; a granularity of 100 ms.
+    // A setting of one controller does not apply to the other. The granularity is 100 ms.
     bench.of(first).succeeds(ADMIN, set(FeatureId::KeepAliveTimer, 5_001));
     let told = Notification::KeepAliveTimeout { controller: first, milliseconds: 5_100 };
     assert_eq!(bench.notified.last(), Some(&told));
@@ -135,11 +135,11 @@ fn features_events_and_errors_are_of_one_controller() {
     bench.drain();
     assert_eq!(bench.take(heard).dw0, 0x0004_0002);
     assert!(!bench.completed.contains_key(&unheard.0));
-    // Each has a list of its own.
+    // Each controller has its own list.
     assert!(namespace_list(&bench.log(LogPage::ChangedNamespaces, 4096)).eq([NamespaceId(2)]));
     assert!(namespace_list(&bench.log(LogPage::ChangedNamespaces, 4096)).eq([]));
     assert!(namespace_list(&bench.of(second).log(LogPage::ChangedNamespaces, 4096)).eq([NamespaceId(2)]));
-    // Aborting is of commands of one's own.
+    // A host can abort only commands of its own controller.
     let abort = SubmissionQueueEntry { cdw10: unheard.0 << 16, ..admin(AdminOpcode::Abort) };
     assert_eq!(bench.of(first).succeeds(ADMIN, abort), 1);
     assert_eq!(bench.of(second).succeeds(ADMIN, abort), 0);
@@ -163,7 +163,7 @@ fn namespaces_are_attached_to_each_controller() {
     bench.fails(IO, io(IoOpcode::Read, 1, 0, 1), StatusCode::InvalidField);
     bench.of(second).succeeds(IO, io(IoOpcode::Read, 1, 0, 1));
     assert_eq!(bench.pushed, [7; 512]);
-    // All of the list or none of it.
+    // A list of controllers takes effect completely or not at all.
     bench.host_data = list_of(&[1, 2]);
     bench.fails(ADMIN, attachment(0, 1), StatusCode::NamespaceAlreadyAttached);
     bench.fails(ADMIN, attachment(1, 1), StatusCode::NamespaceNotAttached);
@@ -176,7 +176,7 @@ fn namespaces_are_attached_to_each_controller() {
     let detached = Notification::NamespaceAttached { namespace: NamespaceId(1), attached: false };
     assert_eq!(bench.notified, [detached]);
     assert_eq!(controllers(&mut bench, 0x12, 1), []);
-    // Whoever comes now does not have it either.
+    // A new controller does not get the namespace either.
     bench.connect(3);
     assert!(namespace_list(&bench.identify(2, 0)).eq([NamespaceId(2)]));
     bench.host_data = list_of(&[3]);
@@ -221,7 +221,7 @@ fn data_that_comes_while_another_is_alone_is_kept() {
     bench.subsystem.handle_input(bench.now, input);
     let pull = bench.subsystem.poll_output();
     assert!(matches!(pull, Some(Output::PullHostData { length: 512, .. })), "{pull:?}");
-    // A host that takes its time keeps nobody from a format.
+    // A slow host does not delay a format.
     bench.media_stuck = true;
     let format = SubmissionQueueEntry { namespace: NamespaceId(1), ..admin(AdminOpcode::FormatNvm) };
     let format = bench.of(first).send(ADMIN, format);
@@ -363,7 +363,7 @@ fn a_host_has_a_controller_ended_by_another_of_its_own() {
     let config = |id| ControllerConfig::fabrics(id, host.clone());
     let (first, second) = (bench.connect_with(config(1)), bench.connect_with(config(2)));
     let stranger = bench.connect(3);
-    // Without a life that has a name there is no such command.
+    // Without an instance the command does not exist.
     bench.of(second).fails(ADMIN, end(1, 5, 77), StatusCode::InvalidCommandOpcode);
     let instance = |uniquifier, random| Instance { uniquifier, random };
     bench.subsystem.set_instance(first, instance(5, 77));
@@ -379,14 +379,14 @@ fn a_host_has_a_controller_ended_by_another_of_its_own() {
         };
         bench.notified.iter().filter_map(its).collect()
     };
-    // A life that is over, and one of another host, are as good as ended: nothing happens.
+    // A life that is over, or that belongs to another host, counts as ended, and nothing happens.
     for gone in [end(1, 5, 76), end(1, 4, 77), end(9, 5, 77), end(3, 7, 79)] {
         assert_eq!(bench.of(second).succeeds(ADMIN, gone), 1);
     }
     assert!(told(&bench).is_empty());
     assert_eq!(bench.of(second).succeeds(ADMIN, end(1, 5, 77)), 1, "at once");
     assert_eq!(told(&bench), [first]);
-    // Not itself.
+    // A controller can't reset itself.
     bench.of(second).fails(ADMIN, end(2, 6, 78), StatusCode::InvalidField);
     let log = SubmissionQueueEntry { cdw10: 3 << 16 | 0x1e, ..admin(AdminOpcode::GetLogPage) };
     bench.of(second).succeeds(ADMIN, log);

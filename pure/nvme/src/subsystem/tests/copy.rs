@@ -1,10 +1,10 @@
-//! Copy, and the fused Compare and Write.
+//! Copy, and the fused operation Compare and Write.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Source ranges in a format, and the command that copies them to `lba`.
+/// Sets source ranges in a format, and returns the command that copies them to `lba`.
 fn copy(bench: &mut Bench, format: u32, lba: u64, ranges: &[(u64, u16)]) -> SubmissionQueueEntry {
     let length = if format == 0 { 32 } else { 40 };
     bench.host_data = vec![0; ranges.len() * length];
@@ -34,7 +34,7 @@ fn ranges_are_copied_in_both_formats_and_within_limits() {
         assert_eq!(firsts, [7, 8, 1, 4, 5, 0]);
         bench.succeeds(IO, io(IoOpcode::WriteZeroes, 1, 100, 6));
     }
-    // Longer than a transfer.
+    // The range is longer than a transfer.
     let command = copy(&mut bench, 0, 1024, &[(0, 1024)]);
     bench.succeeds(IO, command);
     bench.succeeds(IO, io(IoOpcode::Read, 1, 1024 + 7, 1));
@@ -128,7 +128,7 @@ fn compare_and_write_writes_where_the_comparison_holds() {
     bench.host_data = vec![0; 512];
     let compare = bench.send(IO, first(5, 1));
     assert!(bench.completed.is_empty() && bench.subsystem.in_flight(bench.controller, IO) == 1);
-    // Both commands are given the same data: it was all zeroes, and is again.
+    // Both commands get the same data: the block was all zeroes, and is again.
     let write = bench.send(IO, second(5, 1));
     assert!(bench.take(compare).status.is_success() && bench.take(write).status.is_success());
     bench.host_data = vec![1; 512];
@@ -150,7 +150,7 @@ fn nothing_comes_between_compare_and_write() {
     let between = bench.send(SubmissionQueueId(2), io(IoOpcode::Write, 1, 5, 1));
     let format = SubmissionQueueEntry { namespace: NamespaceId(2), ..admin(AdminOpcode::FormatNvm) };
     let format = bench.send(ADMIN, format);
-    // One request after the other: the write of before, the comparison, the write, then the others.
+    // Requests come one by one: the earlier write, the comparison, the write, then the others.
     bench.host_data = vec![0; 512];
     let mut order = Vec::new();
     while !bench.stuck.is_empty() {
@@ -161,7 +161,7 @@ fn nothing_comes_between_compare_and_write() {
         let (subsystem, now) = (&mut bench.subsystem, bench.now);
         disk.submit(request, &mut |completion| subsystem.handle_input(now, Input::Media(completion)));
         bench.media_stuck = true;
-        // What comes between is not even pulled before the pair has ended.
+        // Data of a later command is not even pulled before the pair has ended.
         if bench.completed.len() == 2 {
             bench.host_data = vec![9; 512];
         }
@@ -180,7 +180,7 @@ fn nothing_comes_between_compare_and_write() {
 fn halves_of_pairs_fail_as_the_specification_says() {
     let mut bench = Bench::new();
     bench.fails(IO, second(5, 1), StatusCode::AbortedMissingFused);
-    // Another command in between, on this queue; one on another queue does not matter.
+    // Another command comes in between on this queue. A command on another queue does not matter.
     let alone = bench.send(IO, first(5, 1));
     assert!(bench.run(SubmissionQueueId(2), io(IoOpcode::Read, 1, 0, 1)).status.is_success());
     bench.succeeds(IO, io(IoOpcode::Read, 1, 0, 1));
@@ -198,7 +198,8 @@ fn halves_of_pairs_fail_as_the_specification_says() {
     assert_eq!(bench.take(write).status.code(), StatusCode::AbortedFailedFused);
     let admin = SubmissionQueueEntry { flags: 1, ..identify(1, 0) };
     bench.fails(ADMIN, admin, StatusCode::InvalidField);
-    // Abort takes the waiting first command; a reset and the deletion of the queue end whole pairs.
+    // Abort ends the first command that waits. A reset and the deletion of the queue end whole
+    // pairs.
     let compare = bench.send(IO, first(5, 1));
     let abort = SubmissionQueueEntry { cdw10: 1 | compare.0 << 16, ..super::admin(AdminOpcode::Abort) };
     assert_eq!(bench.succeeds(ADMIN, abort), 0);
@@ -221,7 +222,7 @@ fn halves_of_pairs_fail_as_the_specification_says() {
 #[test]
 fn a_pair_does_not_wait_for_data_that_others_have_asked_for() {
     let mut bench = Bench::new();
-    // A write whose data is on its way: it may take as long as its host likes, and comes after the pair.
+    // The data of a write may take as long as its host likes, and is written after the pair.
     let entry = io(IoOpcode::Write, 1, 5, 1);
     let early = CommandToken(900);
     let input = Input::Command { controller: bench.controller, token: early, queue: IO, entry };
@@ -241,7 +242,7 @@ fn a_pair_does_not_wait_for_data_that_others_have_asked_for() {
     }
     bench.succeeds(IO, io(IoOpcode::Read, 1, 5, 1));
     assert_eq!(bench.pushed, [9; 512]);
-    // A pull that fails while the pair is alone ends only its own command.
+    // A failed pull while the pair is alone ends only its own command.
     let input = Input::Command { controller: bench.controller, token: early, queue: IO, entry };
     bench.subsystem.handle_input(bench.now, input);
     assert!(matches!(bench.subsystem.poll_output(), Some(Output::PullHostData { .. })));

@@ -48,7 +48,7 @@ fn an_image_is_downloaded_stored_and_active_after_a_reset() {
     download(&mut bench, FirmwareImage::new("R3", &[]).bytes());
     bench.succeeds(ADMIN, commit(0, 1));
     assert_eq!(bench.log(LogPage::FirmwareSlot, 512)[0], 0x32);
-    // A power cycle instead of a reset: what the world was told makes the same of it.
+    // After a power cycle instead of a reset, the notifications restore the same state.
     let mut config = bench.subsystem.config().clone();
     for notification in &bench.notified {
         match notification {
@@ -98,7 +98,7 @@ fn what_is_no_image_or_slot_is_refused() {
     let whole = SubmissionQueueEntry { cdw10: u32::MAX, ..piece_of(0, 1) };
     bench.fails(ADMIN, whole, StatusCode::InvalidField);
     bench.succeeds(ADMIN, commit(2, 0));
-    // A reset forgets what was downloaded; a gap makes no image.
+    // A reset drops the download, and an image with a gap is refused.
     download(&mut bench, image.bytes());
     bench.subsystem.reset(bench.now, bench.controller);
     bench.drain();

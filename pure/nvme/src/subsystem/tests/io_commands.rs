@@ -1,4 +1,4 @@
-//! Reading, writing and what can go wrong on the way.
+//! Reads and writes, and their possible failures.
 
 use proptest::prelude::*;
 
@@ -101,7 +101,7 @@ fn what_media_answer_after_an_abort_or_a_reset_is_ignored() {
         (bench.subsystem.all_media_outstanding(), bench.subsystem.in_flight(bench.controller, IO)),
         (2, 0)
     );
-    // The same tokens again, and only then the old answers.
+    // The same tokens are used again before the old answers arrive.
     bench.next = 0;
     bench.media_stuck = false;
     let stuck: Vec<_> = bench.stuck.drain(..).collect();
@@ -231,7 +231,7 @@ fn uncorrectable_blocks_fail_to_be_read_until_they_are_written() {
     bench.succeeds(IO, io(IoOpcode::Read, 1, 0, 7));
     bench.fails(IO, io(IoOpcode::Read, 1, 7, 1), StatusCode::UnrecoveredReadError);
     bench.fails(IO, io(IoOpcode::WriteUncorrectable, 1, 2048, 1), StatusCode::LbaOutOfRange);
-    // They stay so through a reset and a power cycle.
+    // The blocks stay unreadable through a reset and a power cycle.
     bench.subsystem.reset(bench.now, bench.controller);
     bench.drain();
     bench.fails(IO, io(IoOpcode::Read, 1, 11, 1), StatusCode::UnrecoveredReadError);
@@ -245,7 +245,7 @@ fn uncorrectable_blocks_fail_to_be_read_until_they_are_written() {
     assert_eq!(readable.count(), 3);
     let mut again = Bench::with(config);
     again.fails(IO, io(IoOpcode::Read, 1, 11, 1), StatusCode::UnrecoveredReadError);
-    // A format forgets them. So many blocks and no more can be marked.
+    // A format clears the marks. The number of marked blocks has a limit.
     again
         .succeeds(ADMIN, SubmissionQueueEntry { namespace: NamespaceId(1), ..admin(AdminOpcode::FormatNvm) });
     again.succeeds(IO, io(IoOpcode::Read, 1, 11, 1));

@@ -1,4 +1,4 @@
-//! The Persistent Event log and Telemetry: what the device remembers and tells of itself.
+//! The Persistent Event log and Telemetry: what the device records and reports about itself.
 
 use super::*;
 use crate::wire::log::{PersistentEventHeader, TelemetryHeader};
@@ -41,7 +41,7 @@ fn events_are_read_in_a_context() {
     assert_eq!(found.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(), [1, 4]);
     assert_eq!((found[0].1.len(), found[1].1.len()), (512, 44));
     bench.fails(ADMIN, events(1, 512), StatusCode::CommandSequenceError);
-    // What happens meanwhile is not in the context.
+    // Events after the establishment are not in the context.
     bench.host_data = 77_u64.to_le_bytes().to_vec();
     bench.succeeds(ADMIN, set(FeatureId::Timestamp, 0));
     bench.succeeds(ADMIN, SubmissionQueueEntry { cdw12: 512, ..events(0, 64) });
@@ -150,11 +150,11 @@ fn telemetry_is_a_header_and_blocks() {
     assert!(page[512..].starts_with(b"Farlane"));
     let text = core::str::from_utf8(&page[512..512 * (first + 1)]).unwrap();
     assert!(text.contains("\nerrors since power-on: 1\n") && text.contains("\nnamespace 2: 1024 blocks"));
-    // The health log, self-tests, the newest error.
+    // The health log, the self-test log, and the newest error.
     assert_eq!(page[512 * (first + 1) + 3], 100);
     assert_eq!(page[512 * (first + 2) + 4], 0xf);
     assert_eq!(u64_at(&page, 512 * (second + 1)), 1);
-    // Later reads are of the same snapshot, in whole blocks.
+    // Later reads return the same snapshot, in whole blocks.
     bench.write(0, &[1; 512]);
     assert_eq!(bench.log(LogPage::TelemetryHost, 8192), page);
     bench.fails(ADMIN, log(LogPage::TelemetryHost, 516), StatusCode::InvalidField);

@@ -1,4 +1,4 @@
-//! The command core against what the specification says, with a RAM disk below.
+//! Tests of the command core against the specification, on a RAM disk.
 
 mod admin_commands;
 mod ana;
@@ -43,11 +43,11 @@ struct Bench {
     completed: BTreeMap<u32, CompletionResult>,
     pushed: Vec<u8>,
     notified: Vec<Notification>,
-    /// What the Persistent Event log was given, oldest first.
+    /// Events that the Persistent Event log recorded, oldest first.
     recorded: Vec<PersistentEvent>,
-    /// What media are to answer instead of carrying requests out.
+    /// The error with which media answer instead of executing requests.
     media_error: Option<MediaError>,
-    /// Media keep their requests to themselves.
+    /// Whether media keep their requests instead of executing them.
     media_stuck: bool,
     stuck: Vec<Request>,
 }
@@ -83,7 +83,7 @@ impl Bench {
         bench
     }
 
-    /// Sends a command; returns its token.
+    /// Sends a command and returns its token.
     fn send(&mut self, queue: SubmissionQueueId, mut entry: SubmissionQueueEntry) -> CommandToken {
         let token = CommandToken(self.next % 1024);
         self.next += 1;
@@ -95,7 +95,7 @@ impl Bench {
         token
     }
 
-    /// Adds a controller over fabrics; commands are for it from now on.
+    /// Adds a controller over fabrics, which later commands are for.
     fn connect(&mut self, id: u16) -> ControllerKey {
         let host = HostIdentity {
             name: format!("nqn.2014-08.org.nvmexpress:host{id}"),
@@ -157,7 +157,7 @@ impl Bench {
         }
     }
 
-    /// Media carry out what they have kept, and from now on what they are asked.
+    /// Makes media execute the requests that they kept, and all later ones at once.
     fn release_media(&mut self) {
         self.media_stuck = false;
         for request in core::mem::take(&mut self.stuck) {
@@ -166,7 +166,7 @@ impl Bench {
         self.drain();
     }
 
-    /// Lets one deadline pass; false when there is none.
+    /// Advances the time to the next deadline. Returns false when there is none.
     fn step(&mut self) -> bool {
         let Some(at) = self.subsystem.poll_timeout() else { return false };
         self.now = at;
@@ -175,7 +175,7 @@ impl Bench {
         true
     }
 
-    /// Lets time pass until nothing waits for it.
+    /// Lets time pass until no deadline is left.
     fn settle(&mut self) {
         let steps = (0..100_000).take_while(|_| self.step()).count();
         assert!(steps < 100_000, "background work has no end");

@@ -1,4 +1,4 @@
-//! Namespace Management and Attachment, and commands that must be alone.
+//! Namespace Management and Attachment, and commands that must be alone with the media.
 
 use super::*;
 use crate::wire::identify::{IdentifyNamespace, namespace_list};
@@ -9,7 +9,7 @@ fn bench() -> Bench {
     Bench::with(Config::new("S1").with_namespace(MediumId(0), DISK).with_pool(MediumId(1), POOL))
 }
 
-/// Sets what `create` will send: NSZE, NCAP, FLBAS.
+/// Sets the NSZE, NCAP and FLBAS that `create` will send.
 fn describe(bench: &mut Bench, blocks: u64, capacity: u64, format: u8) {
     bench.host_data = vec![0; 4096];
     bench.host_data[0..8].copy_from_slice(&blocks.to_le_bytes());
@@ -84,7 +84,7 @@ fn a_namespace_is_created_attached_used_detached_and_deleted() {
     assert_eq!(u64_at(&bench.identify(0x01, 0), 296), POOL);
     assert_eq!(bench.identify(0x11, 2), vec![0; 4096]);
 
-    // The same identifier again: empty, and another namespace by its names.
+    // The same identifier again: the namespace is empty, and its names are different.
     let first = page;
     assert_eq!(created(&mut bench, 16, 1), 2);
     attach(&mut bench, 2);
@@ -120,7 +120,7 @@ fn creation_is_refused_with_the_reason() {
     bench.fails(ADMIN, delete(1), StatusCode::OperationDenied);
     bench.fails(ADMIN, delete(u32::MAX), StatusCode::OperationDenied);
     bench.fails(ADMIN, delete(33), StatusCode::InvalidNamespaceOrFormat);
-    // Without a pool nothing is left, and attachment works all the same.
+    // Without a pool no space is left, but attachment still works.
     let mut bench = Bench::new();
     describe(&mut bench, 1, 1, 0);
     bench.fails(ADMIN, create(), StatusCode::NamespaceInsufficientCapacity);
@@ -245,7 +245,7 @@ fn an_aborted_failed_or_reset_deletion_deletes_nothing() {
     bench.fails(ADMIN, delete(2), StatusCode::WriteFault);
     bench.media_error = None;
     bench.succeeds(IO, io(IoOpcode::Read, 2, 0, 1));
-    // A creation that fails leaves nothing behind either.
+    // A creation that fails leaves nothing behind.
     bench.media_error = Some(MediaError::Write);
     describe(&mut bench, 8, 8, 0);
     bench.fails(ADMIN, create(), StatusCode::WriteFault);

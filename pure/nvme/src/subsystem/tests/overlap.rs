@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Two controllers over fabrics of a subsystem with two namespaces; media keep what they are asked.
+/// Two controllers over fabrics of a subsystem with two namespaces. Media keep their requests.
 fn two() -> (Bench, ControllerKey, ControllerKey) {
     let mut bench = Bench::new();
     bench.subsystem.remove_controller(bench.now, bench.controller);
@@ -21,7 +21,7 @@ fn has_ended(bench: &Bench, token: CommandToken) -> bool {
     bench.completed.contains_key(&token.0)
 }
 
-/// The medium carries out one of the requests it keeps.
+/// Makes the medium execute one of the requests that it keeps.
 fn carry_out(bench: &mut Bench, index: usize) {
     let request = bench.stuck.remove(index);
     bench.media_stuck = false;
@@ -37,7 +37,8 @@ fn a_second_copy_waits_for_the_first_one() {
     let copy = begin_write(bench.of(second), 7, 1);
     let elsewhere = begin_write(&mut bench, 8, 9);
     assert_eq!(bench.stuck.len(), 2, "the copy has not been asked for");
-    // The path is given up, and what it had in flight with it; but the medium is still at it.
+    // The host gives the path up with its commands in flight, but the medium still works for one of
+    // them.
     bench.subsystem.remove_controller(bench.now, first);
     carry_out(&mut bench, 1);
     assert!(has_ended(&bench, elsewhere) && !has_ended(&bench, copy));
@@ -76,7 +77,7 @@ fn whatever_touches_blocks_waits_for_a_change_by_another_controller() {
     bench.of(second);
     let mut tokens = vec![bench.send(IO, io(IoOpcode::WriteZeroes, 1, 0, 8))];
     bench.host_data = vec![0; 16];
-    (bench.host_data[4], bench.host_data[8]) = (1, 7); // One block from block 7 on.
+    (bench.host_data[4], bench.host_data[8]) = (1, 7); // One block, from block 7.
     let deallocate = SubmissionQueueEntry { cdw11: 1 << 2, ..io(IoOpcode::DatasetManagement, 1, 0, 1) };
     tokens.push(bench.send(IO, deallocate));
     tokens.push(bench.send(IO, io(IoOpcode::Read, 1, 6, 2)));
@@ -94,7 +95,7 @@ fn whatever_touches_blocks_waits_for_a_change_by_another_controller() {
     bench.send(IO, io(IoOpcode::Read, 1, 8, 1));
     assert_eq!(bench.stuck.len(), 3, "another namespace, and another block");
     carry_out(&mut bench, 0);
-    // All are of one controller: none is in the way of another.
+    // All requests are from one controller, so that none waits for another.
     assert_eq!(bench.stuck.len(), 2 + tokens.len());
     let compare = tokens[4];
     carry_out(&mut bench, 4);
@@ -105,8 +106,8 @@ fn whatever_touches_blocks_waits_for_a_change_by_another_controller() {
     }
 }
 
-/// A controller is gone with a write that its medium still has. Nobody may see the block without that write and then
-/// with it.
+/// A controller is removed while a medium still executes its write. No host may read the block
+/// first without and then with that write.
 fn a_read_sees_what_came_before(lose: impl FnOnce(&mut Bench, ControllerKey)) {
     let (mut bench, first, second) = two();
     let lost = begin_write(bench.of(first), 7, 1);

@@ -29,7 +29,7 @@ fn the_feature_is_of_namespaces_and_not_saveable() {
     assert_eq!(bench.succeeds(ADMIN, of(1, get(FEATURE, 3))), 0b110);
     let saved = SubmissionQueueEntry { cdw10: 0x84 | 1 << 31, ..set(FEATURE, 1) };
     bench.fails(ADMIN, of(1, saved), StatusCode::FeatureNotSaveable);
-    // Until Power Cycle and Permanent need a Replay Protected Memory Block.
+    // The states Until Power Cycle and Permanent need a Replay Protected Memory Block.
     for state in 2..8 {
         bench.fails(ADMIN, of(1, set(FEATURE, state)), StatusCode::InvalidField);
     }
@@ -51,7 +51,7 @@ fn states_change_as_far_as_they_may() {
         bench.protect(1, to);
         assert_eq!((bench.protection(1), bench.protection(2)), (to, 0));
         assert_eq!(bench.notified.len(), said + usize::from(to != from));
-        // A reset changes nothing of it, and a power cycle doesn't.
+        // Neither a reset nor a power cycle lifts the protection.
         bench.subsystem.reset(bench.now, bench.controller);
         bench.drain();
         assert_eq!(bench.protection(1), to);
@@ -86,7 +86,7 @@ fn what_would_change_a_protected_namespace_is_refused() {
     bench.succeeds(IO, io(IoOpcode::Write, 2, 0, 1));
     bench.protect(1, 0);
     bench.succeeds(IO, io(IoOpcode::Write, 1, 0, 1));
-    // What the world says holds as well.
+    // The read-only setting of the configuration also holds.
     bench.subsystem.set_read_only(bench.now, NamespaceId(1), true);
     assert_eq!(bench.succeeds(ADMIN, of(1, get(FEATURE, 0))), 0);
     bench.fails(IO, io(IoOpcode::Write, 1, 0, 1), refused);
@@ -119,12 +119,12 @@ fn writes_under_way_are_durable_before_the_namespace_is_protected() {
     assert_eq!(bench.take(write).status, Status::SUCCESS);
     assert_eq!(bench.take(protect).status, Status::SUCCESS);
     assert_eq!(bench.take(late).status.code(), StatusCode::NamespaceWriteProtected);
-    // A cache that can't be flushed leaves it as it was.
+    // If the cache can't be flushed, the state remains as it was.
     bench.media_error = Some(MediaError::Write);
     bench.fails(ADMIN, of(2, set(FEATURE, 1)), StatusCode::WriteFault);
     bench.media_error = None;
     assert_eq!(bench.protection(2), 0);
-    // One that is aborted while it waits, too.
+    // If the command is aborted while it waits, the state also remains.
     bench.media_stuck = true;
     let read = bench.send(IO, io(IoOpcode::Read, 2, 0, 1));
     let protect = bench.send(ADMIN, of(2, set(FEATURE, 1)));
@@ -166,7 +166,7 @@ fn what_is_said_is_saved_before_the_command_completes() {
         protection: WriteProtection::Protected,
     };
     assert_eq!(bench.notified, [said]);
-    // The first flush is of what a cache has of the namespace, the second of what is remembered.
+    // The first flush is of the namespace's cache, the second of the saved state.
     let mut bench = Bench::with(bench.subsystem.config().clone());
     bench.media_stuck = true;
     let protect = bench.send(ADMIN, of(1, set(FEATURE, 1)));
@@ -196,7 +196,7 @@ fn namespaces_may_be_parts_of_one_medium() {
         assert_eq!(bench.pushed, [low_u8(namespace); 512]);
     }
     bench.fails(IO, io(IoOpcode::Read, 1, DISK / 512, 1), StatusCode::LbaOutOfRange);
-    // A sanitize operation is through with both, and a format with one.
+    // A sanitize operation clears both namespaces, and a format clears one.
     bench.succeeds(ADMIN, of(1, admin(AdminOpcode::FormatNvm)));
     bench.succeeds(IO, io(IoOpcode::Read, 2, 3, 1));
     assert_eq!(bench.pushed, [2; 512]);

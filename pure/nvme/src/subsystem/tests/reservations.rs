@@ -1,4 +1,4 @@
-//! Reservations, by the specification's table of who may do what.
+//! Reservations, tested against the specification's table of permitted accesses.
 
 use super::*;
 
@@ -19,7 +19,8 @@ fn reservation(opcode: IoOpcode, cdw10: u32) -> SubmissionQueueEntry {
     SubmissionQueueEntry { opcode: opcode.into(), namespace: NamespaceId(1), cdw10, ..Default::default() }
 }
 
-/// What a report says: generation, type, and of each registrant its host, its key and whether it holds.
+/// The contents of a report: generation, type, and for each registrant the host, the key and
+/// whether it holds.
 type Report = (u32, u8, Vec<(u8, u64, bool)>);
 
 impl Bench {
@@ -67,7 +68,7 @@ fn identify_tells_of_reservations_over_fabrics() {
 
 #[test]
 fn who_may_do_what() {
-    // By type: whether the holder, another registrant and a third host may read and write.
+    // For each type: whether the holder, another registrant and a third host may read and write.
     let table = [
         (1, [(true, true), (true, false), (true, false)]),
         (2, [(true, true), (false, false), (false, false)]),
@@ -132,13 +133,13 @@ fn registrations_have_keys() {
     assert_eq!(bench.report(), (5, 0, vec![(1, 0xa, false), (2, 0xe, false)]));
     bench.reserve(Register, 1, [0xe, 0], None);
     assert_eq!(bench.report(), (6, 0, vec![(1, 0xa, false)]));
-    // Without regard to its key, also a host registers that was not.
+    // With Ignore Existing Key, a host that was not registered can register.
     bench.of(third).reserve(Register, 2 | 1 << 3, [0, 0xc], None);
     assert_eq!(bench.report(), (7, 0, vec![(1, 0xa, false), (3, 0xc, false)]));
     bench.reserve(Register, 1, [0xc, 0], None);
     bench.reserve(Register, 3, [0, 1], Some(StatusCode::InvalidField));
     bench.reserve(Register, 1 << 30, [0, 1], Some(StatusCode::InvalidField));
-    // With its holder's registration, a reservation is over.
+    // When its holder unregisters, the reservation ends.
     bench.of(first).acquire(1, 0xa);
     assert_eq!(bench.report(), (8, 1, vec![(1, 0xa, true)]));
     bench.reserve(Register, 1 | 1 << 3, [0, 0], None);
@@ -187,11 +188,11 @@ fn a_reservation_is_preempted() {
     bench.of(first).acquire(1, 0xa);
     bench.of(second).reserve(Acquire, 1 | 1 << 8, [0xb, 0xf], conflict);
     bench.reserve(Acquire, 1 | 1 << 8, [0xb, 0], Some(StatusCode::InvalidField));
-    // Of a registrant that does not hold it, only the registration goes.
+    // A registrant that does not hold the reservation loses only its registration.
     bench.reserve(Acquire, 1 | 2 << 8, [0xb, 0xc], None);
     assert_eq!(bench.report(), (4, 1, vec![(1, 0xa, true), (2, 0xb, false)]));
     assert_eq!(bench.of(third).log(LogPage::ReservationNotification, 64)[8], 1);
-    // The holder's goes with the reservation, and its commands with it.
+    // The holder loses its registration, the reservation and its commands.
     bench.media_stuck = true;
     let read = bench.of(first).send(IO, io(IoOpcode::Read, 1, 0, 1));
     bench.of(second).reserve(Acquire, 2 | 2 << 8, [0xb, 0xa], None);
@@ -199,10 +200,10 @@ fn a_reservation_is_preempted() {
     bench.release_media();
     assert_eq!(bench.report(), (5, 2, vec![(2, 0xb, true)]));
     assert_eq!(bench.of(first).log(LogPage::ReservationNotification, 64)[8], 1);
-    // One's own: another type.
+    // A host preempts its own reservation to get another type.
     bench.of(second).reserve(Acquire, 1 | 5 << 8, [0xb, 0xb], None);
     assert_eq!(bench.report(), (6, 5, vec![(2, 0xb, true)]));
-    // Of all registrants with a key of zero.
+    // A key of zero preempts all registrants.
     bench.of(first).reserve(Register, 0, [0, 0xa], None);
     bench.reserve(Acquire, 1 | 1 << 8, [0xa, 0], None);
     assert_eq!(bench.report(), (8, 1, vec![(1, 0xa, true)]));
@@ -243,7 +244,7 @@ fn what_is_persistent_outlives_a_power_loss() {
     assert_eq!(again.report(), (3, 3, vec![(1, 0xa, true), (2, 0xb, false)]));
     again.of(hosts[2]).fails(IO, io(IoOpcode::Write, 1, 0, 1), StatusCode::ReservationConflict);
     again.of(hosts[1]).succeeds(IO, io(IoOpcode::Write, 1, 0, 1));
-    // No longer: that is said once.
+    // The end of persistence is reported only once.
     let said = bench.notified.len();
     bench.of(second).reserve(Register, 2 | 0b10 << 30, [0xb, 0xb], None);
     bench.reserve(Register, 2, [0xb, 0xd], None);

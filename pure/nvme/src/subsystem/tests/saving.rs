@@ -1,4 +1,4 @@
-//! Commands that change what is worth remembering complete when it is durable.
+//! A command that changes lasting state completes once the change is durable.
 
 use super::*;
 use crate::wire::NamespaceId;
@@ -6,13 +6,13 @@ use crate::wire::identify::namespace_list;
 
 const STATE: MediumId = MediumId(2);
 
-/// A disk, a pool, and somewhere to keep state.
+/// A bench with a disk, a pool and a medium for state.
 fn bench() -> Bench {
     let config = Config::new("S1").with_namespace(MediumId(0), DISK).with_pool(MediumId(1), DISK);
     Bench::with(Config { state: Some(STATE), ..config })
 }
 
-/// Answers the one request that the media have.
+/// Answers the only request that media have.
 fn answer(bench: &mut Bench, result: Result<(), MediaError>) -> Request {
     assert_eq!(bench.stuck.len(), 1);
     let request = bench.stuck.remove(0);
@@ -21,7 +21,8 @@ fn answer(bench: &mut Bench, result: Result<(), MediaError>) -> Request {
     request
 }
 
-/// The one request that the media have is to save; nothing has completed meanwhile.
+/// Checks that the only request of the media is a flush of the state, and that nothing has
+/// completed meanwhile.
 #[track_caller]
 fn is_saving(bench: &Bench) {
     assert!(matches!(bench.stuck[..], [Request { medium: STATE, operation: Operation::Flush, .. }]));
@@ -48,7 +49,7 @@ fn a_saved_feature_is_durable_before_its_command_completes() {
     let token = bench.send(ADMIN, save_feature());
     assert!(matches!(bench.notified[..], [.., Notification::FeatureSaved(_)]));
     is_saving(&bench);
-    // Who changed nothing waits for nothing.
+    // A command that changed nothing does not wait.
     bench.identify(0x01, 0);
     answer(&mut bench, Ok(()));
     assert_eq!(bench.take(token).status, Status::SUCCESS);
@@ -113,7 +114,7 @@ fn formats_and_attachments_are_remembered_and_background_work_makes_nobody_wait(
     assert!(said(&bench));
     bench.identify(0x01, 0);
 
-    // The first write afterwards: the data are no longer all erased.
+    // The first write after a sanitize operation clears Global Data Erased.
     bench.host_data = vec![1; 4096];
     let token = bench.send(IO, io(IoOpcode::Write, 1, 0, 1));
     answer(&mut bench, Ok(()));
