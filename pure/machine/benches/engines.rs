@@ -1,7 +1,7 @@
-//! What the engines of both ends cost for one operation over a tunnel, without sockets: everything between the
-//! application and the bytes of the stream, there and back. Medians of batches.
+//! What the engines of both ends cost for one operation over a tunnel, without sockets: everything
+//! between the application and the bytes of the stream, there and back. Reports medians of batches.
 //!
-//! An argument names the one measurement that is wanted, for a profiler.
+//! An argument names a single measurement to run, for a profiler.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may stop with a panic")]
 
@@ -55,7 +55,7 @@ impl Pair {
         pair
     }
 
-    /// Lets everything that is under way arrive, once each way.
+    /// Delivers everything that is under way, once in each direction.
     fn step(&mut self) {
         self.now = self.now + Nanos::from_micros(1);
         let now = self.now;

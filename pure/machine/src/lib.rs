@@ -1,12 +1,15 @@
-//! Whole machines made of the engines: what both the live and the virtual world plug in.
+//! Whole machines made of the engines. The live world and the virtual world both plug them in.
 //!
-//! [`near::Near`] is the host: root complex, host memory, NVMe drivers, and below them the distributed switch.
-//! [`guest::Guest`] is the device slot of a virtual machine whose monitor speaks vfio-user.
-//! [`user::User`] is the driver of a function that another process offers by vfio-user.
-//! [`initiator::Initiator`] is the host of NVMe/TCP subsystems.
-//! [`far::Far`] is the box with the SSD: the downstream end of the tunnel and an NVMe function, or
-//! [`foreign::Foreign`], a function that another process emulates.
-//! [`target::Target`] offers subsystems over NVMe/TCP: connections, associations, and the command cores behind them.
+//! - [`near::Near`] is the host: root complex, host memory and NVMe drivers, and below them the
+//!   distributed switch.
+//! - [`guest::Guest`] is the device slot of a virtual machine whose monitor speaks vfio-user.
+//! - [`user::User`] is the driver of a function that another process offers by vfio-user.
+//! - [`initiator::Initiator`] is the host of NVMe/TCP subsystems.
+//! - [`far::Far`] is the box with the SSD: the downstream end of the tunnel and an NVMe function.
+//!   Instead of the NVMe function, it can have a [`foreign::Foreign`], which another process
+//!   emulates.
+//! - [`target::Target`] offers subsystems over NVMe/TCP: connections, associations, and the command
+//!   cores behind the associations.
 
 #![no_std]
 #![forbid(unsafe_code)]

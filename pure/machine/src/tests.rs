@@ -29,11 +29,11 @@ struct Pair {
     near: Near,
     far: Far,
     disk: RamDisk,
-    /// Whom dialling does not reach.
+    /// Ports whose dialling fails.
     unreachable: Vec<PortIndex>,
     now: Instant,
     events: Vec<Event>,
-    /// What was sent, down and up.
+    /// Pieces that were sent, down and up.
     pieces: [Vec<engine::Buffer>; 2],
 }
 
@@ -48,7 +48,7 @@ impl Pair {
         Self::with(near::Config::default(), &session, 1)
     }
 
-    /// A host with so many ports.
+    /// A host with this many ports.
     fn with(config: near::Config, session: &tunnel::session::Config, ports: usize) -> Self {
         let now = Instant::from_nanos(1_000);
         let rng = Rng::from_seed(1);
@@ -63,7 +63,7 @@ impl Pair {
         }
     }
 
-    /// Runs both ends, a microsecond a step, until `until` says so.
+    /// Runs both ends in steps of a microsecond until `until` is true of the events.
     fn run(&mut self, mut until: impl FnMut(&[Event]) -> bool) {
         for _ in 0..100_000 {
             self.now = self.now + Nanos::from_micros(1);
@@ -75,7 +75,7 @@ impl Pair {
         panic!("nothing came of it: {:?}", self.events);
     }
 
-    /// Runs both ends for so long, from one timer to the next.
+    /// Runs both ends for `length`, from one timer to the next.
     fn run_for(&mut self, length: Nanos) {
         let end = self.now + length;
         loop {
@@ -89,7 +89,7 @@ impl Pair {
         self.now = end;
     }
 
-    /// The connection is lost at both ends.
+    /// Both ends lose the connection.
     fn cut(&mut self) {
         self.near.handle_input(self.now, near::Input::Disconnected(PORT));
         self.far.handle_input(self.now, far::Input::Network(downstream::Input::Disconnected(CONNECTION)));
@@ -149,7 +149,7 @@ impl Pair {
     }
 }
 
-/// Each connection has the number that it has at the near end.
+/// A connection has the number of its port.
 fn connection(port: PortIndex) -> ConnectionId {
     ConnectionId(port.0.into())
 }

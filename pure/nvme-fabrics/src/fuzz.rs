@@ -1,4 +1,4 @@
-//! What fuzz targets call: every input must come through without a panic.
+//! Entry points of the fuzz targets: no input may cause a panic.
 
 mod host;
 
@@ -8,7 +8,8 @@ use crate::wire::{ConnectData, DiscoveryEntry, DiscoveryHeader, FabricsCommand};
 
 pub use host::host;
 
-/// Commands, the data of Connect, the Discovery log; what is understood is understood again when it is emitted.
+/// Parses fabrics commands, the data of Connect, and the Discovery log. Whatever parses must parse
+/// to the same value after it is emitted.
 pub fn structures(bytes: &[u8]) {
     if let Some((entry, data)) = bytes.split_first_chunk::<64>() {
         if let Ok(command) = FabricsCommand::parse(&SubmissionQueueEntry::parse(entry)) {

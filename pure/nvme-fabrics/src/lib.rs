@@ -1,6 +1,8 @@
-//! NVMe over Fabrics (NVM Express Base Specification 2.0): what is the same on every fabric.
+//! NVMe over Fabrics (NVM Express Base Specification 2.0): the parts that are the same on every
+//! fabric.
 //!
-//! The bytes are in [`wire`]; the controller's side, up to the command core, is [`target`], and the host's is [`host`].
+//! [`wire`] has the bytes. [`target`] is the controller's side, up to the command core. [`host`] is
+//! the host's side.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,35 +1,35 @@
-//! Where a command's data are: the one SGL descriptor that an entry has on this transport.
+//! Where a command's data are: the one SGL descriptor of an entry on this transport.
 
 use nvme::wire::{DataTransfer, Status, StatusCode, SubmissionQueueEntry};
 
-/// SGL Descriptor Type and Sub Type of a Data Block at an offset: in the capsule.
+/// SGL Descriptor Type and Sub Type of a Data Block at an offset: data in the capsule.
 const IN_CAPSULE: u8 = 0x01;
-/// SGL Descriptor Type and Sub Type of a Transport Data Block: in PDUs of their own.
+/// SGL Descriptor Type and Sub Type of a Transport Data Block: data in PDUs of their own.
 const TRANSPORT: u8 = 0x5a;
-/// The flags' value for an SGL with contiguous metadata (PSDT).
+/// Value of PSDT in the flags for an SGL with contiguous metadata.
 const PSDT_SGL: u8 = 1 << 6;
 
 /// Where a command's data are (SGL1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataPointer {
-    /// In the capsule, behind the command (Data Block, Offset).
+    /// The data are in the capsule, behind the command (Data Block, Offset).
     InCapsule {
-        /// Where in the capsule's data they start.
+        /// Offset of the data in the capsule's data, in bytes.
         offset: u64,
-        /// Bytes.
+        /// Length of the data in bytes.
         length: u32,
     },
-    /// In PDUs of their own, in either direction (Transport SGL Data Block); 0 bytes where there are none.
+    /// The data are in PDUs of their own, in either direction (Transport SGL Data Block).
     Transport {
-        /// Bytes.
+        /// Length of the data in bytes; 0 for a command without data.
         length: u32,
     },
-    /// Something that this transport has not.
+    /// The descriptor is not valid on this transport. Holds the status code that says why.
     Invalid(StatusCode),
 }
 
 impl DataPointer {
-    /// That of a command.
+    /// The data pointer of a command.
     #[inline]
     pub fn of(entry: &SubmissionQueueEntry) -> Self {
         if entry.data_transfer() == DataTransfer::Prp || entry.data_transfer() == DataTransfer::Reserved {
@@ -44,7 +44,8 @@ impl DataPointer {
         }
     }
 
-    /// The entry with this pointer.
+    /// The entry with this data pointer. A [`DataPointer::Invalid`] pointer leaves the entry
+    /// unchanged.
     #[must_use]
     #[inline]
     pub fn put(self, mut entry: SubmissionQueueEntry) -> SubmissionQueueEntry {
@@ -59,7 +60,7 @@ impl DataPointer {
         entry
     }
 
-    /// Bytes that the host offers or has room for.
+    /// Bytes that the host offers, or has room for; 0 if the pointer is invalid.
     pub const fn length(self) -> u32 {
         match self {
             Self::InCapsule { length, .. } | Self::Transport { length } => length,
@@ -67,7 +68,7 @@ impl DataPointer {
         }
     }
 
-    /// The status of a command whose pointer does not do for what it has to move.
+    /// The status of a command whose data pointer does not fit the data that the command moves.
     pub fn refusal(self) -> Status {
         match self {
             Self::Invalid(code) => code.into(),

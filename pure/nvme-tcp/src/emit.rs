@@ -1,11 +1,11 @@
-//! Putting PDUs into an outbox: header, digest, padding, data, digest.
+//! Puts PDUs into an outbox: header, digest, padding, data, digest.
 
 use engine::Buffer;
 
 use crate::Outbox;
 use crate::wire::{Agreement, CommonHeader, Crc32c, Flags, PduKind};
 
-/// How one end sends: what was agreed for that direction, and how digests are computed.
+/// How one end sends: the agreement for its direction, and the function that computes digests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sender {
     pub(crate) agreement: Agreement,
@@ -13,7 +13,7 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    /// Sends a PDU of `kind`, whose header `header` makes of the common one.
+    /// Sends a PDU of `kind` with `data`. `header` makes the whole header from the common header.
     #[inline]
     pub(crate) fn send<const N: usize>(
         &self,
@@ -27,7 +27,8 @@ impl Sender {
         self.send_pieces(outbox, kind, flags, (length, core::iter::once(data)), header);
     }
 
-    /// As [`Sender::send`], with data that are in pieces: `length` bytes in all.
+    /// Sends a PDU of `kind` with data in pieces, `length` bytes in all. `header` makes the whole
+    /// header from the common header.
     #[inline]
     pub(crate) fn send_pieces<const N: usize>(
         &self,

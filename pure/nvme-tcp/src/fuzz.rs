@@ -1,4 +1,4 @@
-//! Fuzz entries: ordinary code over any bytes, which must never panic.
+//! Fuzz entries: ordinary code that must never panic, whatever the bytes.
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -12,11 +12,11 @@ use crate::host::{self, DigestUse};
 use crate::wire::{Agreement, CommonHeader, Framing, InitializeRequest, InitializeResponse, Receiver};
 use nvme::host::Data;
 
-/// Outputs handled after one input at most.
+/// Maximum number of outputs handled after one input.
 const OUTPUTS_MAX: usize = 4096;
 const NOW: Instant = Instant::ZERO;
 
-/// Common headers under every agreement.
+/// Checks common headers under every agreement.
 pub fn pdu(bytes: &[u8]) {
     let Some(Ok(header)) = bytes.first_chunk().map(CommonHeader::parse) else { return };
     for alignment in [4, 32, 128] {
@@ -32,13 +32,14 @@ pub fn pdu(bytes: &[u8]) {
     }
 }
 
-/// The first byte says what is agreed upon and how the rest is cut; the rest is what the peer sends.
+/// Decodes the settings of a run. The first byte gives the digests and the length of the pieces;
+/// the rest is what the peer sends.
 fn settings(bytes: &[u8]) -> (bool, bool, usize, &[u8]) {
     let (first, rest) = bytes.split_first().unwrap_or((&0, &[]));
     (first & 1 != 0, first & 2 != 0, usize::from(first >> 2) + 1, rest)
 }
 
-/// A host's bytes against a controller's end.
+/// Feeds a host's bytes to a controller's end.
 pub fn controller(bytes: &[u8]) {
     let (header_digest, data_digest, cut, rest) = settings(bytes);
     let mut config = controller::Config::new(Rc::new(RefCell::new(Pool::new(1 << 20))));
@@ -63,7 +64,8 @@ pub fn controller(bytes: &[u8]) {
     }
 }
 
-/// Bytes that go straight to their place, or that come as a block.
+/// Puts a piece straight into its place if it fits, and returns the length. Otherwise returns the
+/// piece.
 fn land<'a>(piece: &'a [u8], place: Option<&mut [u8]>) -> Result<usize, &'a [u8]> {
     match place {
         Some(place) if place.len() >= piece.len() => {
@@ -107,7 +109,7 @@ fn on_controller(
     }
 }
 
-/// A controller's bytes against a host's end.
+/// Feeds a controller's bytes to a host's end.
 pub fn host(bytes: &[u8]) {
     let (header_digest, data_digest, cut, rest) = settings(bytes);
     let mut config = host::Config::new(Rc::new(RefCell::new(Pool::new(1 << 20))));

@@ -1,17 +1,18 @@
-//! Bytes that have come and are not understood yet.
+//! Received bytes that were not processed yet.
 
 use alloc::collections::VecDeque;
 
 use engine::Buffer;
 
-/// The longest run of bytes that is needed in one piece: a header, its digest and the padding behind them.
+/// Length of the longest run of bytes that is needed in one piece: a header, its digest and the
+/// padding behind it.
 const CARRY_MAX: usize = 256;
 
-/// Blocks of received bytes, read as one stream. A header that two blocks share is put together on the side, so that a
-/// block whose bytes are all understood is let go of at once.
+/// Blocks of received bytes, read as one stream. A header that spans two blocks is assembled in
+/// `carry`, so that a block is released as soon as its bytes were processed.
 pub(crate) struct Inbound {
     block: Buffer,
-    /// Bytes of the block that are understood.
+    /// Bytes of the block that were processed.
     at: usize,
     later: VecDeque<Buffer>,
     carry: [u8; CARRY_MAX],
@@ -46,17 +47,17 @@ impl Inbound {
         }
     }
 
-    /// Bytes that have come and are not understood yet, but for the beginning of a header.
+    /// Bytes that were not processed yet, except the carried beginning of a header.
     pub(crate) fn len(&self) -> usize {
         self.left() + self.later.iter().map(|block| block.len()).sum::<usize>()
     }
 
-    /// Bytes of the block that are not understood yet.
+    /// Bytes of the block that were not processed yet.
     fn left(&self) -> usize {
         self.block.len() - self.at
     }
 
-    /// Whether no byte waits, but for the beginning of a header.
+    /// Whether no byte waits, except the carried beginning of a header.
     pub(crate) fn is_empty(&self) -> bool {
         self.left() == 0 && self.later.is_empty()
     }
@@ -66,7 +67,8 @@ impl Inbound {
         *self = Self::default();
     }
 
-    /// Goes on to the next block when this one is used up; false when there is none.
+    /// Goes on to the next block if this block is used up. Returns false if there is no further
+    /// byte.
     fn advance(&mut self) -> bool {
         if self.left() > 0 {
             return true;
@@ -76,8 +78,8 @@ impl Inbound {
         !self.block.is_empty()
     }
 
-    /// The next `length` bytes, if they have come. To be followed by [`Self::consume`] of as many, or by a call for
-    /// more.
+    /// The next `length` bytes, if they have come. The caller must then call [`Self::consume`] with
+    /// the same length, or ask for more bytes.
     #[inline]
     pub(crate) fn head(&mut self, length: usize) -> Option<&[u8]> {
         if self.carried == 0 {
@@ -107,7 +109,7 @@ impl Inbound {
         self.carry.get(..length)
     }
 
-    /// Leaves the `length` bytes behind that [`Self::head`] has shown.
+    /// Consumes the `length` bytes that [`Self::head`] has shown.
     #[inline]
     pub(crate) fn consume(&mut self, length: usize) {
         if self.carried == 0 {
@@ -121,7 +123,7 @@ impl Inbound {
         }
     }
 
-    /// The next `length` bytes without copying them, if they stand in one block.
+    /// Takes the next `length` bytes without copying, if they are in one block.
     #[inline]
     pub(crate) fn take(&mut self, length: usize) -> Option<Buffer> {
         if self.carried > 0 || self.left() < length {
@@ -135,7 +137,7 @@ impl Inbound {
         Some(bytes)
     }
 
-    /// Moves what has come into `place`, as much as fits; returns how much that was.
+    /// Moves received bytes into `place`, as many as fit. Returns how many were moved.
     pub(crate) fn fill(&mut self, place: &mut [u8]) -> usize {
         let mut done = 0;
         while done < place.len() && self.advance() {

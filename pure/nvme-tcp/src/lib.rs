@@ -1,7 +1,7 @@
 //! NVMe/TCP (NVM Express TCP Transport Specification 1.0).
 //!
-//! A TCP connection is one queue: [`controller::Connection`] is its controller's end and [`host::Connection`] its
-//! host's. The bytes are in [`wire`].
+//! A TCP connection carries one queue. [`controller::Connection`] is the controller's end of a
+//! connection, and [`host::Connection`] is the host's end. [`wire`] has the bytes.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -31,16 +31,16 @@ use engine::Pool;
 pub use data_pointer::DataPointer;
 pub use outbox::Outbox;
 
-/// Blocks that several connections take from.
+/// A pool of blocks that several connections share.
 pub type SharedPool = Rc<RefCell<Pool>>;
 
-/// The in-capsule data that every controller takes on its admin queue, bytes.
+/// In-capsule data in bytes that every controller takes on its Admin Queue.
 pub const ADMIN_CAPSULE_DATA_MAX: u32 = 8192;
-/// The most commands outstanding on a connection.
+/// Maximum number of commands outstanding on a connection.
 pub const QUEUE_SIZE_MAX: u16 = 1024;
-/// R2Ts of one command outstanding at once, for either end.
+/// Maximum number of R2Ts of one command outstanding at a time, for either end.
 pub const R2TS_PER_COMMAND_MAX: usize = 4;
-/// The most bytes that one command moves: what a block of a pool holds.
+/// Maximum number of bytes that one command moves; a block of a pool holds as many.
 pub const TRANSFER_BYTES_MAX: u32 = 1 << 20;
 
 const _: () = assert!(TRANSFER_BYTES_MAX as usize <= Pool::LENGTH_MAX);

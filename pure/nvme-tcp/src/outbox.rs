@@ -5,14 +5,16 @@ use alloc::vec::Vec;
 
 use engine::{Buffer, Pool};
 
-/// Payloads shorter than this are copied behind their header: cheaper than a piece of their own.
+/// Payloads shorter than this are copied behind their header, which costs less than a piece of
+/// their own.
 const GATHER_MIN: usize = 512;
-/// Bytes already sent that are tolerated at the front before those behind them move up.
+/// Limit on sent bytes at the front of the written bytes. Beyond it, the bytes behind them may move
+/// up.
 const SENT_MAX: usize = 64 << 10;
 
 #[derive(Debug)]
 enum Piece {
-    /// So many of the bytes that were written here.
+    /// Length of a piece of the written bytes.
     Written(usize),
     Payload(Buffer),
 }
@@ -26,37 +28,38 @@ impl Piece {
     }
 }
 
-/// What a connection has to say, in order: headers written into one place, payloads where they are. A driver gives
-/// [`Outbox::slices`] to one gathering system call and tells with `sent` of the connection how much was taken.
+/// The bytes that a connection has to send, in order: headers are written into one block, payloads
+/// stay where they are. A driver passes [`Outbox::slices`] to one gathering system call, and
+/// reports by the connection's `sent` how many bytes were sent.
 #[derive(Debug, Default)]
 pub struct Outbox {
     written: Vec<u8>,
-    /// Bytes of `written` that are sent.
+    /// Bytes of `written` that were sent.
     start: usize,
     pieces: VecDeque<Piece>,
-    /// Bytes of the first piece that are sent.
+    /// Bytes of the first piece that were sent.
     offset: usize,
     length: usize,
     sent: u64,
 }
 
 impl Outbox {
-    /// Bytes to be sent.
+    /// Number of bytes to be sent.
     pub const fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether everything is sent.
+    /// Whether everything was sent.
     pub const fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// In how many pieces [`Outbox::slices`] shows it.
+    /// Number of pieces in [`Outbox::slices`].
     pub fn pieces(&self) -> usize {
         self.pieces.len()
     }
 
-    /// What is to be sent, in pieces.
+    /// The bytes to be sent, in pieces.
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
         let mut at = self.start;
         let mut offset = self.offset;
@@ -64,7 +67,7 @@ impl Outbox {
             let skip = core::mem::take(&mut offset);
             match piece {
                 Piece::Written(length) => {
-                    // The front of `written` already lacks what is sent of the first piece.
+                    // `start` is already past the sent bytes of the first piece.
                     let bytes = &self.written[at..at + length - skip];
                     at += length - skip;
                     bytes
@@ -97,7 +100,8 @@ impl Outbox {
         self.start = 0;
     }
 
-    /// Bytes that will have been sent when everything that is here now is.
+    /// Position of the end of the outbox in the stream: the number of bytes sent once everything
+    /// here now was sent.
     pub(crate) const fn end(&self) -> u64 {
         self.sent + self.length as u64
     }
@@ -118,7 +122,7 @@ impl Outbox {
         }
     }
 
-    /// Adds so many zeroes.
+    /// Adds `count` zeros.
     #[inline]
     pub(crate) fn pad(&mut self, count: usize) {
         const ZEROES: [u8; 128] = [0; 128];
@@ -143,7 +147,7 @@ impl Outbox {
     /// The first `count` bytes were sent.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// When there are fewer than `count` bytes.
     pub(crate) fn advance(&mut self, count: usize) {
         assert!(count <= self.length, "{count} B sent of {}", self.length);
         self.length -= count;

@@ -1,4 +1,4 @@
-//! PDUs as they come, at either end: first their headers, then their data, which may come in parts.
+//! Receives PDUs at either end: first the header, then the data, which may come in parts.
 
 use core::ops::Range;
 
@@ -7,16 +7,16 @@ use crate::wire::{
     Agreement, CommonHeader, Crc32c, DIGEST_LENGTH, Fault, Framing, PduKind, Receiver, u32_at,
 };
 
-/// What a look at the received bytes came to.
+/// The result of a look at the received bytes.
 pub(crate) enum Step<Output> {
     Output(Output),
-    /// Look again.
+    /// Something was processed; look again.
     Again,
     /// More bytes are needed.
     Idle,
 }
 
-/// Data of a PDU that are coming: where they belong in the place that was made for them.
+/// The place of a PDU's data in a larger block, and how much of the data has come.
 #[derive(Debug)]
 pub(crate) struct Span {
     start: usize,
@@ -31,12 +31,12 @@ impl Span {
         Self { start: range.start, at: range.start, end: range.end, digest: framing.data_digest }
     }
 
-    /// All of it.
+    /// The whole place of the data.
     pub(crate) const fn range(&self) -> Range<usize> {
         self.start..self.end
     }
 
-    /// What has not come.
+    /// The place of the bytes that are still to come.
     pub(crate) const fn rest(&self) -> Range<usize> {
         self.at..self.end
     }
@@ -44,7 +44,7 @@ impl Span {
     /// The next `count` bytes have come.
     ///
     /// # Panics
-    /// When there is no room for so many.
+    /// When fewer than `count` bytes are still to come.
     pub(crate) fn advance(&mut self, count: usize) {
         assert!(count <= self.end - self.at, "{count} B landed where {} had room", self.end - self.at);
         self.at += count;
@@ -56,7 +56,7 @@ impl Span {
 pub(crate) struct Reader {
     pub(crate) inbound: Inbound,
     receiver: Receiver,
-    /// What was agreed for PDUs towards here.
+    /// The agreement for PDUs in the receiving direction.
     pub(crate) agreement: Agreement,
     crc32c: Crc32c,
 }
@@ -66,8 +66,9 @@ impl Reader {
         Self { inbound: Inbound::default(), receiver, agreement: Agreement::NONE, crc32c }
     }
 
-    /// The common header of the next PDU and how it is laid out, once the former has come. When the PDU that initialises
-    /// the connection is awaited, it is that one; else it is another. The last one of all may come at any time.
+    /// The common header of the next PDU and its layout, once the common header has come. With
+    /// `is_first`, the PDU must be one that initialises the connection; otherwise it must not. A
+    /// Terminate Connection Request may come at any time.
     #[inline]
     pub(crate) fn next(&mut self, is_first: bool) -> Result<Option<(CommonHeader, Framing)>, Fault> {
         let Some(bytes) = self.inbound.head(CommonHeader::LENGTH).and_then(<[u8]>::first_chunk) else {
@@ -83,7 +84,7 @@ impl Reader {
         Ok(Some((header, framing)))
     }
 
-    /// Whether everything before the data has come, and is intact.
+    /// Whether everything before the data has come. Checks the header digest.
     #[inline]
     pub(crate) fn has_head(&mut self, framing: Framing) -> Result<bool, Fault> {
         let Some(head) = self.inbound.head(framing.head()) else { return Ok(false) };
@@ -100,15 +101,15 @@ impl Reader {
     /// The header of a PDU whose head has come.
     ///
     /// # Panics
-    /// When it has not.
+    /// When the head has not come.
     #[inline]
     pub(crate) fn header<const N: usize>(&mut self, framing: Framing) -> &[u8; N] {
         let bytes = self.inbound.head(framing.head()).and_then(<[u8]>::first_chunk);
         bytes.expect("a head has come whole")
     }
 
-    /// Moves what has come of `span` into `place`, which has room for the rest of it. Whether all of it is there, with the
-    /// digest behind it if there is one.
+    /// Moves the bytes of `span` that have come into `place`, which must have room for all that are
+    /// to come. Returns the digest behind the data once the data and the digest are complete.
     pub(crate) fn fill(&mut self, span: &mut Span, place: Option<&mut [u8]>) -> Option<Digest> {
         if let Some(place) = place {
             span.at += self.inbound.fill(place);
@@ -130,13 +131,13 @@ impl Reader {
 pub(crate) struct Digest(Option<u32>);
 
 impl Digest {
-    /// That of data that stand in front of it in `whole`.
+    /// The digest at `length` of `whole`, behind the data.
     #[inline]
     pub(crate) fn behind(whole: &[u8], length: usize, framing: Framing) -> Self {
         Self(framing.data_digest.then(|| u32_at(whole, length)))
     }
 
-    /// Whether it is that of `data`.
+    /// Whether the digest matches `data`. Without digests, any data match.
     #[inline]
     pub(crate) fn is_of(self, crc32c: Crc32c, data: &[u8]) -> bool {
         self.0.is_none_or(|digest| crc32c(0, data) == digest)

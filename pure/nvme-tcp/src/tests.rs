@@ -17,7 +17,7 @@ use crate::{QUEUE_SIZE_MAX, SharedPool};
 use nvme::host::Data;
 
 const NOW: Instant = Instant::ZERO;
-/// Opcodes whose two lowest bits are those of a write and a read.
+/// Opcodes with the two lowest bits of a write and of a read.
 const WRITE: u8 = 0x01;
 const READ: u8 = 0x02;
 
@@ -25,7 +25,7 @@ fn pool() -> SharedPool {
     Rc::new(RefCell::new(Pool::default()))
 }
 
-/// A pattern that tells a byte of a command from any other.
+/// A pattern that distinguishes each byte of a command from others.
 fn pattern(seed: u32, length: u32) -> Vec<u8> {
     (0..length).map(|at| (seed.wrapping_mul(31).wrapping_add(at * 7 + at / 256)).to_le_bytes()[0]).collect()
 }
@@ -35,7 +35,7 @@ struct Pair {
     host: host::Connection,
     rng: Rng,
     pool: Pool,
-    /// Commands at the controller whose work is not done.
+    /// Commands that the controller has not finished.
     work: VecDeque<(Slot, SubmissionQueueEntry, Option<Buffer>)>,
     done: Vec<host::Completed>,
     landings: bool,
@@ -118,7 +118,7 @@ impl Pair {
                 if let Some(data) = self.controller.pull(slot, entry.cdw12).unwrap() {
                     self.work.push_back((slot, entry, Some(data)));
                 } else if entry.cdw13 == 1 {
-                    // Given up while its data are coming.
+                    // A command given up while its data are coming.
                     self.complete(slot, StatusCode::CommandAbortRequested);
                 } else {
                     self.work.push_back((slot, entry, None));
@@ -158,7 +158,7 @@ impl Pair {
         self.controller.complete(slot, completion);
     }
 
-    /// In up to three pieces, in any order.
+    /// Answers a read in up to three pieces, in any order.
     fn answer_read(&mut self, slot: Slot, entry: &SubmissionQueueEntry) {
         let bytes = pattern(entry.cdw10, entry.cdw12);
         let piece = (bytes.len() / 3 + 1).next_multiple_of(4);
@@ -249,7 +249,8 @@ fn entry(opcode: u8, seed: u32, length: u32, give_up: bool) -> SubmissionQueueEn
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
-    /// Whatever was agreed upon and however the stream is cut, every command ends once, with its data.
+    /// Whatever was agreed upon and however the stream is cut, every command ends once, with its
+    /// data.
     #[test]
     fn every_command_ends_once_with_its_data(
         settings in settings(),
@@ -305,7 +306,7 @@ fn a_queue_is_as_deep_as_agreed() {
     while pair.done.len() < usize::from(QUEUE_SIZE_MAX) {
         pair.step();
     }
-    // The SUCCESS flag spared every response capsule.
+    // The SUCCESS flag replaced every response capsule.
     assert!(pair.done.iter().all(|completed| completed.data.len() == 512));
 }
 
@@ -333,7 +334,7 @@ fn a_host_that_does_not_read_gets_no_more_to_do() {
         assert!(pair.controller.outbox().len() < 110_000, "{} B", pair.controller.outbox().len());
     }
     assert!(refused > 1000 && pair.host.outstanding() == 1000);
-    // It reads after all.
+    // The host reads after all.
     while pair.done.len() < 1000 {
         pair.step();
     }
@@ -343,7 +344,7 @@ fn a_host_that_does_not_read_gets_no_more_to_do() {
 fn a_broken_data_digest_fails_its_command_only() {
     let host = host::Config { data_digest: DigestUse::Required, ..host::Config::new(pool()) };
     let mut pair = Pair::new(4, controller::Config::new(pool()), host, true);
-    // To the host: one bit of the data.
+    // Towards the host: one bit of the data.
     pair.host.submit(1, entry(READ, 9, 1024, false), Data::Read(1024)).unwrap();
     let flip = |pair: &mut Pair, to_host: bool| {
         for _ in 0..200 {
@@ -370,7 +371,7 @@ fn a_broken_data_digest_fails_its_command_only() {
         }
         panic!("nothing came");
     };
-    // Let the command across whole first.
+    // First let the whole command across.
     while !pair.host.outbox().is_empty() {
         let bytes: Vec<u8> = pair.host.outbox().slices().flatten().copied().collect();
         pair.host.sent(bytes.len());
@@ -384,7 +385,7 @@ fn a_broken_data_digest_fails_its_command_only() {
     let transient = StatusCode::TransientTransportError;
     assert_eq!(pair.done.pop().unwrap().entry.status().code(), transient);
     assert_eq!(pair.host.statistics().data_digest_errors, 1);
-    // To the controller: data in a capsule.
+    // Towards the controller: data in a capsule.
     pair.host.submit(2, entry(WRITE, 9, 512, false), Data::Write(Buffer::zeroed(512))).unwrap();
     flip(&mut pair, false);
     while pair.done.is_empty() {
@@ -392,7 +393,7 @@ fn a_broken_data_digest_fails_its_command_only() {
     }
     assert_eq!(pair.done.pop().unwrap().entry.status().code(), transient);
     assert_eq!(pair.controller.statistics().data_digest_errors, 1);
-    // And all goes on.
+    // The connection goes on.
     pair.host.submit(3, entry(READ, 9, 1024, false), Data::Read(1024)).unwrap();
     while pair.done.is_empty() {
         pair.step();

@@ -10,25 +10,25 @@ use pcie::config::ConfigSpace;
 use pcie::wire::Packet;
 use tunnel::frame::{REGISTERS_MAX, Register, RegisterSpace, Registers};
 
-/// Capabilities (CAP) and Version (VS) of an NVMe controller.
+/// Length in bytes of Capabilities (CAP) and Version (VS) of an NVMe controller.
 const PROPERTIES_BYTES: usize = 12;
 
-/// A PCIe function behind the tunnel, together with what it wants of the world.
+/// A PCIe function behind the tunnel, with its requests to the world.
 pub trait Device {
-    /// What the world tells it.
+    /// What the world tells the device.
     type Input;
-    /// What it asks of the world.
+    /// What the device asks of the world.
     type Output;
 
     /// A packet has come over the link.
     fn on_packet(&mut self, now: Instant, packet: &Packet);
     /// The link went down, or was reset.
     fn on_hot_reset(&mut self, now: Instant);
-    /// The world tells it something.
+    /// The world tells the device something.
     fn on_input(&mut self, now: Instant, input: Self::Input);
-    /// The next of what it says, until there is nothing.
+    /// The next thing that the device says; `None` when it has nothing to say.
     fn poll(&mut self) -> Option<Said<Self::Output>>;
-    /// As [`Device::poll`]; packets are given to `send` and not said.
+    /// As [`Device::poll`], but packets are given to `send` instead of being returned.
     #[inline]
     fn poll_into(&mut self, send: &mut impl FnMut(Packet)) -> Option<Said<Self::Output>> {
         loop {
@@ -38,17 +38,18 @@ pub trait Device {
             }
         }
     }
-    /// Gives `show` the registers that the host's end may answer for it, if the function was reset since this was last called:
-    /// its configuration space first.
+    /// Gives `show` the registers that the host's end may answer for the function, configuration
+    /// space first. Does nothing unless the function was reset since the last call.
     #[inline]
     fn show(&mut self, _show: &mut impl FnMut(Registers)) {}
-    /// While `throttled`, the link does not take what comes of new work.
+    /// While `throttled`, the link does not take the results of new work.
     fn set_throttled(&mut self, throttled: bool);
-    /// Whether there is a device. One that comes and goes says so with [`Said::Present`].
+    /// Whether there is a device. A device that comes and goes reports that with [`Said::Present`]
+    /// and [`Said::Absent`].
     fn is_present(&self) -> bool {
         true
     }
-    /// Does what has become due.
+    /// Handles what has become due at `now`.
     fn on_timeout(&mut self, now: Instant);
     /// When [`Device::on_timeout`] wants to be called, if ever.
     fn deadline(&self) -> Option<Instant>;
@@ -64,23 +65,23 @@ pub(crate) fn show_configuration(space: &ConfigSpace, show: &mut impl FnMut(Regi
     }
 }
 
-/// What a device says.
+/// What a [`Device`] says.
 #[derive(Debug)]
 pub enum Said<O> {
-    /// To be sent over the link.
+    /// A packet to send over the link.
     Packet(Packet),
-    /// For the world.
+    /// A request to the world.
     World(O),
-    /// It is there from now on.
+    /// The device is present from now on.
     Present,
-    /// It has gone; this is what hosts are told.
+    /// The device has gone. Hosts are told this reason.
     Absent(&'static str),
 }
 
 /// What an SSD asks of the world.
 #[derive(Debug)]
 pub enum Storage {
-    /// Of a medium.
+    /// A request to a medium.
     Media(media::Request),
     /// A change that may be worth remembering for the next start.
     Notify(Notification),

@@ -1,4 +1,5 @@
-//! The box at the far end: the downstream end of the tunnel and, behind it, a function; an SSD's as a rule.
+//! The box at the far end: the downstream end of the tunnel, and a function behind it, usually an
+//! SSD's.
 
 mod device;
 
@@ -15,51 +16,52 @@ use tunnel::downstream::{self, Downstream};
 
 pub use tunnel::downstream::ConnectionId;
 
-/// Bytes that wait for the link above which the controller fetches no further commands.
+/// Limit in bytes on the link's queue. Above it, the controller fetches no further commands.
 const THROTTLE_BYTES: usize = 8 << 20;
-/// Bytes that wait for the link below which it fetches them again.
+/// Below this many bytes in the link's queue, the controller fetches commands again.
 const RELEASE_BYTES: usize = THROTTLE_BYTES / 2;
 
 /// What the world tells the box.
 #[derive(Debug)]
 pub enum Input<I = media::Completion> {
-    /// Of the network.
+    /// Something that the network brings.
     Network(downstream::Input),
-    /// For the device: a medium's answer, where it is an SSD.
+    /// Something for the device; for an SSD, a medium's answer.
     Device(I),
 }
 
-/// What the box asks of the world, or tells it.
+/// What the box asks of the world, or tells the world.
 #[derive(Debug)]
 pub enum Output<O = Storage> {
     /// Append these bytes to a connection's stream.
     Transmit(ConnectionId, Buffer),
-    /// End a connection once all bytes before this are on their way.
+    /// End a connection once all bytes output before this are on their way.
     Close(ConnectionId),
-    /// Of the device.
+    /// A request of the device.
     Device(O),
-    /// Something happened to a connection or the link.
+    /// Something happened to a connection or to the link.
     Event(Option<ConnectionId>, tunnel::Event),
 }
 
-/// See the module.
+/// The box at the far end: the downstream end of the tunnel, and the function behind it.
 #[derive(Debug)]
 pub struct Far<F: Device = Function> {
     downstream: Downstream,
     function: F,
     throttled: bool,
-    /// No host is taken any more.
+    /// No further host is taken.
     closed: bool,
     /// Something happened to the function that it may have an answer to.
     stir: bool,
-    /// Nothing is there for the link or the world until something else is done to this.
+    /// There is nothing for the link or the world until the next call from outside.
     quiet: bool,
     outputs: VecDeque<Output<F::Output>>,
     now: Instant,
 }
 
 impl Far {
-    /// A box with an SSD after power-up at `now`, that nobody uses yet. See [`Downstream::new`] for `entropy`.
+    /// A box with an SSD after power-up at `now`, which nobody uses yet. See [`Downstream::new`]
+    /// for `entropy`.
     pub fn new(
         now: Instant,
         session: tunnel::session::Config,
@@ -71,7 +73,8 @@ impl Far {
 }
 
 impl<F: Device> Far<F> {
-    /// A box around `function` at `now`, that nobody uses yet. See [`Downstream::new`] for `entropy`.
+    /// A box around `function` at `now`, which nobody uses yet. See [`Downstream::new`] for
+    /// `entropy`.
     pub fn around(
         now: Instant,
         session: tunnel::session::Config,
@@ -94,25 +97,25 @@ impl<F: Device> Far<F> {
         }
     }
 
-    /// The tunnel's end, for its statistics and clock.
+    /// The downstream end of the tunnel, for its statistics and clock.
     pub const fn downstream(&self) -> &Downstream {
         &self.downstream
     }
-    /// The function, for its statistics.
+    /// The function behind the tunnel, for its statistics.
     pub const fn function(&self) -> &F {
         &self.function
     }
-    /// Tells the time: what is polled next leaves now. What was received is dealt with when it comes in, so that the
-    /// time stamps on frames tell how long that took.
+    /// Sets the time to `now`: outputs polled after this call leave at `now`. Received bytes are
+    /// processed as they come in, so that the time stamps on frames tell how long that took.
     pub fn advance(&mut self, now: Instant) {
         self.tell(now);
         self.downstream.advance(now);
     }
-    /// Whether somebody wants to know how long things take here, so that [`Far::advance`] matters.
+    /// Whether frames carry time stamps, so that [`Far::advance`] matters.
     pub fn is_timed(&self) -> bool {
         self.downstream.session().is_stamped()
     }
-    /// Ends the session and takes no further one, telling the host `text`.
+    /// Ends the session, tells the host `text` as the reason, and takes no further session.
     pub fn close(&mut self, now: Instant, text: &str) {
         self.tell(now);
         self.closed = true;
@@ -125,7 +128,8 @@ impl<F: Device> Far<F> {
         self.quiet = false;
     }
 
-    /// What the function has for the link and the media. The next packet from the link would wait behind it anyway.
+    /// Moves what the function has for the link and the media. This goes first, because the next
+    /// packet from the link would wait behind it anyway.
     fn drain_function(&mut self) {
         while core::mem::take(&mut self.stir) {
             while let Some(said) =
@@ -144,7 +148,7 @@ impl<F: Device> Far<F> {
         }
     }
 
-    /// Lets the controller fetch commands as long as the link takes what comes of them.
+    /// Lets the controller fetch commands as long as the link takes the results.
     fn throttle(&mut self) {
         let queued = self.downstream.queued_bytes();
         let throttled = if self.throttled { queued > RELEASE_BYTES } else { queued > THROTTLE_BYTES };
@@ -155,7 +159,7 @@ impl<F: Device> Far<F> {
         }
     }
 
-    /// Deals with all that was received.
+    /// Processes everything that was received.
     fn digest(&mut self) {
         self.drain_function();
         while self.downstream.has_received() {
@@ -166,7 +170,8 @@ impl<F: Device> Far<F> {
         }
     }
 
-    /// Hands the function the packets that have come, each with all that comes of it.
+    /// Hands the function the packets that have come, and after each packet all that the function
+    /// says.
     fn take_packets(&mut self) {
         let mut packet = Packet::blank();
         while self.downstream.poll_packet(&mut packet).is_some() {
@@ -177,7 +182,7 @@ impl<F: Device> Far<F> {
         }
     }
 
-    /// Moves one thing; returns whether there was any.
+    /// Moves one output of the tunnel. Returns whether there was one.
     fn step(&mut self) -> bool {
         let Some(output) = self.downstream.poll_output() else { return false };
         match output {

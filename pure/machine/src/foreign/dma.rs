@@ -1,4 +1,4 @@
-//! The server's reads of the host's memory, put together from what comes over the link.
+//! The server's reads of host memory, assembled from what comes over the link.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -7,7 +7,7 @@ use engine::{Buffer, BufferMut, Pool};
 use pcie::device::{Dma, DmaId, DmaResult};
 use vfio_user::Token;
 
-/// Bytes of reads that are under way; one read more than that is under way alone.
+/// Maximum number of bytes of reads under way. A read of more bytes is under way alone.
 const BYTES_MAX: u64 = 8 << 20;
 
 #[derive(Debug)]
@@ -16,7 +16,8 @@ struct Read {
     bytes: BufferMut,
 }
 
-/// See the module. How many reads there are is bounded by what the client takes of its server.
+/// The server's reads that wait and that are under way. The client's limit on its server's requests
+/// bounds their number.
 #[derive(Debug, Default)]
 pub(super) struct Reads {
     slots: Vec<Option<Read>>,
@@ -54,7 +55,8 @@ impl Reads {
         Some(Dma::Read { id, address, length })
     }
 
-    /// A part has come, or a read has failed. Returns the read if that was its end, with its bytes.
+    /// A part of a read has come, or a read has failed. If the read has ended, returns its token,
+    /// and its bytes unless it failed.
     pub(super) fn on_result(&mut self, result: DmaResult) -> Option<(Token, Option<Buffer>)> {
         match result {
             DmaResult::Data { id, offset, data, last } => {
@@ -78,7 +80,7 @@ impl Reads {
         Some(read)
     }
 
-    /// Takes any read, as when all of them are given up.
+    /// Takes any read; used to give up all reads.
     pub(super) fn pop(&mut self) -> Option<Token> {
         let under_way = self.slots.iter().position(Option::is_some);
         let read = under_way.and_then(|slot| self.take(DmaId(u32::try_from(slot).ok()?)));

@@ -5,28 +5,29 @@ use core::fmt;
 use super::plan::{Missing, Unusable};
 use vfio_user::client::CloseReason;
 
-/// What an application is told.
+/// What the application is told of a device of another process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// There is a device: hosts may have it from now on.
+    /// The device is present: hosts may have it from now on.
     Ready(Summary),
-    /// A host does not get all of it.
+    /// A host does not get this part of the device.
     Without(Missing),
-    /// What is there can't be offered.
+    /// The device cannot be offered.
     Unusable(Unusable),
     /// The server breaks the protocol, or does not answer.
     Left(CloseReason),
-    /// The server has ended the connection before the device was known. Told once until it goes better.
+    /// The server ended the connection before the device was known. Reported once, until a device
+    /// is ready again.
     TurnedAway,
     /// The server has gone, and the device with it.
     Gone,
-    /// The device could not be reset: the error that its server answers.
+    /// The device could not be reset; holds the error that the server answered.
     ResetFailed(vfio_user::Errno),
-    /// The device's interrupts could not be set up: the error that its server answers.
+    /// The device's interrupts could not be set up; holds the error that the server answered.
     InterruptsFailed(vfio_user::Errno),
 }
 
-/// Who a device is.
+/// The identity of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summary {
     /// Vendor ID.
@@ -35,7 +36,7 @@ pub struct Summary {
     pub device: u16,
     /// Class Code, 24 bits.
     pub class: u32,
-    /// How many MSI-X vectors a host gets.
+    /// Number of MSI-X vectors that a host gets.
     pub vectors: u16,
 }
 

@@ -1,8 +1,9 @@
-//! A PCIe function that another process emulates, spoken to over vfio-user: packets on one side, messages on the other.
+//! A PCIe function that another process emulates over vfio-user: packets here, messages there.
 //!
-//! An [`Endpoint`] made of what the server says is what hosts see: it has the registers of the link, decodes BARs,
-//! cuts DMA into packets and keeps the MSI-X table. Behind it, accesses to BARs become accesses to regions, the
-//! server's accesses to memory DMA, and the descriptors that it signals interrupts.
+//! Hosts see an [`Endpoint`] that is made of the server's answers. It has the registers of the
+//! link, decodes BARs, cuts DMA into packets and keeps the MSI-X table. Behind it, accesses to BARs
+//! become accesses to regions, the server's accesses to memory become DMA, and the descriptors that
+//! the server signals become interrupts.
 
 mod dma;
 mod event;
@@ -42,33 +43,35 @@ const ABSENT: &str = "the device behind this far end has gone; it may come back"
 /// What the world tells the engine.
 #[derive(Debug)]
 pub enum Input<D> {
-    /// The server is connected to.
+    /// The connection to the server is open.
     Connected,
-    /// A piece of its byte stream, and the descriptors that came with it.
+    /// A piece of the server's byte stream, with the descriptors that came with it.
     Received(Buffer, Vec<D>),
-    /// The connection has ended.
+    /// The connection to the server has ended.
     Disconnected,
-    /// What [`Output::Descriptors`] asked for.
+    /// The descriptors that [`Output::Descriptors`] asked for.
     Descriptors(Vec<D>),
-    /// The descriptor of this vector was signalled. What the server had sent by then must have been handed in before.
+    /// The descriptor of this vector was signalled. All bytes that the server had sent by then must
+    /// have been handed in before.
     Signalled(u16),
 }
 
-/// What the engine asks of the world, or tells it.
+/// What the engine asks of the world, or tells the world.
 #[derive(Debug)]
 pub enum Output<D> {
     /// Append this message to the server's stream; the descriptors go with its first byte.
     Transmit(Buffer, Vec<D>),
-    /// Close the connection once what was transmitted is on its way.
+    /// Close the connection once all bytes output before this are on their way.
     Close,
-    /// Give an end of a descriptor for each of this many vectors, from 0 on, at once: [`Input::Descriptors`]. They are
-    /// new ones for each connection, and the same ones as long as it lasts.
+    /// Give one end of a descriptor for each of this many vectors, from 0 on, at once, by
+    /// [`Input::Descriptors`]. Each connection needs new descriptors and keeps them as long as it
+    /// lasts.
     Descriptors(u16),
-    /// For the application.
+    /// An event for the application.
     Event(Event),
 }
 
-/// A device that is there.
+/// A device that is present.
 #[derive(Debug)]
 struct Present<D> {
     endpoint: Endpoint,
@@ -82,7 +85,7 @@ struct Present<D> {
     enabled: bool,
     /// Resets that the server has not answered.
     resets: u32,
-    /// Its registers are to be shown, once no reset is under way.
+    /// The registers are to be shown, once no reset is under way.
     shows: bool,
 }
 
@@ -93,7 +96,7 @@ enum State<D: 'static> {
     Ready(Box<Present<D>>),
 }
 
-/// See the module.
+/// A PCIe function that another process emulates, as a [`Device`] behind the far end's link.
 #[derive(Debug)]
 pub struct Foreign<D: 'static> {
     client: Client<D>,
@@ -103,13 +106,13 @@ pub struct Foreign<D: 'static> {
     outputs: VecDeque<Said<Output<D>>>,
     pool: Pool,
     throttled: bool,
-    /// That the server ends connections at once has been told.
+    /// The application knows that the server ends connections at once.
     turned_away: bool,
     now: Instant,
 }
 
 impl<D: 'static> Foreign<D> {
-    /// A device whose server is not connected to yet.
+    /// A device whose server is not connected yet.
     pub fn new(config: Config) -> Self {
         Self {
             client: Client::new(config),
@@ -124,7 +127,7 @@ impl<D: 'static> Foreign<D> {
         }
     }
 
-    /// Whether the server's messages should be left unread: the link does not take what they bring.
+    /// Whether to leave the server's messages unread: the link does not take their results.
     pub const fn is_throttled(&self) -> bool {
         self.throttled
     }
@@ -250,7 +253,7 @@ impl<D: 'static> Foreign<D> {
 
     fn on_answer(&mut self, purpose: Purpose, result: Asked<D>) {
         match (purpose, &mut self.state) {
-            // The connection has ended: what comes next says so.
+            // The connection has ended, and the next output says so.
             (Purpose::Setup, _) if matches!(result, Err(Errno::ENOTCONN)) => {}
             (Purpose::Setup, State::Asking(steps)) => {
                 let step = steps.answer(result);
@@ -263,7 +266,7 @@ impl<D: 'static> Foreign<D> {
             }
             (Purpose::Register { request, kept }, State::Ready(present)) => {
                 let value = setup::data_of(result, 4).and_then(|data| data.first_chunk().copied());
-                // What can't be read reads as nothing; the capability stays in its list.
+                // A register that cannot be read reads as zero; the capability stays in its list.
                 let value = u32::from_le_bytes(value.unwrap_or_default());
                 let kept_bits = if kept { u32::from(u16::MAX) } else { 0 };
                 let own = present.endpoint.config().read(request.config_offset());
@@ -326,7 +329,7 @@ impl<D: 'static> Foreign<D> {
         }
     }
 
-    /// Bytes of a BAR's region from `offset` on: a BAR may be larger than its region.
+    /// Bytes of a BAR's region from `offset` on; a BAR may be larger than its region.
     fn room(&self, bar: u8, offset: u64) -> u64 {
         let State::Ready(present) = &self.state else { return 0 };
         present.plan.regions.get(usize::from(bar)).map_or(0, |length| length.saturating_sub(offset))
@@ -348,7 +351,7 @@ impl<D: 'static> Foreign<D> {
         self.post(RegionIndex(bar.into()), offset, &data[..data.len().min(room)]);
     }
 
-    /// Writes without an answer, as much in a message as the server takes.
+    /// Writes without an answer, in messages as long as the server takes.
     fn post(&mut self, region: RegionIndex, offset: u64, data: &[u8]) {
         let Some(server) = self.client.negotiated() else { return };
         let most = usize::try_from(server.data_max).unwrap_or(usize::MAX);
@@ -357,7 +360,7 @@ impl<D: 'static> Foreign<D> {
         }
     }
 
-    /// The endpoint was reset: the device is too, and what was under way is given up.
+    /// The endpoint was reset: resets the device too, and gives up what was under way.
     fn on_reset(&mut self) {
         let State::Ready(present) = &mut self.state else { return };
         while let Some(token) = present.reads.pop() {
@@ -392,7 +395,7 @@ impl<D: 'static> Foreign<D> {
         }
     }
 
-    /// A configuration request to a capability that is the device's own; its first half-word is not.
+    /// A configuration request to a capability of the device, whose first half-word is kept here.
     fn on_capability(&mut self, config: requests::ConfigRequest, packet: &Packet, there: u16, kept: bool) {
         let now = self.now;
         if !config.is_write() {
@@ -402,7 +405,7 @@ impl<D: 'static> Foreign<D> {
         }
         let enables = if kept { config.enables() & 0b1100 } else { config.enables() };
         let runs = requests::runs(enables);
-        // All but the last are posted: the server does them in order.
+        // All but the last are posted, because the server does them in order.
         for (index, run) in runs.iter().enumerate() {
             let data = packet.payload.get(run.clone()).unwrap_or_default();
             let at = u64::from(there) + run.start as u64;
@@ -418,7 +421,7 @@ impl<D: 'static> Foreign<D> {
         }
     }
 
-    /// The endpoint has had a configuration request: what the server should know of it is passed on.
+    /// The endpoint has had a configuration request: passes on what the server should know of it.
     fn on_config(&mut self, request: &requests::ConfigRequest) {
         if !request.is_write() {
             return;
@@ -429,7 +432,7 @@ impl<D: 'static> Foreign<D> {
         self.update_interrupts();
     }
 
-    /// Tells the server what of the Command register a device may want to know.
+    /// Tells the server those bits of the Command register that a device may want to know.
     fn post_command(&mut self) {
         let State::Ready(present) = &self.state else { return };
         let space = present.endpoint.config();
@@ -458,7 +461,8 @@ impl<D: 'static> Foreign<D> {
         }
         present.enabled = enabled;
         present.owed = enabled;
-        // The server's own register, as monitors of virtual machines write it: without the mask, which is kept here.
+        // The server's own register, without the mask, which is kept here: virtual machine monitors
+        // write it so.
         let value = msix::FUNCTION_MASK.at(offset::MSIX).with(space.read(control), 0);
         let [.., low, high] = value.to_le_bytes();
         self.post(RegionIndex::CONFIG, u64::from(at) + 2, &[low, high]);
@@ -472,7 +476,7 @@ impl<D: 'static> Foreign<D> {
         }
     }
 
-    /// Gives the server what to signal, once that is there, and asks for what to give it the next time.
+    /// Gives the server its descriptors once they have come, and asks the world for the next ones.
     fn give_descriptors(&mut self) {
         let State::Ready(present) = &mut self.state else { return };
         if !present.owed {

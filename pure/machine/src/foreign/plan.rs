@@ -1,8 +1,9 @@
-//! What a host sees of a device, made of what its server says.
+//! What a host sees of a device, computed from the server's answers.
 //!
-//! BARs are sized by the lengths of the regions. MSI-X, power management, PCI Express and error reporting are the
-//! endpoint's own: they belong to the link, which the server knows nothing of. The device's other capabilities
-//! are shown where they are, or, where one of the endpoint's own is in their place, moved.
+//! The lengths of the regions give the sizes of the BARs. MSI-X, power management, PCI Express and
+//! error reporting are the endpoint's own: they belong to the link, of which the server knows
+//! nothing. The device's other capabilities are shown at their own offsets, or are moved where one
+//! of the endpoint's capabilities is in their place.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -12,53 +13,54 @@ use pcie::config::{
 };
 use pcie::endpoint::{EndpointConfig, MsixLayout};
 
-/// Vectors that a host is offered at most: each is a descriptor of this process, and one of the server's.
+/// Maximum number of vectors that a host is offered: each takes a descriptor of this process and
+/// one of the server's.
 pub const VECTORS_MAX: u16 = 256;
 /// Bytes of the configuration space that a server must have: the header.
 pub(super) const HEADER: usize = 0x40;
-/// Where the extended configuration space begins, and the list of capabilities ends.
+/// Where the extended configuration space begins and the space of standard capabilities ends.
 const STANDARD: u16 = 0x100;
-/// Capabilities of a list that are looked at: as many as have room.
+/// Maximum number of capabilities of a list that are looked at: as many as have room.
 const CAPABILITIES_MAX: usize = 48;
 const BARS: usize = header::TYPE0_BARS;
-/// The smallest BAR of memory, and the largest of 32 bits.
+/// The smallest memory BAR, and the largest BARs of 32 and of 64 bits, in bytes.
 const BAR_MIN: u64 = 16;
 const BAR32_MAX: u64 = 1 << 31;
 const BAR64_MAX: u64 = 1 << 62;
 
-/// Capability IDs that are not shown: what they promise is the endpoint's to keep, or nobody's.
+/// Capability IDs that are not shown, because the endpoint or nobody can keep their promises.
 mod hidden {
-    /// Enhanced Allocation: BARs that can't be moved.
+    /// Enhanced Allocation: BARs that cannot be moved.
     pub(super) const ENHANCED_ALLOCATION: u8 = 0x14;
-    /// Advanced Features: function-level reset, which the endpoint offers itself.
+    /// Advanced Features: function-level reset, which the endpoint itself offers.
     pub(super) const ADVANCED_FEATURES: u8 = 0x13;
 }
-/// Vendor-Specific: its third byte is its length.
+/// Vendor-Specific: the third byte of the capability is its length.
 const VENDOR_SPECIFIC: u8 = 0x09;
 
 /// What a server has said of a device.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
-    /// The configuration space, as much as there is, at least [`HEADER`] bytes.
+    /// The configuration space as far as it exists, at least [`HEADER`] bytes.
     pub(super) config: Vec<u8>,
-    /// Bytes of the BARs' regions.
+    /// Lengths of the BARs' regions in bytes.
     pub(super) regions: [u64; BARS],
-    /// How many MSI-X vectors it signals.
+    /// Number of MSI-X vectors that the device signals.
     pub(super) vectors: u32,
-    /// Whether it can be reset.
+    /// Whether the device can be reset.
     pub(super) resettable: bool,
 }
 
-/// Why a device can't be offered.
+/// Why a device cannot be offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unusable {
-    /// It is no PCI function.
+    /// The device is no PCI function.
     NotPci,
-    /// Its configuration space has no header.
+    /// The device's configuration space has no header.
     NoConfiguration,
-    /// Its configuration space names no vendor.
+    /// The device's configuration space names no vendor.
     NoVendor,
-    /// It is a bridge.
+    /// The device is a bridge.
     Bridge,
     /// A question that every server must answer was answered with this error.
     Refused(&'static str, vfio_user::Errno),
@@ -79,13 +81,13 @@ impl fmt::Display for Unusable {
 /// Something of a device that a host does not get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// A BAR of I/O ports, or one of a size that no BAR has.
+    /// A BAR of I/O ports, or of a size that no BAR has. Holds the BAR's index.
     Bar(u8),
-    /// MSI-X vectors: how many there are, and how many a host gets.
+    /// MSI-X vectors: the number that the device has, and the number that a host gets.
     Vectors(u32, u32),
-    /// Interrupts by MSI alone: MSI-X is what is carried.
+    /// Interrupts of a device that has MSI only: the link carries MSI-X.
     Msi,
-    /// A capability for which there is no room, by its ID.
+    /// A capability for which there is no room. Holds its Capability ID.
     Capability(u8),
 }
 
@@ -104,22 +106,23 @@ impl fmt::Display for Missing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shown {
     pub(super) id: u8,
-    /// Where the host sees it.
+    /// Where the host sees the capability.
     pub(super) here: u16,
-    /// Where the device has it.
+    /// Where the device has the capability.
     pub(super) there: u16,
-    /// Bytes, a multiple of 4.
+    /// Length in bytes, a multiple of 4.
     pub(super) length: u16,
 }
 
-/// See the module.
+/// What a host sees of a device, and where the device has it.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) endpoint: EndpointConfig,
-    /// Bytes of the regions behind the BARs, 0 for none; a BAR may be larger.
+    /// Lengths of the regions behind the BARs in bytes, 0 for none. A BAR may be larger than its
+    /// region.
     pub(super) regions: [u64; BARS],
     pub(super) shown: Vec<Shown>,
-    /// Where the device has MSI-X, if it has it.
+    /// Where the device has its MSI-X capability, if MSI-X is offered.
     pub(super) msix: Option<u16>,
     pub(super) missing: Vec<Missing>,
     pub(super) resettable: bool,
@@ -150,8 +153,8 @@ impl Plan {
         Ok(Self { endpoint, regions, shown, msix, missing, resettable: facts.resettable })
     }
 
-    /// Where the device has the double word that a host sees at `offset`, if it is one of its capabilities'; and
-    /// whether it is the first of one.
+    /// For an `offset` in a shown capability: where the device has that double word, and whether it
+    /// is the capability's first.
     pub(super) fn place(&self, offset: u16) -> Option<(u16, bool)> {
         let inside = |shown: &&Shown| (shown.here..shown.here + shown.length).contains(&offset);
         let shown = self.shown.iter().find(inside)?;
@@ -200,7 +203,7 @@ fn identity(facts: &Facts) -> Result<Identity, Unusable> {
     })
 }
 
-/// The BARs of memory, each as large as the next power of two.
+/// The memory BARs, each with its length rounded up to a power of two.
 fn bars(facts: &Facts, missing: &mut Vec<Missing>) -> [Option<Bar>; BARS] {
     let mut bars = [None; BARS];
     let mut index = 0;
@@ -221,7 +224,7 @@ fn bars(facts: &Facts, missing: &mut Vec<Missing>) -> [Option<Bar>; BARS] {
     bars
 }
 
-/// The capabilities, as far as their list makes sense: where each is, and its ID.
+/// The capabilities as far as their list makes sense: the offset and the ID of each.
 fn capabilities(facts: &Facts) -> Vec<(u16, u8)> {
     let mut list = Vec::new();
     if facts.field(header::CAPABILITIES_LIST) == 0 {
@@ -236,8 +239,10 @@ fn capabilities(facts: &Facts) -> Vec<(u16, u8)> {
     list
 }
 
-/// Table and pending bits as the device has them, or, where the bits are in another BAR than the table, in a half
-/// that is added to the table's BAR for them. The device's own are never looked at: both are answered here.
+/// The places of the MSI-X table and the pending bits as the device has them. Pending bits in
+/// another BAR, outside of the BAR, or within the table move to the table's BAR, which is doubled
+/// in size to hold them. The device's own table and bits are never used: the endpoint answers for
+/// both.
 fn msix_layout(
     facts: &Facts,
     at: u16,
@@ -274,7 +279,7 @@ fn msix_layout(
     Some(MsixLayout { bar, vectors, table_offset, pending_offset })
 }
 
-/// Places the capabilities that are the device's own.
+/// Places the device's own capabilities.
 fn show(facts: &Facts, list: &[(u16, u8)], has_msix: bool, missing: &mut Vec<Missing>) -> Vec<Shown> {
     let msix_size = if has_msix { msix::SIZE } else { 0 };
     let mut taken: Vec<(u16, u16)> =

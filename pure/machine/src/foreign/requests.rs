@@ -1,4 +1,4 @@
-//! What the answers of the server are for.
+//! The purposes of the requests that the server has yet to answer.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -19,7 +19,7 @@ pub(super) struct ConfigRequest {
 }
 
 impl ConfigRequest {
-    /// The packet as such a request, if it is one that is in order.
+    /// The packet as a configuration request, if it is well-formed and addressed to the device.
     pub(super) fn of(packet: &Packet) -> Option<Self> {
         let Kind::Config(request) = &packet.header.kind else { return None };
         let here = request.routing == ConfigType::Type0 && request.target.function() == 0;
@@ -49,13 +49,14 @@ impl ConfigRequest {
 /// What an answer is for.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Purpose {
-    /// The question that the setup has asked.
+    /// An answer to the setup's question.
     Setup,
     /// A read of a BAR: `asked` bytes of the `length` that a host wants.
     Bar { token: BarToken, asked: u32, length: u32 },
-    /// A read of a capability's double word; the first half of the first one is kept here.
+    /// A read of a capability's double word. If `kept`, it is the capability's first double word,
+    /// whose lower half is kept here.
     Register { request: ConfigRequest, kept: bool },
-    /// The last of the writes to one.
+    /// The last of the writes to a capability's double word.
     RegisterWrite { request: ConfigRequest },
     /// A reset.
     Reset,
@@ -63,7 +64,7 @@ pub(super) enum Purpose {
     Interrupts,
 }
 
-/// Bounded by what a client has under way.
+/// Requests under way. The client's limit on requests under way bounds their number.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     under_way: VecDeque<(RequestId, Purpose)>,
@@ -73,12 +74,12 @@ impl Requests {
     pub(super) fn put(&mut self, request: RequestId, purpose: Purpose) {
         self.under_way.push_back((request, purpose));
     }
-    /// What `request` was for. Servers answer in order, mostly: it is one of the first.
+    /// Takes the purpose of `request`. Servers mostly answer in order, so it is one of the first.
     pub(super) fn take(&mut self, request: RequestId) -> Option<Purpose> {
         let at = self.under_way.iter().position(|(name, _)| *name == request)?;
         self.under_way.remove(at).map(|(_, purpose)| purpose)
     }
-    /// Nobody waits for registers any more.
+    /// Forgets accesses to registers and BARs: nobody waits for them any more.
     pub(super) fn forget_registers(&mut self) {
         let is_register = |purpose: &Purpose| {
             matches!(purpose, Purpose::Register { .. } | Purpose::RegisterWrite { .. } | Purpose::Bar { .. })
@@ -90,7 +91,7 @@ impl Requests {
     }
 }
 
-/// The runs of enabled bytes in a double word: none to two of them.
+/// The runs of enabled bytes in a double word; there are at most two.
 pub(super) fn runs(enables: u8) -> Vec<Range<usize>> {
     let is_enabled = |byte: usize| enables >> byte & 1 == 1;
     let mut runs: Vec<Range<usize>> = Vec::new();
@@ -103,7 +104,7 @@ pub(super) fn runs(enables: u8) -> Vec<Range<usize>> {
     runs
 }
 
-/// `data` and, behind it, ones up to `length` bytes: what nobody decodes.
+/// `data`, padded to `length` bytes with all ones, which stand for addresses that nobody decodes.
 pub(super) fn padded(pool: &mut Pool, data: Buffer, length: u32) -> Buffer {
     let length = usize::try_from(length).expect("a TLP's length");
     if data.len() == length {

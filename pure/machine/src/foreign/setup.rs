@@ -1,4 +1,4 @@
-//! What a server is asked before its device is offered, as straight-line code.
+//! The questions to a server before its device is offered, as straight-line code.
 
 use alloc::vec::Vec;
 
@@ -10,11 +10,12 @@ use vfio_user::{Errno, InterruptIndex, RegionIndex};
 
 use super::plan::{Facts, HEADER, Plan, Unusable};
 
-/// Pieces of memory where a server does not take all addresses at once, and the length of each: what libvfio-user
-/// takes. Together 2^47 bytes, which is where hosts have their memory.
+/// Number and length in bytes of the pieces in which memory is mapped for a server that does not
+/// take all addresses at once, as libvfio-user requires. Together the pieces cover 2^47 bytes,
+/// where hosts have their memory.
 const PIECES: u64 = 16;
 const PIECE: u64 = 8 << 40;
-/// All addresses but the last page, so that the length fits in 64 bits.
+/// Length that covers all addresses but the last page, so that it fits in 64 bits.
 const ALL: u64 = u64::MAX - 4095;
 
 /// A question to the server.
@@ -31,7 +32,8 @@ pub(super) type Asked<D> = Result<Answer<D>, Errno>;
 pub(super) type Ended = Result<Plan, Unusable>;
 pub(super) type Steps<D> = Script<Question, Asked<D>, Ended>;
 
-/// Finds out what the device is, with at most `data_max` bytes of it in a message, and lets it reach all memory.
+/// Finds out what the device is, and lets the device reach all memory. A message carries at most
+/// `data_max` bytes.
 pub(super) fn start<D: 'static>(data_max: u32) -> (Steps<D>, Step<Question, Ended>) {
     Script::start(move |asker: Asker<Question, Asked<D>>| async move {
         let mut facts = Facts::default();
@@ -69,7 +71,7 @@ async fn configuration<D>(asker: &Asker<Question, Asked<D>>, data_max: u32) -> R
         let count = u32::try_from(size - offset).unwrap_or(data_max).min(data_max);
         match asker.ask(Question::Configuration { offset, count }).await {
             Ok(Answer::Data(data)) if !data.is_empty() => config.extend_from_slice(&data),
-            // What there is will do, if the header is among it.
+            // The part that could be read is enough if it has the header.
             _ if config.len() >= HEADER => break,
             Ok(_) => return Err(Unusable::NoConfiguration),
             Err(error) => return Err(Unusable::Refused("REGION_READ of the configuration space", error)),
@@ -78,7 +80,7 @@ async fn configuration<D>(asker: &Asker<Question, Asked<D>>, data_max: u32) -> R
     Ok(config)
 }
 
-/// Lets the device reach the host's memory, wherever it is, by message.
+/// Lets the device reach the host's memory, at all addresses, by message.
 async fn map<D>(asker: &Asker<Question, Asked<D>>) -> Result<(), Unusable> {
     let piece = |address, length| {
         Question::Map(DmaMap { readable: true, writable: true, offset: 0, address, length })
@@ -96,7 +98,7 @@ async fn map<D>(asker: &Asker<Question, Asked<D>>) -> Result<(), Unusable> {
     Ok(())
 }
 
-/// The bytes of an answer to a read, if it is one and of the right length.
+/// The bytes of an answer to a read, if the answer is data of the right length.
 pub(super) fn data_of<D>(answer: Asked<D>, length: u32) -> Option<Buffer> {
     match answer {
         Ok(Answer::Data(data)) if data.len() as u64 == u64::from(length) => Some(data),
@@ -104,5 +106,5 @@ pub(super) fn data_of<D>(answer: Asked<D>, length: u32) -> Option<Buffer> {
     }
 }
 
-/// The kind of interrupts that is carried.
+/// The kind of interrupts that the link carries.
 pub(super) const KIND: InterruptIndex = InterruptIndex::Msix;

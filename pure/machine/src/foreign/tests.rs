@@ -21,7 +21,7 @@ use copy_engine::{CopyEngine, Wish};
 const DEVICE: Bdf = Bdf::new(1, 0, 0);
 const MEMORY: usize = 4 << 20;
 
-/// Everything there is.
+/// A root complex, the device under test, its server, and host memory.
 struct Rig {
     root: RootComplex,
     foreign: Foreign<u32>,
@@ -218,7 +218,7 @@ impl Rig {
         self.write(bar + copy_engine::LENGTH, &length.to_le_bytes());
         self.write(bar + copy_engine::GO, &1_u32.to_le_bytes());
     }
-    /// Gives the vector of the copy engine a message and enables MSI-X.
+    /// Gives the copy engine's vector a message, and enables MSI-X.
     fn enable_interrupts(&mut self, function: &root_complex::Function, masked: bool) {
         let found = function.msix.unwrap();
         let table = function.bar(found.table_bar).unwrap().address.unwrap() + u64::from(found.table_offset);
@@ -245,13 +245,14 @@ fn a_host_finds_the_device_that_the_server_describes() {
     assert_eq!((function.class, function.revision), (0x08_8000, 7));
     assert_eq!(function.serial_number, Some(copy_engine::SERIAL));
     let bars: Vec<_> = function.bars.iter().map(|bar| (bar.index, bar.size)).collect();
-    // The pending bits are in another BAR than the table: they get a half of their own.
+    // The pending bits are in another BAR than the table, so they get a new half of the table's
+    // BAR.
     assert_eq!(bars, [(0, 0x100), (2, 0x2000), (4, 0x1000)]);
     let found = function.msix.unwrap();
     assert_eq!((found.vectors, found.table_bar, found.table_offset), (20, 2, 0));
     assert_eq!((found.pending_bar, found.pending_offset), (2, 0x1000));
     assert!(function.express.is_some_and(|express| express.function_level_reset));
-    // The command register is known to the device.
+    // The device knows the Command register.
     assert_eq!(rig.server.config()[4] & 0b110, 0b110);
 }
 
@@ -265,7 +266,7 @@ fn capabilities_of_the_device_are_its_own_wherever_they_are_shown() {
     assert_eq!(rig.config_read(at + 4), Ok(0x0403_0201));
     rig.config_write(at + 4, 0b1001, 0xdd00_00ee);
     assert_eq!(rig.server.config()[0x44..0x48], [0xee, 2, 3, 0xdd]);
-    // Its place in the list is not the device's.
+    // The capability's place in the list is the endpoint's, not the device's.
     rig.config_write(at, 0b1111, 0xbbbb_ffff);
     assert_eq!(rig.server.config()[0x40..0x44], [0x09, 0x50, 0xbb, 0xbb]);
     assert_eq!(rig.config_read(at).unwrap() & 0xff, 0x09);
@@ -318,7 +319,7 @@ fn a_masked_interrupt_waits() {
     assert_eq!(rig.read(pending, 4), Ok(vec![1 << copy_engine::VECTOR, 0, 0, 0]));
     rig.write(bar(&function, 2) + 16 * copy_engine::VECTOR as u64 + 12, &[0; 4]);
     assert_eq!(rig.interrupts, [0x77]);
-    // Disabled and enabled again, it works as before.
+    // After being disabled and enabled again, MSI-X works as before.
     let control = msix::ENABLE.at(found.offset);
     rig.config_write(control.offset(), 0b1100, 0);
     assert!(rig.server.vectors.is_empty());
@@ -335,7 +336,7 @@ fn memory_that_is_not_there_is_an_error_of_the_device() {
     let bar = bar(&function, 0);
     rig.copy(bar, MEMORY as u64, 0, 64);
     assert_eq!(rig.status(bar), copy_engine::FAILED);
-    // So is all of it without bus mastering.
+    // Without bus mastering, every access to memory is refused, too.
     rig.config_write(header::BUS_MASTER.offset(), 0b0001, header::MEMORY_SPACE.with(0, 1));
     assert_eq!(rig.server.config()[4] & 0b110, 0b010);
     rig.copy(bar, 0, 0x1000, 64);
@@ -371,7 +372,7 @@ fn a_server_that_goes_takes_the_device_with_it_and_brings_it_back() {
     rig.foreign.on_input(rig.now, Input::Disconnected);
     rig.quiet();
     assert!(!rig.present && rig.events.contains(&Event::Gone));
-    // What still comes of the link finds nobody.
+    // Whatever the link still brings finds no device.
     rig.root.config_read(rig.now, 1, DEVICE, 0).unwrap();
     rig.quiet();
     rig.root.handle_input(rig.now, root_complex::Input::LinkDown);
@@ -389,7 +390,7 @@ fn a_server_that_answers_nothing_holds_nobody_up() {
     let before = rig.now;
     assert_eq!(rig.read(bar(&function, 0), 4), Err(RequestError::CompleterAbort));
     assert!(rig.now - before <= Nanos::from_secs(6));
-    // Nor one that says nothing from the start.
+    // A server that says nothing from the start is left, too.
     let mut foreign: Foreign<u32> = Foreign::new(Config::default());
     foreign.on_input(rig.now, Input::Connected);
     while foreign.poll().is_some() {}
@@ -403,7 +404,7 @@ fn a_server_that_answers_nothing_holds_nobody_up() {
 #[test]
 fn memory_is_shared_in_pieces_with_a_server_that_takes_no_more_at_once() {
     let mut rig = Rig::unconnected();
-    // What libvfio-user takes.
+    // The longest piece that libvfio-user takes.
     rig.server.piece_max = 8 << 40;
     rig.connect();
     assert_eq!(rig.server.pieces, 16);
@@ -413,7 +414,7 @@ fn memory_is_shared_in_pieces_with_a_server_that_takes_no_more_at_once() {
     rig.copy(bar, 0, 0x1000, 4);
     assert_eq!(rig.status(bar), copy_engine::DONE);
     assert_eq!(rig.memory[0x1000..0x1004], [1, 2, 3, 4]);
-    // One that takes none is of no use.
+    // A server that takes no memory is of no use.
     let mut rig = Rig::unconnected();
     rig.server.piece_max = 0;
     rig.connected = true;

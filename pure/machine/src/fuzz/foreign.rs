@@ -1,4 +1,4 @@
-//! A device of another process, between a server and a host that are made of bytes.
+//! A device of another process, between a server and a host that follow the input.
 
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
@@ -17,15 +17,16 @@ use crate::foreign::{Config, Foreign, Input, Output};
 
 const HOST: Bdf = Bdf::new(0, 0, 0);
 const DEVICE: Bdf = Bdf::new(1, 0, 0);
-/// Reads of host memory that are kept for an answer; older ones never get one.
+/// Maximum number of reads of host memory kept for an answer; older ones are never answered.
 const READS_MAX: usize = 256;
-/// Where the BARs are put: this far apart, from here on.
+/// Distance of the BARs' addresses, and the first address, as a power of two.
 const BAR_SHIFT: u32 = 36;
 
-/// A device whose server and whose host do what `bytes` say: first come the facts of the device, then steps.
+/// A device whose server and whose host do what `bytes` say: first come the facts of the device,
+/// then steps.
 ///
 /// # Panics
-/// When the device does, spins, or loses a descriptor.
+/// When the device panics, spins, or loses a descriptor.
 pub fn foreign(bytes: &[u8]) {
     let open = Descriptor::default();
     let mut source = Source::new(bytes);
@@ -49,7 +50,7 @@ struct World {
     foreign: Foreign<Descriptor>,
     server: Server,
     connected: bool,
-    /// Descriptors that are asked for.
+    /// Number of descriptors that were asked for.
     wanted: Option<u16>,
     reads: VecDeque<Header>,
     completer: Completer,
@@ -143,7 +144,7 @@ impl World {
         }
     }
 
-    /// What enumeration and a driver write first.
+    /// The first writes of enumeration and of a driver.
     fn bring_up(&mut self) {
         for bar in 0..6_u16 {
             let address = u64::from(bar + 1) << BAR_SHIFT;
@@ -178,7 +179,7 @@ impl World {
         self.foreign.on_packet(self.now, &packet.with_config_type(ConfigType::Type0));
     }
 
-    /// A read or write of a BAR.
+    /// Sends a read or a write of a BAR.
     fn access(&mut self, source: &mut Source<'_>) {
         let how = source.byte();
         let page = u64::from(source.half()) << 12;
@@ -197,7 +198,7 @@ impl World {
         self.foreign.on_packet(self.now, &packet);
     }
 
-    /// An answer to a read of host memory: all of it, a part, or none.
+    /// Answers a read of host memory: whole, in part, or not at all.
     fn complete(&mut self, source: &mut Source<'_>) {
         let how = source.byte();
         let Some(request) = self.reads.remove(usize::from(how) % self.reads.len().max(1)) else { return };
@@ -271,7 +272,7 @@ mod tests {
         world.step(&mut Source::new(&[255]));
         assert!(world.foreign.is_present());
         world.step(&mut Source::new(&[254]));
-        // 256 bytes at 16.
+        // 256 bytes at address 16.
         world.step(&mut Source::new(&[88, 4, 1, 0, 0, 0, 0, 1]));
         world.settle();
         assert_eq!(world.reads.len(), 1);

@@ -1,4 +1,4 @@
-//! A guest's slot between a client and a function that are made of bytes.
+//! A guest's slot between a client and a function that follow the input.
 
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
@@ -24,14 +24,14 @@ const DISK_BYTES: u64 = 64 << 10;
 const BASE: u64 = 0x1_0000;
 const MEMORY: usize = 0x1_0000;
 const DEVICE: Bdf = Bdf::new(1, 0, 0);
-/// Registers of the configuration space that are others than they should be, at most.
+/// Maximum number of configuration registers with a wrong value.
 const PATCHES_MAX: u8 = 16;
 
-/// A slot whose client and whose function do what `bytes` say: first come the registers of the function's
-/// configuration space that are nonsense, then steps.
+/// A slot whose client and whose function do what `bytes` say: first come the function's
+/// configuration registers that are nonsense, then steps.
 ///
 /// # Panics
-/// When the slot does, spins, or loses a descriptor.
+/// When the slot panics, spins, or loses a descriptor.
 pub fn guest(bytes: &[u8]) {
     let open = Descriptor::default();
     let mut source = Source::new(bytes);
@@ -56,16 +56,16 @@ struct World {
     client: Client<Descriptor>,
     function: Function,
     disk: RamDisk,
-    /// Registers that are read as something else.
+    /// Configuration registers that read as another value, by offset.
     patches: BTreeMap<u16, u32>,
-    /// What the function says is kept back while this is set.
+    /// While set, the function's packets are lost.
     silent: bool,
     memory: Ram,
     maps: BTreeMap<u64, (u64, Descriptor)>,
     vectors: BTreeMap<usize, Descriptor>,
-    /// A client's connection is there.
+    /// A client is connected.
     connected: bool,
-    /// Whether memory can be mapped.
+    /// Whether memory cannot be mapped.
     full: bool,
     open: Descriptor,
     now: Instant,
@@ -141,7 +141,7 @@ impl World {
         }
     }
 
-    /// A client comes, if one may.
+    /// A client connects, if one may.
     fn join(&mut self) {
         if !self.connected && self.guest.takes_client() {
             self.connected = true;
@@ -163,7 +163,7 @@ impl World {
         }
     }
 
-    /// A read or a write of a region.
+    /// Sends a read or a write of a region.
     fn access(&mut self, source: &mut Source<'_>) {
         let how = source.byte();
         let region = match how & 7 {
@@ -226,7 +226,7 @@ impl World {
         self.client.set_interrupts(self.now, index, action, (start, count), data);
     }
 
-    /// What brings the controller up with its queues in the guest's memory.
+    /// Brings the controller up with its queues in the guest's memory.
     fn enable(&mut self) {
         let map = DmaMap { readable: true, writable: true, offset: 0, address: BASE, length: MEMORY as u64 };
         self.client.map(self.now, map, Some(Rc::clone(&self.open)));
@@ -239,7 +239,7 @@ impl World {
         }
     }
 
-    /// What the function says though nobody has asked.
+    /// Sends packets of the function that nobody has asked for.
     fn volunteer(&mut self, source: &mut Source<'_>) {
         let how = source.byte();
         let address = match how & 3 {
@@ -407,7 +407,7 @@ mod tests {
         world.step(&mut Source::new(&[220]));
         world.settle();
         assert!(!world.maps.is_empty());
-        // An admin command that is none, and its doorbell.
+        // An invalid admin command, and its doorbell.
         world.step(&mut Source::new(&[164, 0, 1]));
         for _ in 0..100 {
             world.step(&mut Source::new(&[148, 17]));

@@ -1,4 +1,5 @@
-//! Fuzz entries: whole machines among others who mean no good. Ordinary code over any bytes, which must never panic.
+//! Fuzz entries: whole machines among hostile peers. Each entry is ordinary code that must never
+//! panic, whatever the bytes.
 
 mod foreign;
 mod guest;
@@ -15,20 +16,20 @@ use alloc::rc::Rc;
 
 use engine::{Instant, Nanos};
 
-/// A descriptor: how many there are is known.
+/// A descriptor; its reference count shows whether one was lost.
 type Descriptor = Rc<()>;
 
-/// Steps of one run at most.
+/// Maximum number of steps of one run.
 const STEPS_MAX: usize = 512;
-/// What may come of one step at most: an engine that has more to say spins.
+/// Maximum number of outputs of one step: an engine that has more to say spins.
 const OUTPUTS_MAX: usize = 1 << 17;
 
-/// Time that passes in a step that says so: from no time at all to minutes.
+/// How much time passes in a step that lets time pass: from almost none to minutes.
 const fn length_of(byte: u8) -> Nanos {
     Nanos::new(1 << (byte % 38))
 }
 
-/// Counts what comes of a step.
+/// Counts the outputs of a step.
 struct Patience(usize);
 
 impl Patience {
@@ -40,7 +41,7 @@ impl Patience {
     }
 }
 
-/// That a deadline is in the future, once what was due is done.
+/// Asserts that the deadline is in the future once everything due was done.
 fn check_deadline(now: Instant, deadline: Option<Instant>) {
     assert!(deadline.is_none_or(|at| at > now), "a deadline outlived its timeout");
 }
@@ -56,7 +57,7 @@ mod tests {
         #[test]
         fn no_host_makes_a_target_panic(steps in prop::collection::vec(any::<u8>(), 0..1024)) {
             let mut bytes: Vec<u8> = Vec::new();
-            // A connection that is initialised: ICReq, 128 bytes.
+            // An initialised connection: ICReq, 128 bytes.
             let mut request = [0_u8; 128];
             request[2] = 128;
             request[4] = 128;
@@ -71,7 +72,7 @@ mod tests {
             head: [u8; 8], steps in prop::collection::vec(any::<u8>(), 0..1024),
         ) {
             let mut bytes: Vec<u8> = head.into();
-            // Set up and brought up first, or little of the rest is reached.
+            // The device is set up and brought up first, or little of the rest is reached.
             bytes.extend([0, 255, 254]);
             bytes.extend(steps);
             foreign(&bytes);

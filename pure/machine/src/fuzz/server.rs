@@ -1,4 +1,4 @@
-//! A vfio-user server whose answers are right, or what an input makes of them.
+//! A vfio-user server whose answers are correct, or changed by the input.
 
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
@@ -16,20 +16,20 @@ use super::Descriptor;
 
 /// Bytes of the configuration space.
 const SPACE: usize = 4096;
-/// Changes of it at most.
+/// Maximum number of changes to the configuration space.
 const PATCHES_MAX: u8 = 16;
 
-/// What a client has asked for.
+/// A request of the client.
 struct Asked {
     id: u16,
     command: Command,
     payload: Vec<u8>,
 }
 
-/// A message, and how many descriptors come with it.
+/// A message, and the descriptors that come with it.
 pub(super) type Said = (Vec<u8>, Vec<Descriptor>);
 
-/// See the module. What it says of the device is chosen by the first bytes of an input.
+/// A vfio-user server. The first bytes of an input choose what it says of the device.
 pub(super) struct Server {
     asked: VecDeque<Asked>,
     space: Vec<u8>,
@@ -68,19 +68,20 @@ impl Server {
         Self { asked: VecDeque::new(), space, regions, area, vectors, data_max, open: Rc::clone(open) }
     }
 
-    /// The connection has ended.
+    /// The connection has ended: forgets the requests.
     pub(super) fn forget(&mut self) {
         self.asked.clear();
     }
-    /// Whether an answer is wanted.
+    /// Whether the client waits for an answer.
     pub(super) fn owes(&self) -> bool {
         !self.asked.is_empty()
     }
 
-    /// Hears what the client says. Returns a write to a region, if it is one.
+    /// Takes a message of the client. Returns the access and its data if the message is a write to
+    /// a region.
     ///
     /// # Panics
-    /// When it is no message.
+    /// When `bytes` are not a message.
     pub(super) fn hear(&mut self, bytes: &[u8]) -> Option<(RegionAccess, Vec<u8>)> {
         let header = bytes.first_chunk().expect("a message has a header");
         let Header { id, command, size, kind } = Header::parse(header).expect("a header is in form");
@@ -101,7 +102,7 @@ impl Server {
         write
     }
 
-    /// Answers a request as it should be answered; `bar` gives the bytes of BARs.
+    /// Answers a request correctly; `bar` provides the bytes of BARs.
     pub(super) fn answer(&mut self, which: usize, bar: impl FnMut(u64, &mut [u8])) -> Option<Said> {
         let asked = self.asked.remove(which % self.asked.len().max(1))?;
         let (payload, descriptors) = self.right(&asked, bar);
@@ -117,10 +118,10 @@ impl Server {
         }
         let (mut payload, descriptors) = self.right(&asked, |_, bytes| bytes.fill(how));
         if asked.command == Command::Version {
-            // What the client makes of it is not known here.
+            // The client's limit is unknown after a changed answer.
             self.data_max = u64::MAX;
         }
-        // Some bytes are others, or are not there, or come twice.
+        // Some bytes are changed, are missing, or come twice.
         let at = usize::from(source.byte());
         if let Some(rest) = payload.get_mut(at..) {
             let others = source.bytes((usize::from(how) % 9).min(rest.len()));
@@ -186,13 +187,14 @@ impl Server {
         (info.emit(room), descriptors)
     }
 
-    /// Some descriptors.
+    /// `count` handles of the shared descriptor.
     pub(super) fn descriptors(&self, count: usize) -> Vec<Descriptor> {
         vec![Rc::clone(&self.open); count]
     }
 }
 
-/// The configuration space of an NVMe controller with MSI-X, and with capabilities that are not a link's.
+/// The configuration space of an NVMe controller with MSI-X, and with capabilities that do not
+/// belong to the link.
 fn space(vectors: u16) -> Vec<u8> {
     let mut space = vec![0; SPACE];
     let mut put = |at: usize, bytes: &[u8]| space[at..at + bytes.len()].copy_from_slice(bytes);
@@ -201,7 +203,8 @@ fn space(vectors: u16) -> Vec<u8> {
     put(6, &[0x10, 0x00, 0x01, 0x02, 0x08, 0x01]);
     put(0x10, &[0b100]);
     put(0x34, &[0x40]);
-    // Vendor-specific, of 12 bytes; MSI-X with its table at 0x2000 and pending bits at 0x3000 of BAR0; vital product data.
+    // A vendor-specific capability of 12 bytes; MSI-X with its table at 0x2000 and pending bits at
+    // 0x3000 of BAR0; vital product data.
     put(0x40, &[0x09, 0x50, 12]);
     let [low, high] = vectors.to_le_bytes();
     put(0x50, &[0x11, 0x80, low, high & 7, 0, 0x20, 0, 0, 0, 0x30, 0, 0]);
@@ -210,7 +213,7 @@ fn space(vectors: u16) -> Vec<u8> {
     space
 }
 
-/// A message with any header whose size fits it.
+/// A message with any header whose size is correct.
 pub(super) fn message(id: u16, command: Command, flags: u32, error: u32, payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; HEADER_LENGTH];
     let size = u32::try_from(HEADER_LENGTH + payload.len()).expect("a short message");

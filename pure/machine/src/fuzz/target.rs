@@ -1,4 +1,4 @@
-//! A target among hosts who mean no good.
+//! A target among hostile hosts.
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -18,14 +18,14 @@ const NQN: &str = "nqn.2026-01.io.farlane:fuzz";
 const BYTES: u64 = 1 << 20;
 const KEY: SubsystemKey = SubsystemKey(0);
 const PORT: PortId = PortId(1);
-/// Connections at once.
+/// Maximum number of connections at a time.
 const CONNECTIONS: u8 = 4;
 
 struct Bench {
     target: Target,
     disk: RamDisk,
     now: Instant,
-    /// Which connections there are.
+    /// Which connections exist.
     there: [bool; CONNECTIONS as usize],
 }
 
@@ -123,7 +123,7 @@ fn address(port: u16) -> core::net::SocketAddr {
     ([192, 0, 2, 1], port).into()
 }
 
-/// Hosts that connect, say anything, and leave.
+/// Hosts that connect, say anything, and disconnect.
 pub fn target(bytes: &[u8]) {
     let Some(mut bench) = Bench::new() else { return };
     let mut rest = bytes;

@@ -1,4 +1,4 @@
-//! The user of a function whose server, controller and writes to memory are made of bytes.
+//! The user of a function whose server, controller and writes to memory follow the input.
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -17,19 +17,20 @@ use super::server::{self, Server};
 use super::{Descriptor, Patience, STEPS_MAX, check_deadline, length_of};
 use crate::user::{Config, Input, Output, User};
 
-/// Bytes of the driver's memory, which begins at 0.
+/// Bytes of the driver's memory, which begins at address 0.
 const ARENA: usize = 0x2_0000;
 const DISK_BYTES: u64 = 64 << 10;
-/// Answers in a step that gives all of them.
+/// Maximum number of answers in a step that gives all of them.
 const ROUNDS_MAX: usize = 128;
-/// How long such a step waits for what comes next.
+/// How long a step that gives all answers waits for what comes next.
 const MOMENT: Nanos = Nanos::from_millis(20);
 
-/// A user whose server does what `bytes` say: first come the facts of the device, then steps. Behind the server is a
-/// controller of ours, so that the user gets far; the steps change its answers, and what it writes.
+/// A user whose server does what `bytes` say: first come the facts of the device, then steps.
+/// Behind the server is a real controller, so that the user gets far. The steps change the
+/// controller's answers and its writes.
 ///
 /// # Panics
-/// When the user does, spins, or loses a descriptor.
+/// When the user panics, spins, or loses a descriptor.
 pub fn user(bytes: &[u8]) {
     let open = Descriptor::default();
     let mut source = Source::new(bytes);
@@ -60,7 +61,7 @@ struct World {
     connected: bool,
     /// Whether doorbells can be mapped.
     maps: bool,
-    /// The first byte of the doorbells' mapping in BAR0.
+    /// Offset of the doorbells' mapping in BAR0.
     doorbells: u64,
     submitted: u64,
     now: Instant,
@@ -107,7 +108,7 @@ impl World {
             116..=147 => nvme_pcie::fuzz::scribble(self.user.memory_mut(), source),
             148..=155 => {
                 let (at, value) = (u64::from(source.word()) % ARENA as u64, source.byte());
-                // The last addresses have no room behind them, and nothing is written there.
+                // The last addresses have no room behind them, so nothing is written there.
                 let _ = self.user.memory_mut().write(at, &[value; 4]);
             }
             156..=203 => self.submit(source),
@@ -126,7 +127,7 @@ impl World {
         }
     }
 
-    /// Answers all that is asked, and lets a moment pass where that brings something up.
+    /// Answers all requests, and lets a moment pass where that brings something up.
     fn go_on(&mut self) {
         for _ in 0..ROUNDS_MAX {
             if !self.connected {
@@ -173,7 +174,7 @@ impl World {
             0 => Submission::read(queue, NamespaceId(1), block, 8, data, self.submitted),
             _ => Submission::write(queue, NamespaceId(1), block, 8, data, self.submitted),
         };
-        // A refusal is an answer too.
+        // A refusal is a valid result, too.
         let _ = self.user.submit(self.now, submission);
     }
 
@@ -244,7 +245,7 @@ impl World {
                 self.controller.handle_input(self.now, To::Dma(result));
             }
             From::Dma(Dma::Write { address, data }) => {
-                // Nobody hears of a write that is lost.
+                // A lost write is reported to nobody.
                 let _ = self.user.memory_mut().write(address, &data);
             }
             From::Media(request) => {

@@ -8,13 +8,14 @@ use pcie::root_complex::Function;
 use vfio_user::RegionIndex;
 use vfio_user::server::Token;
 
-/// Accesses under way at a time.
+/// Maximum number of accesses under way at a time.
 const ACCESSES_MAX: usize = 64;
-/// Accesses that wait, above which no more should be taken from the client.
+/// Waiting accesses above which no more should be taken from the client.
 const QUEUE_MAX: usize = 1024;
-/// Bytes of posted writes that wait, above which no more should be taken from the client.
+/// Bytes of waiting writes above which no more should be taken from the client.
 const QUEUE_BYTES_MAX: usize = 4 << 20;
-/// Requests under way at a time, of all accesses together. A script may have as many more.
+/// Maximum number of requests under way at a time, of all accesses together. A script may have as
+/// many more.
 const REQUESTS_MAX: usize = 1024;
 
 /// What the client asks for.
@@ -26,7 +27,7 @@ pub(super) enum Operation {
 }
 
 impl Operation {
-    /// Requests that it comes to at most.
+    /// The maximum number of requests that the operation can need.
     fn requests(&self) -> usize {
         let dwords = |length: usize| length / 4 + 2;
         match self {
@@ -48,10 +49,10 @@ impl Operation {
 /// How an access ends.
 #[derive(Debug)]
 pub(super) enum Purpose {
-    /// With these bytes, which begin at `offset` of the region. Until answers come, they are what is answered where
-    /// none comes.
+    /// With these bytes, which begin at `offset` of the region. `bytes` starts out as the answer
+    /// for every part that the function never answers.
     Read { token: Token, region: RegionIndex, offset: u64, bytes: BufferMut },
-    /// With nothing but its end.
+    /// Without data.
     Write { token: Option<Token> },
 }
 
@@ -60,17 +61,17 @@ struct Access {
     since: Instant,
     /// Answers that are still to come.
     missing: u32,
-    /// Nothing once it has ended.
+    /// `None` once the access has ended.
     purpose: Option<Purpose>,
 }
 
-/// See the module.
+/// The guest's accesses: those that wait and those that are under way.
 #[derive(Debug, Default)]
 pub(super) struct Accesses {
     queue: VecDeque<(Instant, Operation)>,
     queued_bytes: usize,
     under_way: VecDeque<Access>,
-    /// The name of the first that is under way.
+    /// The name of the first access that is under way.
     first: u64,
 }
 
@@ -98,7 +99,7 @@ impl Accesses {
         !self.queue.is_empty()
     }
 
-    /// An access is under way from now on, until it has had `missing` answers; returns its name.
+    /// Starts an access that ends after `missing` answers; returns its name.
     pub(super) fn start(&mut self, now: Instant, missing: u32, purpose: Purpose) -> u64 {
         self.under_way.push_back(Access { since: now, missing, purpose: Some(purpose) });
         self.first + self.under_way.len() as u64 - 1
@@ -117,7 +118,7 @@ impl Accesses {
         }
     }
 
-    /// An answer has come. Returns the access if it was the last one.
+    /// An answer has come. Returns the purpose of the access if that was its last answer.
     pub(super) fn answered(&mut self, name: u64) -> Option<Purpose> {
         let access = self.find(name)?;
         access.missing = access.missing.saturating_sub(1);
@@ -136,14 +137,14 @@ impl Accesses {
         }
     }
 
-    /// When the oldest was asked for.
+    /// When the oldest access was asked for.
     pub(super) fn oldest(&self) -> Option<Instant> {
         let under_way = self.under_way.front().map(|access| access.since);
         let queued = self.queue.front().map(|(since, _)| *since);
         under_way.into_iter().chain(queued).min()
     }
 
-    /// The oldest that is under way, given up if it was asked for at or before `since`.
+    /// The oldest access under way, given up if it was asked for at or before `since`.
     pub(super) fn give_up(&mut self, since: Instant) -> Option<Purpose> {
         let access = self.under_way.front_mut().filter(|access| access.since <= since)?;
         let purpose = access.purpose.take();
@@ -151,7 +152,7 @@ impl Accesses {
         purpose
     }
 
-    /// The oldest that waits, given up if it was asked for at or before `since`.
+    /// The oldest waiting operation, given up if it was asked for at or before `since`.
     pub(super) fn give_up_waiting(&mut self, since: Instant) -> Option<Operation> {
         self.queue.front().filter(|(asked, _)| *asked <= since)?;
         self.pop()
@@ -166,7 +167,8 @@ impl Accesses {
     }
 }
 
-/// The MSI-X table as the client sees it. Monitors keep one of their own; the function's has addresses of ours.
+/// The MSI-X table as the client sees it. Monitors keep a table of their own; the function's table
+/// has the slot's addresses.
 #[derive(Debug)]
 pub(super) struct Table {
     region: RegionIndex,
@@ -174,7 +176,7 @@ pub(super) struct Table {
     bytes: Vec<u8>,
 }
 
-/// Vector Control of an entry after a reset: masked.
+/// An entry after a reset: Vector Control says masked.
 const ENTRY: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0];
 
 impl Table {
@@ -191,7 +193,7 @@ impl Table {
         region == self.region && offset < end && offset.saturating_add(length as u64) > self.offset
     }
 
-    /// The bytes at `offset` of the region; zero outside of the table.
+    /// Reads the bytes at `offset` of the region; bytes outside of the table are zero.
     pub(super) fn read(&self, offset: u64, bytes: &mut [u8]) {
         for (at, byte) in (offset..).zip(bytes) {
             let index = at.checked_sub(self.offset).and_then(|index| usize::try_from(index).ok());
@@ -199,7 +201,7 @@ impl Table {
         }
     }
 
-    /// Writes what of `bytes` is in the table.
+    /// Writes those of `bytes` that are in the table.
     pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) {
         for (at, byte) in (offset..).zip(bytes) {
             let index = at.checked_sub(self.offset).and_then(|index| usize::try_from(index).ok());

@@ -1,29 +1,32 @@
-//! What a guest's slot is built as.
+//! The settings of a guest's slot.
 
 use engine::Nanos;
 use pcie::requester::CompletionTimeout;
 use pcie::root_complex::{self, Plan};
 
-/// What a guest's slot is built as.
+/// The settings of a guest's slot.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// The root complex above the function. Its Completion Timeout is how long it waits for anything: what has had no
-    /// answer by then is all ones, and a function that cannot be enumerated so is not there for the guest.
+    /// The root complex above the function. Its Completion Timeout bounds every wait: a request
+    /// without an answer by then reads as all ones. A function that cannot be enumerated within it
+    /// does not exist for the guest.
     pub root: root_complex::Config,
-    /// What enumeration gives out and sets.
+    /// What enumeration may give out, and the settings that it makes.
     pub plan: Plan,
-    /// Which of the endpoints that are found is offered: the first is 0. Without it, the first NVMe controller.
+    /// Index of the endpoint to offer among those that were found, from 0. `None`: the first NVMe
+    /// controller.
     pub function: Option<usize>,
-    /// Whether an NVMe controller's doorbells are memory that the client may map: it rings by a store, and the world
-    /// has to look, again and again.
+    /// Whether the client may map an NVMe controller's doorbells as memory. The client then rings
+    /// by a plain store, and the world has to poll the doorbells.
     pub doorbells: bool,
-    /// How long an access of the guest may wait for the function; then a read is answered with all ones, as a root
-    /// complex does after a Completion Timeout. Monitors give up after 5 s by themselves.
+    /// How long an access of the guest may wait for the function. After that a read is answered
+    /// with all ones, as a root complex does after a Completion Timeout. Monitors themselves give
+    /// up after 5 s.
     pub patience: Nanos,
 }
 
 impl Default for Config {
-    /// Completion timeouts that no lost connection runs into.
+    /// Settings with Completion Timeouts long enough that no lost connection runs into them.
     fn default() -> Self {
         let timeout = CompletionTimeout::D2;
         Self {

@@ -8,7 +8,7 @@ use super::interrupts::Verdict;
 use super::memory::{Answer, Message};
 use super::{Event, Guest, Output};
 
-/// Accesses outside of the guest's memory are told of this often at most.
+/// Least time between two reports of accesses outside of the guest's memory.
 const TELL_EVERY: Nanos = Nanos::from_secs(1);
 
 impl<D: 'static> Guest<D> {
@@ -23,24 +23,25 @@ impl<D: 'static> Guest<D> {
             },
             From::MemoryRead { token, address, length } => self.on_memory_read(token, address, length),
             From::MemoryWrite { address, data } => self.on_memory_write(address, data),
-            // The message is the vector's number; see `setup::interrupts`.
+            // The message data is the vector's number, as `setup::interrupts` has set it.
             From::Interrupt { data, .. } => self.on_interrupt(usize::try_from(data).unwrap_or(usize::MAX)),
             From::ReadData { cookie, offset, data, last } => self.on_data(cookie, Some((offset, data)), last),
             From::ReadFailed { cookie, .. } => self.on_data(cookie, None, true),
             From::Register { cookie, result } => self.on_register(cookie, result),
             From::Enumerated(result) => self.on_enumerated(result),
-            // Hot-plug is told by the tunnel itself. Errors are logged by the function, where the guest reads them.
+            // The tunnel itself reports hot-plug. The function logs errors, and the guest reads
+            // them there.
             From::Message(_) | From::Unexpected(_) => {}
         }
     }
 
     fn on_memory_read(&mut self, token: MemoryReadToken, address: u64, length: u32) {
-        // What lookahead reads costs nobody a trip.
+        // Reads of the lookahead cost nobody a round trip.
         let lookahead = self.upstream().and_then(Upstream::lookahead).map(|ahead| ahead.reads);
         let waits = lookahead.is_none_or(|reads| reads != self.reads_of_function);
         self.reads_of_function = lookahead.unwrap_or(0);
         if waits {
-            // What comes together is answered together.
+            // Reads that come together are answered together.
             self.statistics.read_trips += u64::from(self.read_at.replace(self.now) != Some(self.now));
         }
         let bytes = usize::try_from(length).expect("a TLP reads at most 4 KiB");
@@ -73,8 +74,8 @@ impl<D: 'static> Guest<D> {
         }
     }
 
-    /// The function raises `vector`, behind accesses to the client's memory that the world has made by itself: those of a
-    /// function of its own to memory that is mapped.
+    /// The function raises `vector`. For a function on the link whose accesses to mapped client
+    /// memory are made by the world itself: the interrupt comes behind those accesses.
     pub fn interrupt(&mut self, vector: u16) {
         self.on_interrupt(usize::from(vector));
     }
@@ -85,7 +86,7 @@ impl<D: 'static> Guest<D> {
         }
     }
 
-    /// A vector has something to say, and all that was written before it has been.
+    /// Raises a vector once all writes before it have ended.
     fn raise(&mut self, vector: usize) {
         let Some(slot) = &mut self.slot else { return };
         if slot.vectors.raise(vector) == Verdict::Signal {
@@ -106,10 +107,11 @@ impl<D: 'static> Guest<D> {
         }
     }
 
-    /// Answers [`Output::ReadMemory`]: with the bytes, or with `None` where no readable memory is mapped.
+    /// Answers [`Output::ReadMemory`] with the bytes, or with `None` where no readable memory is
+    /// mapped.
     ///
     /// # Panics
-    /// When the bytes are not as many as were asked for.
+    /// When the length of the bytes is not the length that was asked for.
     pub fn memory_read_done(
         &mut self,
         token: MemoryReadToken,
@@ -124,7 +126,8 @@ impl<D: 'static> Guest<D> {
         self.root.memory_read_done(token, data);
     }
 
-    /// No writable memory is mapped where an [`Output::WriteMemory`] of `length` bytes should have gone: it is dropped.
+    /// No writable memory is mapped where an [`Output::WriteMemory`] of `length` bytes should have
+    /// gone. The write is dropped.
     pub fn memory_write_failed(&mut self, address: u64, length: usize) {
         self.statistics.writes_dropped += 1;
         self.tell_outside(address, length, true);

@@ -1,4 +1,4 @@
-//! What an application is told by a guest's slot.
+//! What a guest's slot tells the application.
 
 use core::fmt;
 
@@ -8,18 +8,18 @@ use pcie::root_complex::EnumerationError;
 use pcie::wire::Bdf;
 use vfio_user::server::{CloseReason, Negotiated};
 
-/// The function that is offered.
+/// The function that a guest's slot offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// Where it is below our root complex.
+    /// Where the function is below the slot's root complex.
     pub bdf: Bdf,
-    /// Vendor ID.
+    /// Vendor ID of the function.
     pub vendor: u16,
-    /// Device ID.
+    /// Device ID of the function.
     pub device: u16,
-    /// Class Code.
+    /// Class Code of the function, 24 bits.
     pub class: u32,
-    /// MSI-X vectors.
+    /// Number of MSI-X vectors.
     pub vectors: u16,
 }
 
@@ -30,57 +30,60 @@ impl fmt::Display for Offer {
     }
 }
 
-/// What happened.
+/// What happened to a guest's slot.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// To the link of the tunnel.
+    /// Something happened to the link of the tunnel.
     Link(tunnel::Event),
     /// A function was found and can be used.
     Offered(Offer),
-    /// The function that had gone is back. It has been reset: the guest's driver has to begin anew.
+    /// The function that had gone is back. It has been reset, so the guest's driver has to begin
+    /// anew.
     Back(Offer),
-    /// The guest's function has gone: its reads are answered with all ones.
+    /// The guest's function has gone: the guest's reads are answered with all ones.
     Gone,
     /// There is no function to offer.
     NoFunction {
-        /// How many endpoints were found.
+        /// Number of endpoints that were found.
         endpoints: usize,
-        /// The one that was asked for; otherwise an NVMe controller was.
+        /// Index of the endpoint that the configuration asked for. `None`: it asked for an NVMe
+        /// controller.
         wanted: Option<usize>,
     },
-    /// Another function than before is there. The present client can't be told: it is served nothing any more, and
-    /// the next one is served the new function.
+    /// Another function than before is present. The connected client cannot be told, and is no
+    /// longer served. The next client is served the new function.
     Changed(Offer),
     /// Enumeration failed.
     Enumeration(EnumerationError),
-    /// A function did not answer while it was set up; it is tried again.
+    /// The function did not answer while it was set up; the slot tries again.
     Unready(RequestError),
-    /// A client has come and is served.
+    /// A client has connected and is served.
     Client(Negotiated),
-    /// The client has gone, or was closed.
+    /// The client has disconnected, or was closed for this reason.
     ClientGone(Option<CloseReason>),
     /// The guest resets the function.
     Reset,
-    /// Requests of our root complex were not answered in time.
+    /// Requests of the slot's root complex were not answered in time.
     CompletionTimeout {
-        /// The latest.
+        /// The latest request without an answer.
         request: TimedOut,
-        /// How long it was waited for.
+        /// How long the root complex waits for an answer at most.
         within: Nanos,
-        /// How many there were since the last time that this was told.
+        /// Number of such requests since the last report.
         times: u64,
     },
-    /// No function has answered in time: to guests the slot is an empty one.
+    /// No function has answered in time: the slot is empty for guests.
     Empty,
     /// The function reached outside of the guest's memory.
     OutsideMemory {
         /// First address of the latest access.
         address: u64,
-        /// Its bytes.
+        /// Length of the latest access in bytes.
         length: usize,
-        /// Whether it was a write, which was dropped; a read is answered with Unsupported Request.
+        /// Whether the latest access was a write. A write is dropped; a read is answered with
+        /// Unsupported Request.
         write: bool,
-        /// How many such accesses there were since the last time that this was told.
+        /// Number of such accesses since the last report.
         times: u64,
     },
 }

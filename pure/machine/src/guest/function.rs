@@ -21,7 +21,7 @@ use super::{Doorbells, Guest, Output, Phase, Timer};
 
 /// How long to leave a function alone that could not be set up.
 const RETRY: Nanos = Nanos::from_secs(1);
-/// Cookies of a script's requests have this bit; those of accesses have not.
+/// This bit marks the cookies of a script's requests. Cookies of accesses do not have it.
 pub(super) const SCRIPT: u64 = 1 << 62;
 /// Cookies: the name of the access or the script above this bit, the number of a double word below.
 pub(super) const NAME_SHIFT: u32 = 12;
@@ -32,7 +32,8 @@ const CONVENTIONAL_SIZE: u64 = 256;
 /// The class of an NVMe I/O controller: mass storage, non-volatile memory, NVM Express.
 const CLASS_NVME: u32 = 0x01_0802;
 
-/// Where NVMe controllers have their doorbells, and how many there can be in the page that is offered.
+/// Where NVMe controllers have their doorbells, and how many there can be in the page that is
+/// offered.
 const DOORBELLS: u64 = 0x1000;
 const PAGE: u64 = 0x1000;
 const DOORBELLS_MAX: u16 = 1024;
@@ -40,14 +41,14 @@ const DOORBELLS_MAX: u16 = 1024;
 /// What a script is for.
 #[derive(Debug)]
 pub(super) enum Purpose {
-    /// A function was found.
+    /// To set up this function, which enumeration has found.
     Find(Box<Function>),
-    /// The guest wants a reset and waits for it since then.
+    /// To reset the function. A client may wait for the reset: its token, and since when.
     Reset(Option<(Token, Instant)>),
 }
 
 impl Purpose {
-    /// Since when somebody waits for its end.
+    /// Since when a client waits for the end of the script.
     pub(super) fn since(&self) -> Option<Instant> {
         match self {
             Self::Reset(Some((_, since))) => Some(*since),
@@ -63,9 +64,10 @@ pub(super) struct Slot {
     pub(super) shadow: Shadow,
     pub(super) vectors: Vectors,
     pub(super) table: Option<Table>,
-    /// Of an NVMe controller.
+    /// Last known registers of an NVMe controller; `None` for other functions.
     pub(super) remembered: Option<Remembered>,
-    /// Another function is there: the client, which knows this one, is served nothing any more.
+    /// Another function that has taken the place of `target`. The client, which knows `target`, is
+    /// no longer served.
     pub(super) replaced: Option<Target>,
 }
 
@@ -86,7 +88,7 @@ impl Slot {
         offer(&self.target.function)
     }
 
-    /// Where the memory of region `index` is, if it is that of a BAR.
+    /// Address of region `index`, if the region is a BAR with an address.
     pub(super) fn address(&self, index: RegionIndex) -> Option<u64> {
         self.target.function.bar(u8::try_from(index.bar()?).ok()?)?.address
     }
@@ -114,12 +116,13 @@ fn vectors_of(function: &Function) -> u16 {
     function.msix.map_or(0, |msix| msix.vectors)
 }
 
-/// The doorbells of `function`, if it is an NVMe controller and they have pages of their own.
+/// The doorbells of `function`, if it is an NVMe controller whose doorbells have pages of their
+/// own.
 pub(super) fn doorbells_of(function: &Function) -> Option<Doorbells> {
     let bar = function.bar(0).filter(|bar| function.class == CLASS_NVME && bar.address.is_some())?;
     let place = Doorbells { offset: DOORBELLS, length: PAGE, region_length: bar.size, count: DOORBELLS_MAX };
     let within = place.offset + place.length <= bar.size;
-    // A table in the same page is not for clients to write.
+    // Clients must not write an MSI-X table in the same page.
     let apart = function.msix.is_none_or(|msix| {
         msix.table_bar != 0 || u64::from(msix.table_offset) >= place.offset + place.length
     });
@@ -146,7 +149,7 @@ fn server_config(function: &Function, doorbells: bool) -> server::Config {
     config.regions[index] = RegionConfig::new(space);
     let one_by_one = |count| InterruptConfig { count, all_at_once: false };
     config.interrupts[InterruptIndex::Msix.slot()] = one_by_one(u32::from(vectors_of(function)));
-    // Monitors ask for it. It is never signalled: they answer it by stopping the whole guest.
+    // Monitors ask for this interrupt. It is never signalled: monitors would stop the whole guest.
     config.interrupts[InterruptIndex::Error.slot()] = one_by_one(1);
     config
 }
@@ -179,7 +182,7 @@ impl<D: 'static> Guest<D> {
         self.timers.arm(Timer::Retry, self.now + RETRY);
     }
 
-    /// The link of the tunnel went up or down.
+    /// Handles an event of the tunnel's link.
     pub(super) fn on_link(&mut self, event: tunnel::Event) {
         match &event {
             tunnel::Event::Interrupted { .. } => self.held = true,
@@ -204,7 +207,7 @@ impl<D: 'static> Guest<D> {
     fn on_link_down(&mut self) {
         self.timers.disarm(Timer::Retry);
         let phase = core::mem::replace(&mut self.phase, Phase::Absent);
-        // A function that is gone has been reset as thoroughly as can be.
+        // A function that was gone needs no further reset.
         self.reset_due = false;
         if let Phase::Scripted(_, Purpose::Reset(Some((token, _)))) = phase {
             self.reset_done(token, Ok(()));
@@ -260,7 +263,7 @@ impl<D: 'static> Guest<D> {
         }
     }
 
-    /// Resets the function, for `waiting` if that is given.
+    /// Resets the function. The client that waits for the reset, if any, is `waiting`.
     pub(super) fn start_reset(&mut self, waiting: Option<Token>) {
         let Some(slot) = &mut self.slot else { return };
         slot.reset();
@@ -349,7 +352,7 @@ impl<D: 'static> Guest<D> {
         self.on_step(step);
     }
 
-    /// A script has waited long enough.
+    /// Continues a script whose wait has ended.
     pub(super) fn wake_script(&mut self) {
         let Phase::Scripted(running, _) = &mut self.phase else { return };
         if running.wake.take_if(|at| *at <= self.now).is_some() {
@@ -369,7 +372,7 @@ impl<D: 'static> Guest<D> {
                 }
                 self.reset_if_due();
             }
-            // Its end is told by the link itself.
+            // The link itself reports its end.
             (Purpose::Find(_), Err(RequestError::LinkDown)) => {}
             (Purpose::Find(_), Err(RequestError::Timeout)) if self.is_empty_from_now_on() => {}
             (Purpose::Find(_), Err(error)) => {
@@ -400,7 +403,7 @@ impl<D: 'static> Guest<D> {
                 slot.replaced = Some(target);
                 return self.event(Event::Changed(offer));
             }
-            // It began with an empty slot, and goes on with that.
+            // The client began with an empty slot and keeps the empty slot.
             None if self.client => {
                 self.phase = Phase::Empty;
                 return self.event(Event::Changed(offer));
@@ -425,7 +428,7 @@ impl<D: 'static> Guest<D> {
         }
     }
 
-    /// The client has gone: nothing of it stays behind.
+    /// The client has gone: nothing of its state stays behind.
     pub(super) fn on_client_gone(&mut self, reason: Option<CloseReason>) {
         if !core::mem::take(&mut self.client) {
             return;
@@ -452,7 +455,7 @@ impl<D: 'static> Guest<D> {
         }
     }
 
-    /// Gives up what has waited for too long.
+    /// Gives up resets and accesses that have waited for too long.
     pub(super) fn give_up_late(&mut self) {
         let Some(since) = self.now.as_nanos().checked_sub(self.config.patience.get()) else { return };
         let since = Instant::from_nanos(since);
@@ -471,7 +474,7 @@ impl<D: 'static> Guest<D> {
     }
 }
 
-/// The functions that are no bridges.
+/// The functions that are not bridges.
 fn endpoints_of(topology: &Topology) -> Vec<&Function> {
     topology.functions().filter(|function| function.layout == 0).collect()
 }

@@ -1,4 +1,5 @@
-//! MSI-X between the far function, which has addresses of ours, and the guest, which hears of vectors.
+//! MSI-X between the far function, which has the slot's addresses, and the guest, which hears of
+//! vectors.
 
 use alloc::vec::Vec;
 
@@ -7,17 +8,19 @@ use alloc::vec::Vec;
 pub(super) enum Verdict {
     /// The guest is told.
     Signal,
-    /// It is kept until the guest wants to hear of it.
+    /// The interrupt is kept until the guest wants to hear of the vector.
     Keep,
-    /// The guest has no MSI-X: as with a function whose MSI-X is disabled, nothing is said.
+    /// The interrupt is lost: the guest has no MSI-X, and a function whose MSI-X is disabled says
+    /// nothing.
     Drop,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Vector {
-    /// The guest has said how to tell it.
+    /// The guest has said how to signal the vector.
     wanted: bool,
-    /// It had said so since MSI-X was enabled, so that the vector is only being set up anew.
+    /// The guest had said so at some time since MSI-X was enabled, so the vector is only being set
+    /// up anew.
     known: bool,
     pending: bool,
 }
@@ -35,7 +38,7 @@ impl Vectors {
         Self { vectors: alloc::vec![Vector::default(); usize::from(count)], enabled: false }
     }
 
-    /// Vector `index` has something to say.
+    /// The function raises vector `index`.
     pub(super) fn raise(&mut self, index: usize) -> Verdict {
         let enabled = self.enabled;
         let Some(vector) = self.vectors.get_mut(index) else { return Verdict::Drop };
@@ -49,7 +52,8 @@ impl Vectors {
         Verdict::Drop
     }
 
-    /// The guest wants to hear of vector `index`, or no longer. Returns whether it is to be told at once.
+    /// The guest wants to hear of vector `index`, or no longer. Returns whether a kept interrupt
+    /// must be signalled at once.
     pub(super) fn want(&mut self, index: usize, wanted: bool) -> bool {
         let Some(vector) = self.vectors.get_mut(index) else { return false };
         vector.wanted = wanted;
@@ -62,12 +66,13 @@ impl Vectors {
         self.vectors.get(index).is_some_and(|vector| vector.wanted)
     }
 
-    /// How many there are.
+    /// Number of vectors.
     pub(super) const fn count(&self) -> usize {
         self.vectors.len()
     }
 
-    /// The guest has enabled or disabled MSI-X. What was pending before is of no meaning after that.
+    /// The guest has enabled or disabled MSI-X. Interrupts pending when MSI-X is disabled mean
+    /// nothing any more.
     pub(super) fn set_enabled(&mut self, enabled: bool) {
         self.enabled = enabled;
         if !enabled {
@@ -75,7 +80,7 @@ impl Vectors {
         }
     }
 
-    /// The function was reset: it has nothing to say.
+    /// The function was reset: no interrupt is pending.
     pub(super) fn reset(&mut self) {
         self.enabled = false;
         self.forget_pending();
@@ -102,7 +107,7 @@ mod tests {
         assert!(vectors.want(0, true));
         assert!(!vectors.want(0, true), "told once");
         assert_eq!(vectors.raise(0), Verdict::Signal);
-        // All are torn down and set up again.
+        // The client tears down all vectors and sets them up again.
         vectors.want(0, false);
         assert_eq!((vectors.raise(0), vectors.raise(1)), (Verdict::Keep, Verdict::Keep));
         assert!(vectors.want(0, true) && vectors.want(1, true));

@@ -1,4 +1,4 @@
-//! Memory of the guest that can only be had by message, and the order of what the function writes there.
+//! Guest memory that can be reached by message only, and the order in which the function writes it.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -7,9 +7,9 @@ use engine::{Buffer, BufferMut, Pool};
 use pcie::root_complex::MemoryReadToken;
 use vfio_user::server::Cookie;
 
-/// Accesses that the server has at a time: as many as it takes.
+/// Accesses that the vfio-user server has at a time: as many as it takes.
 const SENT_MAX: usize = vfio_user::DMA_MAX;
-/// Cookies of writes have this bit.
+/// This bit marks the cookies of writes.
 const WRITE: u64 = 1 << 63;
 
 /// A read that waits for the client.
@@ -22,7 +22,7 @@ struct Read {
 /// What is to be sent to the client.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Message {
-    /// Read these many bytes at this address.
+    /// Read this many bytes at this address.
     Read(Cookie, u64, usize),
     /// Write these bytes to this address.
     Write(Cookie, u64, Buffer),
@@ -31,40 +31,42 @@ pub(super) enum Message {
 /// What an answer of the client means.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// A read has ended.
+    /// A read has ended: with its bytes, or without if it failed.
     Read(MemoryReadToken, Option<Buffer>),
-    /// A write has ended: see [`ByMessage::poll_signal`].
+    /// A write has ended: [`ByMessage::poll_signal`] may have a vector now.
     Written,
-    /// More is to come, or nothing is known of it.
+    /// Either more data is to come, or the cookie is unknown.
     Nothing,
 }
 
-/// See the module.
+/// Guest memory that is reached by message: its regions, and the reads, writes and signals under
+/// way.
 #[derive(Debug, Default)]
 pub(super) struct ByMessage {
     /// First and last address of each region, in rising order.
     regions: Vec<(u64, u64)>,
     reads: BTreeMap<u64, Read>,
-    /// The latest read or write.
+    /// Serial number of the latest read or write.
     serial: u64,
-    /// How many the server has, and what waits until it takes more.
+    /// Number of messages the server has, and the messages that wait until it takes more.
     sent: usize,
     waiting: VecDeque<Message>,
-    /// Writes in their order, and whether they have ended.
+    /// Serial numbers of the writes in their order, and whether each has ended.
     writes: VecDeque<(u64, bool)>,
-    /// Vectors that wait for the writes that came before them.
+    /// Vectors that wait for earlier writes: the serial number of the last such write, and the
+    /// vector.
     signals: VecDeque<(u64, usize)>,
 }
 
 impl ByMessage {
-    /// The memory at `address` can be had by message.
+    /// From now on the memory at `address` can be reached by message.
     pub(super) fn add(&mut self, address: u64, length: u64) {
         let region = (address, address + (length - 1));
         let at = self.regions.partition_point(|other| *other < region);
         self.regions.insert(at, region);
     }
 
-    /// It can't any more. Returns whether it could.
+    /// The memory at `address` can no longer be reached by message. Returns whether it could.
     pub(super) fn remove(&mut self, address: u64, length: u64) -> bool {
         let region = (address, address.wrapping_add(length.wrapping_sub(1)));
         match self.regions.binary_search(&region) {
@@ -76,7 +78,7 @@ impl ByMessage {
         }
     }
 
-    /// Whether all of the access lies in one region that can be had by message.
+    /// Whether all of the access lies in one region that can be reached by message.
     pub(super) fn covers(&self, address: u64, length: u64) -> bool {
         if self.regions.is_empty() {
             return false;
@@ -93,14 +95,14 @@ impl ByMessage {
         self.waiting.push_back(Message::Read(Cookie(self.serial), address, length));
     }
 
-    /// The function writes.
+    /// The function writes `data`.
     pub(super) fn write(&mut self, address: u64, data: Buffer) {
         self.serial += 1;
         self.writes.push_back((self.serial, false));
         self.waiting.push_back(Message::Write(Cookie(WRITE | self.serial), address, data));
     }
 
-    /// What is to be sent next, in the order in which it was asked for.
+    /// The next message to send, in the order in which the function asked.
     pub(super) fn poll_message(&mut self) -> Option<Message> {
         if self.sent >= SENT_MAX {
             return None;
@@ -152,10 +154,10 @@ impl ByMessage {
         Answer::Written
     }
 
-    /// Whether a signal for `vector` must wait for writes; if so it is kept.
+    /// Whether a signal for `vector` must wait for writes. If so, the signal is kept.
     pub(super) fn holds_back(&mut self, vector: usize) -> bool {
         let waits = !self.writes.is_empty();
-        // Told once is enough where nothing was written in between.
+        // One signal is enough where nothing was written in between.
         if waits && self.signals.back() != Some(&(self.serial, vector)) {
             self.signals.push_back((self.serial, vector));
         }
@@ -171,12 +173,12 @@ impl ByMessage {
         self.signals.pop_front().map(|(_, vector)| vector)
     }
 
-    /// The client has gone, or the function was reset: signals are of no meaning any more.
+    /// The client has gone, or the function was reset: kept signals mean nothing any more.
     pub(super) fn forget_signals(&mut self) {
         self.signals.clear();
     }
 
-    /// The client has gone.
+    /// The client has gone. Returns the reads that will never be answered.
     pub(super) fn clear(&mut self) -> impl Iterator<Item = MemoryReadToken> + use<> {
         self.regions.clear();
         self.waiting.clear();
@@ -244,7 +246,7 @@ mod tests {
         memory.read(MemoryReadToken(7), 0x1000, 8, &mut pool);
         let cookie = sent(&mut memory);
         assert_eq!(memory.on_data(cookie, 4, &[5, 6, 7, 8], false, &mut pool), Answer::Nothing);
-        // A part that does not fit is no reason to panic.
+        // A part that does not fit must not panic.
         assert_eq!(memory.on_data(cookie, 6, &[0; 4], false, &mut pool), Answer::Nothing);
         let Answer::Read(MemoryReadToken(7), Some(bytes)) =
             memory.on_data(cookie, 0, &[1, 2, 3, 4], true, &mut pool)

@@ -1,8 +1,9 @@
 //! A guest's device slot: one function, which a virtual machine's monitor reaches over vfio-user.
 //!
-//! A root complex of ours enumerates what is below and gives it addresses. The guest's accesses become TLPs, the
-//! function's reads and writes of memory reach the guest's, its interrupts become signals. What the guest writes into
-//! registers that are ours to set is kept here; see `docs/attach.md`.
+//! The slot's own root complex enumerates the function and gives it addresses. The guest's accesses
+//! become TLPs. The function's reads and writes of memory reach the guest's memory. The function's
+//! interrupts become signals. Registers that the slot itself sets are shadowed here: the guest's
+//! writes to them stay in the slot; `docs/attach.md` says more.
 
 mod access;
 mod config;
@@ -44,7 +45,8 @@ use setup::Running;
 
 use crate::near::switch;
 
-/// Payload bytes (a doorbell has 4) that wait for the link to the far end, above which nothing more is taken from the client.
+/// Limit, in bytes, on the payload queued for the link to the far end; a doorbell write has 4.
+/// Above it, nothing more is taken from the client.
 const TUNNEL_BYTES_MAX: usize = 256 << 10;
 /// The only port of the switch.
 const PORT: PortIndex = PortIndex(0);
@@ -54,157 +56,164 @@ const PORT: PortIndex = PortIndex(0);
 enum Below {
     /// A switch with one port, and the tunnel behind it.
     Tunnel(Box<Upstream>),
-    /// A function on the link itself, in the hands of the world.
+    /// A function directly on the link; the world carries its packets.
     Link,
 }
 
 /// What the world tells the slot.
 #[derive(Debug)]
 pub enum Input<'a, D> {
-    /// A connection to the far end that was asked for is there.
+    /// The connection to the far end that [`Output::Connect`] asked for is open.
     Connected(PortIndex),
-    /// A piece of the far end's byte stream on it, cut anywhere.
+    /// A piece of the far end's byte stream on this port's connection, cut anywhere.
     Received(PortIndex, Buffer),
     /// A connection to the far end ended, or could not be made.
     Disconnected(PortIndex),
     /// A packet from the function that is attached directly.
     Packet(Packet),
-    /// A client has connected; only when [`Guest::takes_client`] says so.
+    /// A client has connected. Allowed only while [`Guest::takes_client`] is true.
     ClientConnected,
-    /// A piece of the client's byte stream, and the descriptors that came with its last message.
+    /// A piece of the client's byte stream, with the descriptors that came with its last message.
     ClientReceived {
-        /// The bytes.
+        /// The piece of the stream, cut anywhere.
         bytes: &'a [u8],
-        /// The descriptors.
+        /// The descriptors that came with the last message in `bytes`.
         descriptors: Vec<D>,
     },
-    /// The client has gone.
+    /// The client has disconnected.
     ClientDisconnected,
 }
 
-/// What the slot asks of the world, or tells it.
+/// What the slot asks of the world, or tells the world.
 #[derive(Debug)]
 pub enum Output<D> {
-    /// Dial the far end, for this connection of those that there may be ([`Upstream::connections`], of which the first is 0); answered by
-    /// [`Input::Connected`] or [`Input::Disconnected`].
+    /// Dial the far end for this connection. Connections are numbered from 0;
+    /// [`Upstream::connections`] says how many there may be. Answer with [`Input::Connected`] or
+    /// [`Input::Disconnected`].
     Connect(PortIndex),
-    /// Append these bytes to its stream to the far end.
+    /// Append these bytes to the stream to the far end on this port's connection.
     Transmit(PortIndex, Buffer),
-    /// End the connection to the far end once all bytes before this are on their way.
+    /// End the connection to the far end once all bytes output before this are on their way.
     Close(PortIndex),
     /// A packet for the function that is attached directly.
     Packet(Packet),
     /// Append this message to the stream to the client.
     Reply {
-        /// The message.
+        /// The whole message.
         bytes: Buffer,
-        /// The region whose shared file goes with the first byte, if any.
+        /// The region whose shared file goes with the first byte of the message, if any.
         shared: Option<RegionIndex>,
     },
     /// End the client's connection once all replies before this are on their way.
     CloseClient,
     /// Memory of the guest may be used from now on. Answer with [`Guest::map_done`].
     Map {
-        /// Names the request.
+        /// Names the request in [`Guest::map_done`].
         token: Token,
-        /// The guest's address.
+        /// First guest address of the memory.
         address: u64,
-        /// Bytes.
+        /// Length of the memory in bytes.
         length: u64,
-        /// Where it begins in the file.
+        /// Where the memory begins in the file, in bytes.
         offset: u64,
-        /// Whether the function may read it.
+        /// Whether the function may read the memory.
         readable: bool,
-        /// Whether the function may write it.
+        /// Whether the function may write the memory.
         writable: bool,
-        /// The file.
+        /// The file that holds the memory.
         descriptor: D,
     },
-    /// Memory of the guest must not be used any more, from now on.
+    /// Memory of the guest must not be used any more from now on.
     Unmap {
-        /// The guest's address.
+        /// First guest address of the memory.
         address: u64,
-        /// Bytes.
+        /// Length of the memory in bytes.
         length: u64,
     },
-    /// The function reads the guest's memory. Answer with [`Guest::memory_read_done`], best at once.
+    /// The function reads the guest's memory. Answer with [`Guest::memory_read_done`], best at
+    /// once.
     ReadMemory {
-        /// Names the read.
+        /// Names the read in [`Guest::memory_read_done`].
         token: MemoryReadToken,
-        /// The guest's address, a multiple of 4.
+        /// First guest address of the read, a multiple of 4.
         address: u64,
-        /// Bytes, 4..=4096, a multiple of 4.
+        /// Length of the read in bytes: 4..=4096, a multiple of 4.
         length: u32,
     },
-    /// The function writes the guest's memory. Where none is mapped, say so with [`Guest::memory_write_failed`].
+    /// The function writes the guest's memory. Call [`Guest::memory_write_failed`] where no memory
+    /// is mapped.
     WriteMemory {
-        /// The guest's address.
+        /// First guest address of the write.
         address: u64,
-        /// The bytes.
+        /// The bytes to write.
         data: Buffer,
     },
-    /// From now on a vector is signalled by this descriptor; by none when nobody wants to hear of it.
+    /// From now on this descriptor signals the vector. Without a descriptor, the guest no longer
+    /// listens to the vector.
     Vector {
-        /// Which.
+        /// Number of the vector, from 0.
         vector: usize,
-        /// By what.
+        /// The descriptor that signals the vector.
         descriptor: Option<D>,
     },
-    /// Signal a vector, behind the writes before it. It has a descriptor.
+    /// Signal a vector that has a descriptor. All writes output before this must be visible first.
     Signal {
-        /// Which.
+        /// Number of the vector, from 0.
         vector: usize,
     },
-    /// What was stored in shared doorbells is of no meaning any more.
+    /// Forget the values in the shared doorbells: they mean nothing any more.
     ClearDoorbells,
-    /// For the application.
+    /// An event for the application.
     Event(Event),
 }
 
 /// Where an NVMe controller has doorbells that a client may map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Doorbells {
-    /// Where in BAR 0 they begin, on a page.
+    /// Where the doorbells begin in BAR 0, in bytes; on a page boundary.
     pub offset: u64,
-    /// Bytes, whole pages.
+    /// Length of the doorbells in bytes, a multiple of the page size.
     pub length: u64,
-    /// Bytes of BAR 0: the client maps the file that it is given at `offset`.
+    /// Size of BAR 0 in bytes. The client maps the doorbell file at `offset` of BAR 0.
     pub region_length: u64,
-    /// How many there can be.
+    /// Number of doorbells there can be at most.
     pub count: u16,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Timer {
-    /// Enumerate again: a function could not be set up.
+    /// Enumerate again, because a function could not be set up.
     Retry,
 }
 
-/// What has happened since the start.
+/// Counters of a guest's slot since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Accesses of the client to the configuration space.
     pub config_accesses: u64,
     /// Accesses of the client to registers and memory of the function.
     pub bar_accesses: u64,
-    /// Reads of the function outside of the guest's memory: answered with Unsupported Request.
+    /// Reads by the function outside of the guest's memory; each is answered with Unsupported
+    /// Request.
     pub reads_refused: u64,
-    /// Writes of the function outside of the guest's memory: dropped.
+    /// Writes by the function outside of the guest's memory; each is dropped.
     pub writes_dropped: u64,
     /// Doorbells that were rung in shared memory.
     pub rings: u64,
-    /// Vectors that were signalled.
+    /// Interrupt vectors that were signalled.
     pub signals: u64,
-    /// Accesses of the client that waited for an answer of the function: a round trip each, however many registers it asked
-    /// for. All others were answered here, or posted.
+    /// Accesses of the client that waited for an answer of the function. Each counts as one round
+    /// trip, however many registers it asked for. All other accesses were answered here, or were
+    /// posted.
     pub waited: u64,
     /// Round trips of resets that the client waited for.
     pub reset_trips: u64,
-    /// Round trips that the function waited for the guest's memory: reads that came together are one.
+    /// Round trips that the function waited for the guest's memory. Reads that came together count
+    /// as one.
     pub read_trips: u64,
-    /// Accesses that were given up because the function did not answer.
+    /// Accesses that were given up because the function did not answer in time.
     pub given_up: u64,
-    /// Maps of the guest's memory.
+    /// Number of mappings of the guest's memory.
     pub maps: u64,
 }
 
@@ -215,7 +224,8 @@ impl Statistics {
     }
 }
 
-/// A guest's device slot. See the module.
+/// A guest's device slot: the root complex, the link to one function, and the vfio-user server that
+/// offers the function to a virtual machine's monitor.
 #[derive(Debug)]
 pub struct Guest<D> {
     config: Config,
@@ -223,24 +233,25 @@ pub struct Guest<D> {
     below: Below,
     /// Whether there may be a function below.
     link_up: bool,
-    /// The connection to the far end is lost and may be back: nothing answers meanwhile.
+    /// The connection to the far end is lost but may come back; nothing answers meanwhile.
     held: bool,
     phase: Phase,
-    /// A reset is due: the client that has gone has left the function as it was.
+    /// A reset is due because the last client left the function as it was.
     reset_due: bool,
     slot: Option<Box<Slot>>,
     server: Option<Server<D>>,
     client: bool,
     accesses: Accesses,
-    /// Requests of accesses under way at the root complex.
+    /// Requests of accesses that are under way at the root complex.
     requests: usize,
     by_message: ByMessage,
     script_serial: u64,
     timers: Deadlines<Timer>,
-    /// Completion timeouts that were told of, and until when no more are.
+    /// Completion timeouts already reported, and when the next report may be made.
     timeouts_told: u64,
     timeouts_quiet_until: Instant,
-    /// Accesses outside of the guest's memory that were not told of, and until when none is.
+    /// Accesses outside of the guest's memory not yet reported, and when the next report may be
+    /// made.
     untold: u64,
     quiet_until: Instant,
     pool: Pool,
@@ -248,37 +259,40 @@ pub struct Guest<D> {
     statistics: Statistics,
     /// When the function last read the guest's memory.
     read_at: Option<Instant>,
-    /// How many reads have come from the function itself, where lookahead reads memory too.
+    /// Reads that came from the function itself. Lookahead reads memory too.
     reads_of_function: u64,
     now: Instant,
 }
 
-/// How far the function is.
+/// How far the slot is with its function.
 #[derive(Debug)]
 enum Phase {
-    /// There is none that could be used.
+    /// There is no usable function.
     Absent,
     /// The root complex enumerates.
     Enumerating,
-    /// It is being set up or reset.
+    /// The function is being set up or reset.
     Scripted(Box<Running>, function::Purpose),
-    /// It is in use.
+    /// The function is in use.
     Present,
-    /// Nothing has answered in time: the slot is an empty one for whoever comes now.
+    /// No function answered in time: whoever connects now finds an empty slot.
     Empty,
 }
 
 impl<D: 'static> Guest<D> {
-    /// A slot whose function is at the far end of a tunnel, which is dialled as soon as this is first settled.
+    /// A slot whose function is at the far end of a tunnel. The slot dials the far end as soon as
+    /// its outputs are first polled.
     pub fn over_tunnel(config: Config, session: session::Config, entropy: impl Into<Entropy>) -> Self {
         let mut upstream = Upstream::new(&switch(1), [session].into(), entropy);
-        // The function's addresses are the guest's, who knows nothing of what this switch has where.
+        // The function uses the guest's addresses, and the guest does not know the address windows
+        // of this switch.
         upstream.redirect();
         upstream.set_interrupts(setup::INTERRUPT_WINDOW.start);
         Self::new(config, Below::Tunnel(Box::new(upstream)))
     }
 
-    /// A slot whose function is on the link itself, enumerated at once: no switch, no tunnel.
+    /// A slot whose function is on the link itself, without switch and tunnel. Enumeration starts
+    /// at once.
     pub fn direct(config: Config, now: Instant) -> Self {
         let mut guest = Self::new(config, Below::Link);
         guest.now = now;
@@ -319,7 +333,8 @@ impl<D: 'static> Guest<D> {
         }
     }
 
-    /// Whether a client may connect: the function is there, or has not answered in time, and nobody uses it.
+    /// Whether a client may connect: the function is present or has not answered in time, no reset
+    /// is due, and no client is connected.
     pub fn takes_client(&self) -> bool {
         let there = matches!(self.phase, Phase::Present | Phase::Empty);
         !self.client && self.server.is_some() && !self.reset_due && there
@@ -328,17 +343,19 @@ impl<D: 'static> Guest<D> {
     pub const fn has_client(&self) -> bool {
         self.client
     }
-    /// Whether more of the client's bytes should be taken: what waits has a limit, here and on the way to the far end.
+    /// Whether more of the client's bytes should be taken. Both the queue here and the queue to the
+    /// far end have limits.
     pub fn takes_bytes(&self) -> bool {
         let queued = self.upstream().map_or(0, |upstream| upstream.queued_bytes(PORT));
         self.accesses.has_room() && queued < TUNNEL_BYTES_MAX
     }
-    /// Where there are doorbells that the client may have mapped.
+    /// Where the doorbells are that the client may have mapped, if there are any.
     pub fn doorbells(&self) -> Option<Doorbells> {
         let slot = self.slot.as_ref().filter(|_| self.config.doorbells)?;
         function::doorbells_of(&slot.target.function)
     }
-    /// Whether doorbells may be looked at: what the client has asked for before is done, and the function is there.
+    /// Whether shared doorbells may be looked at: a client is connected, its earlier requests have
+    /// begun, bytes are taken, and the function is present.
     pub fn takes_rings(&self) -> bool {
         self.client
             && self.takes_bytes()
@@ -356,7 +373,7 @@ impl<D: 'static> Guest<D> {
     pub fn offer(&self) -> Option<Offer> {
         self.slot.as_ref().map(|slot| slot.offer())
     }
-    /// The tunnel's end, where there is a tunnel.
+    /// The upstream end of the tunnel, if there is a tunnel.
     pub const fn upstream(&self) -> Option<&Upstream> {
         match &self.below {
             Below::Tunnel(upstream) => Some(upstream),
@@ -367,12 +384,12 @@ impl<D: 'static> Guest<D> {
     pub const fn root(&self) -> &RootComplex {
         &self.root
     }
-    /// What has happened since the start.
+    /// Counters of this slot since its start.
     pub const fn statistics(&self) -> &Statistics {
         &self.statistics
     }
 
-    /// Tells the time: what is polled next leaves now.
+    /// Sets the time to `now`: outputs polled after this call leave at `now`.
     pub fn advance(&mut self, now: Instant) {
         self.tell(now);
         if let Below::Tunnel(upstream) = &mut self.below {
@@ -388,7 +405,7 @@ impl<D: 'static> Guest<D> {
         }
     }
 
-    /// Ends the session in order, telling the far end `text`.
+    /// Ends the session in order and tells the far end `text` as the reason.
     pub fn close(&mut self, now: Instant, text: &str) {
         self.tell(now);
         if let Below::Tunnel(upstream) = &mut self.below {
@@ -412,8 +429,8 @@ impl<D: 'static> Guest<D> {
         self.outputs.push_back(Output::Event(event));
     }
 
-    /// Moves what the parts have for each other until nothing more is received; `transmit`: until the tunnel has said
-    /// everything that it has for the world too.
+    /// Moves what the parts have for each other until nothing more is received. With `transmit`,
+    /// also until the tunnel has output everything that it has for the world.
     fn circulate(&mut self, transmit: bool) {
         loop {
             while let Some(output) = self.root.poll_output() {
@@ -459,7 +476,7 @@ impl<D: 'static> Guest<D> {
         }
     }
 
-    /// When an access has waited too long.
+    /// When the oldest waiting access or reset runs out of patience.
     fn access_deadline(&self) -> Option<Instant> {
         let script = match &self.phase {
             Phase::Scripted(_, purpose) => purpose.since(),

@@ -1,4 +1,5 @@
-//! The client's requests: to the configuration space, to registers and memory, to interrupts, for a reset.
+//! The client's requests: to the configuration space, to registers and memory, to interrupts, and
+//! for a reset.
 
 use engine::{Buffer, Instant};
 use pcie::requester::RequestError;
@@ -42,7 +43,8 @@ impl<D: 'static> Guest<D> {
                 if !self.by_message.remove(address, length) {
                     self.outputs.push_back(Output::Unmap { address, length });
                 }
-                // Outputs are carried out in their order: the reply leaves when the memory is not used any more.
+                // Outputs are carried out in order, so the reply leaves after the memory is no
+                // longer used.
                 if let (Some(token), Some(server)) = (token, &mut self.server) {
                     server.unmap_done(token);
                 }
@@ -84,7 +86,8 @@ impl<D: 'static> Guest<D> {
         count: u32,
         data: InterruptData<D>,
     ) {
-        // Descriptors of other kinds are closed here: nothing is ever said by them.
+        // Descriptors for other interrupt kinds are dropped here, which closes them: nothing is
+        // ever signalled by them.
         let Some(slot) = self.slot.as_mut().filter(|_| index == InterruptIndex::Msix) else { return };
         let vectors = &mut slot.vectors;
         let all = vectors.count();
@@ -120,7 +123,7 @@ impl<D: 'static> Guest<D> {
                     }
                 }
             }
-            // Vectors are masked in the table, which monitors keep.
+            // Vectors are masked in the MSI-X table, which monitors keep themselves.
             (InterruptAction::Mask | InterruptAction::Unmask, _) => {}
         }
     }
@@ -136,7 +139,7 @@ impl<D: 'static> Guest<D> {
         }
     }
 
-    /// Begins what the client has asked for, as far as it can be begun. Returns whether anything was.
+    /// Begins the client's waiting operations as far as possible. Returns whether any was begun.
     pub(super) fn run_operations(&mut self) -> bool {
         let mut done = false;
         while self.accesses.is_waiting() {
@@ -146,7 +149,7 @@ impl<D: 'static> Guest<D> {
                     let Some(operation) = self.accesses.pop() else { return done };
                     self.begin(operation);
                 }
-                // Whoever sets it up or resets it does not like company.
+                // A script that sets up or resets the function must be alone with it.
                 Phase::Scripted(..) | Phase::Enumerating => return done,
                 Phase::Absent | Phase::Empty => {
                     let Some(operation) = self.accesses.pop() else { return done };
@@ -231,7 +234,8 @@ impl<D: 'static> Guest<D> {
             reset |= effect.reset;
         }
         if reset {
-            // The guest waits by itself; what it does next is done when the function is back.
+            // The guest itself waits after a reset. Its next accesses are done when the function is
+            // back.
             self.write_done(token, Ok(()));
             self.event(Event::Reset);
             return self.start_reset(None);
@@ -346,7 +350,7 @@ impl<D: 'static> Guest<D> {
         }
     }
 
-    /// Ends an access to a function that is gone, as a root complex does.
+    /// Ends an access to a function that is gone, as a root complex does: reads return all ones.
     fn end_gone(&mut self, mut purpose: Purpose) {
         if let Purpose::Read { bytes, .. } = &mut purpose {
             bytes.fill(ALL_ONES);
@@ -354,7 +358,7 @@ impl<D: 'static> Guest<D> {
         self.end(purpose);
     }
 
-    /// Answers what is asked of a function that is not there.
+    /// Answers an operation on a function that is absent.
     fn refuse(&mut self, operation: Operation) {
         match operation {
             Operation::Read { token, region, offset, length } => {
@@ -370,7 +374,8 @@ impl<D: 'static> Guest<D> {
         }
     }
 
-    /// The function is gone: what is under way is answered, what waits is answered as it comes to its turn.
+    /// The function is gone: ends the accesses under way. Waiting operations are answered in their
+    /// turn.
     pub(super) fn fail_accesses(&mut self) {
         while let Some(purpose) = self.accesses.give_up(self.now) {
             self.end_gone(purpose);
@@ -409,7 +414,7 @@ fn dwords_of(offset: u64, length: usize) -> core::ops::Range<usize> {
     index(first)..index(end)
 }
 
-/// Puts what of the double word `index` belongs there into the bytes of an access at `offset`.
+/// Copies those bytes of double word `index` that belong to an access at `offset` into `bytes`.
 fn place(bytes: &mut [u8], offset: u64, index: usize, value: u32) {
     for (at, byte) in (index as u64 * DWORD..).zip(value.to_le_bytes()) {
         let position = at.checked_sub(offset).and_then(|position| usize::try_from(position).ok());
@@ -419,7 +424,8 @@ fn place(bytes: &mut [u8], offset: u64, index: usize, value: u32) {
     }
 }
 
-/// What of a write of `data` at `offset` goes to the double word `index`: byte enables and value.
+/// The part of a write of `data` at `offset` that goes to double word `index`: byte enables and
+/// value.
 fn lanes(offset: u64, data: &[u8], index: usize) -> (u8, u32) {
     let mut bytes = [0; 4];
     let mut enables = 0;

@@ -1,26 +1,27 @@
-//! What an NVMe controller's registers were when they were last seen.
+//! The last known values of an NVMe controller's registers.
 //!
-//! While the connection to the far end is lost but held, nothing answers. All ones would tell a driver that its device
-//! is gone for good, though it is only slow; what is remembered tells it that nothing has changed yet, and that is true
-//! for all that anybody can know.
+//! While the connection to the far end is lost but held, nothing answers. All ones would tell a
+//! driver that its device is gone for good, though the device is only slow. The remembered values
+//! tell the driver that nothing has changed yet, which is true as far as anybody can know.
 
 use vfio_user::RegionIndex;
 
-/// The controller's properties, up to and including those of the controller memory buffer.
+/// Length in bytes of the controller's properties, up to and including those of the controller
+/// memory buffer.
 const BYTES: usize = 0x40;
 const DWORDS: usize = BYTES / 4;
-/// Registers whose reads do not tell what was written: Interrupt Mask Set and Clear, Controller Status, NVM Subsystem
-/// Reset.
+/// Registers whose reads do not return what was written: Interrupt Mask Set and Clear, Controller
+/// Status, NVM Subsystem Reset.
 const NOT_KEPT: [usize; 4] = [0x0c / 4, 0x10 / 4, 0x1c / 4, 0x20 / 4];
 
-/// See the module.
+/// The last known value of each property, where one is known.
 #[derive(Debug, Default)]
 pub(super) struct Remembered {
     dwords: [Option<u32>; DWORDS],
 }
 
 impl Remembered {
-    /// The double words that an access is made of, if it is whole ones of registers that are remembered.
+    /// The double words of an access, if the access is whole double words of remembered registers.
     fn place(region: RegionIndex, offset: u64, length: usize) -> Option<core::ops::Range<usize>> {
         let first = usize::try_from(offset).ok()?;
         let end = first.checked_add(length)?;
@@ -46,7 +47,7 @@ impl Remembered {
         }
     }
 
-    /// Puts what is remembered into `bytes`; false where something of it is not.
+    /// Puts the remembered values into `bytes`. Returns false where any of them is unknown.
     pub(super) fn recall(&self, region: RegionIndex, offset: u64, bytes: &mut [u8]) -> bool {
         let Some(place) = Self::place(region, offset, bytes.len()) else { return false };
         for (dword, bytes) in self.dwords[place].iter().zip(bytes.as_chunks_mut().0) {
@@ -72,7 +73,7 @@ mod tests {
         let mut dword = [0; 4];
         remembered.on_write(RegionIndex::BAR0, 0x14, &[1, 0, 0x46, 0]);
         assert!(remembered.recall(RegionIndex::BAR0, 0x14, &mut dword));
-        // Ones that clear are not what the status will be.
+        // Bits that are cleared by writing ones do not read as written.
         remembered.on_read(RegionIndex::BAR0, 0x1c, &[0x11, 0, 0, 0]);
         remembered.on_write(RegionIndex::BAR0, 0x1c, &[0x10, 0, 0, 0]);
         assert!(remembered.recall(RegionIndex::BAR0, 0x1c, &mut dword));

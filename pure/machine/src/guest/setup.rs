@@ -1,4 +1,4 @@
-//! What is done to a function that was found, and to one that is reset, as straight-line code.
+//! Sets up a function that was found, and resets a function, as straight-line code.
 
 use alloc::vec::Vec;
 
@@ -10,10 +10,11 @@ use pcie::wire::Bdf;
 
 use super::shadow::{DWORDS, halves};
 
-/// How long after a function-level reset the function must be left alone.
+/// How long the function must be left alone after a function-level reset.
 const RESET_TIME: Nanos = Nanos::from_millis(100);
 
-/// Where the function writes its interrupts, each vector to a double word of its own: where no guest has memory that it might write to.
+/// Where the function writes its interrupts, each vector to a double word of its own. No guest has
+/// memory at these addresses.
 pub(super) const INTERRUPT_WINDOW: core::ops::Range<u64> = 0xffff_ffff_fee0_0000..0xffff_ffff_fef0_0000;
 
 /// A write to a double word of the configuration space.
@@ -24,35 +25,36 @@ pub(super) struct RegisterWrite {
     pub(super) value: u32,
 }
 
-/// What a script asks of the root complex. All of a list is under way at once.
+/// What a script asks of the root complex. All requests of one list are under way at once.
 #[derive(Debug)]
 pub(super) enum Question {
-    /// Read these double words of the configuration space.
+    /// Read the double words at these offsets of the configuration space.
     Read(Vec<u16>),
-    /// Write these.
+    /// Write these double words of the configuration space.
     Write(Vec<RegisterWrite>),
-    /// Write these bytes to these addresses; nothing answers.
+    /// Write these bytes to these addresses; the writes are posted.
     Memory(Vec<(u64, Buffer)>),
-    /// Wait.
+    /// Wait this long.
     Wait(Nanos),
 }
 
-/// The double words that were read, each with what went wrong.
+/// The double words that were read, each with the error in its place if the read failed.
 pub(super) type Answer = Vec<Result<u32, RequestError>>;
-/// The configuration space as it was found; nothing after a reset.
+/// The configuration space as it was found; empty after a reset.
 pub(super) type Ended = Result<Vec<u32>, RequestError>;
 
-/// What is to be known of a function to set it up.
+/// What must be known of a function to set it up.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     pub(super) function: Function,
-    /// The configuration space as it was when the function had just been enumerated; empty before it was read.
+    /// The configuration space right after enumeration; empty before it was read.
     pub(super) space: Vec<u32>,
 }
 
 pub(super) type Steps = Script<Question, Answer, Ended>;
 
-/// Reads the configuration space of a function that was just enumerated, and gives it interrupts.
+/// Reads the configuration space of a function that was just enumerated, and sets up its
+/// interrupts.
 pub(super) fn find(target: Target, bus_master: bool) -> (Steps, Step<Question, Ended>) {
     Script::start(move |asker: Asker<Question, Answer>| async move {
         let dwords = if target.function.express.is_some() { DWORDS } else { 64 };
@@ -61,7 +63,7 @@ pub(super) fn find(target: Target, bus_master: bool) -> (Steps, Step<Question, E
         if space.first().is_none_or(|first| first.is_err()) {
             return Err(space.first().copied().and_then(Result::err).unwrap_or(RequestError::LinkDown));
         }
-        // What is not there reads as nothing.
+        // A double word that cannot be read counts as zero.
         let space = space.into_iter().map(|dword| dword.unwrap_or(0)).collect();
         let target = Target { space, ..target };
         write(&asker, [command(bus_master)].into()).await?;
@@ -70,7 +72,7 @@ pub(super) fn find(target: Target, bus_master: bool) -> (Steps, Step<Question, E
     })
 }
 
-/// Resets a function and puts back what our root complex gave it.
+/// Resets a function and restores what the slot's root complex had set.
 pub(super) fn reset(target: Target, bus_master: bool) -> (Steps, Step<Question, Ended>) {
     Script::start(move |asker: Asker<Question, Answer>| async move {
         let function = &target.function;
@@ -94,14 +96,15 @@ async fn write(asker: &Asker<Question, Answer>, writes: Vec<RegisterWrite>) -> R
     asker.ask(Question::Write(writes)).await.into_iter().find_map(Result::err).map_or(Ok(()), Err)
 }
 
-/// Waits until the function answers configuration requests: the root complex asks again while it wants patience.
+/// Waits until the function answers configuration requests. The root complex repeats the request
+/// while the function asks for patience.
 async fn ready(asker: &Asker<Question, Answer>) -> Result<(), RequestError> {
     let answer: Answer = asker.ask(Question::Read([0].into())).await;
     answer.first().copied().and_then(Result::err).map_or(Ok(()), Err)
 }
 
-/// Gives every vector an address of ours, and lets all of them speak: what the guest does not want to hear yet is
-/// kept for it here, so that none is lost while it changes its mind.
+/// Gives every vector an address in the slot's window, and unmasks all of them. Vectors that the
+/// guest does not want yet are kept here, so that none is lost while the guest changes its mind.
 async fn interrupts(asker: &Asker<Question, Answer>, target: &Target) -> Result<(), RequestError> {
     let Some((found, table)) = target.table() else { return Ok(()) };
     let mut writes = Vec::new();
@@ -126,7 +129,7 @@ fn quad_word(low: u32, high: u32) -> Buffer {
     Buffer::copy_from_slice(&bytes)
 }
 
-/// The Command register of a function in use.
+/// The write to the Command register of a function in use.
 pub(super) const fn command(bus_master: bool) -> RegisterWrite {
     let value = header::SERR.with(header::MEMORY_SPACE.with(0, 1), 1);
     let value = header::BUS_MASTER.with(value, bus_master as u32);
@@ -138,14 +141,14 @@ impl Target {
         self.space.get(usize::from(offset / 4)).copied().unwrap_or(0)
     }
 
-    /// Where the MSI-X table is, if there is one in a BAR that has an address.
+    /// The MSI-X capability and the address of its table, if a BAR with an address holds the table.
     fn table(&self) -> Option<(pcie::root_complex::MsiX, u64)> {
         let found = self.function.msix?;
         let base = self.function.bar(found.table_bar)?.address?;
         Some((found, base + u64::from(found.table_offset)))
     }
 
-    /// What a reset takes away and we put back.
+    /// The registers that a reset clears and the slot restores.
     fn registers(&self, bus_master: bool) -> Vec<RegisterWrite> {
         let mut writes = Vec::new();
         let whole = |offset, value| RegisterWrite { offset, enables: 0b1111, value };
@@ -161,7 +164,7 @@ impl Target {
         if let Some(found) = self.function.express {
             for field in [express::PAYLOAD_SIZE, express::TIMEOUT_VALUE] {
                 let offset = field.at(found.offset).offset();
-                // The upper half is status, cleared by writing ones.
+                // The upper half is status, which is cleared by writing ones.
                 writes.push(RegisterWrite { offset, enables: 0b0011, value: self.dword(offset) });
             }
         }
@@ -174,11 +177,11 @@ impl Target {
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) script: Steps,
-    /// The function.
+    /// The function that the script works on.
     pub(super) bdf: Bdf,
-    /// Until when it waits.
+    /// When the script's wait ends.
     pub(super) wake: Option<Instant>,
-    /// Answers that have come, and how many are still to come.
+    /// Answers that have come, and the number that is still to come.
     answers: Answer,
     missing: usize,
 }
@@ -188,13 +191,13 @@ impl Running {
         Self { script, bdf, wake: None, answers: Answer::new(), missing: 0 }
     }
 
-    /// As many answers as `answers` will come.
+    /// Expects as many answers as `answers` has entries.
     pub(super) fn expect(&mut self, answers: Answer) {
         self.missing = answers.len();
         self.answers = answers;
     }
 
-    /// Answer `number` has come. Returns all of them if it was the last.
+    /// Records answer `number`. Returns all answers if it was the last.
     pub(super) fn on_answer(&mut self, number: u64, result: Result<u32, RequestError>) -> Option<Answer> {
         let place = usize::try_from(number).ok().and_then(|number| self.answers.get_mut(number))?;
         *place = result;

@@ -1,8 +1,9 @@
 //! The configuration space as the guest sees it.
 //!
-//! The far function keeps what our root complex gave it: addresses, payload sizes, Bus Master Enable only while the
-//! guest wants it. What the guest writes into such registers is kept here and read back from here; what changes at
-//! the far end (status, error logs, what nobody here knows) is read and written there.
+//! The far function keeps what the slot's root complex has set: addresses, payload sizes, and Bus
+//! Master Enable while the guest wants it. The guest's writes to such registers are kept here and
+//! read back from here. Registers that change at the far end (status, error logs, registers unknown
+//! here) are read and written there.
 
 use alloc::vec::Vec;
 
@@ -13,14 +14,15 @@ use pcie::root_complex::{Capability, CapabilityId, Function, Space};
 
 /// Double words of a configuration space.
 pub(super) const DWORDS: usize = CONFIG_SPACE_SIZE as usize / 4;
-/// Extended capabilities that a guest must not see: they take more than one function or more than TLPs of ours.
-/// Single Root I/O Virtualization, Address Translation Services, Page Request, PASID, Resizable BAR, ARI.
+/// Extended capabilities that a guest must not see, because they need more than one function or
+/// more than the tunnel's TLPs: Single Root I/O Virtualization, Address Translation Services, Page
+/// Request, PASID, Resizable BAR, ARI.
 const HIDDEN_EXTENDED: [u16; 6] = [0x0010, 0x000f, 0x0013, 0x001b, 0x0015, 0x000e];
 
-/// One double word.
+/// One double word of the configuration space.
 #[derive(Clone, Copy, Debug)]
 struct Register {
-    /// What the guest reads, as far as `near` goes.
+    /// What the guest reads in the bits of `near`.
     value: u32,
     /// `value` after a reset.
     initial: u32,
@@ -30,7 +32,7 @@ struct Register {
     writable: u32,
     /// Bits that the guest writes at the far end.
     through: u32,
-    /// What goes into the other bits there.
+    /// What a write at the far end puts into the bits outside of `through`.
     fixed: u32,
 }
 
@@ -43,12 +45,13 @@ impl Register {
     }
 }
 
-/// What a write of the guest comes to.
+/// The consequences of a write by the guest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Effect {
     /// Byte enables and value of a configuration write to the same double word at the far end.
     pub(super) forward: Option<(u8, u32)>,
-    /// The function is to be reset: Initiate Function Level Reset, or the way back from D3hot.
+    /// The function is to be reset: by Initiate Function Level Reset, or by the way back from
+    /// D3hot.
     pub(super) reset: bool,
     /// The function may reach the guest's memory from now on, or no longer.
     pub(super) bus_master_changed: bool,
@@ -56,7 +59,7 @@ pub(super) struct Effect {
     pub(super) msix_changed: bool,
 }
 
-/// See the module.
+/// The configuration space of one function as the guest sees it.
 #[derive(Debug)]
 pub(super) struct Shadow {
     registers: Vec<Register>,
@@ -67,7 +70,7 @@ pub(super) struct Shadow {
 }
 
 impl Shadow {
-    /// The view of a guest on `function`, of whose configuration space `space` are the double words.
+    /// The guest's view of `function`, whose configuration space has the double words `space`.
     pub(super) fn new(function: &Function, space: &[u32]) -> Self {
         let mut registers: Vec<_> = space.iter().copied().map(Register::constant).collect();
         registers.resize(DWORDS, Register::constant(0));
@@ -121,12 +124,13 @@ impl Shadow {
         self.registers.get(usize::from(field.offset() / 4)).map_or(0, |register| field.of(register.value))
     }
 
-    /// What lies in a capability is asked of the function, until something is known of it.
+    /// Has everything in a capability asked of the function, until a later definition says
+    /// otherwise.
     fn unknown_is_live(&mut self, function: &Function) {
         for found in &function.capabilities {
             let end = self.end_of(function, found.offset);
             let end = size_of(found.id).map_or(end, |size| end.min(found.offset + size));
-            // The lists themselves don't change.
+            // The capability headers, which form the lists, do not change.
             for offset in (found.offset + 4..end).step_by(4) {
                 if let Some(register) = self.at(offset) {
                     let value = register.value;
@@ -152,9 +156,10 @@ impl Shadow {
         ] {
             self.near(field, true);
         }
-        // The guest's Bus Master Enable is the function's, by way of `Effect`. Its memory stays enabled: it has
-        // addresses of ours, and clients that never enable it use it all the same.
-        // Nothing of the function but this one is offered, and it has no pin.
+        // The guest's Bus Master Enable reaches the function by way of `Effect`. Memory Space stays
+        // enabled at the function: the function has the slot's addresses, and clients that never
+        // enable memory use it all the same. Only this one function of the device is offered, and
+        // it has no interrupt pin.
         self.set(header::MULTI_FUNCTION, 0);
         self.set(header::INTERRUPT_PIN, 0);
         // Expansion ROMs are not offered.
@@ -189,7 +194,7 @@ impl Shadow {
             self.define_express(at);
         }
         if let Some(at) = self.power {
-            // The function stays in D0: what the guest sees of D3hot is done here.
+            // The function stays in D0. The guest's D3hot is emulated here.
             if let Some(register) = self.at(at + power::SIZE - 4) {
                 let kept = power::NO_SOFT_RESET.of(register.initial);
                 *register = Register::constant(power::NO_SOFT_RESET.with(0, kept));
@@ -210,7 +215,7 @@ impl Shadow {
                 // Message Signaled Interrupts would need addresses of the guest.
                 CapabilityId::Standard(capability::MSI) => self.unlink(function, found),
                 CapabilityId::Extended(id) if HIDDEN_EXTENDED.contains(&id) => {
-                    // The Null Capability: the list goes on.
+                    // The Null Capability: the list goes on behind it.
                     self.set(capability::EXTENDED_ID.at(found.offset), 0);
                     self.set(capability::EXTENDED_VERSION.at(found.offset), 0);
                     self.blank_extended(function, found.offset);
@@ -242,7 +247,7 @@ impl Shadow {
         ] {
             self.constant(field.at(at));
         }
-        // Control in the lower half, status in the upper one.
+        // Control in the lower half, status in the upper half.
         for (first, writable) in [
             (express::PAYLOAD_SIZE, Field::new(0x08, 14, 0)),
             (express::LINK_SPEED, Field::new(0x10, 11, 0)),
@@ -255,7 +260,7 @@ impl Shadow {
             self.near(writable.at(at), true);
             self.set(control.at(at), default_control(first, control.of(initial)));
             if let Some(register) = self.at(at + first.offset()) {
-                // What we have set stays when something beside it is written.
+                // The root complex's setting stays when another field of the register is written.
                 register.fixed = control.of(initial);
                 register.through = 0;
             }
@@ -264,7 +269,7 @@ impl Shadow {
         self.through(express::ERRORS_DETECTED.at(at));
     }
 
-    /// Takes a capability out of the list.
+    /// Removes a capability from the list.
     fn unlink(&mut self, function: &Function, hidden: &Capability) {
         let next = self.get(capability::NEXT.at(hidden.offset));
         if self.get(header::CAPABILITIES) == u32::from(hidden.offset) {
@@ -293,21 +298,21 @@ impl Shadow {
         }
     }
 
-    /// Where the capability after the one at `start` begins, or its space ends.
+    /// Where the next capability behind `start` begins, or else where the list's space ends.
     fn end_of(&self, function: &Function, start: u16) -> u16 {
         let space = if start < EXTENDED_START { EXTENDED_START } else { CONFIG_SPACE_SIZE };
         let later = function.capabilities.iter().map(|found| found.offset).filter(|offset| *offset > start);
         later.min().unwrap_or(space).min(space)
     }
 
-    /// What the guest reads of the double word `index`; nothing where the function must be asked.
+    /// What the guest reads of the double word `index`; `None` where the function must be asked.
     pub(super) fn read(&self, index: usize) -> Option<u32> {
         let register = self.registers.get(index)?;
         (register.near == u32::MAX).then_some(register.value)
     }
 
-    /// What the guest reads of the double word `index` where the function has answered `live`, which is remembered, or
-    /// with an error.
+    /// What the guest reads of the double word `index` when the function has answered `live`, or
+    /// with an error (`None`). The answer is remembered.
     pub(super) fn merge(&mut self, index: usize, live: Option<u32>) -> u32 {
         let Some(register) = self.registers.get_mut(index) else { return u32::MAX };
         let kept = register.value & register.near;
@@ -320,13 +325,13 @@ impl Shadow {
         }
     }
 
-    /// What the guest reads of the double word `index` where the function does not answer: what it was when it was last
-    /// seen.
+    /// What the guest reads of the double word `index` when the function does not answer: the last
+    /// known value.
     pub(super) fn recall(&self, index: usize) -> u32 {
         self.registers.get(index).map_or(u32::MAX, |register| register.value)
     }
 
-    /// The guest writes those bytes of `value` that `enables` names to the double word `index`.
+    /// The guest writes the bytes of `value` that `enables` names to the double word `index`.
     pub(super) fn write(&mut self, index: usize, enables: u8, value: u32) -> Effect {
         let asleep = self.is_asleep();
         let before = (self.msix_enabled(), self.bus_master());
@@ -345,7 +350,7 @@ impl Shadow {
             let here = usize::from(reset.offset() / 4) == index && lanes & reset.mask() != 0;
             effect.reset = here && self.resettable && reset.is_set(value);
         }
-        // D1 and D2 are not supported: writing them changes nothing.
+        // D1 and D2 are not supported: writing either changes nothing.
         if let Some(at) = self.power
             && ![power::D0, power::D3_HOT].contains(&self.get(power::STATE.at(at)))
         {
@@ -358,7 +363,7 @@ impl Shadow {
         effect.msix_changed = before.0 != self.msix_enabled();
         effect.bus_master_changed = before.1 != self.bus_master();
         if effect.reset {
-            // Everything is written anew after it.
+            // A reset writes all registers anew.
             (effect.forward, effect.bus_master_changed) = (None, false);
         }
         effect
@@ -370,7 +375,7 @@ impl Shadow {
         }
     }
 
-    /// Back to the values after a reset.
+    /// Restores the values that registers have after a reset.
     pub(super) fn reset(&mut self) {
         for register in &mut self.registers {
             register.value = register.initial;
@@ -391,11 +396,12 @@ impl Shadow {
     }
 }
 
-/// A control register after a reset: what of it enumeration has changed is put back.
+/// The value of a control register after a reset, without the changes of enumeration.
 fn default_control(register: Field, found: u32) -> u32 {
     match register.offset() {
         0x08 => {
-            // Max_Payload_Size 128 B, Max_Read_Request_Size 512 B, Relaxed Ordering and No Snoop allowed.
+            // Max_Payload_Size 128 B, Max_Read_Request_Size 512 B, Relaxed Ordering and No Snoop
+            // allowed.
             let value = express::READ_REQUEST_SIZE.with(0, 0b010);
             let value = express::EXTENDED_TAG.with(value, express::EXTENDED_TAG.of(found));
             express::NO_SNOOP.with(express::RELAXED_ORDERING.with(value, 1), 1)
@@ -405,7 +411,8 @@ fn default_control(register: Field, found: u32) -> u32 {
     }
 }
 
-/// How long a capability is, where that is known: what lies behind it is not asked for.
+/// Length of a capability in bytes, where it is known. Registers behind that length are not asked
+/// for.
 const fn size_of(id: CapabilityId) -> Option<u16> {
     match id {
         CapabilityId::Standard(capability::POWER_MANAGEMENT) => Some(power::SIZE),
@@ -437,7 +444,7 @@ fn lanes(enables: u8) -> u32 {
     u32::from_le_bytes(core::array::from_fn(|byte| if enables >> byte & 1 == 1 { 0xff } else { 0 }))
 }
 
-/// The bytes that have any of `bits`.
+/// The byte enables of the bytes that have any of `bits`.
 fn enables_of(bits: u32) -> u8 {
     bits.to_le_bytes().iter().rev().fold(0, |enables, byte| enables << 1 | u8::from(*byte != 0))
 }

@@ -25,20 +25,20 @@ use vfio_user::{InterruptIndex, RegionIndex};
 
 use super::{Config, Errno, Event, Guest, Input, Output};
 
-/// Where the guest has its memory.
+/// Where the guest's memory begins.
 const BASE: u64 = 0x1_0000;
 const BYTES: u64 = 0x4_0000;
 const DISK_BYTES: u64 = 1 << 20;
-/// Where in it the guest has its queues and data.
+/// Offsets of the guest's queues and data in its memory.
 const SUBMISSIONS: u64 = 0;
 const COMPLETIONS: u64 = 0x1000;
 const DATA: u64 = 0x2000;
 const ENTRIES: u16 = 16;
-/// A descriptor of the guest's memory, and those of vectors from here on.
+/// The descriptor of the guest's memory, and the first of those of the vectors.
 const MEMORY_FILE: u32 = 7;
 const EVENTS: u32 = 100;
 
-/// A slot, and what is around it.
+/// A slot with its client, its function and its world.
 struct Rig {
     guest: Guest<u32>,
     client: Client<u32>,
@@ -50,14 +50,15 @@ struct Rig {
     mapped: bool,
     descriptors: BTreeMap<usize, u32>,
     signals: Vec<u32>,
-    /// For these vectors, where their completion queue is, and how many completions were in it when they were last signalled.
+    /// By vector: where its completion queue is, and how many completions the queue had when the
+    /// vector was last signalled.
     queues: BTreeMap<u32, (u64, usize)>,
     answers: BTreeMap<RequestId, Result<Answer<u32>, Errno>>,
     events: Vec<Event>,
     closed: u32,
-    /// Packets for a function that is not there.
+    /// Packets for a function that does not exist.
     packets: Vec<Packet>,
-    /// What the slot says to a far end, for the far end's own tests.
+    /// The slot's outputs to a far end, for the far end's own tests.
     to_far: Vec<Output<u32>>,
     now: Instant,
 }
@@ -74,7 +75,7 @@ fn config() -> Config {
 }
 
 impl Rig {
-    /// A function on the slot's own link, and a client that has said its version.
+    /// A function on the slot's own link, and a client that has sent its version.
     fn direct() -> Self {
         let now = Instant::from_nanos(1_000);
         let function = Function::new(now, function_config());
@@ -119,7 +120,7 @@ impl Rig {
         self.settle();
     }
 
-    /// Lets everybody have their say, a microsecond a step, until `until` says so.
+    /// Lets every part act in steps of a microsecond, until `until` is true.
     fn until(&mut self, mut until: impl FnMut(&Self) -> bool) {
         for _ in 0..1_000_000 {
             if until(self) {
@@ -294,7 +295,7 @@ impl Rig {
     fn register(&mut self, at: u32) -> u32 {
         u32::from_le_bytes(self.read(RegionIndex::BAR0, at.into(), 4)[..].try_into().unwrap())
     }
-    /// As QEMU writes registers: nobody answers.
+    /// Writes a register without waiting for an answer, as QEMU does.
     fn post_register(&mut self, at: u32, value: u32) {
         self.client.post(RegionIndex::BAR0, at.into(), &value.to_le_bytes());
         self.settle();
@@ -330,7 +331,7 @@ impl Rig {
         panic!("the controller is not ready");
     }
 
-    /// What enables the controller with its admin queue.
+    /// The register writes that enable the controller with its admin queue.
     fn queue_registers(&self) -> [(u32, u32); 6] {
         let entries = u32::from(ENTRIES) - 1;
         [
@@ -343,7 +344,7 @@ impl Rig {
         ]
     }
 
-    /// Sends an Identify Controller in the slot `index` of a fresh admin queue.
+    /// Sends an Identify Controller in slot `index` of a fresh admin queue.
     fn send_identify(&mut self, index: u16) {
         self.put_identify(index);
         self.post_register(offset::DOORBELLS, u32::from(index) + 1);
@@ -360,7 +361,7 @@ impl Rig {
         self.memory.write(self.base + SUBMISSIONS + u64::from(index) * 64, &entry.emit()).unwrap();
     }
 
-    /// The completions in a queue at `address` that has not been once around.
+    /// The completions in a queue at `address` that has not wrapped yet.
     fn completions(&self, address: u64) -> impl Iterator<Item = CompletionQueueEntry> {
         let bytes = self.memory.slice(address, usize::from(ENTRIES) * 16).unwrap();
         bytes.as_chunks().0.iter().map(CompletionQueueEntry::parse).take_while(CompletionQueueEntry::phase)
@@ -450,7 +451,7 @@ fn a_function_that_reaches_outside_of_the_guests_memory_harms_nothing() {
     rig.until(|rig| rig.guest.statistics().reads_refused > 0);
     let told = rig.events.iter().any(|event| matches!(event, Event::OutsideMemory { write: false, .. }));
     assert!(told, "{:?}", rig.events);
-    // The guest maps it and begins anew.
+    // The guest maps its memory and begins anew.
     rig.map(Some(MEMORY_FILE));
     rig.post_register(offset::CONFIGURATION, 0);
     rig.until(|rig| rig.guest.has_client());

@@ -1,4 +1,5 @@
-//! Completion timeouts of our root complex, and the empty slot that is left where a function never answered in time.
+//! Completion timeouts of the slot's root complex, and the empty slot that is left where a function
+//! never answered in time.
 
 use engine::Nanos;
 use pcie::config::CONFIG_SPACE_SIZE;
@@ -9,19 +10,20 @@ use vfio_user::{InterruptIndex, RegionIndex};
 
 use super::{Event, Guest, Phase};
 
-/// Completion timeouts are told of this often at most.
+/// Least time between two reports of completion timeouts.
 const TELL_EVERY: Nanos = Nanos::from_secs(1);
-/// Bytes of Vendor ID and Device ID, whose being all ones says that nothing is there.
+/// Length in bytes of Vendor ID and Device ID. All ones there means that no function is present.
 const IDENTITY: u64 = 4;
 
-/// Whether a function was passed over because it did not answer in time.
+/// Whether enumeration passed over a function because it did not answer in time.
 pub(super) fn was_late(topology: &Topology) -> bool {
     let late = |fault: &Fault| matches!(fault, Fault::Register { error: RequestError::Timeout, .. });
     topology.faults.iter().any(|(_, fault)| late(fault))
 }
 
-/// What a read at `offset` of an empty slot's configuration space is. All ones in all of it would be a list of
-/// capabilities that has no end, in which monitors go round for ever.
+/// Fills `bytes` with what an empty slot's configuration space holds at `offset`: all ones as
+/// identity, then zeros. All ones everywhere would be a capability list without end, in which
+/// monitors loop for ever.
 pub(super) fn nothing(offset: u64, bytes: &mut [u8]) {
     for (at, byte) in (offset..).zip(bytes) {
         *byte = if at < IDENTITY { u8::MAX } else { 0 };
@@ -29,7 +31,7 @@ pub(super) fn nothing(offset: u64, bytes: &mut [u8]) {
 }
 
 impl<D: 'static> Guest<D> {
-    /// Tells of requests that timed out since the last time.
+    /// Reports the requests that timed out since the last report.
     pub(super) fn tell_timeouts(&mut self) {
         let times = self.root.requester_statistics().timeouts - self.timeouts_told;
         let Some(request) = self.root.timed_out().filter(|_| times > 0) else { return };
@@ -42,8 +44,8 @@ impl<D: 'static> Guest<D> {
         self.event(Event::CompletionTimeout { request, within, times });
     }
 
-    /// Nothing has answered in time. A host that starts now finds an empty slot; returns whether that is so: one that
-    /// knows a function does not.
+    /// Handles that nothing has answered in time. A host that starts now finds an empty slot.
+    /// Returns whether the slot is empty now; a slot that has had a function is not.
     pub(super) fn is_empty_from_now_on(&mut self) -> bool {
         if self.slot.is_some() {
             return false;
@@ -61,7 +63,7 @@ impl<D: 'static> Guest<D> {
         true
     }
 
-    /// The client of an empty slot has gone: whoever starts next has it looked at again.
+    /// The client of an empty slot has disconnected: enumerates again for the next client.
     pub(super) fn look_again(&mut self) {
         if self.link_up && matches!(self.phase, Phase::Empty) {
             self.enumerate();

@@ -1,8 +1,8 @@
-//! The host of NVMe/TCP subsystems, assembled: several paths used as one, each an association, each queue of it a
-//! connection.
+//! The host of NVMe/TCP subsystems, assembled: several paths used as one. Each path is an
+//! association, and each queue of the association is a connection.
 //!
-//! Whoever drives it dials where [`Output::Dial`] says, gives it what arrives, and sends what gathers in
-//! [`Initiator::outbox`] of each connection.
+//! The caller dials where [`Output::Dial`] says, hands in the bytes that arrive, and sends the
+//! bytes in [`Initiator::outbox`] of each connection.
 
 #[cfg(test)]
 mod tests;
@@ -23,18 +23,18 @@ use nvme_tcp::host::{self as tcp, Connection};
 
 pub use types::{Config, ConnectionId, Input, Output};
 
-/// A connection and which time it was made.
+/// One queue's connection.
 #[derive(Debug)]
 struct Line {
     id: ConnectionId,
-    /// None while it is being dialled.
+    /// The connection; `None` while it is being dialled.
     connection: Option<Box<Connection>>,
     config: tcp::Config,
-    /// What was agreed upon, once that is so.
+    /// The agreed parameters, once the connection is initialised.
     parameters: Option<tcp::Parameters>,
 }
 
-/// See the module.
+/// A host with several paths to a subsystem, and the connections of each path.
 #[derive(Debug)]
 pub struct Initiator {
     config: Config,
@@ -46,10 +46,12 @@ pub struct Initiator {
 }
 
 impl Initiator {
-    /// An initiator with one path for each of `associations`; [`Initiator::start`] connects them.
+    /// An initiator with one path for each of `associations`; [`Initiator::start`] connects the
+    /// paths.
     ///
     /// # Panics
-    /// When there is none, or too many, or a configuration exceeds a limit that its fields name.
+    /// When `associations` is empty or too long, or a configuration exceeds a limit that its fields
+    /// name.
     pub fn new(config: Config, associations: Vec<host::Config>) -> Self {
         let count = associations.len();
         let multipath = Multipath::new(config.multipath, associations.into_iter().map(Association::new));
@@ -74,15 +76,15 @@ impl Initiator {
         self.exchange(now);
     }
 
-    /// The paths.
+    /// The paths and their state.
     pub const fn multipath(&self) -> &Multipath {
         &self.multipath
     }
 
-    /// Submits an I/O command; it ends with [`Output::Completed`], exactly once.
+    /// Submits an I/O command; [`Output::Completed`] follows exactly once.
     ///
     /// # Errors
-    /// When it can't be taken; it then never completes.
+    /// When the command cannot be taken; it then never completes.
     #[inline]
     pub fn submit(&mut self, now: Instant, request: Request) -> Result<(), SubmitError> {
         if let Some(dispatch) = self.multipath.submit(now, request)?
@@ -93,10 +95,10 @@ impl Initiator {
         Ok(())
     }
 
-    /// Submits an admin command; it ends with [`Output::AdminCompleted`], exactly once.
+    /// Submits an admin command; [`Output::AdminCompleted`] follows exactly once.
     ///
     /// # Errors
-    /// When it can't be taken; it then never completes.
+    /// When the command cannot be taken; it then never completes.
     pub fn submit_admin(
         &mut self,
         now: Instant,
@@ -109,12 +111,13 @@ impl Initiator {
         Ok(())
     }
 
-    /// What the Admin Queue of a path has agreed upon; none while it is not connected.
+    /// The agreed parameters of a path's Admin Queue; `None` while the queue is not connected.
     pub fn parameters(&self, path: PathIndex) -> Option<tcp::Parameters> {
         self.lines.get(usize::from(path.0))?.first()?.as_ref()?.parameters
     }
 
-    /// The digests that are asked for and that the controller of a path has not enabled, in words.
+    /// Names the digests that were asked for but that the controller of a path has not enabled.
+    /// `None` if none is missing or the Admin Queue is not connected.
     pub fn missing_digests(&self, path: PathIndex) -> Option<&'static str> {
         let tcp::Parameters { header_digest, data_digest, .. } = self.parameters(path)?;
         let asked = &self.config.connection;
@@ -132,12 +135,12 @@ impl Initiator {
         (line.id == id).then_some(line)
     }
 
-    /// What is to be sent on a connection; none when it is not there any more.
+    /// The bytes to send on a connection; `None` when the connection does not exist any more.
     pub fn outbox(&mut self, id: ConnectionId) -> Option<&Outbox> {
         Some(self.line(id)?.connection.as_ref()?.outbox())
     }
 
-    /// As [`Initiator::outbox`], for a world that takes it out as buffers.
+    /// As [`Initiator::outbox`], for a world that takes the bytes out as buffers.
     pub fn outbox_mut(&mut self, id: ConnectionId) -> Option<&mut Outbox> {
         Some(self.line(id)?.connection.as_mut()?.outbox_mut())
     }
@@ -149,13 +152,14 @@ impl Initiator {
         }
     }
 
-    /// Where the next bytes of a connection belong, when they are data that are put together; see
-    /// [`nvme_tcp::host::Connection::landing`]. What is received there is told by [`Input::Landed`].
+    /// Where the next bytes of a connection belong, if they are data that are being assembled; see
+    /// [`nvme_tcp::host::Connection::landing`]. Report bytes received there by [`Input::Landed`].
     pub fn landing(&mut self, id: ConnectionId) -> Option<&mut [u8]> {
         self.line(id)?.connection.as_mut()?.landing()
     }
 
-    /// Sends a command; whether that was possible. If not, the path hears of it, and sends the command again.
+    /// Sends a command. Returns whether that was possible; if not, the path is told and sends the
+    /// command again.
     #[inline]
     fn dispatch(&mut self, now: Instant, dispatch: Dispatch) -> bool {
         let Dispatch { path, queue, token, entry, data } = dispatch;
@@ -261,8 +265,8 @@ impl Initiator {
     }
 }
 
-/// What is still to be sent when a connection breaks down, with the reason at its end, is sent if it is no more than
-/// this: bytes that a socket takes at once.
+/// Limit in bytes on what is still sent when a connection breaks down, with the reason at its end:
+/// as much as a socket takes at once.
 const LAST_BYTES_MAX: usize = 16 << 10;
 
 impl Engine for Initiator {

@@ -1,4 +1,5 @@
-//! An initiator and a target that is played here, over streams that are cut anywhere and connections that break.
+//! An initiator against target connections that the test plays, over streams that are cut anywhere
+//! and connections that break.
 
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
@@ -24,10 +25,10 @@ fn pool() -> SharedPool {
     Rc::new(RefCell::new(Pool::default()))
 }
 
-/// A controller's end of a connection, and what it has under way.
+/// The controller's end of a connection, and its commands under way.
 struct Line {
     connection: controller::Connection,
-    /// Entries of commands whose data are coming.
+    /// Entries of commands whose data are on their way.
     pulling: BTreeMap<Slot, SubmissionQueueEntry>,
 }
 
@@ -107,7 +108,7 @@ impl World {
         }
     }
 
-    /// A piece of each stream, each way; some time passes.
+    /// Moves a piece of each stream in each direction, and lets some time pass.
     fn step(&mut self) {
         let ids: Vec<ConnectionId> = self.lines.keys().copied().collect();
         let mut moved = false;
@@ -138,7 +139,7 @@ impl World {
         self.drain();
     }
 
-    /// What a controller has said goes to the host, cut anywhere.
+    /// Passes the controller's bytes to the host, cut anywhere.
     fn answer(&mut self, id: ConnectionId) -> bool {
         let Some(line) = self.lines.get_mut(&id) else { return false };
         let bytes: Vec<u8> = line.connection.outbox().slices().flatten().copied().collect();
@@ -278,7 +279,7 @@ impl World {
         self.initiator.submit(self.now, request).unwrap();
     }
 
-    /// The network takes or gives back a path.
+    /// The network takes a path away or gives it back.
     fn set_reachable(&mut self, path: u16, reachable: bool) {
         self.reachable[usize::from(path)] = reachable;
         if !reachable {
@@ -293,7 +294,7 @@ impl World {
     }
 }
 
-/// Identify: a controller, the namespaces, a namespace.
+/// The Identify data of a controller, of the namespace list, or of a namespace.
 fn identify(structure: u32) -> Vec<u8> {
     let mut page = std::vec![0; 4096];
     match structure {
@@ -315,7 +316,8 @@ fn blocks_are_written_and_read_while_paths_come_and_go() {
         world.run(|world| world.initiator.multipath().paths().all(|path| path.live));
         let mut model: BTreeMap<u64, u8> = BTreeMap::new();
         for round in 0..40_u64 {
-            // Eight extents, each written and then read, all at once; of 1 to 32 blocks, in the capsule and beyond.
+            // Eight extents of 1 to 32 blocks, all at once, in the capsule and beyond it. Each is
+            // written and then read.
             for write in [true, false] {
                 for extent in 0..8_u64 {
                     let cookie = (round * 2 + u64::from(write)) * 8 + extent;
@@ -353,7 +355,8 @@ fn blocks_are_written_and_read_while_paths_come_and_go() {
     }
 }
 
-/// One bit of an ICReq or ICResp takes a queue's digests away. The Admin Queue's tell that it had to have them.
+/// One flipped bit of an ICReq or ICResp takes a queue's digests away. The Admin Queue's digests
+/// show that the I/O queue must have digests, too.
 #[test]
 fn an_io_queue_has_the_digests_of_its_admin_queue() {
     let mut world = World::new(5, true);

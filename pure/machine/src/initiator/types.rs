@@ -7,87 +7,88 @@ use nvme_fabrics::host::{Failure, Loss};
 use nvme_fabrics::wire::QueueId;
 use nvme_tcp::host as tcp;
 
-/// What an initiator is, apart from its associations.
+/// The settings of an initiator, apart from its associations.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Its paths.
+    /// Settings of the paths.
     pub multipath: multipath::Config,
-    /// Each of its connections; queue size and capsule are filled in.
+    /// Settings of each connection. The initiator fills in queue size, capsule size and agreed
+    /// digests.
     pub connection: tcp::Config,
 }
 
-/// Names a connection: the path, the queue, and which time it was made.
+/// Names a connection: its path, its queue, and its generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId {
-    /// The path that it is of.
+    /// The path that the connection belongs to.
     pub path: PathIndex,
-    /// The queue that it is.
+    /// The queue that the connection carries.
     pub queue: QueueId,
-    /// Tells it from those that were there before.
+    /// Distinguishes the connection from earlier ones of the same path and queue.
     pub generation: u32,
 }
 
 /// What the world tells an initiator.
 #[derive(Debug)]
 pub enum Input {
-    /// What [`Output::Dial`] asked for.
+    /// The connection that [`Output::Dial`] asked for is open.
     Connected(ConnectionId),
-    /// Bytes from the controller, in order. The block is held as long as data in it are.
+    /// Bytes from the controller, in order. The block is held as long as data in it are in use.
     Received {
-        /// The connection.
+        /// The connection that received the bytes.
         connection: ConnectionId,
-        /// The bytes.
+        /// The received bytes, cut anywhere.
         bytes: Buffer,
     },
     /// Bytes from the controller were received into [`super::Initiator::landing`].
     Landed {
-        /// The connection.
+        /// The connection that received the bytes.
         connection: ConnectionId,
-        /// How many.
+        /// Number of received bytes.
         count: usize,
     },
     /// The connection could not be made, or has ended.
     Closed(ConnectionId),
 }
 
-/// What an initiator asks of its world, and tells it.
+/// What an initiator asks of the world, or tells the world.
 #[derive(Debug)]
 pub enum Output {
     /// Connect to the address of the path.
     Dial(ConnectionId),
     /// Close a connection, or give up dialling it.
     Close {
-        /// Which.
+        /// The connection to close.
         connection: ConnectionId,
-        /// What was not sent must not be sent any more, neither by us nor by the system: a command in it may already
-        /// have gone another way.
+        /// Whether unsent bytes must be dropped, by this process and by the system: a command in
+        /// them may already have gone another way.
         abort: bool,
-        /// The last bytes to be sent, if that is possible at once.
+        /// The last bytes to send, if they can be sent at once.
         last: Buffer,
     },
-    /// A connection is initialised.
+    /// A connection is initialised, with these agreed parameters.
     Initialized(ConnectionId, tcp::Parameters),
     /// One end of a connection broke the protocol.
     ProtocolError(ConnectionId, tcp::Closed),
     /// A path can be used, for the first time or again.
     PathUp(PathIndex),
-    /// A path is lost, and tried again.
+    /// A path is lost; the initiator tries to connect it again.
     PathLost(PathIndex, Loss),
-    /// A path is over: given up, or shut down where there is no failure.
+    /// A path has ended for good: given up with this failure, or shut down (`None`).
     PathEnded(PathIndex, Option<Failure>),
     /// An I/O command has ended.
     Completed(Completed),
     /// An admin command has ended.
     AdminCompleted {
-        /// The caller's name for it.
+        /// The caller's name for the command.
         cookie: u64,
-        /// The completion.
+        /// The completion queue entry of the command.
         entry: CompletionQueueEntry,
-        /// What was read.
+        /// The data that the command has read.
         data: Buffer,
     },
     /// A controller reports an event (DW0 of the Asynchronous Event Request).
     Event(PathIndex, u32),
-    /// What a controller told about itself has changed.
+    /// What a controller of this path says about itself has changed.
     IdentityChanged(PathIndex),
 }

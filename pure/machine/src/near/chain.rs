@@ -1,4 +1,4 @@
-//! The life of a command, hop by hop, out of what passed the near host.
+//! The life of a command, hop by hop, computed from the packets that passed the near host.
 
 use alloc::vec::Vec;
 
@@ -7,8 +7,9 @@ use tunnel::session::ClockAlignment;
 
 use super::trace::{Observation, Point};
 
-/// The hops of a read of one page, in the order in which they follow each other. Times at the far end are its own;
-/// the tunnel's are between the clocks of both ends, as well as these are aligned.
+/// A hop in the read of one page, in the order in which hops follow each other. Times at the far
+/// end are by the far clock. Times of the tunnel are between the clocks of both ends, as exact as
+/// the clocks are aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hop {
     /// The driver queues the command and the root complex sends the doorbell.
@@ -17,22 +18,22 @@ pub enum Hop {
     DoorbellDown,
     /// The controller asks for the submission queue entry.
     Dispatch,
-    /// That request goes up.
+    /// The read of the submission queue entry goes up.
     FetchUp,
-    /// Host memory answers it.
+    /// Host memory answers the read of the submission queue entry.
     HostMemory,
     /// The submission queue entry goes down.
     EntryDown,
     /// The controller carries the command out: medium, data, completion.
     Controller,
-    /// The data go up, and the completion with them.
+    /// The data go up, together with the completion.
     DataUp,
     /// The driver sees the completion.
     Completion,
 }
 
 impl Hop {
-    /// All of them, in order.
+    /// All hops, in order.
     pub const ALL: [Self; 9] = [
         Self::Issue,
         Self::DoorbellDown,
@@ -49,8 +50,9 @@ impl Hop {
 /// How long each of [`Hop::ALL`] took for one command.
 pub type Chain = [Nanos; Hop::ALL.len()];
 
-/// The chains of the reads in `observations`, which were submitted one after another over a tunnel with time stamps.
-/// Commands that do not fit the pattern (a replay in between, another kind) are left out.
+/// The chains of the reads in `observations`. The reads must have been submitted one after another
+/// over a tunnel with time stamps. Commands that do not fit the pattern (a replay in between,
+/// another kind) are left out.
 pub fn read_chains(observations: &[Observation], clock: ClockAlignment) -> Vec<Chain> {
     let starts: Vec<usize> = observations
         .iter()
@@ -87,7 +89,7 @@ fn chain(observations: &[Observation], clock: ClockAlignment) -> Option<Chain> {
     ])
 }
 
-/// What our clock showed when the far one showed `far`.
+/// What the near clock showed when the far clock showed `far`.
 fn near_time(far: Instant, clock: ClockAlignment) -> Instant {
     let shifted = i128::from(far.as_nanos()) - i128::from(clock.offset_ns);
     Instant::from_nanos(u64::try_from(shifted.max(0)).unwrap_or(u64::MAX))

@@ -1,4 +1,4 @@
-//! What a near host is built as.
+//! The settings of a near host.
 
 use engine::Nanos;
 use nvme_pcie::host;
@@ -6,30 +6,31 @@ use pcie::config::{Identity, Link, ids};
 use pcie::root_complex::{self, Plan};
 use pcie::switch::SwitchConfig;
 
-/// Where host memory begins.
+/// First address of host memory.
 pub const MEMORY_BASE: u64 = 0x10_0000;
-/// How many far ends one host may have: the ports of its switch.
+/// Maximum number of far ends that one host may have: the ports of its switch.
 pub const PORTS_MAX: usize = 32;
 
-/// What a near host is built as.
+/// The settings of a near host.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// The root complex.
+    /// The root complex above the switch.
     pub root: root_complex::Config,
-    /// What enumeration gives out and sets.
+    /// What enumeration may give out, and the settings that it makes.
     pub plan: Plan,
     /// Bytes of host memory for the queues and data of each driver.
     pub arena_bytes: u64,
-    /// The drivers; their arenas are laid out here.
+    /// Settings of every driver. The host itself sets the place and the length of each arena.
     pub driver: host::Config,
-    /// How long to wait for the links of the other ports once one is up, before enumerating without them.
+    /// Once one port's link is up, how long to wait for the links of the other ports before
+    /// enumerating without them.
     pub gather: Nanos,
 }
 
 impl Default for Config {
-    /// Times that fit each other: a network that falls silent is given up after 5 s and its session is held for 10 s
-    /// more. No completion timeout strikes before that, so a connection that is back by then is noticed by nobody
-    /// above the tunnel.
+    /// Times that fit each other: a silent network is given up after 5 s, and its session is held
+    /// for 10 s more. No Completion Timeout strikes before that, so nobody above the tunnel notices
+    /// a connection that is back by then.
     fn default() -> Self {
         let timeout = pcie::requester::CompletionTimeout::D2;
         let driver = host::Config {
@@ -48,7 +49,8 @@ impl Default for Config {
     }
 }
 
-/// The distributed switch: 4 KiB payloads on links of our own, and slots whose devices may vanish.
+/// The distributed switch: 4 KiB payloads on the tunnel's links, and slots whose devices may
+/// vanish.
 pub(crate) const fn switch(ports: u8) -> SwitchConfig {
     let upstream = Identity {
         vendor: ids::VENDOR,

@@ -1,4 +1,5 @@
-//! An NVMe driver and the controller it was given: where its registers are, and whose answers are whose.
+//! An NVMe driver and its controller: where the registers are, and which driver an answer belongs
+//! to.
 
 use alloc::vec::Vec;
 
@@ -11,9 +12,9 @@ use tunnel::upstream::PortIndex;
 
 /// Class code of an NVMe I/O controller: mass storage, non-volatile memory, NVM Express.
 const CLASS_NVME: u32 = 0x01_0802;
-/// Cookies of configuration reads have this bit.
+/// This bit marks the cookies of configuration reads.
 const CONFIG: u64 = 1 << 62;
-/// Cookies of register reads: the driver's index above this bit, its own cookie below.
+/// Cookies of register reads: the driver's index above this bit, the driver's own cookie below.
 const INDEX_SHIFT: u32 = 48;
 
 /// The root complex's cookie of an application's configuration read.
@@ -26,15 +27,15 @@ pub(super) fn config_cookie_of(cookie: u64) -> u32 {
     u32::try_from(cookie & !CONFIG).expect("the cookie was made of 32 bits")
 }
 
-/// The driver that a register read belongs to.
+/// Index of the driver that a register read belongs to.
 pub(super) fn index_of_cookie(cookie: u64) -> usize {
     usize::try_from(cookie >> INDEX_SHIFT).expect("16 bits fit")
 }
 
-/// Message addresses of driver `index`: a page each in the interrupt window.
+/// Distance between the message addresses of drivers: each has a page in the interrupt window.
 const INTERRUPT_STRIDE: u64 = 4096;
 
-/// The driver whose interrupts are written to `address`.
+/// Index of the driver whose interrupts are written to `address`.
 pub(super) fn index_of_interrupt(address: u64) -> usize {
     let offset = address.saturating_sub(pcie::root_complex::INTERRUPT_WINDOW.start);
     usize::try_from(offset / INTERRUPT_STRIDE).unwrap_or(usize::MAX)
@@ -79,7 +80,7 @@ fn downstream_ports(topology: &Topology) -> Vec<&Function> {
     topology.root.children.iter().flat_map(|upstream| upstream.children.iter()).collect()
 }
 
-/// See the module.
+/// An NVMe driver, and where its controller is.
 #[derive(Debug)]
 pub(super) struct Driver {
     pub(super) host: Host,
@@ -87,7 +88,8 @@ pub(super) struct Driver {
     pub(super) bar: u64,
     pub(super) port: Option<PortIndex>,
     lost: bool,
-    /// The register read under way, as far as it has come: drivers read one at a time.
+    /// The bytes of the register read under way, as far as they have come. Drivers read one
+    /// register at a time.
     register: [u8; 8],
     register_length: usize,
 }
@@ -106,11 +108,12 @@ impl Driver {
         self.host.handle_input(now, host::Input::DeviceLost);
     }
 
-    /// Enumeration has seen the device, not for the first time.
+    /// Enumeration has found the device again.
     pub(super) fn on_found(&mut self, now: Instant, found: &Found) {
         self.bar = found.bar;
-        // A link that came and went while the hierarchy was enumerated, before there was a driver, was never reported
-        // lost here; but whoever could not be brought up may be now.
+        // If a link came and went during the enumeration, before there was a driver, its loss was
+        // never reported here. A controller that could not be brought up then may be brought up
+        // now.
         if core::mem::take(&mut self.lost) || !self.host.is_ready() {
             self.host.handle_input(now, host::Input::DeviceBack);
         }

@@ -1,4 +1,4 @@
-//! What an application is told by a near host.
+//! What a near host tells the application.
 
 use core::fmt;
 
@@ -7,18 +7,18 @@ use pcie::requester::RequestError;
 use pcie::root_complex::EnumerationError;
 use tunnel::upstream::PortIndex;
 
-/// An NVMe controller that was found: the first is 0.
+/// Names an NVMe controller that was found; the first is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ControllerIndex(pub usize);
 
-/// What happened.
+/// What happened to a near host.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// To a port's link.
+    /// Something happened to the link of a port.
     Link {
-        /// The port.
+        /// The port of the link.
         port: PortIndex,
-        /// What.
+        /// What happened to the link.
         event: tunnel::Event,
     },
     /// The hierarchy was enumerated, for the first time or again below a port; see
@@ -26,56 +26,57 @@ pub enum Event {
     Enumerated,
     /// A controller is up, for the first time or after a reset.
     Ready {
-        /// Which.
+        /// The controller that is up.
         controller: ControllerIndex,
     },
     /// A command ended.
     Completed {
-        /// Of which controller.
+        /// The controller of the command.
         controller: ControllerIndex,
-        /// Which, and how.
+        /// Which command ended, and how.
         completed: Completed,
     },
     /// A configuration read ended.
     ConfigRead {
-        /// The caller's name for it.
+        /// The caller's name for the read.
         cookie: u32,
-        /// The double word, or why there is none.
+        /// The double word, or why it could not be read.
         result: Result<u32, RequestError>,
     },
     /// A controller reports an event.
     Asynchronous {
-        /// Which.
+        /// The controller that reports.
         controller: ControllerIndex,
-        /// The event.
+        /// The event that the controller reports.
         event: AsynchronousEvent,
     },
     /// A controller is being reset; its commands wait.
     Resetting {
-        /// Which.
+        /// The controller that is being reset.
         controller: ControllerIndex,
-        /// Why.
+        /// Why the controller is reset.
         reason: ResetReason,
     },
-    /// Something can't be used.
+    /// Something cannot be used.
     Failed(Failure),
 }
 
-/// What can't be used, and why.
+/// What cannot be used, and why.
 #[derive(Clone, Copy, Debug)]
 pub enum Failure {
-    /// The hierarchy.
+    /// The hierarchy could not be enumerated.
     Enumeration(EnumerationError),
-    /// A controller; its commands have failed.
+    /// A controller could not be brought up; its commands have failed.
     Controller {
-        /// Which.
+        /// The controller that failed.
         controller: ControllerIndex,
-        /// Why.
+        /// Why the controller could not be brought up.
         error: InitError,
     },
-    /// A controller: the arena that [`super::Config`] gives its driver is too small.
+    /// A controller has no driver, because the arena that [`super::Config`] gives each driver is
+    /// too small.
     Arena(ArenaTooSmall),
-    /// More controllers were found than there is memory for: one a port.
+    /// More controllers were found than there is memory for: the memory is enough for one per port.
     TooManyControllers,
 }
 

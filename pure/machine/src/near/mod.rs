@@ -1,8 +1,8 @@
 //! The host: root complex, memory and NVMe drivers above a distributed switch.
 //!
-//! Links that come up are enumerated, NVMe controllers that are found are brought up, devices that go are held for
-//! a while and brought up again when they come back. Applications submit commands and read registers; what has
-//! become of them are [`Event`]s.
+//! Links that come up are enumerated. NVMe controllers that are found are brought up. Devices that
+//! go are held for a while, and are brought up again when they come back. Applications submit
+//! commands and read registers; [`Event`]s report the results.
 
 mod chain;
 mod config;
@@ -38,14 +38,14 @@ use trace::Trace;
 enum Below {
     /// The switch, with a tunnel behind each port.
     Tunnel(Box<Upstream>),
-    /// A function on the link itself, in the hands of the world.
+    /// A function directly on the link; the world carries its packets.
     Link,
 }
 
 /// What the world tells the host.
 #[derive(Debug)]
 pub enum Input {
-    /// The connection asked for is there.
+    /// The connection that [`Output::Connect`] asked for is open.
     Connected(PortIndex),
     /// A piece of a port's byte stream, cut anywhere.
     Received(PortIndex, Buffer),
@@ -55,18 +55,18 @@ pub enum Input {
     Packet(Packet),
 }
 
-/// What the host asks of the world, or tells it.
+/// What the host asks of the world, or tells the world.
 #[derive(Debug)]
 pub enum Output {
-    /// Dial the far end of a port; answered by [`Input::Connected`] or [`Input::Disconnected`].
+    /// Dial the far end of a port. Answer with [`Input::Connected`] or [`Input::Disconnected`].
     Connect(PortIndex),
     /// Append these bytes to the stream of a port.
     Transmit(PortIndex, Buffer),
-    /// End the connection of a port once all bytes before this are on their way.
+    /// End the connection of a port once all bytes output before this are on their way.
     Close(PortIndex),
     /// A packet for the function that is attached directly.
     Packet(Packet),
-    /// For the application.
+    /// An event for the application.
     Event(Event),
 }
 
@@ -76,14 +76,14 @@ enum Timer {
     Gather,
 }
 
-/// A link that came up after the first enumeration.
+/// A part of the hierarchy that is to be enumerated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scan {
     All,
     Below(PortIndex),
 }
 
-/// See the module.
+/// A host with its root complex, memory, and one NVMe driver for each controller that was found.
 #[derive(Debug)]
 pub struct Near {
     config: Config,
@@ -101,19 +101,20 @@ pub struct Near {
     pool: Pool,
     outputs: VecDeque<Output>,
     writes_dropped: u64,
-    /// Something happened that a driver may wait for: bytes in host memory, an answer, a time-out, a command.
+    /// Something happened that a driver may wait for: bytes in host memory, an answer, a time-out,
+    /// a command.
     stir: bool,
-    /// The parts have nothing for each other or the world until something else is done to this.
+    /// No part has anything for another part or for the world until the next call from outside.
     quiet: bool,
     now: Instant,
 }
 
 impl Near {
-    /// A host with a switch and, behind each of its ports, the tunnel of one of `sessions`: at most [`PORTS_MAX`].
-    /// All are dialled as soon as this is first settled.
+    /// A host with a switch, and behind each port of the switch the tunnel of one of `sessions`, at
+    /// most [`PORTS_MAX`]. The host dials all far ends as soon as its outputs are first polled.
     ///
     /// # Panics
-    /// When there are none or too many.
+    /// When `sessions` is empty or too long.
     pub fn over_tunnels(config: Config, sessions: Vec<session::Config>, entropy: impl Into<Entropy>) -> Self {
         let ports = sessions.len();
         let count = u8::try_from(ports).ok().filter(|count| (1..=PORTS_MAX).contains(&usize::from(*count)));
@@ -123,7 +124,8 @@ impl Near {
         Self::new(config, Below::Tunnel(Box::new(upstream)), ports)
     }
 
-    /// A host with one function on its root port's link, enumerated at once: no switch, no tunnel.
+    /// A host with one function on its root port's link, without switch and tunnel. Enumeration
+    /// starts at once.
     pub fn direct(config: Config, now: Instant) -> Self {
         let mut near = Self::new(config, Below::Link, 0);
         near.now = now;
@@ -156,11 +158,11 @@ impl Near {
         }
     }
 
-    /// What enumeration found; none before the first [`Event::Enumerated`].
+    /// What enumeration found; `None` before the first [`Event::Enumerated`].
     pub const fn topology(&self) -> Option<&Topology> {
         self.topology.as_ref()
     }
-    /// The tunnels' end, where there are tunnels.
+    /// The upstream end of the tunnels, if there are tunnels.
     pub const fn upstream(&self) -> Option<&Upstream> {
         match &self.below {
             Below::Tunnel(upstream) => Some(upstream),
@@ -171,7 +173,7 @@ impl Near {
     pub fn driver(&self, controller: ControllerIndex) -> Option<&host::Host> {
         self.drivers.get(controller.0).map(|driver| &driver.host)
     }
-    /// The NVMe controllers that were found, in the order of their ports.
+    /// The NVMe controllers that were found, in the order of their discovery.
     pub fn controllers(&self) -> impl Iterator<Item = (ControllerIndex, Bdf)> {
         self.drivers.iter().enumerate().map(|(index, driver)| (ControllerIndex(index), driver.bdf))
     }
@@ -183,22 +185,22 @@ impl Near {
     pub const fn memory(&self) -> &Ram {
         &self.memory
     }
-    /// Host memory, for the data of commands; see [`host::Host::data_region`].
+    /// Mutable host memory, for the data of commands; see [`host::Host::data_region`].
     pub const fn memory_mut(&mut self) -> &mut Ram {
         &mut self.memory
     }
 
-    /// Writes of devices that were dropped, being outside of host memory. Reads of that kind are refused, and counted by
-    /// the root complex.
+    /// Number of device writes that were dropped because they were outside of host memory. The root
+    /// complex refuses and counts such reads.
     pub const fn writes_dropped(&self) -> u64 {
         self.writes_dropped
     }
 
-    /// Submits a command; [`Event::Completed`] follows exactly once. Its doorbell is rung when outputs are next
-    /// polled, once for all commands submitted until then.
+    /// Submits a command; [`Event::Completed`] follows exactly once. The doorbell is rung when
+    /// outputs are next polled, once for all commands submitted until then.
     ///
     /// # Errors
-    /// When it can't be taken; it then never completes.
+    /// When the command cannot be taken; it then never completes.
     pub fn submit(
         &mut self,
         now: Instant,
@@ -215,14 +217,14 @@ impl Near {
     /// Reads a double word of a function's configuration space; [`Event::ConfigRead`] follows.
     ///
     /// # Errors
-    /// [`Busy`] when too many are under way.
+    /// [`Busy`] when too many reads are under way.
     pub fn config_read(&mut self, now: Instant, target: Bdf, offset: u16, cookie: u32) -> Result<(), Busy> {
         self.tell(now);
         self.root.config_read(now, driver::config_cookie(cookie), target, offset)
     }
 
-    /// Tells the time: what is polled next leaves now. What was received is dealt with when it comes in, so that the
-    /// time stamps on frames tell how long that took.
+    /// Sets the time to `now`: outputs polled after this call leave at `now`. Received bytes are
+    /// processed as they come in, so that the time stamps on frames tell how long that took.
     pub fn advance(&mut self, now: Instant) {
         self.tell(now);
         if let Below::Tunnel(upstream) = &mut self.below {
@@ -240,12 +242,13 @@ impl Near {
         }
     }
 
-    /// Whether somebody wants to know how long things take here, so that [`Near::advance`] matters.
+    /// Whether durations are measured here, by a trace or by time stamps, so that [`Near::advance`]
+    /// matters.
     pub fn is_timed(&self) -> bool {
         self.trace.is_on() || self.upstream().is_some_and(Upstream::is_stamped)
     }
 
-    /// Ends all sessions in order, telling the far ends `text`.
+    /// Ends all sessions in order and tells the far ends `text` as the reason.
     pub fn close(&mut self, now: Instant, text: &str) {
         self.tell(now);
         if let Below::Tunnel(upstream) = &mut self.below {
@@ -333,7 +336,8 @@ impl Near {
         self.next_scan();
     }
 
-    /// Hands every NVMe controller in `topology` to its driver: a new one, or the one that waits for it.
+    /// Hands every NVMe controller in `topology` to its driver: a new one, or the one that waits
+    /// for it.
     fn adopt(&mut self, topology: &Topology) {
         for found in driver::find_controllers(topology) {
             match self.drivers.iter_mut().find(|driver| driver.bdf == found.bdf) {
@@ -405,7 +409,7 @@ impl Near {
         match self.root.receive(self.now, packet) {
             Received::MemoryWrite { address, bytes } => {
                 self.write_memory(address, &packet.payload[bytes], arrival);
-                // Whoever receives into the block that this is a part of may use it again.
+                // The payload is part of a receive block, which can be used again from here on.
                 packet.payload = Buffer::EMPTY;
             }
             Received::MemoryRead { address, length } => {
@@ -430,12 +434,12 @@ impl Near {
 
     fn write_memory(&mut self, address: u64, bytes: &[u8], arrival: Option<Arrival>) {
         self.trace.on_up(self.now, Point::MemoryWrite, arrival);
-        // Outside of memory it is dropped, as posted writes are.
+        // A write outside of memory is dropped, as posted writes are.
         self.writes_dropped += u64::from(self.memory.write(address, bytes).is_err());
         self.stir = true;
     }
 
-    /// The bytes that a device wants to read, if there is memory.
+    /// The bytes that a device wants to read, if memory has them.
     fn read_memory(&mut self, address: u64, length: u32, arrival: Option<Arrival>) -> Option<Buffer> {
         self.trace.on_up(self.now, Point::MemoryRead, arrival);
         let length = usize::try_from(length).expect("a TLP reads at most 4 KiB");
@@ -449,7 +453,7 @@ impl Near {
         }
     }
 
-    /// Lets the drivers see what has come into memory and go on. Returns whether anything was done.
+    /// Lets the drivers look at memory and go on. Returns whether any driver did something.
     fn run_drivers(&mut self) -> bool {
         let mut done = false;
         for index in 0..self.drivers.len() {
@@ -491,8 +495,8 @@ impl Near {
         self.outputs.push_back(Output::Event(event));
     }
 
-    /// Moves what the parts have for each other until nothing more is received; `transmit`: until one has something
-    /// for the world too.
+    /// Moves what the parts have for each other until nothing more is received. With `transmit`,
+    /// also until no part has anything for the world.
     fn circulate(&mut self, transmit: bool) {
         let mut packet = Packet::blank();
         loop {
@@ -504,7 +508,7 @@ impl Near {
             {
                 self.on_packet(&mut packet, Some(arrival));
             }
-            // The drivers look at memory when everything that has arrived is there.
+            // The drivers look at memory once everything that has arrived is in it.
             let received = self.upstream().is_some_and(Upstream::has_received);
             if !received && core::mem::take(&mut self.stir) && self.run_drivers() {
                 continue;

@@ -8,7 +8,7 @@ use tunnel::session::Arrival;
 
 use super::Near;
 
-/// Observations kept until they are taken; more are dropped.
+/// Maximum number of observations kept until they are taken; more are dropped.
 const OBSERVATIONS_MAX: usize = 1 << 16;
 
 /// What happened at the near host.
@@ -20,7 +20,7 @@ pub enum Point {
     DoorbellSent,
     /// A device's read of host memory arrived.
     MemoryRead,
-    /// Its completion went down.
+    /// The completion of a device's read went down.
     CompletionSent,
     /// A device's write of host memory arrived: data, or a completion queue entry.
     MemoryWrite,
@@ -28,34 +28,34 @@ pub enum Point {
     Completed,
 }
 
-/// Something that happened, and when.
+/// Something that happened at the near host, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observation {
-    /// When, by the near clock.
+    /// When it happened, by the near clock.
     pub at: Instant,
-    /// What.
+    /// What happened.
     pub point: Point,
-    /// Of a packet that came through a tunnel: when it arrived and what its frame says about time.
+    /// For a packet that came through a tunnel: when it arrived, and the time stamps of its frame.
     pub arrival: Option<Arrival>,
 }
 
 impl Near {
-    /// Starts to note when the packets of commands pass, or stops; see [`Near::take_observations`].
+    /// Starts or stops noting when the packets of commands pass; see [`Near::take_observations`].
     pub fn set_trace(&mut self, on: bool) {
         self.trace.set(on);
     }
-    /// What was noted since the last call.
+    /// The observations since the last call, oldest first.
     pub fn take_observations(&mut self) -> Vec<Observation> {
         self.trace.take()
     }
 }
 
-/// Observations, while they are wanted.
+/// Observations, recorded while the trace is on.
 #[derive(Debug, Default)]
 pub(super) struct Trace {
     on: bool,
     observations: Vec<Observation>,
-    /// How many of them have left, as far as they are of something that leaves.
+    /// Number of observations whose time is final: packets noted before this index have left.
     left: usize,
 }
 
@@ -88,7 +88,7 @@ impl Trace {
             _ => {}
         }
     }
-    /// What was sent so far leaves now.
+    /// Everything sent so far leaves now.
     pub(super) fn on_transmit(&mut self, now: Instant) {
         for seen in &mut self.observations[self.left..] {
             if matches!(seen.point, Point::DoorbellSent | Point::CompletionSent) {

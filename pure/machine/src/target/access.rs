@@ -1,4 +1,5 @@
-//! How the controllers of a port reach groups of namespaces (ANA), those that hosts are yet to ask for included.
+//! How the controllers of a port reach groups of namespaces (ANA), including controllers that hosts
+//! are yet to create.
 
 use engine::Instant;
 use nvme::subsystem::{AnaState, ControllerKey};
@@ -16,8 +17,8 @@ pub(super) struct PortAccess {
 }
 
 impl Target {
-    /// Sets how the controllers of a port reach a group of a subsystem's namespaces: those that there are, whose hosts hear
-    /// of it, and those to come.
+    /// Sets how the controllers of a port reach a group of a subsystem's namespaces. Hosts of
+    /// existing controllers are notified; later controllers start with this state.
     ///
     /// # Panics
     /// When the subsystem has no such group.
@@ -43,7 +44,8 @@ impl Target {
         self.work();
     }
 
-    /// Sets how one controller reaches a group of a subsystem's namespaces, until it ends. Whether there is such a controller.
+    /// Sets how one controller reaches a group of a subsystem's namespaces, until the controller
+    /// ends. Returns whether there is such a controller.
     ///
     /// # Panics
     /// When the subsystem has no such group.
@@ -67,7 +69,8 @@ impl Target {
         !there.is_empty()
     }
 
-    /// The controllers of a subsystem that `wanted` chooses, by their identifiers and the ports of their Admin Queues.
+    /// The controllers of a subsystem that `wanted` chooses by their identifiers and by the ports
+    /// of their Admin Queues.
     fn controllers_of(
         &self,
         key: SubsystemKey,

@@ -1,4 +1,4 @@
-//! Associations as the cores and connections know them, and their ends.
+//! Associations as the cores and the connections know them, and how they end.
 
 use alloc::vec::Vec;
 
@@ -10,13 +10,13 @@ use nvme_fabrics::wire::{Nqn, QueueId};
 use super::peer::{Role, Standing};
 use super::{Close, ConnectionId, Event, Output, Target};
 
-/// What an association has here.
+/// The controller and the connections of an association.
 #[derive(Debug)]
 pub(super) struct Member {
-    /// The subsystem and the controller in it; none for a discovery controller.
+    /// The subsystem and the controller in it; `None` for a discovery controller.
     pub(super) controller: Option<(SubsystemKey, ControllerKey)>,
     pub(super) admin: ConnectionId,
-    /// I/O queues.
+    /// The I/O queues and their connections.
     pub(super) queues: Vec<(QueueId, ConnectionId)>,
 }
 
@@ -39,7 +39,8 @@ impl Target {
         Some(self.fabrics.directory().by_key(subsystem)?.name.clone())
     }
 
-    /// Ends a connection: what it stands for goes, and it is closed once its last words are sent.
+    /// Ends a connection: it stands for nothing any more, and is closed once its last bytes are
+    /// sent.
     pub(super) fn retire(&mut self, id: ConnectionId, why: &Close) {
         self.release(id, why);
         self.say_goodbye(id);
@@ -53,7 +54,7 @@ impl Target {
         }
     }
 
-    /// Takes away what a connection stands for. Its place is the caller's to free.
+    /// Takes away what a connection stands for. The caller frees the connection's place.
     pub(super) fn release(&mut self, id: ConnectionId, why: &Close) {
         self.uncount(id);
         let Some(peer) = self.peer(id) else { return };
@@ -62,7 +63,8 @@ impl Target {
             Standing::AwaitingConnect(_) => {
                 let address = peer.address;
                 peer.standing = Standing::Over;
-                // Port scanners and health checks say nothing.
+                // Port scanners and health checks close without a word; they are not worth an
+                // event.
                 if *why != Close::Lost {
                     self.log(Event::Turned { peer: address, why: why.clone() });
                 }
@@ -102,12 +104,12 @@ impl Target {
         self.drain_core(subsystem);
     }
 
-    /// Ends an association: its connections are closed, its controller is gone.
+    /// Ends an association: closes its connections and removes its controller.
     pub(super) fn end_association(&mut self, key: AssociationKey, why: &Close) {
         self.end_association_but(key, why, None);
     }
 
-    /// As [`Target::end_association`]; the connection `spared` is not told to be closed.
+    /// As [`Target::end_association`], but the world is not told to close the connection `spared`.
     fn end_association_but(&mut self, key: AssociationKey, why: &Close, spared: Option<ConnectionId>) {
         let now = self.now;
         let Some(member) = self.members.get_mut(key.0 as usize).and_then(Option::take) else { return };
@@ -139,7 +141,8 @@ impl Target {
         }
     }
 
-    /// A Controller Level Reset: I/O queues and what is under way go, the association stays.
+    /// A Controller Level Reset: the I/O queues and the commands under way go, the association
+    /// stays.
     pub(super) fn reset(&mut self, key: AssociationKey) {
         let now = self.now;
         let Some(member) = self.members.get_mut(key.0 as usize).and_then(Option::as_mut) else { return };
@@ -160,7 +163,7 @@ impl Target {
         served.core.reset(now, controller);
         let mut forgotten = Vec::new();
         served.forget(key, |connection, slot| forgotten.push((connection, slot)));
-        // The host may use their identifiers again on a queue that lasts.
+        // The host may reuse the command identifiers on a queue that lasts.
         for (connection, slot) in forgotten {
             if let Some(peer) = self.peer(connection)
                 && !peer.is_over()
@@ -184,7 +187,7 @@ impl Target {
         self.touch(id);
     }
 
-    /// CC.EN from 0 to 1: another life of the controller begins.
+    /// CC.EN goes from 0 to 1: another life of the controller begins.
     pub(super) fn enable(&mut self, key: AssociationKey) {
         let Some(member) = self.members.get(key.0 as usize).and_then(Option::as_ref) else { return };
         if let Some((subsystem, controller)) = member.controller
@@ -210,7 +213,8 @@ impl Target {
         }
     }
 
-    /// An NVM Subsystem Reset: every controller is reset; Admin Queues last, and say that it has occurred.
+    /// An NVM Subsystem Reset: resets every controller. The Admin Queues stay, and report that the
+    /// reset has occurred.
     pub(super) fn reset_subsystem(&mut self, subsystem: SubsystemKey) {
         let of = |(key, member): (u32, &Option<Member>)| {
             let (found, _) = member.as_ref()?.controller?;

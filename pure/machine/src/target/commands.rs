@@ -14,7 +14,7 @@ use super::subsystem::Owner;
 use super::{Close, ConnectionId, Output, Target};
 
 impl Target {
-    /// Takes what a connection has to say.
+    /// Handles what a connection has to say.
     pub(super) fn poll_connection(&mut self, id: ConnectionId) {
         loop {
             self.permit(id);
@@ -60,7 +60,7 @@ impl Target {
         let submission_queue = queue.submission_queue();
         let Some(served) = self.subsystems[subsystem.0 as usize].as_mut() else { return };
         let Some(token) = served.issue(Owner { association, connection: id, slot }) else {
-            // More than anybody was promised at once; the host tries again.
+            // More commands than hosts were promised at a time; the host tries again.
             return peer.complete(slot, StatusCode::CommandInterrupted.into(), 0, 0);
         };
         peer.set_token(slot, Some(token));
@@ -114,12 +114,12 @@ impl Target {
                     served.core.handle_input(now, CoreInput::HostDataFailed { token, status });
                 }
             }
-            // It was the data of a Connect.
+            // The data were those of a Connect.
             _ => peer.complete(slot, status, 0, 0),
         }
     }
 
-    /// Takes what a subsystem's core has to say.
+    /// Handles what a subsystem's core has to say.
     pub(super) fn drain_core(&mut self, key: SubsystemKey) {
         loop {
             let Some(served) = self.subsystems.get_mut(key.0 as usize).and_then(Option::as_mut) else {

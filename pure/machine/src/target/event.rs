@@ -15,25 +15,25 @@ use nvme_tcp::controller::{Closed, Parameters};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u32);
 
-/// What the world tells.
+/// What the world tells the target.
 #[derive(Debug)]
 pub enum Input {
     /// A host has connected.
     Accepted(Accepted),
     /// Bytes from a host, in order.
     Received {
-        /// The connection.
+        /// The connection that received the bytes.
         connection: ConnectionId,
-        /// The bytes.
+        /// The received bytes, cut anywhere.
         bytes: Buffer,
     },
-    /// A connection is closed, by whomever. Its name is free.
+    /// A connection was closed, by either end. Its name is free.
     Closed(ConnectionId),
     /// A medium's answer.
     Media {
         /// The subsystem that asked.
         subsystem: SubsystemKey,
-        /// The answer.
+        /// The answer of the medium.
         completion: media::Completion,
     },
 }
@@ -41,84 +41,88 @@ pub enum Input {
 /// A connection that was accepted.
 #[derive(Debug)]
 pub struct Accepted {
-    /// Its name, which no other has.
+    /// Name of the connection, unique among the existing ones.
     pub connection: ConnectionId,
     /// The port through which the host came.
     pub port: PortId,
-    /// Where the host is.
+    /// Address of the host.
     pub peer: SocketAddr,
-    /// Where it came to.
+    /// Address that the host connected to.
     pub local: SocketAddr,
-    /// What was said already, to another reactor.
+    /// What host and target have exchanged already, if another reactor had the connection before.
     pub resume: Option<Handover>,
 }
 
-/// A connection on its way to another reactor: what its host said, and how much of the answer it has.
+/// A connection on its way to another reactor: what its host said, and how much of the answer the
+/// host has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handover {
-    /// Everything that was received.
+    /// All bytes received from the host so far.
     pub received: Vec<u8>,
-    /// Bytes that were sent.
+    /// Number of bytes sent to the host so far.
     pub sent: usize,
 }
 
 /// What the target asks of the world.
 #[derive(Debug)]
 pub enum Output {
-    /// There is something to send: [`super::Target::outbox`]. Said once, until all of it is sent.
+    /// There is something to send: see [`super::Target::outbox`]. Output once, and again only after
+    /// the outbox was sent empty.
     Send(ConnectionId),
-    /// Bytes from the host are wanted again: what waits in the socket is not told of a second time.
+    /// Bytes from the host are wanted again. Bytes that already wait in the socket raise no further
+    /// event.
     Listen(ConnectionId),
-    /// The connection is over: what its outbox holds is to be sent, then it is to be closed, and told by
+    /// The connection is over. Send what its outbox holds, then close the connection and report
     /// [`Input::Closed`].
     Close(ConnectionId),
-    /// The subsystem that the host wants is another reactor's. The connection is forgotten here.
+    /// The subsystem that the host wants belongs to another reactor. This target has forgotten the
+    /// connection.
     HandOver {
-        /// The connection; its name is free.
+        /// The connection to hand over; its name is free.
         connection: ConnectionId,
-        /// Whose reactor it is to go to.
+        /// The subsystem whose reactor takes the connection.
         subsystem: SubsystemKey,
-        /// For [`Accepted::resume`] there.
+        /// What the other reactor needs for [`Accepted::resume`].
         handover: Handover,
     },
     /// Ask a medium.
     Media {
-        /// The subsystem that asks; media are named by each.
+        /// The subsystem that asks. Each subsystem names its media for itself.
         subsystem: SubsystemKey,
-        /// The request.
+        /// The request to the medium.
         request: media::Request,
     },
     /// Something that may be worth remembering has changed.
     Notify {
-        /// The subsystem.
+        /// The subsystem in which the change happened.
         subsystem: SubsystemKey,
-        /// What.
+        /// What has changed.
         notification: Notification,
     },
-    /// Something to tell a person.
+    /// An event for a person to read.
     Event(Event),
 }
 
 /// A queue, as it was connected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueDescription {
-    /// Where the host is.
+    /// Address of the host.
     pub peer: SocketAddr,
     /// Host NQN.
     pub host: Nqn,
-    /// The subsystem; none for the discovery subsystem.
+    /// NQN of the subsystem; `None` for the discovery subsystem.
     pub subsystem: Option<Nqn>,
-    /// The controller.
+    /// Identifier of the controller.
     pub controller: ControllerId,
-    /// The queue.
+    /// Identifier of the queue.
     pub queue: QueueId,
-    /// Its entries.
+    /// Size of the queue in entries.
     pub entries: u16,
-    /// Digests and the like.
+    /// The agreed parameters of the connection, such as digests.
     pub parameters: Option<Parameters>,
-    /// Whether it is without flow control.
+    /// Whether submission queue flow control is disabled.
     pub without_flow_control: bool,
-    /// Keep Alive Timeout.
+    /// Keep Alive Timeout of the association; `None` if it has none.
     pub keep_alive: Option<Nanos>,
 }
 
@@ -157,27 +161,29 @@ pub enum Close {
     NoConnect,
     /// The host sent a Disconnect command.
     Disconnect,
-    /// The host has lost the controller, and had it ended through another one.
+    /// The host has lost the controller, and ended it through another controller.
     CrossControllerReset,
-    /// The controller was reset or disabled: its I/O queues are gone.
+    /// The controller was reset or disabled, so its I/O queues are gone.
     Reset,
     /// The Keep Alive Timer has expired.
     KeepAlive,
-    /// The host took nothing of what waited for it, or sent nothing of what it was asked for, for too long.
+    /// For too long, the host took nothing of what waited for it, or sent nothing of the data it
+    /// was asked for.
     Unread,
-    /// The same, while others waited for the memory.
+    /// The host took or sent nothing for a short time, while others waited for the memory that it
+    /// held.
     Memory,
     /// Nobody used or enabled the controller.
     Idle,
-    /// The Admin Queue is gone, and with it the others.
+    /// The Admin Queue is gone, and the other queues with it.
     Association,
     /// The subsystem is no longer offered to the host.
     NotOffered,
-    /// The target ends.
+    /// The target shuts down.
     ShuttingDown,
-    /// The connection was closed by the host, or has failed.
+    /// The host closed the connection, or the connection has failed.
     Lost,
-    /// What the host said is too long for another reactor to begin again with.
+    /// The host said more before its Connect than can be handed over to another reactor.
     Unmovable,
 }
 
@@ -204,45 +210,45 @@ impl fmt::Display for Close {
     }
 }
 
-/// Something to tell a person.
+/// An event for a person to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A queue was connected.
     Connected(QueueDescription),
     /// A Connect was refused.
     Refused {
-        /// Where the host is.
+        /// Address of the host.
         peer: SocketAddr,
-        /// Why.
+        /// Why the Connect was refused.
         why: Why,
     },
     /// A connection without a queue is over.
     Turned {
-        /// Where the host is.
+        /// Address of the host.
         peer: SocketAddr,
-        /// Why.
+        /// Why the connection is over.
         why: Close,
     },
     /// An association has ended.
     Ended {
         /// Host NQN.
         host: Nqn,
-        /// Where its Admin Queue came from.
+        /// Address from which the Admin Queue came, if known.
         peer: Option<SocketAddr>,
-        /// The subsystem; none for the discovery subsystem.
+        /// NQN of the subsystem; `None` for the discovery subsystem.
         subsystem: Option<Nqn>,
-        /// The controller.
+        /// Identifier of the controller.
         controller: ControllerId,
-        /// Why.
+        /// Why the association has ended.
         why: Close,
     },
-    /// An I/O queue has gone, and the association lasts.
+    /// An I/O queue has gone; its association lasts.
     QueueGone {
-        /// The controller.
+        /// Identifier of the controller.
         controller: ControllerId,
-        /// The queue.
+        /// Identifier of the queue.
         queue: QueueId,
-        /// Why.
+        /// Why the queue has gone.
         why: Close,
     },
 }

@@ -16,7 +16,8 @@ use super::event::Handover;
 use super::peer::{Queue, Role, Standing};
 use super::{CAPSULE_DATA_MAX, Close, ConnectionId, Event, Output, QueueDescription, Target};
 
-/// SGL Support (SGLS): SGLs, longer ones than the data, in-capsule data at an offset, Transport SGL Data Blocks.
+/// SGL Support (SGLS): SGLs, SGLs longer than the data, in-capsule data at an offset, Transport SGL
+/// Data Blocks.
 const SGL_SUPPORT: u32 = 1 << 0 | 1 << 18 | 1 << 20 | 1 << 21;
 /// Bytes of a Submission Queue Entry.
 const ENTRY_BYTES: u32 = 64;
@@ -49,7 +50,7 @@ impl Target {
                 return self.retire(id, &Close::Disconnect);
             }
             Ok(FabricsCommand::Disconnect { .. }) => Err(FabricsStatus::IncompatibleFormat.into()),
-            // Nobody is asked to authenticate.
+            // No host is asked to authenticate.
             Ok(FabricsCommand::Other(_)) => Err(StatusCode::InvalidCommandOpcode.into()),
             Err(_) => Err(StatusCode::InvalidField.into()),
         };
@@ -111,7 +112,7 @@ impl Target {
         if connected.subsystem.is_none() {
             self.add_member(connected.association, Member::new(None, id));
         }
-        // What was nobody's is the host's from now on.
+        // Memory that counted for no host counts for this host from now on.
         self.uncount(id);
         let Some(peer) = self.peers[id.0 as usize].as_mut() else { return };
         let capsule_data_max =
@@ -127,7 +128,7 @@ impl Target {
         self.tell_connected(id, &connected);
     }
 
-    /// Makes a queue part of its association in the subsystem: with an Admin Queue, there is a new controller.
+    /// Adds a queue to its association in the subsystem. An Admin Queue brings a new controller.
     fn join(
         &mut self,
         id: ConnectionId,

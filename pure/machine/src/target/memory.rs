@@ -1,9 +1,11 @@
-//! Memory that is held for hosts: what they have not read, and what they are asked for. One budget for all of a target,
-//! shared fairly.
+//! The memory that a target holds for its hosts: data that hosts have not read, and data that hosts
+//! are asked for. One budget covers the whole target and is shared fairly.
 //!
-//! A host that holds its share is made to wait: no further command of it is taken, no further data are asked for. Where the
-//! budget is spent all the same, the connections that take nothing are ended, the greediest first. A connection that takes
-//! nothing for [`UNREAD_MAX`] is ended in any case: a host without Keep Alive Timeout is bounded by this alone.
+//! A host that holds its share is made to wait: no further command of the host is taken, and no
+//! further data are asked for. If the budget is spent all the same, the connections that take
+//! nothing are ended, those with the most memory first. A connection that takes nothing for
+//! [`UNREAD_MAX`] is ended in any case. For a host without Keep Alive Timeout, this is the only
+//! bound.
 
 use alloc::vec::Vec;
 
@@ -14,16 +16,19 @@ use nvme_tcp::controller::{Held, Permission};
 use super::peer::{Peer, Standing};
 use super::{Close, ConnectionId, Output, Target};
 
-/// Bytes that are held for all hosts at most, unless [`Target::set_memory_max`] says otherwise.
+/// Maximum number of bytes held for all hosts together, unless [`Target::set_memory_max`] says
+/// otherwise.
 pub const MEMORY_MAX: u64 = 1 << 30;
 /// How long a connection may leave unread what waits for it, or owe data that it was asked for.
 pub const UNREAD_MAX: Nanos = Nanos::from_secs(30);
-/// The same while others wait for memory.
+/// How long a connection may leave unread what waits for it, or owe data that it was asked for,
+/// while others wait for memory.
 pub const UNREAD_MAX_UNDER_PRESSURE: Nanos = Nanos::from_secs(1);
-/// An Admin Queue that holds less is not made to wait for the I/O queues of its host: it keeps the association alive.
+/// An Admin Queue that holds fewer bytes than this does not wait for the I/O queues of its host,
+/// because it keeps the association alive.
 const ADMIN_FREE: u64 = 64 << 10;
 
-/// What is held of each kind.
+/// Bytes held, by direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sum {
     to_host: u64,
@@ -41,31 +46,31 @@ impl Sum {
     }
 }
 
-/// What a target holds for its hosts.
+/// How much memory a target holds for its hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryStatus {
-    /// Bytes that it may hold.
+    /// Bytes that the target may hold.
     pub budget: u64,
-    /// Bytes that it holds.
+    /// Bytes that the target holds.
     pub used: u64,
-    /// Connections that wait for memory.
+    /// Number of connections that wait for memory.
     pub waiting: usize,
 }
 
-/// See the module.
+/// The memory budget of a target, and who uses it.
 #[derive(Debug)]
 pub(super) struct Memory {
     budget: u64,
     used: Sum,
-    /// By association.
+    /// Bytes held, indexed by association.
     hosts: Vec<Sum>,
-    /// Associations for which anything is held.
+    /// Number of associations that hold anything, by direction.
     active: [u64; 2],
-    /// Connections that have something to say and may not.
+    /// Connections that have something to say but may not.
     waiting: Vec<ConnectionId>,
-    /// When those are looked for that take nothing.
+    /// When to look for connections that have taken nothing for [`UNREAD_MAX`].
     look: Option<Instant>,
-    /// When they are looked for because others wait.
+    /// When to look for connections that take nothing while others wait.
     pressed: Option<Instant>,
 }
 
@@ -84,13 +89,15 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// What there is for each kind: commands wait for hosts to read, data for hosts to send. Neither waits for the other.
+    /// The budget of each direction. Commands wait for hosts to read, data wait for hosts to send,
+    /// and neither must wait for the other.
     const fn most(&self) -> u64 {
         self.budget / 2
     }
 
-    /// The share of a host in what there is of a kind, where `active` hosts have any of it. A host that came when there were
-    /// fewer may still hold more than that: half is left for those who come, so that they need not wait for it.
+    /// The share of one host in the budget of a direction that `active` hosts use. A host that came
+    /// when there were fewer may still hold more than its share. Half of the budget is therefore
+    /// left for newcomers, who need not wait for that host.
     const fn share(&self, active: u64) -> u64 {
         self.most() / 2 / if active == 0 { 1 } else { active }
     }
@@ -135,12 +142,13 @@ impl Memory {
 }
 
 impl Target {
-    /// Has all that is held for hosts be at most `bytes` or so: one command more for each connection.
+    /// Limits all that is held for hosts to about `bytes`: each connection may exceed the limit by
+    /// one command.
     pub const fn set_memory_max(&mut self, bytes: u64) {
         self.memory.budget = bytes;
     }
 
-    /// What is held for hosts.
+    /// How much is held for hosts.
     pub const fn memory(&self) -> MemoryStatus {
         let Memory { budget, used, waiting, .. } = &self.memory;
         MemoryStatus { budget: *budget, used: used.all(), waiting: waiting.len() }
@@ -150,7 +158,7 @@ impl Target {
         self.memory.host(association).all()
     }
 
-    /// Says what a connection may do next.
+    /// Tells a connection what it may do next.
     pub(super) fn permit(&mut self, id: ConnectionId) {
         let now = self.now;
         let Self { peers, memory, .. } = self;
@@ -164,7 +172,7 @@ impl Target {
         }
     }
 
-    /// Counts what a connection holds by now.
+    /// Updates what the budget counts as held by a connection.
     pub(super) fn count(&mut self, id: ConnectionId) {
         let Self { peers, memory, .. } = self;
         let Some(peer) = peers.get_mut(id.0 as usize).and_then(Option::as_mut) else { return };
@@ -180,7 +188,7 @@ impl Target {
         }
     }
 
-    /// A connection stands for nothing any more, or is about to: what it holds is nobody's.
+    /// A connection stands for nothing any more, or is about to: it no longer counts in the budget.
     pub(super) fn uncount(&mut self, id: ConnectionId) {
         let Self { peers, memory, .. } = self;
         let Some(peer) = peers.get_mut(id.0 as usize).and_then(Option::as_mut) else { return };
@@ -189,7 +197,7 @@ impl Target {
         self.resume();
     }
 
-    /// Goes on with connections that waited for memory which there is again.
+    /// Continues connections that waited for memory which is free again.
     fn resume(&mut self) {
         if self.memory.waiting.is_empty() {
             return;
@@ -216,12 +224,13 @@ impl Target {
         }
     }
 
-    /// A connection has something to send, or was asked for data: it is to take it in time.
+    /// A connection has something to send, or its host was asked for data. Starts the watch over
+    /// the host's progress.
     pub(super) fn watch_for_reading(&mut self) {
         self.memory.look.get_or_insert(self.now + UNREAD_MAX);
     }
 
-    /// Ends connections that take nothing: for too long, or while others wait.
+    /// Ends connections whose hosts take nothing: for too long, or while others wait.
     pub(super) fn end_unread(&mut self) {
         let now = self.now;
         if self.memory.look.is_some_and(|at| at <= now) {
@@ -242,8 +251,9 @@ impl Target {
         }
     }
 
-    /// Makes room, where the budget is spent: a quarter of it, so that not each command needs another end. The greediest host
-    /// comes first, and of its connections the greediest.
+    /// Makes room when the budget is spent. Frees a quarter of the budget, so that the next
+    /// commands need no further end. The host that holds most comes first, and of its connections
+    /// the one that holds most.
     fn relieve(&mut self) {
         let (now, most) = (self.now, self.memory.most());
         let used = self.memory.used;
@@ -269,7 +279,7 @@ impl Target {
         }
     }
 
-    /// Connections that have something to read or to send, and how much is held for each.
+    /// Connections whose hosts have something to read or to send, and how much is held for each.
     fn owing(&self) -> Vec<(ConnectionId, u64)> {
         let of = |(index, peer): (u32, &Option<Peer>)| {
             let id = ConnectionId(index);
@@ -279,14 +289,15 @@ impl Target {
         (0..).zip(&self.peers).filter_map(of).collect()
     }
 
-    /// Since when a connection has neither taken anything of what waits for it, nor sent anything of what it was asked for.
+    /// Since when the host of a connection has neither taken anything of what waits for it, nor
+    /// sent anything of what it was asked for.
     fn peer_takes_nothing_since(&self, id: ConnectionId) -> Option<Instant> {
         let peer = self.peers.get(id.0 as usize)?.as_ref().filter(|peer| !peer.is_over())?;
         let owes = peer.is_sending || peer.connection.is_owed_data();
         owes.then(|| if peer.is_sending { peer.taken } else { peer.taken.max(peer.given) })
     }
 
-    /// Ends a connection without sending what it has not taken.
+    /// Ends a connection without sending what the host has not taken.
     fn give_up(&mut self, id: ConnectionId, why: &Close) {
         if let Some(peer) = self.peer(id) {
             peer.connection.give_up();

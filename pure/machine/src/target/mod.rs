@@ -1,7 +1,9 @@
-//! Subsystems offered over NVMe/TCP: connections, associations, and a command core a subsystem.
+//! Subsystems offered over NVMe/TCP: connections, associations, and one command core for each
+//! subsystem.
 //!
-//! The world accepts connections and moves bytes: [`Input::Received`] in, and after [`Output::Send`] what
-//! [`Target::outbox`] shows, told by [`Target::sent`]. Media are asked by [`Output::Media`].
+//! The world accepts connections and moves bytes. Received bytes come in by [`Input::Received`].
+//! After [`Output::Send`] the world sends what [`Target::outbox`] shows and reports it by
+//! [`Target::sent`]. Requests to media go out by [`Output::Media`].
 
 mod access;
 mod association;
@@ -36,36 +38,40 @@ use subsystem::Served;
 
 /// How long a host may take from its connection to its Connect command.
 pub const CONNECT_MAX: Nanos = Nanos::from_secs(10);
-/// Connections at once, at most; further ones are closed.
+/// Maximum number of connections at a time; further ones are closed.
 pub const CONNECTIONS_MAX: u32 = 1 << 16;
-/// What is kept of what a host said before its queue is known, so that another reactor can begin again with it.
+/// Limit in bytes on what is kept of a host's bytes before its queue is known, so that another
+/// reactor can begin again with them.
 const HISTORY_MAX: usize = 16 << 10;
-/// The data that a capsule of an I/O queue may carry, bytes.
+/// The data that a capsule of an I/O queue may carry, in bytes.
 pub const CAPSULE_DATA_MAX: u32 = 8 << 10;
 
-/// What a target is made of.
+/// The settings of a target.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What its connections are like.
+    /// Settings of every connection.
     pub connection: nvme_tcp::controller::Config,
-    /// What it offers; [`Target::add_subsystem`] brings what is here.
+    /// The subsystems, ports and hosts of the target. [`Target::add_subsystem`] brings the cores of
+    /// the subsystems that are here.
     pub directory: Directory,
-    /// Names the lives of controllers (CIRN): of the system's randomness where it is for real.
+    /// Source of the identifiers for the lives of controllers (CIRN). In production it must be
+    /// seeded from the system's randomness.
     pub rng: Entropy,
 }
 
-/// See the module.
+/// A target: its connections, their associations, and the cores of the subsystems that are here.
 #[derive(Debug)]
 pub struct Target {
     connection: nvme_tcp::controller::Config,
     fabrics: fabrics_target::Target,
-    /// By connection.
+    /// Indexed by connection.
     peers: Vec<Option<Peer>>,
-    /// By association.
+    /// Indexed by association.
     members: Vec<Option<Member>>,
-    /// By subsystem.
+    /// Indexed by subsystem.
     subsystems: Vec<Option<Served>>,
-    /// Connections whose queue is not known, in the order in which they came.
+    /// Deadlines of the connections whose queue is not known, in the order in which the connections
+    /// came.
     awaiting: VecDeque<(Instant, ConnectionId)>,
     /// Connections that may have something to say.
     touched: Vec<ConnectionId>,
@@ -76,7 +82,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// A target that offers what `config` says.
+    /// A target that offers what the directory of `config` says. The cores of its subsystems are
+    /// still to be added.
     pub fn new(now: Instant, config: Config) -> Self {
         Self {
             connection: config.connection,
@@ -96,7 +103,7 @@ impl Target {
     /// Brings the core of a subsystem that the directory says is here.
     ///
     /// # Panics
-    /// When it is there already, or `config` exceeds a limit that its fields name.
+    /// When the core is there already, or `config` exceeds a limit that its fields name.
     pub fn add_subsystem(&mut self, now: Instant, key: SubsystemKey, config: SubsystemConfig) {
         self.now = now;
         let index = key.0 as usize;
@@ -109,8 +116,8 @@ impl Target {
         self.work();
     }
 
-    /// Offers something else from now on. Associations whose host is no longer allowed, or whose subsystem is gone, end;
-    /// a subsystem that is gone is forgotten.
+    /// Replaces the directory. Associations end whose host is no longer allowed or whose subsystem
+    /// is gone. A subsystem that is gone is forgotten.
     pub fn set_directory(&mut self, now: Instant, directory: Directory) {
         self.now = now;
         let (told, ended) = self.fabrics.set_directory(directory);
@@ -130,17 +137,18 @@ impl Target {
         self.work();
     }
 
-    /// What is offered.
+    /// The directory: what the target offers.
     pub const fn directory(&self) -> &Directory {
         self.fabrics.directory()
     }
 
-    /// The core of a subsystem.
+    /// The core of a subsystem, if it is here.
     pub fn subsystem(&self, key: SubsystemKey) -> Option<&nvme::subsystem::Subsystem> {
         self.subsystems.get(key.0 as usize)?.as_ref().map(|served| &served.core)
     }
 
-    /// Does something to the core of a subsystem: its namespaces change.
+    /// Calls `change` with the core of a subsystem, for changes to its namespaces. `None` if the
+    /// core is not here.
     pub fn with_subsystem<T>(
         &mut self,
         now: Instant,
@@ -154,12 +162,12 @@ impl Target {
         result
     }
 
-    /// What is to be sent on a connection, if there is such a one.
+    /// The bytes to send on a connection; `None` if the connection does not exist.
     pub fn outbox(&mut self, connection: ConnectionId) -> Option<&Outbox> {
         Some(self.peer(connection)?.connection.outbox())
     }
 
-    /// As [`Target::outbox`], for a world that takes it out as buffers.
+    /// As [`Target::outbox`], for a world that takes the bytes out as buffers.
     pub fn outbox_mut(&mut self, connection: ConnectionId) -> Option<&mut Outbox> {
         Some(self.peer(connection)?.connection.outbox_mut())
     }
@@ -186,18 +194,18 @@ impl Target {
         peer.is_some_and(|peer| peer.connection.wants_input())
     }
 
-    /// Where the next bytes from the host belong, when they are data that are put together; see
+    /// Where the next bytes from the host belong, if they are data that are being assembled; see
     /// [`nvme_tcp::controller::Connection::landing`].
     pub fn landing(&mut self, connection: ConnectionId) -> Option<&mut [u8]> {
         let peer = self.peer(connection)?;
-        // What is kept for another reactor must pass by.
+        // Bytes that are kept for another reactor must come by [`Input::Received`].
         matches!(peer.standing, Standing::Queue(_)).then(|| peer.connection.landing())?
     }
 
     /// The first `count` bytes of [`Target::landing`] were received.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// When [`Target::landing`] has fewer than `count` bytes.
     pub fn landed(&mut self, now: Instant, connection: ConnectionId, count: usize) {
         self.now = now;
         let Some(peer) = self.peer(connection) else { return };
@@ -207,7 +215,8 @@ impl Target {
         self.work();
     }
 
-    /// Ends every association in good order: connections are closed once what was answered is sent.
+    /// Ends every association in good order: each connection is closed once its pending answers are
+    /// sent.
     pub fn shut_down(&mut self, now: Instant) {
         self.now = now;
         for index in 0..self.members.len() {
@@ -252,7 +261,7 @@ impl Target {
         }
     }
 
-    /// Says once that a connection has something to send.
+    /// Announces once that a connection has something to send.
     fn announce(&mut self, connection: ConnectionId) {
         let now = self.now;
         if let Some(peer) = self.peer(connection)
@@ -287,11 +296,11 @@ impl Target {
         }
     }
 
-    /// Nobody waits for the queues of connections any more that are known, or gone: however many come and go, what is
-    /// remembered of them does not grow.
+    /// Forgets the deadlines of connections whose queue is known or that are gone, so that the list
+    /// does not grow with the connections that come and go.
     fn forget_settled(&mut self) {
         while let Some((at, id)) = self.awaiting.front().copied() {
-            // The connection may be another one by now, which is younger.
+            // The name may belong to a younger connection by now.
             if self.peer(id).is_some_and(|peer| peer.is_awaiting() && peer.accepted + CONNECT_MAX == at) {
                 return;
             }
@@ -312,7 +321,7 @@ impl Target {
         self.skip_sent(id);
     }
 
-    /// Passes over what another reactor has sent already.
+    /// Skips the bytes that another reactor has sent already.
     fn skip_sent(&mut self, id: ConnectionId) {
         let Some(peer) = self.peer(id) else { return };
         if peer.skip > 0 {
@@ -363,7 +372,7 @@ impl Engine for Target {
             && at <= now
         {
             self.awaiting.pop_front();
-            // The connection may be another one by now, which is younger.
+            // The name may belong to a younger connection by now.
             let is_late = |peer: &&mut Peer| peer.is_awaiting() && peer.accepted + CONNECT_MAX <= now;
             if self.peer(id).filter(is_late).is_some() {
                 self.retire(id, &Close::NoConnect);

@@ -1,4 +1,4 @@
-//! A connection: what it is, and which commands of it are under way.
+//! A connection: its queue, if it has one, and its commands under way.
 
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -16,18 +16,18 @@ use super::event::Accepted;
 /// What a connection stands for.
 #[derive(Debug)]
 pub(super) enum Standing {
-    /// Nobody knows yet.
+    /// The connection's queue is not known yet.
     AwaitingConnect(AwaitingConnect),
-    /// A queue.
+    /// A queue of an association.
     Queue(Queue),
-    /// Nothing any more: it is sending its last words.
+    /// Nothing any more: the connection is sending its last bytes.
     Over,
 }
 
 /// A connection whose queue is not known.
 #[derive(Debug, Default)]
 pub(super) struct AwaitingConnect {
-    /// Everything that was received, unless it is too much.
+    /// All bytes received so far, unless they are too many.
     history: Option<Vec<u8>>,
     /// The Connect command whose data are on their way.
     pub(super) command: Option<(Slot, ConnectCommand)>,
@@ -55,7 +55,7 @@ pub(super) struct Queue {
     pub(super) queue: QueueId,
     pub(super) entries: u16,
     pub(super) without_flow_control: bool,
-    /// SQ Head Pointer (SQHD): advanced by each command that ends.
+    /// SQ Head Pointer (SQHD): each command that ends advances it.
     head: u16,
     pub(super) role: Role,
 }
@@ -97,18 +97,18 @@ pub(super) struct Peer {
     pub(super) standing: Standing,
     /// The commands that a core has, by slot.
     tokens: Vec<Option<CommandToken>>,
-    /// Bytes that were sent.
+    /// Bytes sent to the host so far, by any reactor.
     pub(super) sent: u64,
-    /// Bytes that another reactor has sent in our place.
+    /// Bytes of the outbox that another reactor has sent already.
     pub(super) skip: usize,
     /// The world was told that there is something to send.
     pub(super) is_sending: bool,
     pub(super) is_touched: bool,
-    /// What the target counts as held by it.
+    /// What the target's budget counts as held by this connection.
     pub(super) counted: Held,
-    /// It is among those that wait for memory.
+    /// The connection is among those that wait for memory.
     pub(super) is_waiting: bool,
-    /// When the host last took something of what waited for it, or that began to wait.
+    /// When the host last took something of what waits for it, or when that began to wait.
     pub(super) taken: Instant,
     /// When the host last sent something.
     pub(super) given: Instant,
@@ -172,7 +172,7 @@ impl Peer {
         *self.tokens.get(usize::from(slot.0))?
     }
 
-    /// The commands that a core has of this connection, which are not this connection's any more.
+    /// Takes the connection's commands that a core has; the connection forgets them.
     pub(super) fn take_tokens(&mut self) -> impl Iterator<Item = CommandToken> + use<> {
         core::mem::take(&mut self.tokens).into_iter().flatten()
     }
@@ -191,7 +191,7 @@ impl Peer {
         self.connection.complete(slot, entry.with_status(status, false));
     }
 
-    /// Ends the Connect command of `slot`, with SQHD as it is.
+    /// Ends the Connect command of `slot`, without advancing SQHD.
     pub(super) fn complete_connect(&mut self, slot: Slot, dw0: u32, head: u16) {
         let entry =
             CompletionQueueEntry { dw0, submission_queue_head: head, ..CompletionQueueEntry::default() };

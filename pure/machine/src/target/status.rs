@@ -1,4 +1,4 @@
-//! What a person may want to know of a target that runs.
+//! What a person may want to know of a running target.
 
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -10,46 +10,47 @@ use nvme_tcp::controller::{Parameters, Statistics};
 
 use super::{ConnectionId, Target};
 
-/// A connection.
+/// The state of a connection with a queue.
 #[derive(Clone, Debug)]
 pub struct ConnectionStatus {
-    /// The queue.
+    /// Identifier of the queue.
     pub queue: QueueId,
-    /// Its entries.
+    /// Size of the queue in entries.
     pub entries: u16,
-    /// Where the host is.
+    /// Address of the host.
     pub peer: SocketAddr,
-    /// Digests and the like.
+    /// The agreed parameters of the connection, such as digests.
     pub parameters: Option<Parameters>,
-    /// What was counted.
+    /// Counters of the connection.
     pub statistics: Statistics,
-    /// Commands under way.
+    /// Number of commands under way.
     pub outstanding: u16,
 }
 
-/// An association.
+/// The state of an association.
 #[derive(Clone, Debug)]
 pub struct AssociationStatus {
-    /// The subsystem; none for the discovery subsystem.
+    /// Key of the subsystem; `None` for the discovery subsystem.
     pub subsystem: Option<SubsystemKey>,
     /// Host NQN.
     pub host: Nqn,
     /// Host Identifier.
     pub host_id: HostId,
-    /// The controller.
+    /// Identifier of the controller.
     pub controller: ControllerId,
-    /// Whether it is enabled and ready.
+    /// Whether the controller is enabled and ready.
     pub is_ready: bool,
-    /// Keep Alive Timeout.
+    /// Keep Alive Timeout; `None` if there is none.
     pub keep_alive: Option<Nanos>,
-    /// Bytes that are held for it: what it has not read, and what it was asked for.
+    /// Bytes held for the association: data that the host has not read, and data that it was asked
+    /// for.
     pub memory: u64,
-    /// Its queues, the Admin Queue first.
+    /// Connections of the association, the Admin Queue first.
     pub connections: Vec<ConnectionStatus>,
 }
 
 impl Target {
-    /// Every association.
+    /// The state of every association.
     pub fn status(&self) -> Vec<AssociationStatus> {
         let of = |(key, association): (_, &nvme_fabrics::target::Association)| {
             let nvme_fabrics::target::AssociationKey(index) = key;
@@ -70,7 +71,7 @@ impl Target {
         self.fabrics.associations().filter_map(of).collect()
     }
 
-    /// Connections, those without a queue included.
+    /// Number of connections, including those without a queue.
     pub fn connection_count(&self) -> usize {
         self.peers.iter().flatten().count()
     }

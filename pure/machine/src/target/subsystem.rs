@@ -1,4 +1,4 @@
-//! A subsystem that is here: its core, and whose each command is.
+//! A subsystem that is here: its core, and the owner of each command.
 
 use alloc::vec::Vec;
 
@@ -12,7 +12,7 @@ use nvme_tcp::controller::Slot;
 use super::ConnectionId;
 use super::access::PortAccess;
 
-/// Whose a command is.
+/// The association, connection and slot that a command came from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Owner {
     pub(super) association: AssociationKey,
@@ -23,15 +23,15 @@ pub(super) struct Owner {
 #[derive(Debug)]
 pub(super) struct Served {
     pub(super) core: Subsystem,
-    /// By token.
+    /// Owners of the commands, indexed by token.
     owners: Vec<Option<Owner>>,
-    /// Tokens that are free; the one freed last is in cache.
+    /// Free tokens, used last in, first out: the memory of the token freed last is in the cache.
     free: Vec<CommandToken>,
-    /// By controller.
+    /// Associations of the controllers, indexed by controller.
     associations: Vec<Option<AssociationKey>>,
-    /// What static controllers have that are nobody's, by their identifiers.
+    /// Feature values of static controllers without an association, by controller identifier.
     kept: Vec<(u16, Vec<(FeatureKey, u32)>)>,
-    /// How controllers reach groups of namespaces, where that is not the best way.
+    /// How controllers of a port reach groups of namespaces, where the state is not the default.
     pub(super) access: Vec<PortAccess>,
 }
 
@@ -48,7 +48,7 @@ impl Served {
         }
     }
 
-    /// A token for a command; none when as many are under way as can be.
+    /// Takes a token for a command; `None` when the maximum number is under way.
     #[inline]
     pub(super) fn issue(&mut self, owner: Owner) -> Option<CommandToken> {
         let token = self.free.pop()?;
@@ -56,7 +56,7 @@ impl Served {
         Some(token)
     }
 
-    /// The command has ended: its token is free.
+    /// The command has ended: frees its token.
     #[inline]
     pub(super) fn retire(&mut self, token: CommandToken) -> Option<Owner> {
         let owner = self.owners[token.0 as usize].take()?;
@@ -69,8 +69,8 @@ impl Served {
         self.owners[token.0 as usize]
     }
 
-    /// Frees the tokens of every command of an association, which its core has forgotten; those of connections that
-    /// last are told.
+    /// Frees the tokens of all commands of an association, which the core has forgotten, and calls
+    /// `each` with the connection and slot of each command.
     pub(super) fn forget(&mut self, association: AssociationKey, mut each: impl FnMut(ConnectionId, Slot)) {
         for (token, place) in (0..).map(CommandToken).zip(&mut self.owners) {
             if let Some(owner) = place.take_if(|owner| owner.association == association) {
@@ -80,8 +80,9 @@ impl Served {
         }
     }
 
-    /// Removes a controller, whose association has ended. What media have begun of its commands goes on; the core ends
-    /// that before anybody reads or changes the same blocks.
+    /// Removes a controller whose association has ended. Media go on with what they have begun of
+    /// its commands; before anybody reads or changes the same blocks, the core waits for the end of
+    /// that.
     pub(super) fn leave(&mut self, now: Instant, controller: ControllerKey) {
         let config = self.core.controller(controller);
         if matches!(&config.transport, Transport::Fabrics(fabrics) if !fabrics.dynamic) {
@@ -92,7 +93,8 @@ impl Served {
         self.core.remove_controller(now, controller);
     }
 
-    /// Adds a controller; a static one has what it had with the host before.
+    /// Adds a controller. A static controller gets back the feature values that it had with its
+    /// last host.
     pub(super) fn add_controller(&mut self, now: Instant, config: ControllerConfig) -> ControllerKey {
         let id = config.controller_id;
         let controller = self.core.add_controller(now, config);

@@ -50,7 +50,7 @@ fn a_host_connects_and_uses_a_namespace() {
         let queues = rig.ask(host, admin(AdminOpcode::SetFeatures, 7, 0x0003_0003), Data::None);
         assert!(queues.entry.status().is_success());
         let queue = rig.io_queue(DISK, 1, 1).unwrap();
-        // In the capsule, and behind an R2T.
+        // One write in the capsule, one with an R2T.
         for (lba, length) in [(0, 4096), (64, 128 << 10)] {
             let blocks = u32::try_from(length / 512).unwrap();
             let data = pattern(length, 3);
@@ -61,7 +61,7 @@ fn a_host_connects_and_uses_a_namespace() {
             assert!(read.entry.status().is_success());
             assert_eq!(read.data, data);
         }
-        // A descriptor that does not fit is the host's mistake.
+        // A data pointer that does not fit the command is the host's mistake.
         let short = rig.ask(queue, io(IoOpcode::Read, 0, 8), Data::Read(512));
         assert_eq!(short.entry.status().code(), StatusCode::DataSglLengthInvalid);
         let far = rig.ask(queue, io(IoOpcode::Read, 1 << 40, 1), Data::Read(512));
@@ -70,7 +70,8 @@ fn a_host_connects_and_uses_a_namespace() {
     }
 }
 
-/// Admin commands end at once, with their data: a host whose SGL is shorter than the data must hear of it all the same.
+/// Admin commands end at once, with their data. A host whose SGL is shorter than the data must hear
+/// of it nevertheless.
 #[test]
 fn data_beyond_the_sgl_are_refused_on_every_queue() {
     let mut rig = Rig::new(directory());
@@ -99,14 +100,15 @@ fn data_beyond_the_sgl_are_refused_on_every_queue() {
         let code = refused.entry.status().code();
         assert_eq!(code, StatusCode::DataSglLengthInvalid, "{entry:?} with {short} B");
         assert_eq!((refused.entry.dw0, refused.data.len()), (0, 0), "{entry:?} with {short} B");
-        // As long as the data, and longer.
+        // SGLs as long as the data, and longer.
         for room in [whole, whole + 512] {
             let taken = rig.ask(queue, entry, Data::Read(room));
             assert!(taken.entry.status().is_success(), "{entry:?}: {}", taken.entry.status());
             assert_eq!(taken.data.len(), whole as usize, "{entry:?}");
         }
     }
-    // The failures of the subsystem's own are in its log, the last one first: of the I/O queue, about the data pointer.
+    // The errors of this subsystem are in its log, the latest first: on the I/O queue, about the
+    // data pointer.
     let errors = rig.ask(host, log(1, 64), Data::Read(64)).data;
     assert_eq!((errors[0], errors[8], errors[14]), (7, 1, 24));
 }
@@ -133,7 +135,7 @@ fn what_comes_too_early_is_out_of_sequence() {
     let authenticate = SubmissionQueueEntry { namespace: NamespaceId(5), ..disconnect };
     let refused = rig.ask(host, authenticate, Data::None).entry.status();
     assert_eq!(refused.code(), StatusCode::InvalidCommandOpcode);
-    // The same two on a queue that is connected and then is not.
+    // The same two commands on a queue that is connected and then disconnected.
     rig.enable(host);
     let queue = rig.io_queue(DISK, 1, 1).unwrap();
     assert_eq!(rig.ask(queue, read, Data::None).entry.status(), FabricsStatus::InvalidQueueType.into());
@@ -176,10 +178,10 @@ fn a_reset_closes_io_queues_and_keeps_the_admin_queue() {
     let queue = rig.io_queue(DISK, 1, 1).unwrap();
     let read = rig.ask(queue, io(IoOpcode::Read, 0, 1), Data::Read(512));
     assert!(read.entry.status().is_success());
-    // A shutdown says when it is complete.
+    // A shutdown reports its completion.
     rig.set_configuration(host, 0x0046_4001);
     assert_eq!(rig.controller_status(host), 0b1001);
-    // And a reset of the subsystem is one of everybody.
+    // A reset of the subsystem resets every controller.
     let reset = PropertySet {
         size: PropertySize::Dword,
         offset: property::SUBSYSTEM_RESET,
@@ -200,7 +202,7 @@ fn a_lost_admin_queue_takes_the_others_with_it() {
     assert!(rig.is_closed(queue));
     assert!(rig.target.status().is_empty());
     assert!(matches!(rig.events.last(), Some(Event::Ended { why: Close::Lost, .. })), "{:?}", rig.events);
-    // An I/O queue that goes alone leaves the others.
+    // The loss of one I/O queue leaves the others connected.
     let host = rig.admin_queue(DISK).unwrap();
     rig.enable(host);
     let controller = rig.target.status()[0].controller.0;
@@ -220,7 +222,7 @@ fn what_a_host_wrote_before_it_was_lost_is_not_overtaken() {
     rig.submit(queue, io(IoOpcode::Write, 0, 8), Data::Write(pattern(4096, 1)));
     rig.run();
     rig.drop_connection(host);
-    // It is back at once, and the medium is still writing what it was given before.
+    // The host is back at once, while the medium still writes the data of before.
     let host = rig.admin_queue(DISK).unwrap();
     rig.enable(host);
     let controller = rig.target.status()[0].controller.0;
@@ -229,7 +231,7 @@ fn what_a_host_wrote_before_it_was_lost_is_not_overtaken() {
     rig.run();
     rig.release();
     assert_eq!(rig.completed(queue, read).expect("the read has ended").data, pattern(4096, 1));
-    // The same for a reset.
+    // A reset instead of a lost connection.
     rig.is_held = true;
     rig.submit(queue, io(IoOpcode::Write, 0, 8), Data::Write(pattern(4096, 2)));
     rig.run();
@@ -240,7 +242,7 @@ fn what_a_host_wrote_before_it_was_lost_is_not_overtaken() {
     rig.run();
     rig.release();
     assert_eq!(rig.completed(queue, read).expect("the read has ended").data, pattern(4096, 2));
-    // And for an I/O queue that is lost alone.
+    // The loss of one I/O queue alone.
     rig.is_held = true;
     rig.submit(queue, io(IoOpcode::Write, 0, 8), Data::Write(pattern(4096, 3)));
     rig.run();
@@ -277,14 +279,14 @@ fn a_host_has_a_lost_controller_ended_by_another() {
     assert!(rig.is_closed(lost) && rig.is_closed(queue) && !rig.is_closed(other));
     let why = |event: &Event| matches!(event, Event::Ended { why: Close::CrossControllerReset, .. });
     assert!(rig.events.iter().any(why), "{:?}", rig.events);
-    // What the medium has begun is there before anybody looks.
+    // What the medium has begun completes before anybody reads.
     let controller = rig.target.status()[0].controller.0;
     let queue = rig.io_queue(DISK, 1, controller).unwrap();
     let read = rig.submit(queue, io(IoOpcode::Read, 0, 8), Data::Read(4096));
     rig.run();
     rig.release();
     assert_eq!(rig.completed(queue, read).expect("the read has ended").data, pattern(4096, 1));
-    // The life is over: to end it again changes nothing.
+    // That life of the controller is over: ending it again changes nothing.
     assert_eq!(rig.ask(other, entry, Data::None).entry.dw0, 1);
     assert!(!rig.is_closed(other));
 }
@@ -301,7 +303,7 @@ fn a_silent_host_is_given_up() {
     rig.pass(Nanos::from_secs(2));
     assert!(rig.is_closed(host));
     assert!(matches!(rig.events.last(), Some(Event::Ended { why: Close::KeepAlive, .. })));
-    // One that never says which queue it wants is not waited for either.
+    // A host that never says which queue it wants is not waited for either.
     let mute = rig.connection();
     rig.pass(Nanos::from_secs(11));
     assert!(rig.is_closed(mute));
@@ -317,7 +319,7 @@ fn another_reactor_goes_on_where_the_first_has_stopped() {
     rig.run();
     let moved = rig.moved.take().expect("the subsystem is elsewhere");
     assert_eq!(moved.sent, 128, "the ICResp was sent");
-    // The second reactor has never seen the host, which notices nothing.
+    // The second reactor has never seen the host, and the host notices nothing.
     let mut second = Rig::new(directory());
     second.adopt(&mut rig, host, moved);
     let connected = second.completed(host, cookie).expect("the Connect is answered by the second");

@@ -7,7 +7,8 @@ use super::*;
 
 const SECOND: PortIndex = PortIndex(1);
 
-/// What many hosts wait: 50 ms, where a far end that is away is away for seconds.
+/// A host with the timeout that many hosts have: 50 ms, while an absent far end is away for
+/// seconds.
 fn host_like_others() -> near::Config {
     let timeout = CompletionTimeout::default();
     let mut config = near::Config::default();
@@ -16,7 +17,8 @@ fn host_like_others() -> near::Config {
     config
 }
 
-/// A host of two ports that waits a second for the second one, which never comes; meanwhile the first is lost, for 3 s.
+/// A host of two ports that waits a second for the second port, which never comes up. Meanwhile the
+/// first port's connection is lost for 3 s.
 fn lost_before_enumeration(shadow: bool) -> Pair {
     let session = tunnel::session::Config { shadow, ..tunnel::session::Config::default() };
     let mut pair = Pair::with(host_like_others(), &session, 2);

@@ -1,4 +1,5 @@
-//! A host with a device on its own link that reaches where it may not, or no longer answers.
+//! A host with a device on its own link. The device reaches outside of host memory, or no longer
+//! answers.
 
 use alloc::vec::Vec;
 
@@ -16,13 +17,13 @@ use crate::near::{self, ControllerIndex, Event, Near};
 const CONTROLLER: ControllerIndex = ControllerIndex(0);
 const TIMEOUT: Nanos = Nanos::from_millis(1);
 
-/// What of the device works.
+/// Which parts of the device work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Health {
     Well,
-    /// Its medium never answers.
+    /// The device's medium never answers.
     Stuck,
-    /// Nothing that it is told has any effect.
+    /// The device ignores everything that it is told.
     Dead,
 }
 
@@ -33,11 +34,11 @@ struct Direct {
     health: Health,
     now: Instant,
     events: Vec<Event>,
-    /// What the host answers to a request of nobody's.
+    /// The host's answers to requests that the controller did not make.
     answers: Vec<Packet>,
 }
 
-/// Who makes the requests that the controller did not make.
+/// The requester of requests that the controller did not make.
 const STRAY: Bdf = Bdf::new(1, 0, 7);
 
 impl Direct {
@@ -61,7 +62,7 @@ impl Direct {
         direct
     }
 
-    /// Runs both, a microsecond a step, until `until` says so.
+    /// Runs host and device in steps of a microsecond until `until` is true of the events.
     fn run(&mut self, mut until: impl FnMut(&[Event]) -> bool) {
         for _ in 0..200_000 {
             self.now = self.now + Nanos::from_micros(1);
@@ -121,13 +122,13 @@ impl Direct {
         self.near.submit(self.now, CONTROLLER, submission).unwrap();
     }
 
-    /// How the command called `cookie` ends.
+    /// Waits for the end of the command called `cookie`.
     fn end_of(&mut self, cookie: u64) -> Completed {
         self.run(|events| ends(events, cookie).next().is_some());
         *ends(&self.events, cookie).next().unwrap()
     }
 
-    /// That the device does what it is told.
+    /// Asserts that the device carries out a read.
     fn assert_well(&mut self, cookie: u64) {
         self.submit(Submission::read(QueueId(1), NamespaceId(1), 0, 8, self.data(), cookie));
         let end = self.end_of(cookie);

@@ -1,4 +1,5 @@
-//! Lookahead between whole machines: the device asks the host for less, and gets the same.
+//! Lookahead between whole machines: the device asks the host for fewer bytes, and gets the same
+//! data.
 
 use super::*;
 
@@ -7,13 +8,15 @@ fn pair(lookahead: bool) -> Pair {
     Pair::with(near::Config::default(), &session, 1)
 }
 
-/// Reads of host memory that the device has sent to the host, and those that were answered where it is.
+/// Reads of host memory that the device's end has sent to the host, and reads that it has answered
+/// itself.
 fn reads(pair: &Pair) -> (u64, u64) {
     let statistics = pair.far.downstream().store().tally();
     (statistics.misses, statistics.hits)
 }
 
-/// Writes and reads back `length` bytes; how many reads of memory went to the host for either.
+/// Writes `length` bytes and reads them back. Returns how many reads of memory went to the host for
+/// each.
 fn write_and_read(pair: &mut Pair, length: u32, cookie: u64) -> [u64; 2] {
     let (controller, _) = pair.near.controllers().next().unwrap();
     let region = pair.near.driver(controller).unwrap().data_region();
@@ -53,7 +56,7 @@ fn the_device_finds_entries_lists_and_data_where_it_is() {
     assert_eq!(store.bytes_in_vain, 0, "{store:?}");
     assert_eq!(lookahead.given_up, 0);
     assert_eq!(pair.far.downstream().store().bytes(), 0);
-    // And the host's end learns of it.
+    // The host's end learns of the tally, too.
     let told = |pair: &Pair| {
         pair.near.upstream().unwrap().session(PortIndex(0)).unwrap().tally().map(|(_, tally)| *tally)
     };

@@ -1,4 +1,4 @@
-//! How many pieces of the stream a command takes in either direction.
+//! Number of pieces of the stream that a command takes in each direction.
 
 use engine::Buffer;
 use pcie::wire::{Kind, Packet};
@@ -7,7 +7,7 @@ use tunnel::session::{Config, SEGMENT_MAX};
 
 use super::*;
 
-/// The frames in a piece, one after the other.
+/// The frames in a piece, in order.
 fn frames(mut bytes: &[u8]) -> Vec<(FrameKind, &[u8])> {
     let mut found = Vec::new();
     while let Some((head, rest)) = bytes.split_first_chunk::<HEADER_LENGTH>() {
@@ -19,13 +19,13 @@ fn frames(mut bytes: &[u8]) -> Vec<(FrameKind, &[u8])> {
     found
 }
 
-/// The TLPs in a piece, one after the other.
+/// The TLPs in a piece, in order.
 fn packets(bytes: &[u8]) -> Vec<Packet> {
     let tlps = frames(bytes).into_iter().filter(|(kind, _)| *kind == FrameKind::Tlp);
     tlps.map(|(_, body)| Packet::parse(&Buffer::copy_from_slice(body)).unwrap()).collect()
 }
 
-/// Payload bytes of the TLPs in a piece, one after the other.
+/// Payload lengths of the TLPs in a piece, in order.
 pub(crate) fn tlps(bytes: &[u8]) -> Vec<usize> {
     packets(bytes).iter().map(|packet| packet.payload.len()).collect()
 }
@@ -38,7 +38,7 @@ fn pair() -> Pair {
     pair.near = Near::over_tunnels(near::Config::default(), [session.clone()].into(), &rng);
     pair.far = Far::new(now, session, function_config(), rng.fork("far"));
     pair.run(ready);
-    // What enumeration has left to acknowledge is done, and the first Pings are over.
+    // Enumeration's acknowledgements and the first Pings are over by then.
     for _ in 0..200_000 {
         pair.now = pair.now + Nanos::from_micros(1);
         pair.step();
@@ -46,7 +46,8 @@ fn pair() -> Pair {
     pair
 }
 
-/// The pieces of a command, down and up, and those of the time after it until something else is due.
+/// The pieces of a command, down and up, and the pieces of the time after it, until something else
+/// is due.
 fn command(pair: &mut Pair, length: u32, write: bool, cookie: u64) -> [Vec<Vec<usize>>; 4] {
     let (controller, _) = pair.near.controllers().next().unwrap();
     let region = pair.near.driver(controller).unwrap().data_region();
@@ -73,9 +74,10 @@ fn command(pair: &mut Pair, length: u32, write: bool, cookie: u64) -> [Vec<Vec<u
     [down, up, later_down, later_up].map(|pieces| pieces.iter().map(|bytes| tlps(bytes)).collect())
 }
 
-/// Of a completion queue entry. This host polls; one that is interrupted is among the guests (`guest::tests::segments`).
+/// Length in bytes of a completion queue entry. This host polls; `guest::tests::segments` has a
+/// host with interrupts.
 const ENTRY: usize = 16;
-/// More than a completion queue has entries.
+/// More commands than a completion queue has entries.
 const COMMANDS: u64 = 300;
 
 #[test]
@@ -83,10 +85,10 @@ fn data_and_completion_of_a_read_go_up_together() {
     let mut pair = pair();
     for (cookie, length) in (0..).zip([512, 4096, 16 << 10, 128 << 10]) {
         let [down, up, ..] = command(&mut pair, length, false, cookie);
-        // What acknowledges a long one carries no TLP.
+        // Acknowledgements of a long read carry no TLP.
         assert_eq!(down.iter().flatten().count(), 1, "{length} B: {down:?}");
         let whole = usize::try_from(length).unwrap();
-        // As many TLPs of 4 KiB as a piece has room for, and the entry in the last.
+        // As many TLPs of 4 KiB as a piece has room for; the last piece also has the entry.
         let room = (SEGMENT_MAX - 200) / 4200;
         assert_eq!(up.len(), whole.div_ceil(room * 4096), "{length} B: {up:?}");
         let last = up.last().unwrap();
@@ -104,7 +106,7 @@ fn a_write_is_one_piece_down_and_one_up() {
     }
 }
 
-/// Has `count` commands of 4 KiB carried out that are given together; the pieces down and up.
+/// Submits `count` commands of 4 KiB together and runs them. Returns the pieces down and up.
 fn together(pair: &mut Pair, count: u64, write: bool, first: u64) -> [Vec<Buffer>; 2] {
     let (controller, _) = pair.near.controllers().next().unwrap();
     let region = pair.near.driver(controller).unwrap().data_region();
@@ -137,7 +139,7 @@ fn of_many_writes_the_first_do_not_wait_for_the_data_of_the_last() {
                 }
                 sums
             });
-        // All entries go before the first.
+        // All entries go up before the first data.
         assert!(ahead_of_each.iter().all(|bytes| *bytes < 24 << 10), "{ahead_of_each:?}");
         let down: Vec<_> = pieces.iter().flat_map(|bytes| packets(bytes)).collect();
         let at = |packet: &Packet| match &packet.header.kind {
@@ -148,7 +150,7 @@ fn of_many_writes_the_first_do_not_wait_for_the_data_of_the_last() {
         let tails = down.iter().filter(|packet| at(packet) == doorbell);
         let tail = |packet: &Packet| u32::from_le_bytes(packet.payload[..].try_into().unwrap());
         let tails: Vec<u64> = tails.map(|packet| tail(packet).into()).collect();
-        // 4 writes of 4 KiB and their entries are more than 16 KiB, and the last ones wait for nothing.
+        // 4 writes of 4 KiB and their entries are more than 16 KiB, and the last ones do not wait.
         let entries: u64 = near::Config::default().driver.queue_entries.into();
         let wanted: Vec<u64> = (1..=8).map(|number| (before + number * 4) % entries).collect();
         assert_eq!(tails, wanted, "round {round}");
@@ -171,7 +173,7 @@ fn of_many_reads_the_first_complete_before_the_data_of_the_last() {
 fn nobody_waits_for_the_doorbell_of_a_completion_queue() {
     let mut pair = pair();
     let mut doorbells = 0;
-    // As many as it takes until the host has to make room in the completion queue.
+    // Commands until the host has to make room in the completion queue.
     for cookie in 0..COMMANDS {
         let [down, up, later_down, later_up] = command(&mut pair, 4096, false, cookie);
         doorbells += down.iter().chain(&later_down).flatten().count();

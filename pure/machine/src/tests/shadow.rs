@@ -1,4 +1,4 @@
-//! The config shadow against the device itself: whatever software does, both give the same answers.
+//! The config shadow against the device itself: both give the same answers, whatever software does.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -19,14 +19,14 @@ const SWITCH: Bdf = Bdf::new(1, 0, 0);
 const PORT: Bdf = Bdf::new(2, 0, 0);
 const DEVICE: Bdf = Bdf::new(3, 0, 0);
 const BAR: u32 = 0xc000_0000;
-/// Of a read whose answer is not looked at.
+/// Tag of a read whose answer is ignored.
 const OF_NONE: Tag = Tag::new(1000);
-/// One way.
+/// Delay in one direction.
 const DELAY: Nanos = Nanos::from_millis(5);
 const BRIDGE_CONTROL: u16 = 0x3c;
 const SECONDARY_BUS_RESET: u32 = 1 << 22;
 
-/// A switch with a device behind a long way.
+/// A switch with a device at a distance.
 struct World {
     now: Instant,
     upstream: Upstream,
@@ -36,7 +36,7 @@ struct World {
     down: VecDeque<(Instant, u32, Buffer)>,
     up: VecDeque<(Instant, u32, Buffer)>,
     answers: Vec<Packet>,
-    /// The function may have been reset, and not have answered since.
+    /// The function may have been reset, and has not answered since.
     fresh: bool,
 }
 
@@ -61,9 +61,9 @@ enum Step {
         address: u64,
         value: u32,
     },
-    /// All answers are awaited, so many milliseconds at least.
+    /// Wait for all answers, and at least this many milliseconds.
     Wait(u64),
-    /// The connection is lost, and made anew.
+    /// The connection is lost and made again.
     Cut,
 }
 
@@ -88,7 +88,7 @@ impl World {
         world
     }
 
-    /// Bus 2 is inside the switch, bus 3 below its port; all memory from `BAR` on goes there.
+    /// Bus 2 is inside the switch, bus 3 below its port. All memory from `BAR` on goes there.
     fn set_up_ports(&mut self) {
         for (target, buses) in [(SWITCH, 0x0003_0201), (PORT, 0x0003_0302)] {
             for (at, value) in [(0x18, buses), (0x20, 0xcff0_c000), (0x04, 0x0006)] {
@@ -186,8 +186,9 @@ impl World {
         self.config(tag, target, offset, enables, Some(value));
     }
 
-    /// Nothing of a function is reset while the connection is lost, and it is not lost before the function has answered:
-    /// this one is never asked for patience, as it would be then.
+    /// Waits so that no reset is sent while the connection is lost, and so that the connection is
+    /// not lost before the function has answered after a reset: otherwise this function would be
+    /// asked for patience.
     fn wait_for_the_function(&mut self, step: &Step) {
         let resets = match *step {
             Step::Write { target: PORT, .. } => true,
@@ -233,7 +234,7 @@ impl World {
         let answer = self.answers.iter().find(|answer| answer.tag() == Tag::new(9)).unwrap();
         u32::from_le_bytes(*answer.payload.first_chunk().unwrap())
     }
-    /// Writes, and waits for the end of it.
+    /// Writes, and waits until the write has ended.
     fn write_and_wait(&mut self, offset: u16, enables: u8, value: u32) {
         self.write(Tag::new(9), DEVICE, offset, enables, value);
         self.run_for(DELAY * 3);
@@ -243,7 +244,7 @@ impl World {
     }
 }
 
-/// An answer, as far as it says anything: bytes that were not asked for are not looked at.
+/// The significant part of an answer: bytes that were not asked for are ignored.
 fn told(packet: &Packet, steps: &[Step]) -> (u16, CompletionStatus, Bdf, u16, u8, Vec<u8>) {
     let Kind::Completion(completion) = &packet.header.kind else { panic!("{packet:?}") };
     let mut bytes = packet.payload.to_vec();
@@ -322,7 +323,8 @@ fn lockstep(seed: u64, count: usize) -> u64 {
             let other = with.iter().find(|other| other.0 == one.0);
             assert_eq!(Some(one), other, "seed {seed}: {:?}", steps[usize::from(one.0)]);
         }
-        // What a reset of the link or its loss has swallowed on the way was answered before it.
+        // Answers that a reset or a loss of the link has swallowed on the way were given earlier by
+        // the shadow.
         let more = with.iter().filter(|other| !plain.iter().any(|one| one.0 == other.0));
         for (tag, ..) in more {
             let step = &steps[usize::from(*tag)];
@@ -348,7 +350,7 @@ fn all_that_is_steady_is_answered_at_once() {
         assert_eq!(world.answers.len(), 1, "{at:#x}");
     }
     assert_eq!(world.now, before);
-    // Status is the device's, Command is not.
+    // The Status half is the device's, the Command half is not.
     world.answers.clear();
     world.config(Tag::new(1), DEVICE, 4, 0b1111, None);
     assert_eq!(world.answers.len(), 0);
@@ -364,7 +366,7 @@ fn a_bar_is_sized_near_once_the_write_has_been_answered() {
     assert_eq!(world.read(0x10), 0xffff_c004);
     assert_eq!(world.near(), near + 1);
     world.write(Tag::new(3), DEVICE, 0x10, 0b1111, BAR);
-    // The write is under way: the read follows it.
+    // The write is under way, so the read follows it.
     assert_eq!(world.read(0x10), BAR | 4);
     assert_eq!(world.near(), near + 1);
     assert_eq!(world.read(0x10), BAR | 4);
@@ -412,7 +414,7 @@ fn the_properties_of_a_controller_that_stay_are_answered_near() {
     assert_eq!(capabilities, expected[..8]);
     assert_eq!(read(&mut world, BAR + 8, 4), (true, CompletionStatus::Success, expected[8..].to_vec()));
     assert!(!read(&mut world, BAR + 0x1c, 4).0, "the status of the controller is its own");
-    // What is behind a write that may not have arrived follows it.
+    // A read behind a write that may not have arrived follows the write.
     world.step(Tag::new(2), &Step::MemoryWrite { address: u64::from(BAR) + 0x14, value: 0 });
     assert!(!read(&mut world, BAR, 8).0);
 }

@@ -17,13 +17,13 @@ fn pair() -> Pair {
     Pair::with(near, &session, 1)
 }
 
-/// Packets that each strand has carried down, and up.
+/// Packets that each strand has carried down and up.
 fn carried(pair: &Pair) -> Vec<(u64, u64)> {
     let strands = pair.near.upstream().unwrap().strands(PORT);
     strands.map(|session| (session.statistics().tlps_sent, session.statistics().tlps_received)).collect()
 }
 
-/// Writes 8 KiB with each queue at once, and reads them back with the next one.
+/// Writes 8 KiB with each queue at the same time, and reads the data back with the next queue.
 fn write_and_read(pair: &mut Pair, round: u64, mut trouble: impl FnMut(&mut Pair)) {
     let (controller, _) = pair.near.controllers().next().unwrap();
     let region = pair.near.driver(controller).unwrap().data_region();
@@ -71,7 +71,7 @@ fn each_queue_has_a_connection_and_the_main_one_nothing_to_carry() {
     let after = carried(&pair);
     assert_eq!(before[0], after[0], "{before:?} {after:?}");
     for strand in 1..usize::from(STRANDS) {
-        // A write's doorbell and completion, a read's with its data.
+        // Doorbell and completion of a write; doorbell, data and completion of a read.
         let (down, up) = (after[strand].0 - before[strand].0, after[strand].1 - before[strand].1);
         assert!(down >= 18 && up >= 9 + 9 * 2, "{strand}: {down} {up}");
     }
@@ -100,7 +100,7 @@ fn connections_cut_one_after_the_other_are_noticed_by_nobody() {
     let before = carried(&pair);
     write_and_read(&mut pair, 100, |_| {});
     let after = carried(&pair);
-    // All of them are in use again.
+    // All strands are in use again.
     assert!(
         (1..usize::from(STRANDS)).all(|strand| after[strand].1 > before[strand].1),
         "{before:?} {after:?}"

@@ -1,4 +1,4 @@
-//! What an application is told by the user of a function.
+//! What the user of a function tells the application.
 
 use core::fmt;
 
@@ -6,53 +6,54 @@ use nvme_pcie::host::{ArenaTooSmall, AsynchronousEvent, Completed, InitError, Re
 use vfio_user::Errno;
 use vfio_user::client::CloseReason;
 
-/// What happened.
+/// What happened to the function or its driver.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// The controller is up, for the first time or after a reset.
     Ready,
     /// A command ended.
     Completed(Completed),
-    /// A configuration read ended.
+    /// A configuration read ended, with the double word or the server's error.
     ConfigRead(Result<u32, Errno>),
-    /// Completions are signalled from now on, or not any more, as was asked for; or that can't be.
+    /// Answers [`User::listen`](super::User::listen). True: the request was carried out. False: it
+    /// failed.
     Listening(bool),
     /// The controller reports an event.
     Asynchronous(AsynchronousEvent),
     /// The controller is being reset; its commands wait.
     Resetting(ResetReason),
-    /// The function can't be used, or not any longer. Commands that have not ended never will.
+    /// The function cannot be used, or not any longer. Commands that have not ended never will.
     Failed(Failure),
 }
 
-/// Why a function can't be used.
+/// Why a function cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The server ends the connection before it has said its version.
+    /// The server ended the connection before it sent its version.
     TurnedAway,
     /// The server has gone.
     Gone,
-    /// What is there does not speak the protocol, or not well.
+    /// The peer does not speak the protocol, or breaks it.
     Protocol(CloseReason),
-    /// The server refuses something that can't be done without.
+    /// The server refuses something indispensable.
     Refused {
-        /// What, as "to …".
+        /// What the server was asked, worded as "to …".
         what: &'static str,
-        /// Its error.
+        /// The error that the server answered.
         error: Errno,
     },
-    /// The server answers something else than it was asked.
+    /// The server's answer does not fit the question.
     Answer {
-        /// What it was asked, as "to …".
+        /// What the server was asked, worded as "to …".
         what: &'static str,
     },
     /// The function is not on PCI.
     NotPci,
-    /// The function is no NVMe controller: its class.
+    /// The function is no NVMe controller. Holds its Class Code.
     Class(u32),
-    /// BAR0 is too small for a controller's registers: its bytes.
+    /// BAR0 is too small for a controller's registers. Holds its size in bytes.
     Registers(u64),
-    /// The driver can't bring the controller up, or not again.
+    /// The driver cannot bring the controller up, or not again.
     Controller(InitError),
     /// The memory is too small for the driver.
     Arena(ArenaTooSmall),

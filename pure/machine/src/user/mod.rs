@@ -1,5 +1,6 @@
-//! The user of an NVMe function that another process offers over vfio-user: a driver whose registers are reached by
-//! messages, whose memory the function shares, and whose doorbells are stores where the function lets them be mapped.
+//! The user of an NVMe function that another process offers over vfio-user. The user is a driver
+//! that reaches registers by messages and shares its memory with the function. Its doorbells are
+//! stores where the function lets them be mapped.
 
 mod event;
 mod setup;
@@ -23,60 +24,61 @@ use vfio_user::{Area, Errno, InterruptAction, InterruptData, InterruptIndex, Reg
 
 use setup::{Found, Question, Steps};
 
-/// What a user is told when it is made.
+/// The settings of a user.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// The protocol's end.
+    /// Settings of the vfio-user client.
     pub client: client::Config,
-    /// The driver. Its arena is the memory that is shared; whether it uses interrupts is found out.
+    /// Settings of the driver. Its arena is the memory that is shared. Whether it uses interrupts
+    /// depends on the function.
     pub driver: host::Config,
 }
 
 /// What the world tells the user.
 #[derive(Debug)]
 pub enum Input<'a, D> {
-    /// The connection to the server is there.
+    /// The connection to the server is open.
     Connected,
-    /// A piece of the server's byte stream, and the descriptors that came with it.
+    /// A piece of the server's byte stream, with the descriptors that came with it.
     Received {
-        /// The bytes.
+        /// The piece of the stream, cut anywhere.
         bytes: &'a [u8],
-        /// The descriptors.
+        /// The descriptors that came with `bytes`.
         descriptors: Vec<D>,
     },
     /// The server has gone.
     Disconnected,
 }
 
-/// What the user asks of the world, or tells it.
+/// What the user asks of the world, or tells the world.
 #[derive(Debug)]
 pub enum Output<D> {
     /// Append this message to the stream; its descriptors go with its first byte.
     Transmit {
-        /// The message.
+        /// The whole message.
         bytes: Buffer,
-        /// The descriptors.
+        /// The descriptors that go with the message.
         descriptors: Vec<D>,
     },
-    /// End the connection once everything before this is on its way.
+    /// End the connection once all bytes output before this are on their way.
     Close,
     /// Map the doorbells. Answer with [`User::doorbells_mapped`].
     MapDoorbells {
-        /// The file.
+        /// The file to map.
         descriptor: D,
-        /// Where in it they begin.
+        /// Where the doorbells begin in the file, in bytes.
         offset: u64,
-        /// Bytes.
+        /// Length of the mapping in bytes.
         length: u64,
     },
-    /// Store a doorbell, behind all writes of memory.
+    /// Store a doorbell. All writes of memory before it must be visible first.
     Doorbell {
-        /// Bytes from where the mapping begins, a multiple of 4.
+        /// Offset from the beginning of the mapping in bytes, a multiple of 4.
         offset: u64,
-        /// The value.
+        /// The value to store.
         value: u32,
     },
-    /// For the application.
+    /// An event for the application.
     Event(Event),
 }
 
@@ -88,30 +90,32 @@ enum State<D> {
     Greeting,
     /// The function is being set up.
     Setup(Box<Setup<D>>),
-    /// The driver has it.
+    /// The driver has the function.
     Ready,
-    /// Nothing will come of it any more.
+    /// The user has failed or was closed; nothing follows.
     Failed,
 }
 
 #[derive(Debug)]
 struct Setup<D> {
     script: Steps<D>,
-    /// What it waits for; the world's answer if nothing.
+    /// The request whose answer the script waits for; `None` while it waits for the world.
     request: Option<RequestId>,
 }
 
-/// A change of whether completions are signalled. MSI-X is enabled behind the descriptors, and disabled before they are
-/// taken away, so that the server never has an interrupt that it can tell nobody of.
+/// A change of whether completions are signalled. MSI-X is enabled after the descriptors are given,
+/// and disabled before they are taken away. The server thus never has an interrupt that it can
+/// signal to nobody.
 #[derive(Clone, Copy, Debug)]
 struct Listening {
     request: RequestId,
     on: bool,
-    /// Nothing comes after this request.
+    /// Nothing follows this request.
     last: bool,
 }
 
-/// The user of one function. See the module.
+/// The user of one function: the vfio-user client, the driver, and the memory that the function
+/// shares.
 #[derive(Debug)]
 pub struct User<D, M> {
     config: Config,
@@ -121,24 +125,26 @@ pub struct User<D, M> {
     shared: Option<D>,
     state: State<D>,
     host: Option<Host>,
-    /// The register read under way and the driver's name for it: drivers read one at a time.
+    /// The register read under way, and the driver's name for the read. Drivers read one register
+    /// at a time.
     register: Option<(RequestId, u64)>,
     /// The application's configuration read.
     config_read: Option<RequestId>,
     /// Interrupts are being set up or torn down.
     listening: Option<Listening>,
-    /// The part of BAR0 that is mapped and holds the doorbells.
+    /// The part of BAR0 that holds the doorbells and is mapped, or is about to be.
     doorbells: Option<Area>,
     /// What the driver may use for interrupts.
     interrupts: Found,
-    /// Requests without an answer.
+    /// Number of requests without an answer.
     unanswered: usize,
     outputs: VecDeque<Output<D>>,
     now: Instant,
 }
 
 impl<D: 'static, M: Memory> User<D, M> {
-    /// A user whose memory, all of the driver's arena, is that of the file `shared` from its beginning on.
+    /// A user whose memory is the file `shared`, from the beginning of the file. The memory must be
+    /// all of the driver's arena.
     pub fn new(config: Config, memory: M, shared: D) -> Self {
         Self {
             client: Client::new(config.client),
@@ -162,11 +168,11 @@ impl<D: 'static, M: Memory> User<D, M> {
     pub const fn driver(&self) -> Option<&Host> {
         self.host.as_ref()
     }
-    /// The memory.
+    /// The memory that the function shares.
     pub const fn memory(&self) -> &M {
         &self.memory
     }
-    /// The memory, for the data of commands; see [`Host::data_region`].
+    /// The mutable shared memory, for the data of commands; see [`Host::data_region`].
     pub const fn memory_mut(&mut self) -> &mut M {
         &mut self.memory
     }
@@ -174,7 +180,8 @@ impl<D: 'static, M: Memory> User<D, M> {
     pub const fn has_doorbells(&self) -> bool {
         self.doorbells.is_some()
     }
-    /// Vectors that must be listened to where nobody polls; none where the function has no interrupts.
+    /// Number of vectors that must be listened to unless somebody polls; 0 where the function has
+    /// no usable interrupts.
     pub const fn vectors(&self) -> u32 {
         self.interrupts.vectors
     }
@@ -183,10 +190,11 @@ impl<D: 'static, M: Memory> User<D, M> {
         self.unanswered > 0 || matches!(self.state, State::Greeting)
     }
 
-    /// Submits a command; [`Event::Completed`] follows exactly once. Its doorbell is rung when outputs are next polled.
+    /// Submits a command; [`Event::Completed`] follows exactly once. The doorbell is rung when
+    /// outputs are next polled.
     ///
     /// # Errors
-    /// When it can't be taken; it then never completes.
+    /// When the command cannot be taken; it then never completes.
     pub fn submit(&mut self, now: Instant, submission: Submission) -> Result<CommandId, SubmitError> {
         self.now = now;
         let host = self.host.as_mut().filter(|_| matches!(self.state, State::Ready));
@@ -201,20 +209,20 @@ impl<D: 'static, M: Memory> User<D, M> {
         }
     }
 
-    /// Takes the completions that have come to I/O queues, and does nothing else; returns whether there were any. For
-    /// whoever looks all the time: see [`Host::poll_io_completions`].
+    /// Takes the completions that have come to I/O queues, and does nothing else. Returns whether
+    /// there were any. Meant for callers that poll all the time; see [`Host::poll_io_completions`].
     #[inline]
     pub fn poll_io_completions(&mut self, now: Instant) -> bool {
         self.now = now;
         self.host.as_mut().is_some_and(|host| host.poll_io_completions(now, &mut self.memory))
     }
 
-    /// The next doorbell to store, where in the mapping and its value, ahead of all outputs; none where doorbells are
-    /// messages. For whoever has just submitted.
+    /// The next doorbell to store, ahead of all outputs: its offset in the mapping in bytes, and
+    /// its value. `None` where doorbells are messages. Meant for callers that have just submitted.
     #[inline]
     pub fn poll_doorbell(&mut self) -> Option<(u64, u32)> {
         let area = self.doorbells?;
-        // Whatever else there is comes first; and a doorbell that is not mapped is a message.
+        // Other outputs go first, and a doorbell outside of the mapping must be a message.
         if !self.outputs.is_empty() || !self.rings_in(area) {
             return None;
         }
@@ -222,15 +230,17 @@ impl<D: 'static, M: Memory> User<D, M> {
         Some((u64::from(offset) - area.offset, value))
     }
 
-    /// Reads a double word of the configuration space; [`Event::ConfigRead`] follows. One at a time.
+    /// Reads a double word of the configuration space; [`Event::ConfigRead`] follows. Only one read
+    /// at a time is allowed.
     pub fn config_read(&mut self, now: Instant, offset: u16) {
         self.now = now;
         self.unanswered += 1;
         self.config_read = Some(self.client.read(now, RegionIndex::CONFIG, u64::from(offset), 4));
     }
 
-    /// Has completions signalled by `descriptors`, one for each of [`User::vectors`], from now on; or, where there
-    /// are none, not any more. [`Event::Listening`] follows: completions that came before it may not be signalled.
+    /// Starts or stops the signalling of completions. `descriptors` has one for each of
+    /// [`User::vectors`], or is empty to stop. [`Event::Listening`] follows; completions that came
+    /// before it may not be signalled.
     pub fn listen(&mut self, now: Instant, descriptors: Vec<D>) {
         self.now = now;
         let on = !descriptors.is_empty();
@@ -252,7 +262,7 @@ impl<D: 'static, M: Memory> User<D, M> {
                 let offset = control.offset.into();
                 self.client.write(self.now, RegionIndex::CONFIG, offset, &control.value(on))
             }
-            // Nobody listens where there are no vectors; whatever is answered will do.
+            // Without vectors nobody listens; any request with an answer will do.
             None => self.client.device_info(self.now),
         }
     }
@@ -266,7 +276,7 @@ impl<D: 'static, M: Memory> User<D, M> {
         self.listening = Some(Listening { request, on, last: true });
     }
 
-    /// Wakes the server, should it sleep: asks what it has told before.
+    /// Wakes the server in case it sleeps, by asking it something that it has answered before.
     pub fn nudge(&mut self, now: Instant) {
         self.now = now;
         self.unanswered += 1;
@@ -282,7 +292,7 @@ impl<D: 'static, M: Memory> User<D, M> {
         self.circulate();
     }
 
-    /// Ends the use: the server is left.
+    /// Ends the use of the function: closes the connection to the server.
     pub fn close(&mut self, now: Instant) {
         self.now = now;
         self.state = State::Failed;
@@ -313,7 +323,8 @@ impl<D: 'static, M: Memory> User<D, M> {
                 self.unanswered = self.unanswered.saturating_sub(1);
                 self.on_answer(Some(request), result);
             }
-            // All memory is shared by its file: whoever asks for it by message has not understood.
+            // All memory is shared by its file, so a server that asks for it by message is at
+            // fault.
             client::Output::DmaRead { token, .. } => self.client.dma_read_done(token, Err(Errno::EACCES)),
             client::Output::DmaWrite { token, .. } => {
                 if let Some(token) = token {

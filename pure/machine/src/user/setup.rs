@@ -1,4 +1,4 @@
-//! What is asked of a server, in turn, until the driver can have the function.
+//! Asks a server one question after another until the driver can have the function.
 
 use alloc::vec::Vec;
 
@@ -12,19 +12,19 @@ use super::Failure;
 
 /// Class Code: mass storage, non-volatile memory, NVM Express I/O controller.
 const CLASS_NVME: u32 = 0x01_0802;
-/// Where the doorbells begin in BAR0.
+/// Where the doorbells begin in BAR0, in bytes.
 const DOORBELLS: u64 = 0x1000;
 /// Bytes of the doorbells of a queue pair.
 const PAIR_BYTES: u64 = 8;
 /// Bytes of the conventional configuration space.
 const SPACE: u32 = 256;
-/// Where the first capability is said to be (Capabilities Pointer).
+/// Offset of the register that locates the first capability (Capabilities Pointer).
 const CAPABILITIES: usize = 0x34;
 /// The MSI-X capability's identifier.
 const MSIX: u8 = 0x11;
-/// Capabilities that fit: a chain that is longer is a circle.
+/// The maximum number of capabilities that fit: a longer chain is a loop.
 const CAPABILITIES_MAX: usize = 48;
-/// An area longer than this holds more than doorbells, and is not mapped whole.
+/// An area longer than this, in bytes, holds more than doorbells and is not mapped whole.
 const AREA_MAX: u64 = 1 << 20;
 
 /// What the script asks.
@@ -42,7 +42,7 @@ pub(super) enum Question<D> {
         offset: u64,
         bytes: Vec<u8>,
     },
-    /// Of the world: `area` of BAR0 is at `offset` of the file.
+    /// Asks the world, not the server: map `area` of BAR0, which is at `offset` of the file.
     MapDoorbells {
         area: Area,
         descriptor: D,
@@ -52,19 +52,19 @@ pub(super) enum Question<D> {
 
 pub(super) type Steps<D> = Script<Question<D>, Result<Answer<D>, Errno>, Result<Found, Failure>>;
 
-/// What the driver is to know.
+/// What the driver must know.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
-    /// Vectors to listen to; none where there are fewer than queues.
+    /// Vectors to listen to; 0 where there are fewer vectors than queues.
     pub(super) vectors: u32,
-    /// What enables and disables them.
+    /// The register that enables and disables MSI-X, if there are vectors.
     pub(super) control: Option<MessageControl>,
 }
 
 /// Message Control of MSI-X: PCI Express Base, 7.7.2.2.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MessageControl {
-    /// Where in the configuration space it is.
+    /// Offset of the register in the configuration space.
     pub(super) offset: u16,
     enabled: u16,
     disabled: u16,
@@ -75,14 +75,14 @@ impl MessageControl {
         let enable = msix::ENABLE.at(capability);
         let value = dword(space, usize::from(enable.offset()));
         let value = msix::FUNCTION_MASK.at(capability).with(value, 0);
-        // It is the upper half of its double word.
+        // Message Control is the upper half of its double word.
         let half = |on| {
             let [_, _, low, high] = enable.with(value, on).to_le_bytes();
             u16::from_le_bytes([low, high])
         };
         Self { offset: enable.offset() + 2, enabled: half(1), disabled: half(0) }
     }
-    /// What to write there.
+    /// The value that enables or disables MSI-X.
     pub(super) const fn value(&self, enabled: bool) -> [u8; 2] {
         let value = if enabled { self.enabled } else { self.disabled };
         value.to_le_bytes()
@@ -131,7 +131,7 @@ async fn ask<D: 'static>(
     })
 }
 
-/// The conventional configuration space.
+/// Reads the conventional configuration space.
 async fn config<D: 'static>(asker: &Ask<D>) -> Result<Vec<u8>, Failure> {
     let what = "to show the configuration space";
     match ask(asker, what, Question::ReadConfig { offset: 0, count: SPACE }).await? {
@@ -140,7 +140,8 @@ async fn config<D: 'static>(asker: &Ask<D>) -> Result<Vec<u8>, Failure> {
     }
 }
 
-/// The half of a double word that a word's write takes: the other one is status, or somebody else's.
+/// The lower half of a double word, for a write of 16 bits. The upper half is status, or has
+/// another owner.
 const fn low_half(value: u32) -> [u8; 2] {
     let [low, high, ..] = value.to_le_bytes();
     [low, high]
@@ -161,7 +162,7 @@ async fn registers<D: 'static>(asker: &Ask<D>, pairs: u64) -> Result<(), Failure
         return Err(Failure::Registers(info.size));
     }
     let Some((number, area)) = doorbells(&info, need) else { return Ok(()) };
-    // One descriptor an area, or one for all.
+    // One descriptor for each area, or one for all areas.
     let number = if descriptors.len() == info.areas.len() { number } else { 0 };
     let Some(descriptor) = descriptors.into_iter().nth(number) else { return Ok(()) };
     let Some(offset) = info.offset.checked_add(area.offset) else { return Ok(()) };
@@ -185,14 +186,14 @@ fn doorbells(info: &RegionInfo, end: u64) -> Option<(usize, Area)> {
     areas.iter().copied().enumerate().find(|(_, area)| holds(area))
 }
 
-/// How many vectors there are, and what enables them, which is left for when somebody listens: a server may take an
-/// interrupt that it can tell nobody of for a fault.
+/// Finds the number of vectors and their Message Control. MSI-X stays disabled until somebody
+/// listens: a server may take an interrupt that it can signal to nobody for a fault.
 async fn interrupts<D: 'static>(
     asker: &Ask<D>,
     space: &[u8],
 ) -> Result<(u32, Option<MessageControl>), Failure> {
     let Some(at) = capability(space) else { return Ok((0, None)) };
-    // A server that can't say has none.
+    // A server without an answer has no interrupts.
     let Ok(Answer::Interrupt(info)) = asker.ask(Question::Interrupts).await else { return Ok((0, None)) };
     if info.count == 0 || !info.descriptors {
         return Ok((0, None));
@@ -202,7 +203,7 @@ async fn interrupts<D: 'static>(
     Ok((info.count, Some(control)))
 }
 
-/// Where the MSI-X capability is.
+/// Offset of the MSI-X capability.
 fn capability(space: &[u8]) -> Option<u16> {
     let mut at = usize::from(*space.get(CAPABILITIES)? & !3);
     for _ in 0..CAPABILITIES_MAX {

@@ -17,7 +17,7 @@ const DOORBELLS: Descriptor = 2;
 const ARENA: (u64, u64) = (0x10_0000, 1 << 20);
 const NOW: Instant = Instant::ZERO;
 
-/// What a server learns of interrupts.
+/// What a server learns about interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
     Descriptors(usize),
@@ -29,9 +29,10 @@ struct Far {
     server: Server<Descriptor>,
     space: Vec<u8>,
     mapped: Option<(u64, u64, Option<Descriptor>)>,
-    /// What became of interrupts, in turn: vectors that have descriptors, whether MSI-X is enabled.
+    /// What happened to interrupts, in order: how many vectors have descriptors, whether MSI-X is
+    /// enabled.
     interrupts: Vec<Told>,
-    /// Reads and writes of BAR0 that have come: where, and how many bytes or what.
+    /// Reads and writes of BAR0 that arrived: the offset, and the length or the bytes.
     reads: Vec<(u64, u32)>,
     writes: Vec<(u64, Vec<u8>)>,
     map: Result<(), Errno>,
@@ -44,7 +45,7 @@ fn far(class: u32, vectors: u32, areas: &[Area]) -> Far {
     config.interrupts[InterruptIndex::Msix.slot()] = InterruptConfig { count: vectors, all_at_once: false };
     let mut space = std::vec![0; 4096];
     space[8..12].copy_from_slice(&(class << 8 | 1).to_le_bytes());
-    // Capabilities: something, then MSI-X.
+    // Two capabilities: some other one, then MSI-X.
     space[0x34] = 0x40;
     space[0x40..0x42].copy_from_slice(&[0x01, 0x50]);
     space[0x50..0x52].copy_from_slice(&[0x11, 0x00]);
@@ -66,7 +67,7 @@ fn user() -> User<Descriptor, Ram> {
 }
 
 impl Far {
-    /// Does what the server wants, and returns what it says.
+    /// Does what the server wants, and returns the server's messages.
     fn serve(&mut self) -> Vec<(Vec<u8>, Vec<Descriptor>)> {
         let mut said = Vec::new();
         while let Some(output) = self.server.poll_output() {
@@ -107,7 +108,7 @@ impl Far {
     }
 }
 
-/// Lets both go on until nothing is said any more. What the user tells and wants besides.
+/// Lets both ends go on until neither says anything more. Returns the user's other outputs.
 fn run(user: &mut User<Descriptor, Ram>, far: &mut Far) -> Vec<Output<Descriptor>> {
     far.server.handle_input(NOW, server::Input::Connected);
     user.handle_input(NOW, Input::Connected);
@@ -154,7 +155,7 @@ fn a_function_is_set_up_and_the_driver_has_it() {
     let (mut user, mut far) = (user(), far(0x01_0802, 9, &[]));
     assert!(run(&mut user, &mut far).is_empty());
     assert_eq!(far.mapped, Some((ARENA.0, ARENA.1, Some(MEMORY))));
-    // Memory space, bus mastering, no pin; no MSI-X while nobody listens.
+    // Memory space, bus mastering, no pin. No MSI-X while nobody listens.
     assert_eq!((far.space[4..6].to_vec(), far.space[0x53]), (std::vec![0x06, 0x04], 0x00));
     assert_eq!((user.vectors(), user.has_doorbells()), (2, false));
     assert_eq!(far.reads, [(0, 8)], "the driver reads CAP first");
@@ -163,7 +164,7 @@ fn a_function_is_set_up_and_the_driver_has_it() {
 #[test]
 fn interrupts_are_enabled_only_while_there_is_somebody_to_tell() {
     let (mut user, mut far) = (user(), far(0x01_0802, 9, &[]));
-    // Left enabled by whoever had it before.
+    // A previous client left MSI-X enabled.
     far.space[0x53] = 0xc0;
     run(&mut user, &mut far);
     assert_eq!(far.interrupts, [Told::Enabled(false)]);
@@ -215,7 +216,7 @@ fn what_can_not_be_used_fails_once_and_is_left() {
     config.regions[0].length = 0x1000;
     small.server = Server::new(config);
     assert_eq!(failure(&run(&mut user_three, &mut small)), Some(Failure::Registers(0x1000)));
-    // A circle of capabilities is no MSI-X, and no hang.
+    // A loop of capabilities means no MSI-X, and must not hang.
     let (mut user_four, mut circle) = (user(), far(0x01_0802, 9, &[]));
     circle.space[0x41] = 0x40;
     assert!(run(&mut user_four, &mut circle).is_empty());

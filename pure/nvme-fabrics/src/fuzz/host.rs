@@ -1,4 +1,4 @@
-//! A host whose controllers say anything.
+//! A host whose controllers follow the input.
 
 use alloc::vec::Vec;
 
@@ -11,10 +11,10 @@ use crate::host::{self, Association, Multipath, ana_states};
 use crate::wire::{HostId, Nqn};
 use nvme::host::Data;
 
-/// Outputs handled at most.
+/// Maximum number of outputs handled in one run.
 const OUTPUTS_MAX: usize = 400;
 
-/// Bytes that never end: zeroes after the last.
+/// The bytes of an input; zeros follow the last byte.
 struct Source<'a>(&'a [u8]);
 
 impl Source<'_> {
@@ -28,7 +28,7 @@ impl Source<'_> {
         u16::from_le_bytes([self.byte(), self.byte()])
     }
 
-    /// A page of at most `length` bytes: some of them said, the others zero.
+    /// A page of at most `length` bytes: some bytes from the input, the others zero.
     fn page(&mut self, length: usize) -> Buffer {
         let length = if self.byte() == 1 { length / 2 } else { length };
         let mut page: Vec<u8> = core::iter::repeat_n(0, length).collect();
@@ -43,7 +43,7 @@ impl Source<'_> {
     }
 }
 
-/// Completions and data of controllers, lost connections and time, as `bytes` say.
+/// Runs a host whose completions, data, lost connections and time follow `bytes`.
 pub fn host(bytes: &[u8]) {
     let _ = ana_states(bytes);
     discovery(bytes);
@@ -97,7 +97,7 @@ fn answer(multipath: &mut Multipath, now: Instant, output: Output, source: &mut 
                 _ => Buffer::EMPTY,
             };
             multipath.on_completed(now, dispatch.path, dispatch.token, entry, data);
-            // A second answer to the same is dropped.
+            // A second answer to the same command is dropped.
             let again = multipath.on_completed(now, dispatch.path, dispatch.token, entry, Buffer::EMPTY);
             assert!(again.is_none(), "an answer counts once");
         }
@@ -105,7 +105,7 @@ fn answer(multipath: &mut Multipath, now: Instant, output: Output, source: &mut 
     }
 }
 
-/// A Discovery log that says anything.
+/// Reads a Discovery log whose bytes are the input.
 fn discovery(bytes: &[u8]) {
     let (mut reader, mut step) = Reader::start();
     let mut rest = bytes;
@@ -131,7 +131,7 @@ mod tests {
             super::host(&bytes);
         }
 
-        /// Controllers that mostly say what they should.
+        /// Controllers that mostly answer correctly.
         #[test]
         fn hardly_any_noise_is_survived(bytes in prop::collection::vec(0_u8..4, 0..3000)) {
             super::host(&bytes);

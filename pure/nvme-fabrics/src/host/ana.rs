@@ -1,4 +1,4 @@
-//! Asymmetric Namespace Access: how good a path to a namespace is.
+//! Asymmetric Namespace Access: the quality of a path to a namespace.
 
 use alloc::vec::Vec;
 
@@ -9,7 +9,7 @@ use nvme::wire::{Bits, NamespaceId};
 pub enum AnaState {
     /// The best path (01h).
     Optimized,
-    /// A path that is not the best (02h).
+    /// A usable path that is not the best (02h).
     NonOptimized,
     /// No path for now (03h).
     Inaccessible,
@@ -20,12 +20,12 @@ pub enum AnaState {
 }
 
 impl AnaState {
-    /// Whether commands go this way at all.
+    /// Whether commands may take a path in this state.
     pub const fn is_usable(self) -> bool {
         matches!(self, Self::Optimized | Self::NonOptimized)
     }
 
-    /// The state of a field; a reserved value is no path.
+    /// The state that a field encodes. A reserved value counts as Inaccessible.
     pub const fn from_raw(raw: u8) -> Self {
         match raw {
             1 => Self::Optimized,
@@ -39,16 +39,17 @@ impl AnaState {
 
 /// Bytes of the log's header.
 const HEADER: usize = 16;
-/// Bytes of a descriptor before its namespaces.
+/// Bytes of a group descriptor before its namespaces.
 const DESCRIPTOR: usize = 32;
-/// ANA State.
+/// ANA State, in a group descriptor.
 const STATE: Bits = Bits::new(3, 0);
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().map(|raw| u32::from_le_bytes(*raw))
 }
 
-/// The states in an ANA log (page 0Ch), namespace by namespace; what is cut off is left out.
+/// The states in an ANA log (page 0Ch), by namespace. Namespaces that a truncated log lacks are
+/// left out.
 pub fn ana_states(log: &[u8]) -> Vec<(NamespaceId, AnaState)> {
     let mut states = Vec::new();
     let groups = u32_at(log, 8).map_or(0, |word| Bits::new(15, 0).of(word));
@@ -79,7 +80,7 @@ mod tests {
         (log[56], log[60], log[72], log[88]) = (2, 1, 3, 7);
         let expected = [(5, AnaState::Optimized), (6, AnaState::Optimized), (7, AnaState::Inaccessible)];
         assert_eq!(ana_states(&log), expected.map(|(id, state)| (NamespaceId(id), state)));
-        // Cut off anywhere, it tells what is there; a count that lies ends with the log.
+        // A truncated log gives the states that it has, and a wrong count ends with the log.
         for length in 0..log.len() {
             assert!(ana_states(&log[..length]).len() < 3);
         }

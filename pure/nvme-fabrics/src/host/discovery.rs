@@ -1,4 +1,4 @@
-//! Reading a Discovery log, entry by entry, until it held still.
+//! Reads a Discovery log entry by entry, again until it did not change meanwhile.
 
 use alloc::vec::Vec;
 
@@ -7,37 +7,37 @@ use nvme::wire::{NamespaceId, SubmissionQueueEntry};
 
 use crate::wire::{DISCOVERY_LOG_PAGE, DiscoveryEntry, DiscoveryHeader, WireError};
 
-/// Entries that are read at most.
+/// Maximum number of entries that are read.
 pub const RECORDS_MAX: u64 = 4096;
-/// How often the log is read anew because it changed meanwhile.
+/// Maximum number of readings of the log: it is read again when it changed meanwhile.
 const RESTARTS_MAX: u32 = 10;
-/// Entries read by one command.
+/// Entries that one command reads.
 const RECORDS_AT_ONCE: u64 = 16;
 
-/// What comes next.
+/// What the reader asks for next.
 #[derive(Debug)]
 pub enum Step {
-    /// Carry out this admin command, which reads so many bytes, and give the bytes to [`Reader::next`].
+    /// Carry out this admin command, and give the bytes that it reads to [`Reader::next`].
     Read {
-        /// The command.
+        /// The command to carry out.
         entry: SubmissionQueueEntry,
-        /// Bytes.
+        /// Number of bytes that the command reads.
         length: u32,
     },
-    /// The log, whole.
+    /// The whole log.
     Done(Vec<DiscoveryEntry>),
 }
 
-/// Why a log can't be read.
+/// Why a log cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadError {
-    /// It does not say what it should.
+    /// The log has an invalid field.
     Wire(WireError),
-    /// A read brought fewer bytes than it should.
+    /// A read returned fewer bytes than required.
     Short,
-    /// It changes faster than it can be read.
+    /// The log changes faster than it can be read.
     Restless,
-    /// It has more entries than [`RECORDS_MAX`].
+    /// The log has more entries than [`RECORDS_MAX`]. Holds their number.
     TooLong(u64),
 }
 
@@ -60,11 +60,11 @@ impl core::error::Error for ReadError {}
 enum Stage {
     Header,
     Records,
-    /// The header again: whether the generation is still the same.
+    /// Reading the header again, to check that the generation is still the same.
     Check,
 }
 
-/// Reads a Discovery log by commands that somebody else carries out.
+/// Reads a Discovery log by commands that the caller carries out.
 #[derive(Debug)]
 pub struct Reader {
     stage: Stage,
@@ -82,10 +82,10 @@ impl Reader {
         (reader, header())
     }
 
-    /// What comes after a command that brought `bytes`.
+    /// The step after a command that returned `bytes`.
     ///
     /// # Errors
-    /// When the log can't be read.
+    /// When the log cannot be read.
     pub fn next(&mut self, bytes: &[u8]) -> Result<Step, ReadError> {
         match self.stage {
             Stage::Records => {

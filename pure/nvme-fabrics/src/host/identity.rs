@@ -1,4 +1,4 @@
-//! What a controller told about itself.
+//! What a controller reports about itself.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -12,38 +12,38 @@ use nvme::wire::{AdminOpcode, Bits, NamespaceId, SubmissionQueueEntry};
 use super::{AnaState, TRANSFER_BYTES_MAX};
 use crate::wire::ControllerId;
 
-/// What a controller told about itself when it was brought up.
+/// What a controller reported about itself when it was brought up.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// Which controller it is (CNTLID).
+    /// Controller ID (CNTLID).
     pub controller_id: ControllerId,
     /// Version (VS).
     pub version: u32,
     /// Controller Capabilities (CAP).
     pub capabilities: u64,
-    /// Identify Controller.
+    /// The Identify Controller data structure.
     pub controller: Box<IdentifyController>,
     /// The active namespaces, at most [`nvme::host::NAMESPACES_MAX`].
     pub namespaces: Vec<Namespace>,
-    /// How good this path to each is; empty where the controller knows no ANA.
+    /// ANA state of each namespace on this path; empty where the controller has no ANA.
     pub ana: Vec<(NamespaceId, AnaState)>,
-    /// I/O queues that are connected.
+    /// Number of connected I/O queues.
     pub io_queues: u16,
-    /// Commands that each of them holds.
+    /// Commands that each I/O queue holds.
     pub queue_size: u16,
 }
 
-/// A life of a controller that is to be ended through another controller of its subsystem.
+/// A life of a controller that another controller of its subsystem can end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImpactedController {
     /// The controller (ICID).
     pub controller: ControllerId,
-    /// Which of its lives (CIU, CIRN).
+    /// The life of the controller (CIU, CIRN).
     pub instance: Instance,
 }
 
 impl ImpactedController {
-    /// The Cross-Controller Reset that ends it.
+    /// The Cross-Controller Reset that ends this life.
     pub(super) fn reset(&self) -> SubmissionQueueEntry {
         let [a, b] = self.controller.0.to_le_bytes();
         let [r0, r1, r2, r3, r4, r5, r6, r7] = self.instance.random.to_le_bytes();
@@ -63,29 +63,31 @@ const ANA: Bits = Bits::bit(3);
 const TRAFFIC_BASED_KEEP_ALIVE: Bits = Bits::bit(6);
 /// IOCCSZ and IORCSZ are in units of this many bytes.
 const CAPSULE_UNIT: u32 = 16;
-/// Bytes of a command, in a capsule before its data.
+/// Bytes of a command, which precede the data in a capsule.
 const ENTRY: u32 = 64;
-/// The most bytes of an ANA log that are read.
+/// Maximum number of bytes of an ANA log that are read.
 const ANA_LOG_MAX: u32 = 64 << 10;
 
 impl Identity {
-    /// The most data in the capsule of an I/O command, bytes: what IOCCSZ leaves beside the command.
+    /// Maximum length of the data in the capsule of an I/O command, in bytes: IOCCSZ less the
+    /// command.
     pub fn capsule_data_max(&self) -> u32 {
         if self.controller.capsule_data_offset != 0 {
-            // An offset within the capsule is nothing that this host sends.
+            // This host does not send data at an offset within the capsule.
             return 0;
         }
         let bytes = self.controller.command_capsule_size.saturating_mul(CAPSULE_UNIT);
         bytes.saturating_sub(ENTRY).min(TRANSFER_BYTES_MAX)
     }
 
-    /// Bytes that one command may move: what this host can and the controller allows (MDTS).
+    /// Bytes that one command may move: the smaller limit of this host and the controller (MDTS).
     pub fn transfer_bytes_max(&self) -> u32 {
         let limit = transfer_limit(&self.controller, self.capabilities);
         limit.map_or(TRANSFER_BYTES_MAX, |limit| limit.min(TRANSFER_BYTES_MAX))
     }
 
-    /// The most commands outstanding on an I/O queue (MAXCMD); none where it does not say.
+    /// Maximum number of commands outstanding on an I/O queue (MAXCMD); `None` where the controller
+    /// does not report it.
     pub fn commands_max(&self) -> Option<u16> {
         Some(self.controller.maximum_commands).filter(|commands| *commands > 0)
     }
@@ -105,7 +107,7 @@ impl Identity {
         self.controller.optional_events
     }
 
-    /// Which life of the controller this is, where another controller of the subsystem can end it.
+    /// The present life of the controller, if another controller of the subsystem can end it.
     pub fn instance(&self) -> Option<ImpactedController> {
         let page = &self.controller;
         let instance = Instance { uniquifier: page.instance_uniquifier, random: page.instance_random };
@@ -113,19 +115,19 @@ impl Identity {
         supported.then_some(ImpactedController { controller: self.controller_id, instance })
     }
 
-    /// How long a controller that was lost may go on with commands, counted from when its Keep Alive Timer expires (CQT);
-    /// none where it does not say.
+    /// How long a lost controller may go on with commands after its Keep Alive Timer has expired
+    /// (CQT); `None` where the controller does not report it.
     pub fn quiesce_time(&self) -> Option<Nanos> {
         let milliseconds = self.controller.command_quiesce_time;
         (milliseconds > 0).then_some(Nanos::from_millis(milliseconds.into()))
     }
 
-    /// Whether the controller tells how good its paths are.
+    /// Whether the controller reports ANA states.
     pub fn has_ana(&self) -> bool {
         ANA.is_set(u32::from(self.controller.multi_path))
     }
 
-    /// Bytes of its ANA log, as many as are read of it.
+    /// Bytes to read of the controller's ANA log.
     pub(super) fn ana_log_bytes(&self) -> u32 {
         let groups = self.controller.ana_groups.saturating_mul(32);
         let namespaces = self.controller.maximum_namespaces.saturating_mul(4);
@@ -133,7 +135,7 @@ impl Identity {
         bytes.clamp(4096, ANA_LOG_MAX).next_multiple_of(4)
     }
 
-    /// How good this path to `namespace` is.
+    /// ANA state of `namespace` on this path; Optimized where it is unknown.
     pub fn ana_state(&self, namespace: NamespaceId) -> AnaState {
         if !self.has_ana() {
             return AnaState::Optimized;

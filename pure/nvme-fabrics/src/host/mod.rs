@@ -1,5 +1,5 @@
-//! The host's side: a controller brought up and kept ([`Association`]), several of them as one ([`Multipath`]), and what
-//! a discovery controller tells ([`discovery`]).
+//! The host's side. [`Association`] brings one controller up and keeps it, [`Multipath`] uses
+//! several as one, and [`discovery`] reads the log of a discovery controller.
 
 mod ana;
 mod association;
@@ -12,5 +12,5 @@ pub use association::{Association, Config, Failure, Loss, Output, SubmitError};
 pub use identity::{Identity, ImpactedController};
 pub use multipath::Multipath;
 
-/// The most bytes that one command moves here, whatever a controller allows.
+/// Maximum number of bytes that one command of this host moves, whatever a controller allows.
 pub const TRANSFER_BYTES_MAX: u32 = 1 << 20;

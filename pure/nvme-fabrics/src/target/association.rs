@@ -17,7 +17,7 @@ impl AssociationKey {
     }
 }
 
-/// What an association is with.
+/// The kind of controller that an association has.
 #[derive(Debug)]
 pub enum Served {
     /// A controller of an NVM subsystem.
@@ -26,7 +26,7 @@ pub enum Served {
     Discovery(Discovery),
 }
 
-/// The queues of an association: a bit for each.
+/// The queues of an association, one bit for each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Queues(u128);
 
@@ -45,7 +45,7 @@ impl Queues {
     }
 }
 
-/// See the module.
+/// An association of a host with a controller, and the state of the controller over fabrics.
 #[derive(Debug)]
 pub struct Association {
     pub(super) served: Served,
@@ -61,12 +61,12 @@ pub struct Association {
     pub(super) keep_alive: Option<Nanos>,
     /// When the host was last heard.
     pub(super) heard: Instant,
-    /// Since when the controller can do nothing: it is not enabled, or was shut down.
+    /// Since when the controller has been not enabled or shut down.
     pub(super) disabled: Option<Instant>,
 }
 
 impl Association {
-    /// What it is with.
+    /// The kind of controller that the association has.
     pub const fn served(&self) -> &Served {
         &self.served
     }
@@ -89,7 +89,7 @@ impl Association {
     pub const fn host_id(&self) -> HostId {
         self.host_id
     }
-    /// The port through which its Admin Queue was connected.
+    /// The port through which the Admin Queue was connected.
     pub const fn port(&self) -> PortId {
         self.port
     }
@@ -97,7 +97,7 @@ impl Association {
     pub const fn has_queue(&self, queue: QueueId) -> bool {
         self.queues.has(queue)
     }
-    /// Connected queues, the Admin Queue included.
+    /// Number of connected queues, including the Admin Queue.
     pub const fn queue_count(&self) -> u32 {
         self.queues.0.count_ones()
     }
@@ -105,7 +105,7 @@ impl Association {
     pub const fn keep_alive(&self) -> Option<Nanos> {
         self.keep_alive
     }
-    /// Whether commands other than those of fabrics may be carried out: CSTS.RDY.
+    /// Whether commands other than fabrics commands may be carried out: CSTS.RDY without CSTS.CFS.
     #[inline]
     pub const fn is_ready(&self) -> bool {
         self.properties.is_ready()

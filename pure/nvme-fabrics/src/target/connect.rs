@@ -1,4 +1,4 @@
-//! Connect: which of the many ways to be wrong it is, or a queue.
+//! Connect: each way to refuse it, and the queue if it succeeds.
 
 use core::fmt;
 
@@ -21,26 +21,27 @@ use crate::wire::{
 /// A queue that was connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connected {
-    /// The association that it is of.
+    /// The association that the queue belongs to.
     pub association: AssociationKey,
-    /// The subsystem; none for the discovery subsystem.
+    /// The subsystem; `None` for the discovery subsystem.
     pub subsystem: Option<SubsystemKey>,
-    /// The queue. With an Admin Queue, the association is new.
+    /// The queue. An Admin Queue makes a new association.
     pub queue: QueueId,
-    /// Its entries, 2..=[`QUEUE_ENTRIES_MAX`].
+    /// Size of the queue in entries, 2..=[`QUEUE_ENTRIES_MAX`].
     pub entries: u16,
-    /// Whether it is without flow control.
+    /// Whether submission queue flow control is disabled.
     pub without_flow_control: bool,
-    /// What to answer.
+    /// The response to the Connect.
     pub response: ConnectResponse,
 }
 
-/// What becomes of a Connect.
+/// The result of a valid Connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// There is a queue.
+    /// The queue is connected.
     Connected(Connected),
-    /// The subsystem is another reactor's: the connection is to go there, with everything that was said.
+    /// The subsystem belongs to another reactor. The connection must go there, with everything that
+    /// the host and the target have said.
     Elsewhere(SubsystemKey),
 }
 
@@ -49,27 +50,27 @@ pub enum Outcome {
 pub enum Why {
     /// The record format is not 0.
     Format(u16),
-    /// The data are not what they should be.
+    /// The data are invalid.
     Data(WireError),
-    /// A queue of no or one entry, or of too many.
+    /// The queue has too few or too many entries. Holds SQSIZE, which is 0's based.
     QueueSize(u16),
-    /// There is no such subsystem here, or not through this port.
+    /// The subsystem does not exist here, or not through this port.
     UnknownSubsystem(Nqn),
-    /// The subsystem does not let that host in.
+    /// The subsystem does not allow the host.
     HostNotAllowed,
-    /// No such controller can be asked for, or there is none that the host has an Admin Queue of.
+    /// The requested controller does not exist, or has no Admin Queue of the host.
     Controller(u16),
-    /// The controller is another host's.
+    /// The controller belongs to another host.
     OtherHost,
-    /// The static controller is in use, or there are as many controllers as there can be.
+    /// The static controller is in use, or all possible controllers exist already.
     Busy,
-    /// There is no I/O queue of that number, or none at all.
+    /// The controller has no I/O queue of that number, or has no I/O queues.
     Queue(QueueId),
     /// The queue is connected already.
     QueueTwice(QueueId),
     /// The controller is not enabled.
     NotReady,
-    /// The Keep Alive Timeout is longer than a host may be silent; in milliseconds.
+    /// The Keep Alive Timeout is longer than allowed; in milliseconds.
     KeepAlive(u32),
 }
 
@@ -99,14 +100,14 @@ impl fmt::Display for Why {
     }
 }
 
-/// A Connect that was refused: how it ends.
+/// How a refused Connect ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The Status Field.
     pub status: Status,
-    /// DW0: what Connect Invalid Parameters points at.
+    /// DW0: the parameter that Connect Invalid Parameters names.
     pub dw0: u32,
-    /// For a person.
+    /// The reason, for a person.
     pub why: Why,
 }
 
@@ -117,8 +118,9 @@ impl Refusal {
     fn parameter(parameter: Parameter, why: Why) -> Self {
         Self { status: FabricsStatus::InvalidParameters.into(), dw0: parameter.dw0(), why }
     }
-    /// An I/O queue for an association that has ended, which its host may not know yet. Do Not Retry stays clear: it
-    /// would make Linux give the controller up for good instead of connecting anew.
+    /// Refuses an I/O queue of an association that has ended, which the host may not know yet. Do
+    /// Not Retry stays clear: with it, Linux would give the controller up for good instead of
+    /// connecting anew.
     fn gone(controller: ControllerId) -> Self {
         let refusal = Self::parameter(Parameter::CONTROLLER, Why::Controller(controller.0));
         Self { status: refusal.status.with_do_not_retry(false), ..refusal }
@@ -126,10 +128,11 @@ impl Refusal {
 }
 
 impl Target {
-    /// A Connect command with its data, from a host that came to `local` through `port`.
+    /// Carries out a Connect command with its data, from a host that came to `local` through
+    /// `port`.
     ///
     /// # Errors
-    /// The refusal to answer.
+    /// The refusal to answer with.
     pub fn connect(
         &mut self,
         now: Instant,
@@ -195,7 +198,7 @@ impl Target {
         self.associate(now, Served::Discovery(discovery), controller, port, command, data)
     }
 
-    /// The controller that an Admin Queue is connected to.
+    /// The controller for an Admin Queue.
     fn choose_controller(&self, subsystem: &Subsystem, asked: u16) -> Result<ControllerId, Refusal> {
         let is_taken = |id| {
             let of = |one: &Association| one.subsystem() == Some(subsystem.key) && one.controller == id;
@@ -308,7 +311,8 @@ const fn connected(
     }
 }
 
-/// The first identifier from `from` on that is not taken, going round; a new one is not soon one that was used before.
+/// The first identifier from `from` on that is not taken, wrapping around. Starting at `from` keeps
+/// a recently used identifier from being reused soon.
 fn next_free(
     ids: core::ops::RangeInclusive<u16>,
     from: u16,

@@ -1,4 +1,4 @@
-//! What a target offers: subsystems, ports, whom it lets in, whom it knows.
+//! What a target offers: its subsystems, ports and referrals, and the hosts that it allows.
 
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
@@ -8,26 +8,26 @@ use crate::wire::{
     SubsystemType, TransportAddress, TransportRequirements,
 };
 
-/// Subsystems of a target, at most.
+/// Maximum number of subsystems of a target.
 pub const SUBSYSTEMS_MAX: usize = 1024;
-/// Ports of a target, at most.
+/// Maximum number of ports of a target.
 pub const PORTS_MAX: usize = 64;
-/// Referrals of a target, at most.
+/// Maximum number of referrals of a target.
 pub const REFERRALS_MAX: usize = 256;
-/// Admin Max SQ Size (ASQSZ), in entries, as the discovery log gives it.
+/// Admin Max SQ Size (ASQSZ) in the discovery log, in entries.
 const ADMIN_QUEUE_ENTRIES: u16 = 128;
 
 /// Names a subsystem for as long as it is offered, whatever else changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SubsystemKey(pub u32);
 
-/// Who may connect.
+/// Which hosts may connect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Hosts {
-    /// Everybody who reaches it.
+    /// Every host that can reach the subsystem.
     #[default]
     Any,
-    /// These.
+    /// Only the hosts with these NQNs.
     Listed(Vec<Nqn>),
 }
 
@@ -44,9 +44,10 @@ impl Hosts {
 /// Which controllers a subsystem has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControllerModel {
-    /// One is made for each host that connects, with an identifier of these.
+    /// The target makes a controller for each host that connects, with an identifier in this range.
     Dynamic(RangeInclusive<u16>),
-    /// These are there always, for one host each at a time; hosts ask for one of them by its identifier.
+    /// The controllers with these identifiers exist always, each for one host at a time. Hosts ask
+    /// for one by its identifier, or for any that is free.
     Static(RangeInclusive<u16>),
 }
 
@@ -60,33 +61,34 @@ impl Default for ControllerModel {
 /// A subsystem that is offered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subsystem {
-    /// Names it here.
+    /// Names the subsystem within the target.
     pub key: SubsystemKey,
-    /// Its NQN.
+    /// NQN of the subsystem.
     pub name: Nqn,
-    /// Who may connect to it, and hears of it.
+    /// Hosts that may connect to the subsystem and see it in the discovery log.
     pub hosts: Hosts,
-    /// Which controllers it has.
+    /// Which controllers the subsystem has.
     pub model: ControllerModel,
-    /// Through which ports it is reached.
+    /// Ports through which the subsystem is reached.
     pub ports: Vec<PortId>,
-    /// Whether its commands are carried out here, rather than by another reactor.
+    /// Whether commands are carried out here rather than by another reactor.
     pub is_here: bool,
 }
 
-/// Where the target listens.
+/// A port on which the target listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {
     /// Port ID (PORTID).
     pub id: PortId,
-    /// What hosts are told of it.
+    /// The address that hosts are told.
     pub address: TransportAddress,
-    /// Whether it listens on every address: hosts are then told the one that they came to.
+    /// Whether the port listens on every address. Hosts are then told the address that they came
+    /// to.
     pub is_any: bool,
 }
 
 impl Port {
-    /// Where a host reaches this port that has come to `local`.
+    /// The address of this port for a host that has come to `local`.
     fn address_for(&self, local: Option<&TransportAddress>) -> TransportAddress {
         match local {
             Some(local) if self.is_any => TransportAddress {
@@ -102,27 +104,27 @@ impl Port {
 /// A discovery service elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Referral {
-    /// Where it is.
+    /// Address of the discovery service.
     pub address: TransportAddress,
-    /// Its NQN.
+    /// NQN of the discovery service.
     pub name: Nqn,
 }
 
-/// See the module.
+/// Everything that a target offers, and to whom.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Directory {
-    /// Subsystems, [`SUBSYSTEMS_MAX`] at most.
+    /// The subsystems, at most [`SUBSYSTEMS_MAX`].
     pub subsystems: Vec<Subsystem>,
-    /// Ports, [`PORTS_MAX`] at most.
+    /// The ports, at most [`PORTS_MAX`].
     pub ports: Vec<Port>,
-    /// Referrals, [`REFERRALS_MAX`] at most.
+    /// The referrals, at most [`REFERRALS_MAX`].
     pub referrals: Vec<Referral>,
     /// Generation Counter (GENCTR) of the discovery log.
     pub generation: u64,
 }
 
 impl Directory {
-    /// The subsystem called `name`, where a host that came through `port` can reach it.
+    /// The subsystem called `name`, if a host can reach it through `port`.
     pub fn find(&self, name: &Nqn, port: PortId) -> Option<&Subsystem> {
         self.subsystems.iter().find(|one| one.name == *name && one.ports.contains(&port))
     }
@@ -132,7 +134,7 @@ impl Directory {
         self.subsystems.iter().find(|one| one.key == key)
     }
 
-    /// Whether the log says the same to everybody.
+    /// Whether every host gets the same discovery log from both directories.
     pub(super) fn says_the_same(&self, other: &Self) -> bool {
         let alike = |one: &Subsystem, other: &Subsystem| {
             (&one.name, &one.hosts, &one.ports) == (&other.name, &other.hosts, &other.ports)
@@ -144,8 +146,8 @@ impl Directory {
             && self.subsystems.iter().zip(&other.subsystems).all(|(one, other)| alike(one, other))
     }
 
-    /// The discovery log for `host`, which came to `local` by `port`: the discovery service itself at each port, what
-    /// the host may use, then referrals.
+    /// The discovery log for `host`, which came to `local`: the discovery service itself at each
+    /// port, then the subsystems that the host may use, then the referrals.
     pub fn log(&self, host: &Nqn, local: Option<&TransportAddress>) -> Vec<DiscoveryEntry> {
         let mut log = Vec::new();
         let flags = EntryFlags::DUPLICATE.and(EntryFlags::PERSISTENT);

@@ -1,4 +1,4 @@
-//! The discovery controller: what it answers to admin commands.
+//! The discovery controller: its answers to admin commands.
 
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -18,9 +18,9 @@ use crate::wire::{
     TransportAddress, property,
 };
 
-/// Asynchronous Event Requests that may be outstanding.
+/// Maximum number of Asynchronous Event Requests outstanding.
 const EVENT_REQUESTS_MAX: usize = 4;
-/// Bytes that Get Log Page returns at once, at most; MDTS says the same.
+/// Maximum number of bytes that one Get Log Page returns; MDTS reports the same limit.
 const TRANSFER_BYTES_MAX: usize = 1 << 20;
 /// MDTS: [`TRANSFER_BYTES_MAX`] in pages of 4 KiB, as a power of two.
 const TRANSFER_PAGES_SHIFT: u8 = 8;
@@ -32,7 +32,8 @@ const EXTENDED_LOG_PAGES: u8 = 1 << 2;
 const TRAFFIC_KEEP_ALIVE: u32 = 1 << 6;
 /// Controller Attributes (CTRATT): Host Identifiers of 128 bits.
 const LONG_HOST_IDENTIFIERS: u32 = 1 << 0;
-/// SGL Support (SGLS): SGLs, longer ones than the data, in-capsule data at an offset, Transport SGL Data Blocks.
+/// SGL Support (SGLS): SGLs, SGLs longer than the data, in-capsule data at an offset, Transport SGL
+/// Data Blocks.
 const SGL_SUPPORT: u32 = 1 << 0 | 1 << 18 | 1 << 20 | 1 << 21;
 /// Keep Alive Support (KAS): a granularity of 100 ms.
 const KEEP_ALIVE_GRANULARITY: u16 = 1;
@@ -52,31 +53,31 @@ const OFFSET_IS_INDEX: Bits = Bits::bit(23);
 /// CNS, in CDW10 of Identify.
 const CNS: Bits = Bits::new(7, 0);
 
-/// What a discovery controller keeps.
+/// The state of a discovery controller.
 #[derive(Debug)]
 pub struct Discovery {
-    /// Where the host came to.
+    /// The address that the host connected to.
     local: Option<TransportAddress>,
     /// The Asynchronous Event Configuration.
     events: u32,
-    /// Asynchronous Event Requests that wait.
+    /// Asynchronous Event Requests that wait for an event.
     requests: VecDeque<CommandId>,
-    /// The log changed and the host was not told.
+    /// The log has changed, and the host was not told.
     changed: bool,
     /// The host was told, and has not read the log since.
     told: bool,
 }
 
-/// What becomes of an admin command of a discovery controller.
+/// The result of an admin command of a discovery controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// It has ended, with this DW0.
+    /// The command has ended, with this DW0.
     Done(u32),
-    /// It has ended, with these data for the host.
+    /// The command has ended, with these data for the host.
     Data(Vec<u8>),
-    /// It has failed.
+    /// The command has failed.
     Failed(Status),
-    /// It ends when there is an event.
+    /// The command ends when there is an event.
     Held,
 }
 
@@ -89,7 +90,7 @@ impl Discovery {
         Self { local, events: 0, requests: VecDeque::new(), changed: false, told: false }
     }
 
-    /// Whether an event can be sent now.
+    /// Notes that the log has changed. Returns whether an event can be sent now.
     pub(super) fn on_log_changed(&mut self) -> bool {
         self.changed = DISCOVERY_LOG_CHANGED_ENABLE.is_set(self.events);
         self.has_event()
@@ -114,12 +115,13 @@ impl Discovery {
 }
 
 impl Target {
-    /// An admin command, other than those of fabrics, for a discovery controller that is ready.
+    /// Carries out an admin command, other than a fabrics command, of a discovery controller that
+    /// is ready.
     ///
     /// # Panics
-    /// When there is no such association, or it is not with a discovery controller.
+    /// When there is no such association, or its controller is not a discovery controller.
     pub fn discover(&mut self, now: Instant, key: AssociationKey, entry: &SubmissionQueueEntry) -> Reply {
-        // No admin command is a part of a fused operation.
+        // No admin command is part of a fused operation.
         if entry.fused() != FusedOperation::Normal {
             return failed(StatusCode::InvalidField);
         }
@@ -136,10 +138,11 @@ impl Target {
         }
     }
 
-    /// The Asynchronous Event Request that ends now, if there is an event to be told, and its DW0.
+    /// Takes an Asynchronous Event Request that ends now, and its DW0. `None` if there is no event
+    /// to report.
     ///
     /// # Panics
-    /// As [`Target::discover`].
+    /// When there is no such association, or its controller is not a discovery controller.
     pub fn take_event(&mut self, key: AssociationKey) -> Option<(CommandId, u32)> {
         let discovery = self.discovery_of(key);
         if !discovery.has_event() {
@@ -150,10 +153,11 @@ impl Target {
         discovery.requests.pop_front().map(|request| (request, DISCOVERY_LOG_CHANGED))
     }
 
-    /// The discovery controller was reset: requests for events are gone.
+    /// The discovery controller was reset: it forgets its event requests and its event
+    /// configuration.
     ///
     /// # Panics
-    /// As [`Target::discover`].
+    /// When there is no such association, or its controller is not a discovery controller.
     pub fn reset_discovery(&mut self, key: AssociationKey) {
         self.discovery_of(key).reset();
     }
@@ -219,7 +223,7 @@ impl Target {
         Reply::Data(data)
     }
 
-    /// The log as the association's host is to see it.
+    /// The log as the association's host may see it.
     fn log_of(&mut self, key: AssociationKey) -> Vec<u8> {
         let local = self.discovery_of(key).local.clone();
         let host = self.of(key).host.clone();

@@ -1,4 +1,4 @@
-//! Which associations have come to their end because of time.
+//! Associations that end because time has passed.
 
 use alloc::vec::Vec;
 
@@ -6,17 +6,17 @@ use engine::{Instant, Nanos};
 
 use super::{Association, AssociationKey, DISABLED_MAX, DISCOVERY_IDLE_MAX, Served, Target};
 
-/// The granularity of the Keep Alive Timer, as Keep Alive Support (KAS) tells it: 100 ms.
+/// The granularity of the Keep Alive Timer, which Keep Alive Support (KAS) reports: 100 ms.
 const GRANULARITY_MILLISECONDS: u64 = 100;
 
-/// A Keep Alive Timeout, rounded up to the timer's granularity.
+/// A Keep Alive Timeout, rounded up to the timer's granularity; `None` for 0.
 pub(super) fn timeout(milliseconds: u32) -> Option<Nanos> {
     let units = u64::from(milliseconds).div_ceil(GRANULARITY_MILLISECONDS);
     (units > 0).then(|| Nanos::from_millis(units * GRANULARITY_MILLISECONDS))
 }
 
 impl Association {
-    /// When it ends if nothing happens.
+    /// When the association ends if nothing happens.
     fn deadline(&self) -> Option<Instant> {
         let alive = self.keep_alive.map(|timeout| self.heard + timeout);
         let disabled = self.disabled.map(|since| since + DISABLED_MAX);
@@ -27,7 +27,7 @@ impl Association {
         [alive, disabled, idle].into_iter().flatten().min()
     }
 
-    /// Whether the Keep Alive Timer has expired, rather than another time.
+    /// Whether the Keep Alive Timer has expired, as opposed to another limit.
     pub fn keep_alive_has_expired(&self, now: Instant) -> bool {
         self.keep_alive.is_some_and(|timeout| self.heard + timeout <= now)
     }
@@ -39,15 +39,16 @@ impl Target {
         self.next_check
     }
 
-    /// The deadline of an association may be earlier than was known.
+    /// The deadline of an association may be earlier than before.
     pub(super) fn look_again(&mut self, key: AssociationKey) {
         let deadline = self.association(key).and_then(Association::deadline);
         self.next_check = self.next_check.into_iter().chain(deadline).min();
     }
 
-    /// The associations that have come to their end, for the owner to close: the Keep Alive Timer has expired, nobody
-    /// enabled the controller, or nobody asked the discovery controller for anything. Commands only ever postpone that,
-    /// so everyone is looked at only when the earliest of what was known is due.
+    /// The associations that have come to their end, for the owner to close: the Keep Alive Timer
+    /// has expired, nobody enabled the controller, or nobody asked the discovery controller for
+    /// anything. Commands only ever postpone deadlines, so all associations are checked only when
+    /// the earliest known deadline is due.
     pub fn expired(&mut self, now: Instant) -> Vec<AssociationKey> {
         if self.next_check.is_none_or(|at| at > now) {
             return Vec::new();

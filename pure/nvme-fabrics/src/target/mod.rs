@@ -1,8 +1,9 @@
-//! The controller's side of fabrics: who may connect to what, which queues an association has, the properties of its
-//! controller, whether its host is still alive, and what the discovery service says.
+//! The controller's side of fabrics: who may connect to which subsystem, the queues of an
+//! association, the properties of its controller, whether its host is alive, and the discovery
+//! service.
 //!
-//! A transport gives [`Target`] the commands that are about fabrics. What is about namespaces goes to the command core
-//! of `nvme`; what is sent to a discovery controller, to [`Target::discover`].
+//! A transport gives [`Target`] the fabrics commands. Other commands go to the command core of
+//! `nvme`, or to [`Target::discover`] if the controller is a discovery controller.
 
 mod association;
 mod connect;
@@ -29,27 +30,27 @@ use nvme::wire::{Status, StatusCode};
 
 use crate::wire::{FabricsStatus, PropertyGet, PropertySet, QueueId};
 
-/// Entries of a queue, at most; Maximum Queue Entries Supported (MQES) is one less.
+/// Maximum number of entries of a queue; Maximum Queue Entries Supported (MQES) is one less.
 pub const QUEUE_ENTRIES_MAX: u16 = 1024;
-/// I/O queues of a controller, at most.
+/// Maximum number of I/O queues of a controller.
 pub const IO_QUEUES_MAX: u16 = 64;
-/// Associations at once, at most; further hosts are told that controllers are busy.
+/// Maximum number of associations at a time; further hosts are told that controllers are busy.
 pub const ASSOCIATIONS_MAX: usize = 4096;
 /// How long an association lasts whose controller is not enabled, or was shut down.
 pub const DISABLED_MAX: Nanos = Nanos::from_secs(120);
-/// How long an association with a discovery controller lasts that no command is sent to and that has no Keep Alive
-/// Timeout.
+/// How long an association with a discovery controller lasts without commands, if it has no Keep
+/// Alive Timeout.
 pub const DISCOVERY_IDLE_MAX: Nanos = Nanos::from_secs(120);
 
-/// See the module.
+/// The controller's side of fabrics: the directory, and the associations with hosts.
 #[derive(Debug)]
 pub struct Target {
     directory: Directory,
-    /// By key.
+    /// Indexed by key.
     associations: Vec<Option<Association>>,
-    /// Where the search for a free controller identifier goes on.
+    /// Where the search for a free controller identifier continues.
     next_controller: u16,
-    /// Nothing is due before this.
+    /// The earliest time at which an association may be due.
     next_check: Option<Instant>,
 }
 
@@ -59,14 +60,15 @@ impl Target {
         Self { directory, associations: Vec::new(), next_controller: 0, next_check: None }
     }
 
-    /// What is offered.
+    /// The directory: what the target offers.
     pub const fn directory(&self) -> &Directory {
         &self.directory
     }
 
-    /// Offers something else from now on. What is connected stays connected; the keys are returned of discovery
-    /// associations that now have an event to send (see [`Target::take_event`]), and of associations whose host is no
-    /// longer allowed, or whose subsystem is gone: those are the owner's to close.
+    /// Replaces the directory. Connections stay. The first list has the keys of discovery
+    /// associations that now have an event to send (see [`Target::take_event`]). The second list
+    /// has the keys of associations that the owner must end: their host is no longer allowed, or
+    /// their subsystem is gone.
     pub fn set_directory(&mut self, mut directory: Directory) -> (Vec<AssociationKey>, Vec<AssociationKey>) {
         let changed = !directory.says_the_same(&self.directory);
         directory.generation = self.directory.generation.wrapping_add(u64::from(changed));
@@ -92,12 +94,12 @@ impl Target {
         (told, ended)
     }
 
-    /// An association.
+    /// The association of that key, if it exists.
     pub fn association(&self, key: AssociationKey) -> Option<&Association> {
         self.associations.get(key.index())?.as_ref()
     }
 
-    /// Every association.
+    /// Every association, with its key.
     pub fn associations(&self) -> impl Iterator<Item = (AssociationKey, &Association)> {
         (0..).zip(&self.associations).filter_map(|(key, one)| Some((AssociationKey(key), one.as_ref()?)))
     }
@@ -107,7 +109,7 @@ impl Target {
         found.expect("a key names an association until it is ended")
     }
 
-    /// A command has come from the association's host: it is alive.
+    /// A command has come from the association's host, so the host is alive.
     ///
     /// # Panics
     /// When there is no such association.
@@ -127,7 +129,7 @@ impl Target {
         self.look_again(key);
     }
 
-    /// The Number of Queues feature was set: so many I/O queues may be connected.
+    /// The Number of Queues feature was set to `count` I/O queues, at most [`IO_QUEUES_MAX`].
     ///
     /// # Panics
     /// When there is no such association.
@@ -135,10 +137,11 @@ impl Target {
         self.of(key).io_queues = count.min(IO_QUEUES_MAX);
     }
 
-    /// Property Get.
+    /// The value for a Property Get.
     ///
     /// # Errors
-    /// Invalid Queue Type on an I/O queue; Invalid Field where there is no such property of that size.
+    /// Invalid Queue Type on an I/O queue; Invalid Field where there is no such property of that
+    /// size.
     ///
     /// # Panics
     /// When there is no such association.
@@ -150,10 +153,11 @@ impl Target {
         association.property(get).ok_or(StatusCode::InvalidField.into())
     }
 
-    /// Property Set; returns what the owner has to do about it.
+    /// Carries out a Property Set. Returns what the owner has to do about it.
     ///
     /// # Errors
-    /// As [`Target::property_get`].
+    /// Invalid Queue Type on an I/O queue; Invalid Field where there is no such writable property
+    /// of that size.
     ///
     /// # Panics
     /// When there is no such association.
@@ -189,7 +193,8 @@ impl Target {
         self.look_again(key);
     }
 
-    /// The subsystem was reset (NSSR): each of its controllers says so from now on until it is enabled.
+    /// The subsystem was reset (NSSR). Each of its controllers reports that (CSTS.NSSRO) until the
+    /// host clears it.
     pub fn set_subsystem_reset(&mut self, now: Instant, subsystem: SubsystemKey) {
         for association in self.associations.iter_mut().flatten() {
             if matches!(association.served, Served::Nvm(of) if of == subsystem) {
@@ -199,14 +204,14 @@ impl Target {
         self.next_check = Some(now);
     }
 
-    /// An I/O queue of an association is gone, if it was not gone already.
+    /// An I/O queue of an association is gone. Calling this again for the same queue has no effect.
     pub fn close_queue(&mut self, key: AssociationKey, queue: QueueId) {
         if let Some(association) = self.associations.get_mut(key.index()).and_then(Option::as_mut) {
             association.queues.remove(queue);
         }
     }
 
-    /// Ends an association, and with it its controller.
+    /// Ends an association, and with it its controller. Returns the association if it existed.
     pub fn end(&mut self, key: AssociationKey) -> Option<Association> {
         self.associations.get_mut(key.index())?.take()
     }

@@ -13,15 +13,17 @@ const IO_ENTRY_SIZES: (u32, u32) = (6, 4);
 /// What the owner has to do about a property that was set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Nothing.
+    /// Nothing to do.
     Nothing,
-    /// The controller is to be enabled; answer with [`super::Target::set_ready`] once it is.
+    /// Enable the controller, then call [`super::Target::set_ready`].
     Enable,
-    /// A Controller Level Reset: commands in flight are gone, I/O queues are to be closed. The association stays.
+    /// Carry out a Controller Level Reset: drop the commands in flight and close the I/O queues.
+    /// The association stays.
     Reset,
-    /// The controller is to be shut down; answer with [`super::Target::set_shut_down`] once it is.
+    /// Shut the controller down, then call [`super::Target::set_shut_down`].
     ShutDown,
-    /// An NVM Subsystem Reset: every controller of the subsystem is to be reset and its connections closed.
+    /// Carry out an NVM Subsystem Reset: reset every controller of the subsystem and close their
+    /// I/O queues.
     ResetSubsystem,
 }
 
@@ -47,7 +49,7 @@ impl Properties {
         property::ENABLE.is_set(self.configuration)
     }
 
-    /// Whether the controller can do what CC asks for. A discovery controller has no I/O queues.
+    /// Whether the controller supports what CC asks for. A discovery controller has no I/O queues.
     fn is_sound(&self, has_io: bool) -> bool {
         let configured = |field: nvme::wire::Bits| field.of(self.configuration);
         let sizes =
@@ -74,7 +76,7 @@ impl Association {
         u64::from(high) << 32 | u64::from(low)
     }
 
-    /// A property, if there is one of that length there.
+    /// The value of a property, if there is one of that length at that offset.
     pub(super) fn property(&self, get: PropertyGet) -> Option<u64> {
         let dword = match (get.size, get.offset) {
             (PropertySize::Quad, property::CAPABILITIES) => return Some(self.capabilities()),
@@ -88,7 +90,7 @@ impl Association {
         Some(dword.into())
     }
 
-    /// Sets a property; none if there is no such one that can be written.
+    /// Sets a property; `None` if there is no such writable property.
     pub(super) fn set_property(&mut self, now: Instant, set: PropertySet) -> Option<Change> {
         let [a, b, c, d, ..] = set.value.to_le_bytes();
         let value = u32::from_le_bytes([a, b, c, d]);
@@ -98,7 +100,7 @@ impl Association {
                 let reset = value == property::RESET_SIGNATURE;
                 Some(if reset { Change::ResetSubsystem } else { Change::Nothing })
             }
-            // Writing one clears it.
+            // Writing a one to NSSRO clears it.
             (PropertySize::Dword, property::STATUS) => {
                 let occurred = property::SUBSYSTEM_RESET_OCCURRED;
                 if occurred.is_set(value) {

@@ -1,4 +1,4 @@
-//! Every way to connect, to be refused, to be forgotten; what the log says and when it says something new.
+//! Every way to connect, to be refused, and to be forgotten; the discovery log, and its events.
 
 use alloc::vec::Vec;
 
@@ -105,7 +105,7 @@ fn invalid(parameter: Parameter) -> (Status, u32) {
     (FabricsStatus::InvalidParameters.into(), parameter.dw0())
 }
 
-/// How an I/O queue is refused whose association has ended.
+/// The refusal of an I/O queue whose association has ended.
 fn gone() -> (Status, u32) {
     let (status, dw0) = invalid(Parameter::CONTROLLER);
     (status.with_do_not_retry(false), dw0)
@@ -116,7 +116,7 @@ fn a_host_connects_an_admin_queue_and_io_queues() {
     let mut target = with(|_| ());
     let admin = ask(0, 0xffff).of(&mut target).unwrap();
     assert_eq!((admin.subsystem, admin.entries, admin.response.controller.0), (Some(SubsystemKey(0)), 32, 1));
-    // Not before it is enabled.
+    // I/O queues can be connected only once the controller is enabled.
     let (early, _) = refused(ask(1, 1), &mut target);
     assert_eq!(early, StatusCode::CommandSequenceError.into());
     enable(&mut target, admin.association);
@@ -154,7 +154,7 @@ fn every_wrong_connect_is_refused_by_its_name() {
     assert_eq!(unknown, invalid(Parameter::SUBSYSTEM));
     let stranger = change(&|ask| ask.data.host = nqn(OTHER), 0, 0xffff);
     assert_eq!(stranger, (FabricsStatus::InvalidHost.into(), 0));
-    // A dynamic subsystem has no controllers to ask for.
+    // A dynamic subsystem has no controllers to ask for by identifier.
     for controller in [0, 1, 0xfffe, 0xfff0] {
         assert_eq!(change(&|_| (), 0, controller), invalid(Parameter::CONTROLLER));
     }
@@ -162,7 +162,7 @@ fn every_wrong_connect_is_refused_by_its_name() {
     let discovery = |ask: &mut Ask| ask.data.subsystem = Nqn::discovery();
     assert_eq!(change(&discovery, 1, 1), invalid(Parameter::QUEUE));
     assert_eq!(change(&discovery, 0, 1), invalid(Parameter::CONTROLLER));
-    // Through another port, the subsystem is not there.
+    // The subsystem cannot be reached through another port.
     let ask = ask(0, 0xffff);
     let elsewhere = target.connect(START, PortId(9), None, &ask.command, &ask.data.emit());
     assert_eq!(elsewhere.unwrap_err().dw0, Parameter::SUBSYSTEM.dw0());
@@ -188,7 +188,7 @@ fn an_io_queue_is_its_hosts_once_and_as_many_as_were_granted() {
     let mut other = ask(2, 1);
     other.data.host_id = HostId([2; 16]);
     assert_eq!(refused(other, &mut target), invalid(Parameter::HOST_ID));
-    // Once it is gone, it can be connected again.
+    // A queue that is gone can be connected again.
     target.close_queue(key, QueueId(1));
     ask(1, 1).of(&mut target).unwrap();
 }
@@ -280,13 +280,13 @@ fn properties_are_those_of_the_specification() {
     let on_io = target.property_get(key, QueueId(1), get(property::STATUS, PropertySize::Dword));
     assert_eq!(on_io, Err(FabricsStatus::InvalidQueueType.into()));
     assert_eq!(set(&mut target, key, property::VERSION, 0), Err(StatusCode::InvalidField.into()));
-    // What can't be is a fatal error: another command set, entries of other sizes.
+    // Unsupported settings are a fatal error: another command set, entries of other sizes.
     assert_eq!(set(&mut target, key, property::CONFIGURATION, ENABLE | 1 << 4), Ok(Change::Nothing));
     assert_eq!(status(&target, key), 0b10);
     assert_eq!(set(&mut target, key, property::CONFIGURATION, 0), Ok(Change::Reset));
     assert_eq!(set(&mut target, key, property::CONFIGURATION, 1), Ok(Change::Nothing));
     assert_eq!(status(&target, key), 0b10);
-    // A reset of the subsystem is one of each controller.
+    // A reset of the subsystem resets each controller.
     let reset = u64::from(property::RESET_SIGNATURE);
     assert_eq!(set(&mut target, key, property::SUBSYSTEM_RESET, 1), Ok(Change::Nothing));
     assert_eq!(set(&mut target, key, property::SUBSYSTEM_RESET, reset), Ok(Change::ResetSubsystem));
@@ -403,7 +403,7 @@ fn a_discovery_controller_refuses_each_thing_with_its_status() {
     for (entry, code) in cases {
         assert_eq!(target.discover(START, key, &entry), Reply::Failed(code.into()), "{entry:?}");
     }
-    // More than there is reads as zeroes, and the end of the log is a place in it.
+    // Bytes beyond the end of the log read as zeros, and the end of the log is a valid offset.
     let Reply::Data(long) = target.discover(START, key, &log(0x70, 4096)) else { panic!("a log") };
     let end = usize::try_from(length).unwrap();
     assert!(long.len() == 16_384 && long[end..].iter().all(|byte| *byte == 0));
@@ -439,7 +439,7 @@ fn a_change_of_the_log_is_told_once_until_it_is_read() {
     assert!(target.set_directory(grow(8)).0.is_empty(), "the host has not read the log yet");
     assert_eq!(log(&mut target, key).0.generation, 2);
     assert_eq!(target.take_event(key), Some((CommandId(2), 0x0070_f002)));
-    // A subsystem that is gone takes its associations with it.
+    // The associations of a subsystem that is gone end.
     let nvm = ask(0, 0xffff).of(&mut target).unwrap().association;
     assert_eq!(target.set_directory(Directory::default()).1, [nvm]);
 }

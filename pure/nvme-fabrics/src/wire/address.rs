@@ -4,9 +4,9 @@ use alloc::string::{String, ToString};
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 
-/// Bytes of Transport Address (TRADDR).
+/// Length of Transport Address (TRADDR) in bytes.
 pub const TRANSPORT_ADDRESS_LENGTH: usize = 256;
-/// Bytes of Transport Service Identifier (TRSVCID).
+/// Length of Transport Service Identifier (TRSVCID) in bytes.
 pub const SERVICE_LENGTH: usize = 32;
 
 /// Transport Type (TRTYPE).
@@ -20,7 +20,7 @@ pub enum TransportType {
     Tcp,
     /// Within a host (FEh), for tests.
     Loop,
-    /// Another.
+    /// Another transport type.
     Other(u8),
 }
 
@@ -49,7 +49,7 @@ impl From<TransportType> for u8 {
 }
 
 impl fmt::Display for TransportType {
-    /// As `nvme discover` writes it.
+    /// The name that `nvme discover` prints.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rdma => f.write_str("rdma"),
@@ -74,7 +74,7 @@ pub enum AddressFamily {
     FibreChannel,
     /// Within a host (FEh).
     Loop,
-    /// Another.
+    /// Another address family.
     Other(u8),
 }
 
@@ -105,7 +105,7 @@ impl From<AddressFamily> for u8 {
 }
 
 impl fmt::Display for AddressFamily {
-    /// As `nvme discover` writes it.
+    /// The name that `nvme discover` prints.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ipv4 => f.write_str("ipv4"),
@@ -118,21 +118,21 @@ impl fmt::Display for AddressFamily {
     }
 }
 
-/// Where something is reached, as a discovery log says it.
+/// A transport address in a discovery log.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TransportAddress {
     /// Transport Type (TRTYPE).
     pub transport: TransportType,
     /// Address Family (ADRFAM).
     pub family: AddressFamily,
-    /// Transport Address (TRADDR): printable ASCII, at most [`TRANSPORT_ADDRESS_LENGTH`].
+    /// Transport Address (TRADDR): printable ASCII, at most [`TRANSPORT_ADDRESS_LENGTH`] bytes.
     pub address: String,
-    /// Transport Service Identifier (TRSVCID): for TCP, the port in decimal.
+    /// Transport Service Identifier (TRSVCID); for TCP, the port number in decimal.
     pub service: String,
 }
 
 impl From<SocketAddr> for TransportAddress {
-    /// A port of NVMe/TCP.
+    /// The address of an NVMe/TCP port.
     fn from(address: SocketAddr) -> Self {
         let family = if address.is_ipv4() { AddressFamily::Ipv4 } else { AddressFamily::Ipv6 };
         Self {
@@ -145,7 +145,7 @@ impl From<SocketAddr> for TransportAddress {
 }
 
 impl TransportAddress {
-    /// The address and port of an entry of NVMe/TCP, if it is one and names them.
+    /// The IP address and port number, if this is a valid NVMe/TCP address.
     pub fn socket(&self) -> Option<SocketAddr> {
         if self.transport != TransportType::Tcp {
             return None;

@@ -1,13 +1,13 @@
-//! Integers and text at fixed places of a structure.
+//! Integers and text at fixed offsets of a structure.
 
 use alloc::string::String;
 
 use super::WireError;
 
-/// `N` bytes from `at` on.
+/// Copies `N` bytes from `at` on.
 ///
 /// # Panics
-/// When the structure ends before them: places are constants of this crate.
+/// When the structure is shorter: offsets are constants of this crate.
 pub(super) fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut array = [0; N];
     array.copy_from_slice(&bytes[at..at + N]);
@@ -26,18 +26,18 @@ pub(super) fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
     bytes[at..at + value.len()].copy_from_slice(value);
 }
 
-/// The low 8 bits.
+/// The low 8 bits of `value`.
 pub(super) const fn low_u8(value: u32) -> u8 {
     value.to_le_bytes()[0]
 }
 
-/// The low 16 bits.
+/// The low 16 bits of `value`.
 pub(super) const fn low_u16(value: u32) -> u16 {
     let [first, second, ..] = value.to_le_bytes();
     u16::from_le_bytes([first, second])
 }
 
-/// Printable ASCII, padded with spaces or NULs.
+/// Decodes printable ASCII, padded with spaces or NULs.
 pub(super) fn text(bytes: &[u8], field: &'static str) -> Result<String, WireError> {
     let until_nul = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
     let text = until_nul.trim_ascii_end();
@@ -47,7 +47,7 @@ pub(super) fn text(bytes: &[u8], field: &'static str) -> Result<String, WireErro
     }
 }
 
-/// Puts `text` at `at`, padded with spaces up to `length`; what is longer is cut off.
+/// Puts `text` at `at`, padded with spaces up to `length`; longer text is cut off.
 pub(super) fn put_text(bytes: &mut [u8], at: usize, length: usize, text: &str) {
     let place = &mut bytes[at..at + length];
     place.fill(b' ');

@@ -1,4 +1,4 @@
-//! Fabrics commands as they stand in a submission queue entry.
+//! Fabrics commands in submission queue entries.
 
 use nvme::wire::{Bits, NamespaceId, SubmissionQueueEntry};
 
@@ -18,7 +18,7 @@ const QUEUE: Bits = Bits::new(31, 16);
 const SUBMISSION_QUEUE_SIZE: Bits = Bits::new(15, 0);
 /// CATTR of Connect, in CDW11.
 const ATTRIBUTES: Bits = Bits::new(23, 16);
-/// Size, in ATTRIB of Property Get and Set, in CDW10.
+/// Size, in ATTRIB of Property Get and Property Set, in CDW10.
 const PROPERTY_SIZE: Bits = Bits::new(2, 0);
 
 /// Fabrics Command Type (FCTYPE).
@@ -36,7 +36,7 @@ pub enum FabricsCommandType {
     AuthenticationReceive,
     /// Disconnect (08h).
     Disconnect,
-    /// A type without a name here.
+    /// Another type.
     Other(u8),
 }
 
@@ -71,18 +71,18 @@ impl From<FabricsCommandType> for u8 {
 /// A fabrics command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FabricsCommand {
-    /// Property Set.
+    /// Property Set (00h).
     PropertySet(PropertySet),
-    /// Connect; its data comes apart.
+    /// Connect (01h); its data are separate, in [`super::ConnectData`].
     Connect(ConnectCommand),
-    /// Property Get.
+    /// Property Get (04h).
     PropertyGet(PropertyGet),
-    /// Disconnect.
+    /// Disconnect (08h).
     Disconnect {
-        /// Record Format (RECFMT); 0 is the one that there is.
+        /// Record Format (RECFMT); only 0 is defined.
         record_format: u16,
     },
-    /// One that nothing here takes apart.
+    /// A command that this crate does not decode.
     Other(FabricsCommandType),
 }
 
@@ -120,7 +120,7 @@ impl FabricsCommand {
         FabricsCommandType::from(low_u8(TYPE.of(entry.namespace.0)))
     }
 
-    /// The entry, without its command identifier and data pointer.
+    /// Encodes the command as an entry, without command identifier and data pointer.
     pub fn emit(&self) -> SubmissionQueueEntry {
         let entry = |kind: FabricsCommandType| SubmissionQueueEntry {
             opcode: FABRICS_OPCODE,

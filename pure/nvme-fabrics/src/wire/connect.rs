@@ -1,4 +1,4 @@
-//! Connect: the command, its data, its response.
+//! Connect: the command, its data, and its response.
 
 use super::bytes::{array, low_u16, put, u16_at};
 use super::{HostId, NQN_FIELD_LENGTH, Nqn, WireError};
@@ -28,7 +28,8 @@ impl core::fmt::Display for QueueId {
 pub struct ControllerId(pub u16);
 
 impl ControllerId {
-    /// The highest identifier that a controller may have; those above ask for one.
+    /// The highest identifier that a controller may have; higher values in a Connect request a kind
+    /// of controller.
     pub const MAX: Self = Self(0xffef);
 }
 
@@ -38,14 +39,14 @@ impl core::fmt::Display for ControllerId {
     }
 }
 
-/// Which controller a host asks for with the Connect command of an Admin Queue.
+/// The controller that a host asks for in the Connect command of an Admin Queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControllerChoice {
-    /// A new one (FFFFh): the dynamic controller model.
+    /// A new controller (FFFFh): the dynamic controller model.
     Dynamic,
-    /// Any that is free (FFFEh): the static controller model.
+    /// Any free controller (FFFEh): the static controller model.
     AnyStatic,
-    /// This one.
+    /// The controller with this identifier.
     This(ControllerId),
 }
 
@@ -74,7 +75,7 @@ impl From<ControllerChoice> for u16 {
 pub struct ConnectAttributes(pub u8);
 
 impl ConnectAttributes {
-    /// Disable SQ Flow Control: the host never fills a queue without it, and wants no SQHD.
+    /// Disable SQ Flow Control: the host never overfills a queue, and needs no SQHD.
     pub const DISABLE_FLOW_CONTROL: u8 = 1 << 2;
 
     /// Whether the host asks for queues without flow control (DISABLE_FLOW_CONTROL).
@@ -83,14 +84,15 @@ impl ConnectAttributes {
     }
 }
 
-/// Connect (01h).
+/// The Connect command (01h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectCommand {
-    /// Record Format (RECFMT) of the data; 0 is the one that there is.
+    /// Record Format (RECFMT) of the data; only 0 is defined.
     pub record_format: u16,
     /// Queue ID (QID).
     pub queue: QueueId,
-    /// Submission Queue Size (SQSIZE), 0's based as on the wire, since 0 is what a controller must refuse.
+    /// Submission Queue Size (SQSIZE), 0's based as on the wire: a controller must see 0 in order
+    /// to refuse it.
     pub submission_queue_size: u16,
     /// Connect Attributes (CATTR).
     pub attributes: ConnectAttributes,
@@ -98,7 +100,7 @@ pub struct ConnectCommand {
     pub keep_alive_timeout: u32,
 }
 
-/// The data of Connect.
+/// The data of a Connect command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectData {
     /// Host Identifier (HOSTID).
@@ -112,22 +114,24 @@ pub struct ConnectData {
 }
 
 impl ConnectData {
-    /// Bytes of the data.
+    /// Length of the data in bytes.
     pub const LENGTH: usize = 1024;
-    /// Where HOSTID is.
+    /// Offset of HOSTID in the data.
     pub const HOST_ID: u16 = 0;
-    /// Where CNTLID is.
+    /// Offset of CNTLID in the data.
     pub const CONTROLLER: u16 = 16;
-    /// Where SUBNQN is.
+    /// Offset of SUBNQN in the data.
     pub const SUBSYSTEM: u16 = 256;
-    /// Where HOSTNQN is.
+    /// Offset of HOSTNQN in the data.
     pub const HOST: u16 = 512;
 
-    /// Decodes the data. A host that leaves HOSTNQN empty, as SPDK's tools do unless they are given one, goes by its Host
-    /// Identifier ([`Nqn::of_host`]); targets that look at HOSTNQN as mere text have taught hosts that this will do.
+    /// Decodes the data. A host with an empty HOSTNQN is named after its Host Identifier
+    /// ([`Nqn::of_host`]). SPDK's tools leave HOSTNQN empty unless they are given a name, and
+    /// targets that treat HOSTNQN as mere text accept that.
     ///
     /// # Errors
-    /// When it has another length, or a name is none; with the parameter that Connect Invalid Parameters points at.
+    /// When the data have another length, or a name is invalid. The error includes the parameter
+    /// for Connect Invalid Parameters.
     pub fn parse(bytes: &[u8]) -> Result<Self, (WireError, Parameter)> {
         let Ok(bytes) = <&[u8; Self::LENGTH]>::try_from(bytes) else {
             let (expected, found) = (Self::LENGTH, bytes.len());
@@ -161,12 +165,13 @@ impl ConnectData {
     }
 }
 
-/// What Connect Invalid Parameters points at: Invalid Parameter Offset (IPO) and Invalid Attributes (IATTR).
+/// A parameter that Connect Invalid Parameters names: Invalid Parameter Offset (IPO) and Invalid
+/// Attributes (IATTR).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameter {
     /// Whether the offset is in the data rather than in the command.
     pub in_data: bool,
-    /// Bytes from the start.
+    /// Offset of the parameter in bytes.
     pub offset: u16,
 }
 
@@ -186,26 +191,26 @@ impl Parameter {
     /// HOSTNQN in the data.
     pub const HOST: Self = Self::of_data(ConnectData::HOST);
 
-    /// A parameter in the command.
+    /// A parameter at `offset` in the command.
     pub const fn of_command(offset: u16) -> Self {
         Self { in_data: false, offset }
     }
-    /// A parameter in the data.
+    /// A parameter at `offset` in the data.
     pub const fn of_data(offset: u16) -> Self {
         Self { in_data: true, offset }
     }
 
-    /// DW0 of the response.
+    /// DW0 of a response that names this parameter.
     pub const fn dw0(self) -> u32 {
         self.offset as u32 | (self.in_data as u32) << 16
     }
 
-    /// What DW0 of the response points at.
+    /// The parameter that DW0 of a response names.
     pub const fn from_dw0(dw0: u32) -> Self {
         Self { in_data: dw0 >> 16 & 1 != 0, offset: low_u16(dw0) }
     }
 
-    /// The field's name, if one begins there.
+    /// Name of the field that begins at this offset, if one does.
     pub const fn name(self) -> Option<&'static str> {
         Some(match (self.in_data, self.offset) {
             (false, 40) => "RECFMT",
@@ -234,25 +239,25 @@ impl core::fmt::Display for Parameter {
     }
 }
 
-/// DW0 of the response of a Connect that succeeded.
+/// The response to a Connect that succeeded, which is in DW0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectResponse {
-    /// Controller ID (CNTLID): the controller that the queue is of.
+    /// Controller ID (CNTLID) of the queue's controller.
     pub controller: ControllerId,
-    /// Authentication and Security Requirements (AUTHREQ); 0 when none is asked for.
+    /// Authentication and Security Requirements (AUTHREQ); 0 for none.
     pub authentication: u16,
 }
 
 impl ConnectResponse {
-    /// SQ Head Pointer (SQHD) of the response that agrees to do without flow control.
+    /// SQ Head Pointer (SQHD) of a response that agrees to disable flow control.
     pub const WITHOUT_FLOW_CONTROL: u16 = 0xffff;
 
-    /// DW0.
+    /// Encodes the response as DW0.
     pub const fn dw0(self) -> u32 {
         self.controller.0 as u32 | (self.authentication as u32) << 16
     }
 
-    /// What DW0 says.
+    /// Decodes the response from DW0.
     pub const fn from_dw0(dw0: u32) -> Self {
         Self { controller: ControllerId(low_u16(dw0)), authentication: low_u16(dw0 >> 16) }
     }

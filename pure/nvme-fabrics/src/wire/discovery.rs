@@ -1,4 +1,4 @@
-//! The Discovery log page (70h): a header of 1,024 bytes, then entries of as many.
+//! The Discovery log page (70h): a header of 1,024 bytes, then entries of 1,024 bytes each.
 
 use super::bytes::{array, put, put_text, text, u16_at, u64_at};
 use super::{NQN_FIELD_LENGTH, Nqn, SERVICE_LENGTH, TRANSPORT_ADDRESS_LENGTH, TransportAddress, WireError};
@@ -6,19 +6,19 @@ use super::{NQN_FIELD_LENGTH, Nqn, SERVICE_LENGTH, TRANSPORT_ADDRESS_LENGTH, Tra
 /// Log Page Identifier (LID) of the Discovery log.
 pub const DISCOVERY_LOG_PAGE: u8 = 0x70;
 
-/// The header of the log.
+/// The header of the Discovery log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiscoveryHeader {
-    /// Generation Counter (GENCTR): another one each time that the log changes.
+    /// Generation Counter (GENCTR): changes each time that the log changes.
     pub generation: u64,
     /// Number of Records (NUMREC).
     pub records: u64,
-    /// Record Format (RECFMT); 0 is the one that there is.
+    /// Record Format (RECFMT); only 0 is defined.
     pub record_format: u16,
 }
 
 impl DiscoveryHeader {
-    /// Bytes of the header.
+    /// Length of the header in bytes.
     pub const LENGTH: usize = 1024;
 
     /// Decodes the header.
@@ -52,7 +52,7 @@ pub enum SubsystemType {
     Nvm,
     /// The discovery subsystem that answers (03h).
     CurrentDiscovery,
-    /// Another.
+    /// Another subsystem type.
     Other(u8),
 }
 
@@ -81,12 +81,12 @@ impl From<SubsystemType> for u8 {
 /// Secure Channel, in Transport Requirements (TREQ).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SecureChannel {
-    /// Not specified.
+    /// It is not specified whether a secure channel is required.
     #[default]
     NotSpecified,
-    /// Required.
+    /// A secure channel is required.
     Required,
-    /// Not required.
+    /// A secure channel is not required.
     NotRequired,
     /// The reserved encoding.
     Reserved,
@@ -95,9 +95,10 @@ pub enum SecureChannel {
 /// Transport Requirements (TREQ).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TransportRequirements {
-    /// Whether a secure channel is asked for.
+    /// Whether a secure channel is required.
     pub secure_channel: SecureChannel,
-    /// Disable SQ Flow Control (DISSQF): the controller can do without.
+    /// Disable SQ Flow Control (DISSQF): whether the controller supports queues without flow
+    /// control.
     pub flow_control_can_be_disabled: bool,
 }
 
@@ -126,7 +127,7 @@ impl TransportRequirements {
     }
 }
 
-/// Port ID (PORTID): names a port of the target, the same in all entries.
+/// Port ID (PORTID): names a port of the target, and is the same in all entries of that port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortId(pub u16);
 
@@ -135,18 +136,18 @@ pub struct PortId(pub u16);
 pub struct EntryFlags(pub u16);
 
 impl EntryFlags {
-    /// Duplicate Returned Information (DUPRETINFO): the log of that port says the same as this one.
+    /// Duplicate Returned Information (DUPRETINFO): that port returns the same log as this one.
     pub const DUPLICATE: Self = Self(1 << 0);
     /// Explicit Persistent Connection Support for Discovery (EPCSD).
     pub const PERSISTENT: Self = Self(1 << 1);
 
-    /// These flags and those.
+    /// The flags of both values.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether all of `other` are set.
+    /// Whether all flags of `other` are set.
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
@@ -160,7 +161,7 @@ pub enum SecurityType {
     None,
     /// TLS 1.3 (02h).
     Tls13,
-    /// Another.
+    /// Another security type.
     Other(u8),
 }
 
@@ -184,7 +185,7 @@ impl From<SecurityType> for u8 {
     }
 }
 
-/// An entry of the log: a subsystem at a port.
+/// An entry of the Discovery log: a subsystem at a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiscoveryEntry {
     /// TRTYPE, ADRFAM, TRADDR and TRSVCID.
@@ -195,7 +196,8 @@ pub struct DiscoveryEntry {
     pub requirements: TransportRequirements,
     /// Port ID (PORTID).
     pub port: PortId,
-    /// Controller ID (CNTLID): what a host is to ask for in Connect, FFFFh for the dynamic controller model.
+    /// Controller ID (CNTLID) that a host must ask for in Connect; FFFFh for the dynamic controller
+    /// model.
     pub controller: u16,
     /// Admin Max SQ Size (ASQSZ), in entries.
     pub admin_queue_size: u16,
@@ -208,13 +210,13 @@ pub struct DiscoveryEntry {
 }
 
 impl DiscoveryEntry {
-    /// Bytes of an entry.
+    /// Length of an entry in bytes.
     pub const LENGTH: usize = 1024;
 
     /// Decodes an entry.
     ///
     /// # Errors
-    /// When SUBNQN is no name, or TRADDR or TRSVCID no text.
+    /// When SUBNQN is not a valid name, or TRADDR or TRSVCID is not text.
     pub fn parse(bytes: &[u8; Self::LENGTH]) -> Result<Self, WireError> {
         Ok(Self {
             address: TransportAddress {

@@ -1,42 +1,43 @@
-//! Why bytes are not what they should be.
+//! Why bytes cannot be decoded.
 
 use core::fmt;
 
 use super::NqnError;
 
-/// A field that holds what it may not; names the field as the specification does.
+/// A structure with a wrong length, or a field with an invalid value. Fields have the
+/// specification's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WireError {
-    /// A structure of another length.
+    /// A structure has another length than it must have.
     Length {
-        /// The structure.
+        /// Name of the structure.
         structure: &'static str,
-        /// Bytes that it has.
+        /// Length that the structure must have, in bytes.
         expected: usize,
-        /// Bytes that were there.
+        /// Length that was found, in bytes.
         found: usize,
     },
-    /// A value that is reserved.
+    /// A field holds a reserved value.
     Reserved {
-        /// The field.
+        /// Name of the field.
         field: &'static str,
-        /// What it holds.
+        /// The value that was found.
         found: u64,
     },
-    /// A field of text with a byte that is none.
+    /// A text field holds a byte that is not text.
     Text {
-        /// The field.
+        /// Name of the field.
         field: &'static str,
-        /// Which byte of it.
+        /// Offset of the byte in the field.
         at: usize,
-        /// The byte.
+        /// The byte that is not text.
         byte: u8,
     },
-    /// A field that is no NVMe Qualified Name.
+    /// A field is not a valid NVMe Qualified Name.
     Nqn {
-        /// The field.
+        /// Name of the field.
         field: &'static str,
-        /// What is wrong with it.
+        /// Why the name is invalid.
         why: NqnError,
     },
 }

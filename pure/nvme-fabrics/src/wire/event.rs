@@ -7,13 +7,14 @@ const NOTICE: u32 = 2;
 /// Asynchronous Event Information: Discovery Log Page Change.
 const LOG_PAGE_CHANGE: u32 = 0xf0;
 
-/// DW0 of an Asynchronous Event Request that says that the Discovery log has changed.
+/// DW0 of an Asynchronous Event Request that reports a change of the Discovery log.
 pub const DISCOVERY_LOG_CHANGED: u32 = Bits::new(2, 0).put(NOTICE)
     | Bits::new(15, 8).put(LOG_PAGE_CHANGE)
     | Bits::new(23, 16).put(super::DISCOVERY_LOG_PAGE as u32);
 
-/// Discovery Log Page Change Notification: in the Asynchronous Event Configuration feature, where the host enables the
-/// event, and in Optional Asynchronous Events Supported (OAES).
+/// Discovery Log Page Change Notification. The host enables the event by this bit of the
+/// Asynchronous Event Configuration feature; Optional Asynchronous Events Supported (OAES) has the
+/// same bit.
 pub const DISCOVERY_LOG_CHANGED_ENABLE: Bits = Bits::bit(31);
 
 #[cfg(test)]

@@ -2,12 +2,12 @@
 
 use core::fmt;
 
-/// Host Identifier (HOSTID): 128 bits by which a host is known to every controller that it uses.
+/// Host Identifier (HOSTID): 128 bits that identify a host to every controller that it uses.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostId(pub [u8; 16]);
 
 impl fmt::Display for HostId {
-    /// As a UUID.
+    /// Formats the identifier as a UUID.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, byte) in self.0.iter().enumerate() {
             if matches!(index, 4 | 6 | 8 | 10) {

@@ -1,4 +1,4 @@
-//! The bytes of NVMe over Fabrics: commands, their data, the discovery log.
+//! The bytes of NVMe over Fabrics: commands, their data, and the discovery log.
 
 mod address;
 mod bytes;

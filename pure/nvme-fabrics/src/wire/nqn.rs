@@ -7,28 +7,28 @@ use core::str::FromStr;
 
 use super::{HostId, WireError};
 
-/// Bytes of a name, at most.
+/// Maximum number of bytes of a name.
 pub const NQN_LENGTH_MAX: usize = 223;
-/// Bytes of a field that holds a name, with what ends it.
+/// Length in bytes of a field that holds a name and its terminating NUL.
 pub const NQN_FIELD_LENGTH: usize = 256;
 
-/// NVMe Qualified Name (NQN): who a host or a subsystem is, 1 to 223 bytes of UTF-8.
+/// NVMe Qualified Name (NQN): names a host or a subsystem, in 1 to 223 bytes of UTF-8.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nqn(String);
 
-/// Why something is no name.
+/// Why something is not a valid name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NqnError {
-    /// Nothing is there.
+    /// The name is empty.
     Empty,
-    /// It is longer than [`NQN_LENGTH_MAX`], or nothing ends it.
+    /// The name is longer than [`NQN_LENGTH_MAX`] bytes, or is not terminated.
     TooLong,
-    /// It is no UTF-8, or has control characters in it.
+    /// The name is not UTF-8, or has control characters.
     NotText {
-        /// The first byte that is not text.
+        /// Offset of the first byte that is not text.
         at: usize,
     },
-    /// It is no `nqn.yyyy-mm.reverse.domain:what-you-like`.
+    /// The name does not have the form `nqn.yyyy-mm.reverse.domain:what-you-like`.
     Form,
 }
 
@@ -46,7 +46,7 @@ impl fmt::Display for NqnError {
 impl core::error::Error for NqnError {}
 
 impl Nqn {
-    /// The well-known name of every discovery subsystem.
+    /// The well-known name of every discovery subsystem, as text.
     pub const DISCOVERY: &'static str = "nqn.2014-08.org.nvmexpress.discovery";
 
     /// The well-known name of every discovery subsystem.
@@ -54,7 +54,7 @@ impl Nqn {
         Self(Self::DISCOVERY.to_string())
     }
 
-    /// The name of a host that has none but its Host Identifier: the UUID-based form.
+    /// The name of a host that has only a Host Identifier: the UUID-based form.
     pub fn of_host(id: HostId) -> Self {
         Self(format!("nqn.2014-08.org.nvmexpress:uuid:{id}"))
     }
@@ -64,16 +64,16 @@ impl Nqn {
         self.0 == Self::DISCOVERY
     }
 
-    /// The name.
+    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Decodes a field of 256 bytes. Any text is a name here: hosts and subsystems out there have names of forms that
-    /// the specification does not know, and are told apart by them all the same.
+    /// Decodes a field of 256 bytes. Any text is accepted: some hosts and subsystems have names of
+    /// other forms than the specification's, and these names identify them nevertheless.
     ///
     /// # Errors
-    /// [`WireError::Nqn`] naming `field`.
+    /// [`WireError::Nqn`] with `field` as the name of the field.
     pub fn parse(bytes: &[u8; NQN_FIELD_LENGTH], field: &'static str) -> Result<Self, WireError> {
         let length = bytes.iter().position(|byte| *byte == 0).unwrap_or(NQN_FIELD_LENGTH);
         Self::check(&bytes[..length]).map_err(|why| WireError::Nqn { field, why })
@@ -93,14 +93,14 @@ impl Nqn {
         }
     }
 
-    /// Encodes the name, with NULs behind it.
+    /// Encodes the name, padded with NULs.
     pub fn emit(&self) -> [u8; NQN_FIELD_LENGTH] {
         let mut bytes = [0; NQN_FIELD_LENGTH];
         bytes[..self.0.len()].copy_from_slice(self.0.as_bytes());
         bytes
     }
 
-    /// Whether the name has the form that the specification gives it.
+    /// Whether the name has the form that the specification requires.
     fn is_formed(&self) -> bool {
         let Some(rest) = self.0.strip_prefix("nqn.") else { return false };
         let Some((date, name)) = rest.split_once('.') else { return false };
@@ -114,7 +114,8 @@ impl Nqn {
 impl FromStr for Nqn {
     type Err = NqnError;
 
-    /// A name as somebody gives it to something of ours: of the form that the specification asks for.
+    /// Parses a name that a person has given to this software. The name must have the
+    /// specification's form.
     fn from_str(text: &str) -> Result<Self, NqnError> {
         let name = Self::check(text.as_bytes())?;
         if name.is_formed() { Ok(name) } else { Err(NqnError::Form) }

@@ -2,22 +2,22 @@
 
 use nvme::wire::Bits;
 
-/// Controller Capabilities (CAP), 8 bytes.
+/// Offset of Controller Capabilities (CAP), 8 bytes.
 pub const CAPABILITIES: u32 = 0x00;
-/// Version (VS).
+/// Offset of Version (VS), 4 bytes.
 pub const VERSION: u32 = 0x08;
-/// Controller Configuration (CC).
+/// Offset of Controller Configuration (CC), 4 bytes.
 pub const CONFIGURATION: u32 = 0x14;
-/// Controller Status (CSTS).
+/// Offset of Controller Status (CSTS), 4 bytes.
 pub const STATUS: u32 = 0x1c;
-/// NVM Subsystem Reset (NSSR).
+/// Offset of NVM Subsystem Reset (NSSR), 4 bytes.
 pub const SUBSYSTEM_RESET: u32 = 0x20;
-/// Controller Ready Timeouts (CRTO).
+/// Offset of Controller Ready Timeouts (CRTO).
 pub const READY_TIMEOUTS: u32 = 0x68;
 
-/// The version (VS) that controllers of ours report: 2.0.
+/// The version (VS) that this project's controllers report: 2.0.
 pub const VERSION_2_0: u32 = 0x0002_0000;
-/// What NSSR is set to for a reset: "NVMe".
+/// The value of NSSR that causes a reset: "NVMe".
 pub const RESET_SIGNATURE: u32 = 0x4e56_4d65;
 
 /// CAP, low half: Maximum Queue Entries Supported (MQES), 0's based.
@@ -58,7 +58,7 @@ pub const FATAL: Bits = Bits::bit(1);
 pub const SHUTDOWN_STATUS: Bits = Bits::new(3, 2);
 /// CSTS: NVM Subsystem Reset Occurred (NSSRO).
 pub const SUBSYSTEM_RESET_OCCURRED: Bits = Bits::bit(4);
-/// SHST: shutdown processing is going on.
+/// SHST: shutdown processing is under way.
 pub const SHUTDOWN_OCCURRING: u32 = 1;
 /// SHST: shutdown processing is complete.
 pub const SHUTDOWN_COMPLETE: u32 = 2;

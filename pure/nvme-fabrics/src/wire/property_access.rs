@@ -1,11 +1,11 @@
 //! Property Get and Property Set.
 
-/// Attributes (ATTRIB): how long a property is.
+/// Attributes (ATTRIB): the length of a property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PropertySize {
-    /// 4 bytes.
+    /// The property has 4 bytes.
     Dword,
-    /// 8 bytes.
+    /// The property has 8 bytes.
     Quad,
 }
 
@@ -14,7 +14,7 @@ pub enum PropertySize {
 pub struct PropertyGet {
     /// Attributes (ATTRIB): the property's length.
     pub size: PropertySize,
-    /// Offset (OFST): which property.
+    /// Offset (OFST) of the property in bytes.
     pub offset: u32,
 }
 
@@ -23,8 +23,8 @@ pub struct PropertyGet {
 pub struct PropertySet {
     /// Attributes (ATTRIB): the property's length.
     pub size: PropertySize,
-    /// Offset (OFST): which property.
+    /// Offset (OFST) of the property in bytes.
     pub offset: u32,
-    /// Value (VALUE); of 4 bytes, only the low half is used.
+    /// Value (VALUE); a property of 4 bytes uses only the low half.
     pub value: u64,
 }

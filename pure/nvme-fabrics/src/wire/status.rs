@@ -4,17 +4,18 @@ use core::fmt;
 
 use nvme::wire::{Status, StatusCode};
 
-/// The Status Code Type of these: command specific.
+/// The Status Code Type of every [`FabricsStatus`]: command specific.
 const COMMAND_SPECIFIC: u8 = 1;
 
-/// A status of the Fabrics command set, NVMe Base 2.0. The same values mean other things for other commands.
+/// A status that only fabrics commands end with, NVMe Base 2.0. For other commands the same values
+/// mean other things.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FabricsStatus {
     /// Connect Incompatible Format (80h): the record format is not supported.
     IncompatibleFormat,
     /// Connect Controller Busy (81h): the controller is in use by a host.
     ControllerBusy,
-    /// Connect Invalid Parameters (82h): the response says which.
+    /// Connect Invalid Parameters (82h): DW0 of the response names the parameter.
     InvalidParameters,
     /// Connect Restart Discovery (83h): the subsystem is elsewhere now.
     RestartDiscovery,
@@ -24,12 +25,12 @@ pub enum FabricsStatus {
     InvalidQueueType,
     /// Discover Restart (90h): the log changed while it was read.
     DiscoverRestart,
-    /// Authentication Required (91h).
+    /// Authentication Required (91h): the host must authenticate first.
     AuthenticationRequired,
 }
 
 impl FabricsStatus {
-    /// Every status.
+    /// Every status that is specific to fabrics commands.
     pub const ALL: [Self; 8] = [
         Self::IncompatibleFormat,
         Self::ControllerBusy,
@@ -55,7 +56,7 @@ impl FabricsStatus {
         }
     }
 
-    /// What the status of a fabrics command means, if it is one of these.
+    /// The meaning of a fabrics command's status, if it is specific to fabrics commands.
     pub fn of(status: Status) -> Option<Self> {
         let code = status.code();
         (code.kind() == COMMAND_SPECIFIC)
@@ -63,7 +64,7 @@ impl FabricsStatus {
             .flatten()
     }
 
-    /// Whether the same command, sent again, may succeed.
+    /// Whether the same command may succeed when it is sent again.
     pub const fn may_retry(self) -> bool {
         matches!(self, Self::ControllerBusy | Self::RestartDiscovery | Self::DiscoverRestart)
     }
@@ -99,7 +100,7 @@ mod tests {
         for status in FabricsStatus::ALL {
             assert_eq!(FabricsStatus::of(status.into()), Some(status));
         }
-        // As Linux prints them: Connect Invalid Parameters and Connect Invalid Host with DNR.
+        // As Linux prints the values: Connect Invalid Parameters and Connect Invalid Host with DNR.
         assert_eq!(Status::from(FabricsStatus::InvalidParameters).raw(), 0x4182);
         assert_eq!(Status::from(FabricsStatus::InvalidHost).raw(), 0x4184);
         assert_eq!(Status::from(FabricsStatus::ControllerBusy).raw(), 0x0181);

@@ -1,4 +1,4 @@
-//! Fields stand where the specification puts them; what is emitted is parsed again.
+//! Fields are where the specification puts them, and whatever is emitted parses to the same value.
 
 use alloc::string::{String, ToString};
 use alloc::vec;
@@ -8,7 +8,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The Connect command and data that Linux sends for the Admin Queue, as its structures lay them out.
+/// The Connect command and data that Linux sends for the Admin Queue, as Linux lays out its
+/// structures.
 fn linux_connect() -> ([u8; 64], [u8; 1024]) {
     let mut command = [0; 64];
     command[0] = 0x7f;

@@ -1,11 +1,11 @@
 //! A controller's end of a connection: one queue.
 //!
-//! Bytes go in, commands come out; for each, [`Connection::pull`] fetches its data (from the capsule, or by R2T),
-//! [`Connection::push`] gives data to the host and [`Connection::complete`] ends it. What is to be sent gathers in
-//! [`Connection::outbox`].
+//! Bytes go in, commands come out. For each command, [`Connection::pull`] fetches its data (from
+//! the capsule, or by R2T), [`Connection::push`] gives data to the host, and
+//! [`Connection::complete`] ends the command. [`Connection::outbox`] collects the bytes to send.
 //!
-//! PDUs are understood one at a time, when an output is polled: no command is taken while the host leaves too much
-//! unread, so that what a connection holds is bounded.
+//! PDUs are processed one at a time, when an output is polled. While the host leaves too much
+//! unread, no command is taken, so that the memory of a connection is bounded.
 
 mod receive;
 mod slots;
@@ -31,29 +31,29 @@ use receive::Arrival;
 use slots::Slots;
 use transmit::{Early, HeldData};
 
-/// Where a connection stands.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     AwaitingRequest {
         deadline: Instant,
     },
     Ready,
-    /// To be told of, then over.
+    /// The owner is told next; then the connection is over.
     Closing(Closed),
     Over,
 }
 
-/// See the module.
+/// A controller's end of a connection, which carries one queue.
 #[derive(Debug)]
 pub struct Connection {
     config: Config,
     state: State,
     reader: Reader,
-    /// Data of a PDU that is coming.
+    /// Data of a PDU that are still coming.
     arrival: Option<Arrival>,
     sender: Sender,
     queue: Queue,
-    /// R2Ts of one command outstanding at once.
+    /// Maximum number of R2Ts of one command outstanding at a time.
     ready_to_transfer_max: usize,
     slots: Slots,
     outbox: Outbox,
@@ -67,14 +67,15 @@ pub struct Connection {
     pulling: u64,
     /// Bytes that commands in flight will give to the host, or have brought in their capsules.
     reserved: u64,
-    /// Bytes that the host was asked for, and has sent, for commands in flight.
+    /// Bytes that the host was asked for, including those that it has sent, for commands in flight.
     pulled: u64,
     permission: Permission,
     statistics: Statistics,
 }
 
 impl Connection {
-    /// A connection that was just accepted. Until [`Connection::set_queue`], one command at a time is taken.
+    /// A connection that was just accepted. Until [`Connection::set_queue`], it takes one command
+    /// at a time.
     ///
     /// # Panics
     /// When `config` exceeds a limit that its fields name.
@@ -102,10 +103,12 @@ impl Connection {
         }
     }
 
-    /// Settles what the Connect command asked for; before it is completed.
+    /// Sets the parameters that the Connect command asked for. Call this before the Connect is
+    /// completed.
     ///
     /// # Panics
-    /// When the size is 0 or more than [`QUEUE_SIZE_MAX`], or a capsule has more data than [`TRANSFER_BYTES_MAX`].
+    /// When the size is 0 or more than [`QUEUE_SIZE_MAX`], or a capsule has more data than
+    /// [`TRANSFER_BYTES_MAX`].
     pub fn set_queue(&mut self, queue: Queue) {
         assert!(queue.capsule_data_max <= TRANSFER_BYTES_MAX, "at most {TRANSFER_BYTES_MAX} B in a capsule");
         assert!((1..=QUEUE_SIZE_MAX).contains(&queue.size), "1..={QUEUE_SIZE_MAX} commands");
@@ -113,27 +116,28 @@ impl Connection {
         self.queue = queue;
     }
 
-    /// What is to be sent.
+    /// The bytes to send.
     pub fn outbox(&mut self) -> &Outbox {
         self.release_held();
         &self.outbox
     }
 
-    /// What is to be sent, for a world that takes it out as buffers.
+    /// The bytes to send, for a world that takes them out as buffers.
     pub fn outbox_mut(&mut self) -> &mut Outbox {
         self.release_held();
         &mut self.outbox
     }
 
-    /// The first `count` bytes of the outbox were sent. Outputs may follow: commands that waited for the host to read.
+    /// The first `count` bytes of the outbox were sent. Outputs may follow, because commands may
+    /// have waited for the host to read.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// When the outbox has fewer than `count` bytes.
     pub fn sent(&mut self, count: usize) {
         self.outbox.advance(count);
     }
 
-    /// Whether bytes from the host are wanted now. What comes all the same is kept.
+    /// Whether bytes from the host are wanted now. Bytes that come nevertheless are kept.
     pub fn wants_input(&self) -> bool {
         match self.state {
             State::Closing(_) | State::Over => false,
@@ -143,8 +147,9 @@ impl Connection {
         }
     }
 
-    /// Where the next bytes from the host belong, when they are data that are put together: a driver may receive
-    /// straight into it, and what it receives beyond it, into a block. Tell it by [`Connection::landed`].
+    /// Where the next bytes from the host belong, if they are data that are being assembled. A
+    /// driver may receive straight into this place, and into a block what exceeds it. Report the
+    /// received bytes by [`Connection::landed`].
     pub fn landing(&mut self) -> Option<&mut [u8]> {
         if !self.reader.inbound.is_empty() {
             return None;
@@ -156,7 +161,7 @@ impl Connection {
     /// The first `count` bytes of [`Connection::landing`] were received.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// When [`Connection::landing`] has fewer than `count` bytes.
     pub fn landed(&mut self, count: usize) {
         if count == 0 {
             return;
@@ -165,7 +170,7 @@ impl Connection {
         arrival.span.advance(count);
     }
 
-    /// What the connection holds for its host.
+    /// How many bytes the connection holds for its host.
     pub fn held(&self) -> Held {
         let to_host = self.backlog() + self.reader.inbound.len() as u64;
         Held { to_host, from_host: self.pulled }
@@ -176,7 +181,7 @@ impl Connection {
         self.pulling > 0
     }
 
-    /// Says what the connection may do from now on: see [`Permission`].
+    /// Sets what the connection may do from now on.
     pub fn permit(&mut self, permission: Permission) {
         self.permission = permission;
         if !self.is_over() {
@@ -184,7 +189,7 @@ impl Connection {
         }
     }
 
-    /// Ends the connection without a word: what the outbox holds is dropped.
+    /// Ends the connection at once and silently: what the outbox holds is dropped.
     pub fn give_up(&mut self) {
         self.state = State::Over;
         self.outbox = Outbox::default();
@@ -195,21 +200,22 @@ impl Connection {
         self.arrival = None;
     }
 
-    /// Commands that were not completed.
+    /// Number of commands that were not completed.
     pub const fn outstanding(&self) -> u16 {
         self.slots.live()
     }
 
-    /// What was counted so far.
+    /// Counters since the beginning.
     pub const fn statistics(&self) -> Statistics {
         self.statistics
     }
 
-    /// The data that the command of `slot` sends: at once when they came in its capsule, else with
-    /// [`Output::HostData`] once the host has sent them. One pull a command.
+    /// The data that the command of `slot` sends. Data in the capsule are returned at once; other
+    /// data come by [`Output::HostData`] once the host has sent them. Only one pull for each
+    /// command is allowed.
     ///
     /// # Errors
-    /// How to complete the command when its SGL descriptor offers fewer bytes.
+    /// The status to complete the command with, if its SGL descriptor offers fewer bytes.
     ///
     /// # Panics
     /// When no command has that slot, or `length` is 0 or more than [`TRANSFER_BYTES_MAX`].
@@ -222,7 +228,7 @@ impl Connection {
                 let whole = core::mem::take(&mut command.capsule);
                 in_capsule(&whole, offset, offered, length).map(Some)
             }
-            // A host may offer more than the command wants: Linux does for Dataset Management.
+            // A host may offer more than the command needs, as Linux does for Dataset Management.
             DataPointer::Transport { length: offered } if offered >= length => {
                 if over {
                     return Ok(None);
@@ -236,11 +242,12 @@ impl Connection {
         }
     }
 
-    /// Gives the host `data`, which belong at `offset` of the `total` bytes that the command of `slot` moves. Pieces
-    /// may come in any order.
+    /// Gives the host `data`, which belong at `offset` of the `total` bytes that the command of
+    /// `slot` moves. Pieces may come in any order.
     ///
     /// # Errors
-    /// How to complete the command when its SGL descriptor has no room for `total` bytes.
+    /// The status to complete the command with, if its SGL descriptor has no room for `total`
+    /// bytes.
     ///
     /// # Panics
     /// When no command has that slot, or the piece does not lie within the whole.
@@ -260,8 +267,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends the command of `slot`; its identifier is filled in. The slot is free, unless the host is still sending data
-    /// for it: then it is once they are there, and no output names it any more.
+    /// Ends the command of `slot`, with its identifier filled in. The slot is free at once, unless
+    /// the host is still sending data for it. In that case the slot becomes free when the data have
+    /// come, and no further output names it.
     ///
     /// # Panics
     /// When no command has that slot.
@@ -271,7 +279,7 @@ impl Connection {
         if command.pull.is_active() {
             let coming = command.pull.asked > command.pull.arrived;
             command.response = coming.then_some(entry);
-            // What was not asked for yet is not wanted any more.
+            // Data that were not asked for yet are no longer needed.
             self.waiting.retain(|waiting| *waiting != slot.0);
             if coming {
                 return;
@@ -280,7 +288,7 @@ impl Connection {
         self.respond(slot, entry);
     }
 
-    /// Ends the connection because of `fault`, about no PDU in particular.
+    /// Ends the connection because of `fault`, without reference to a PDU.
     pub fn terminate(&mut self, fault: Fault) {
         self.fail(fault, 0);
     }
@@ -289,7 +297,8 @@ impl Connection {
         matches!(self.state, State::Closing(_) | State::Over)
     }
 
-    /// Whether the host leaves so much unread, or has so much coming, that it gets nothing more to do.
+    /// Whether no further command may be taken: the host leaves too much unread, has too much
+    /// coming, or the permission is missing.
     const fn is_stuffed(&self) -> bool {
         !self.permission.commands || self.backlog() > self.config.backlog_bytes_max
     }
@@ -317,7 +326,7 @@ impl Connection {
     }
 }
 
-/// The data of a capsule that a command wants.
+/// The data of a capsule that a command uses.
 fn in_capsule(whole: &Buffer, offset: u64, offered: u32, length: u32) -> Result<Buffer, Status> {
     use nvme::wire::StatusCode::{DataSglLengthInvalid, SglOffsetInvalid};
     let start = usize::try_from(offset).ok().filter(|start| *start <= whole.len());

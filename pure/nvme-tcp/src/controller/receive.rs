@@ -14,23 +14,23 @@ use crate::{ADMIN_CAPSULE_DATA_MAX, DataPointer, R2TS_PER_COMMAND_MAX, TRANSFER_
 
 type Step = crate::reader::Step<Output>;
 
-/// Where data belong that are coming.
+/// Where the data of a PDU belong that are still coming.
 #[derive(Debug)]
 pub(super) enum Target {
-    /// In the capsule of this command, which is told of when they are there.
+    /// In the capsule of this command, which begins when all of the data have come.
     Capsule { entry: SubmissionQueueEntry, place: BufferMut },
-    /// In the transfer of this slot; the window of its R2T.
+    /// In the transfer of this slot, in the window of its R2T.
     Transfer { slot: u16, window: usize },
 }
 
-/// Data of a PDU that are coming.
+/// Data of a PDU that are still coming.
 #[derive(Debug)]
 pub(super) struct Arrival {
     pub(super) target: Target,
     pub(super) span: Span,
 }
 
-/// Where the bytes of `span` that have not come are put.
+/// Where the bytes of `span` that are still to come belong.
 pub(super) fn place_of<'a>(
     slots: &'a mut Slots,
     target: &'a mut Target,
@@ -45,7 +45,7 @@ pub(super) fn place_of<'a>(
 }
 
 impl Connection {
-    /// Understands what comes next.
+    /// Processes what comes next.
     #[inline]
     pub(super) fn receive(&mut self) -> Step {
         if self.arrival.is_some() {
@@ -57,7 +57,8 @@ impl Connection {
             Ok(None) => return Step::Idle,
             Err(fault) => return self.refuse(fault, CommonHeader::LENGTH),
         };
-        // Before its data: what the host does not read keeps it from having us do more.
+        // This check comes before the command's data: a host that leaves too much unread gets no
+        // further command done.
         if header.kind == PduKind::CommandCapsule && self.is_stuffed() {
             return Step::Idle;
         }
@@ -71,7 +72,7 @@ impl Connection {
             PduKind::CommandCapsule => self.on_command(framing),
             PduKind::HostData => self.on_host_data(header, framing),
             PduKind::InitializeRequest => self.on_initialize(framing),
-            // Framing lets none but a host's PDUs through.
+            // Framing lets only a host's PDUs through.
             _ => self.on_terminate(framing),
         };
         step.unwrap_or_else(|fault| self.refuse(fault, shown))
@@ -169,7 +170,8 @@ impl Connection {
                 self.refuse_command(entry, code.into());
                 Step::Again
             }
-            // More commands than the queue has entries. The header is gone already.
+            // More commands than the queue has entries. The header was consumed already, so it is
+            // not reported.
             Err(None) => self.refuse(Fault::SEQUENCE, 0),
         }
     }
@@ -204,7 +206,7 @@ impl Connection {
         if pull.length == pdu.length
             && let Some(whole) = self.reader.inbound.take(length + framing.tail())
         {
-            // The usual case: all of it in one PDU, and that in one block.
+            // The usual case: all of the data in one PDU, and the PDU in one block.
             let intact = self.is_intact(&whole[..length], Digest::behind(&whole, length, framing));
             return Ok(self.on_arrived(slot, window, length, intact, Some(whole.slice(0..length))));
         }
@@ -217,7 +219,7 @@ impl Connection {
         Ok(Step::Again)
     }
 
-    /// The slot and window that data belong to.
+    /// The slot and the window that data belong to.
     fn check_host_data(
         &mut self,
         header: CommonHeader,
@@ -229,7 +231,8 @@ impl Connection {
         let windows = known.map(|command| (command.id, command.pull.windows));
         let opened = windows.and_then(|(id, windows)| Some((id, *windows.get(window)?)));
         let open = opened.filter(|(_, window)| window.is_open());
-        // The lowest field that is wrong is the one to name: the command's identifier before the tag.
+        // A fault names one field: the tag if it is unknown, or else the command's identifier if
+        // that differs.
         let Some((id, open)) = open else { return Err(Fault::field(10)) };
         if id != pdu.command {
             return Err(Fault::field(8));
@@ -263,7 +266,7 @@ impl Connection {
         }
     }
 
-    /// Takes data of a PDU whose header was understood.
+    /// Takes data of a PDU whose header was processed.
     fn receive_data(&mut self) -> Step {
         let Some(mut arrival) = self.arrival.take() else { return Step::Again };
         let Arrival { target, span } = &mut arrival;
@@ -294,7 +297,8 @@ impl Connection {
         }
     }
 
-    /// Data of a transfer have come; `whole` when they are all of it and stand elsewhere than in its place.
+    /// All data of a PDU of a transfer have come. `whole` has all data of the transfer, if they are
+    /// not in the transfer's place.
     fn on_arrived(
         &mut self,
         slot: u16,
@@ -337,7 +341,7 @@ impl Connection {
     }
 }
 
-/// Whether a command of `opcode` moves data to the host: the two lowest bits say so.
+/// Whether a command of `opcode` moves data to the host, as its two lowest bits say.
 const fn is_to_host(opcode: u8) -> bool {
     opcode & 0b11 == 0b10
 }

@@ -13,9 +13,9 @@ const NONE: u16 = u16::MAX;
 /// A part of a transfer that an R2T asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Window {
-    /// Where the next data of it belong.
+    /// Offset of the next data of the part in the transfer.
     pub(super) next: u32,
-    /// Where it ends; equal to `next` when all has come.
+    /// Offset of the end of the part; equal to `next` when all of its data have come.
     pub(super) end: u32,
 }
 
@@ -28,14 +28,14 @@ impl Window {
 /// Data that are fetched from the host.
 #[derive(Debug, Default)]
 pub(super) struct Pull {
-    /// Bytes of the transfer; 0 when there is none.
+    /// Length of the transfer in bytes; 0 when there is none.
     pub(super) length: u32,
     /// Bytes that were asked for.
     pub(super) asked: u32,
     /// Bytes that have come.
     pub(super) arrived: u32,
     pub(super) windows: [Window; R2TS_PER_COMMAND_MAX],
-    /// Where the bytes are put together; none while nothing has come.
+    /// Where the data are assembled; `None` while none have come.
     pub(super) place: Option<BufferMut>,
     /// A data digest did not match.
     pub(super) broken: bool,
@@ -52,10 +52,10 @@ impl Pull {
 pub(super) struct Command {
     pub(super) id: CommandId,
     pub(super) pointer: DataPointer,
-    /// What came in the capsule.
+    /// The data that came in the capsule.
     pub(super) capsule: Buffer,
     pub(super) pull: Pull,
-    /// Bytes that were given to the host, in order.
+    /// Bytes that were pushed to the host, in order.
     pub(super) pushed: u32,
     /// Bytes that the command counts in the connection's backlog.
     pub(super) reserved: u32,
@@ -71,7 +71,7 @@ enum Entry {
     Live(Command),
 }
 
-/// Commands by slot, and which identifiers they have.
+/// Commands by slot, and the set of their identifiers.
 #[derive(Debug)]
 pub(super) struct Slots {
     entries: Vec<Entry>,
@@ -95,7 +95,7 @@ impl Slots {
         slots
     }
 
-    /// Makes room for `size` commands; the new slots are taken after those that are free.
+    /// Makes room for `size` commands. The new slots are used after the present free ones.
     pub(super) fn grow(&mut self, size: u16) {
         let have = u16::try_from(self.entries.len()).expect("a queue is limited");
         if size <= have {
@@ -125,8 +125,11 @@ impl Slots {
         (usize::from(id.0 >> 6), 1 << (id.0 & 63))
     }
 
+    /// Takes a slot for a command.
+    ///
     /// # Errors
-    /// Command ID Conflict when a live command has that identifier; none when there is no room.
+    /// Command ID Conflict when a live command has the same identifier; `None` when there is no
+    /// room.
     #[inline]
     pub(super) fn issue(&mut self, command: Command) -> Result<u16, Option<StatusCode>> {
         let (word, bit) = Self::bit(command.id);

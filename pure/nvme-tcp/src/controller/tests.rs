@@ -49,20 +49,20 @@ impl Rig {
         bytes
     }
 
-    /// The connection is over, and the host is told why.
+    /// Asserts that the connection is over and that the host is told why.
     fn expect(&mut self, fault: Fault) {
         let closed = self.outputs.pop();
         assert!(matches!(closed, Some(Output::Closed(Closed::HostFault(why))) if why == fault), "{closed:?}");
         let bytes = self.sent();
         assert_eq!(bytes[0], PduKind::ControllerTerminate.raw());
         assert_eq!(TerminateRequest::parse(bytes.first_chunk().unwrap()).fault, fault);
-        // Deaf from now on.
+        // The connection ignores its input from now on.
         self.outputs.clear();
         self.receive(&bytes);
         assert!(self.outputs.is_empty() && self.sent().is_empty() && !self.connection.wants_input());
     }
 
-    /// A write of 12 KiB whose first 8 KiB and last 4 KiB were asked for.
+    /// A write of 12 KiB, with R2Ts for its first 8 KiB and its last 4 KiB.
     fn writing() -> Self {
         let mut rig = Self::new(false, false);
         let entry = SubmissionQueueEntry { opcode: 1, command_id: CommandId(9), ..Default::default() };
@@ -105,12 +105,12 @@ fn data_that_do_not_fit_their_leave_end_the_connection() {
         (HostToControllerData { tag: u16::MAX, ..part(0, 4096) }, false, Fault::field(10)),
         // More than MAXH2CDATA.
         (part(0, 8192), true, Fault::LIMIT),
-        // Outside of what was asked for, before, behind and across.
+        // Data before, behind and across the range that was asked for.
         (part(8192, 4096), true, Fault::OUT_OF_RANGE),
         (part(6144, 4096), true, Fault::OUT_OF_RANGE),
         (part(u32::MAX - 3, 4096), true, Fault::OUT_OF_RANGE),
         (second(4096, 4096), true, Fault::OUT_OF_RANGE),
-        // Out of order, and an end that is none.
+        // Data out of order, and LAST_PDU before the end.
         (part(4096, 4096), true, Fault::SEQUENCE),
         (part(0, 4096), true, Fault::SEQUENCE),
         (second(8192, 4096), false, Fault::SEQUENCE),
@@ -131,7 +131,7 @@ fn data_that_do_not_fit_their_leave_end_the_connection() {
     let mut rig = Rig::writing();
     rig.receive(&host_data(part(0, 0), false));
     rig.expect(Fault::field(16));
-    // Twice the same; and for a command that has ended.
+    // The same data twice; data for a command that has ended.
     let mut rig = Rig::writing();
     rig.receive(&host_data(part(0, 4096), false));
     rig.receive(&host_data(part(0, 4096), false));
@@ -168,7 +168,7 @@ fn pdus_at_the_wrong_time_end_the_connection() {
         rig.receive(&capsule(DataPointer::Transport { length: 0 }.put(entry), &[]));
     }
     rig.expect(Fault::SEQUENCE);
-    // A controller's PDU, and one that is none.
+    // A controller's PDU, and PDU-Types that do not exist.
     for (kind, length) in [(1, 128), (3, 24), (5, 24), (7, 24), (9, 24), (8, 24), (10, 24), (255, 24)] {
         let mut rig = Rig::new(false, false);
         let mut bytes = std::vec![0; length];
@@ -188,7 +188,7 @@ fn a_capsule_larger_than_agreed_ends_the_connection() {
         &[0; 8196],
     ));
     rig.expect(Fault::LIMIT);
-    // One that only says so: nothing is kept for it.
+    // A command that only claims a great length: no memory is kept for it.
     let mut rig = Rig::new(false, false);
     let mut bytes = capsule(SubmissionQueueEntry::default(), &[0; 16]);
     bytes[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
@@ -284,7 +284,7 @@ fn descriptors_that_do_not_do_are_refused() {
     assert_eq!(refused(outside, &[], 1024), Err(StatusCode::DataSglLengthInvalid));
     let none = DataPointer::Invalid(StatusCode::InvalidField);
     assert_eq!(refused(none, &[], 512), Err(StatusCode::InvalidField));
-    // Towards the host: no room in a capsule, and too little room.
+    // Towards the host: data that cannot go in a capsule, and too little room.
     let mut rig = Rig::new(false, false);
     let entry = SubmissionQueueEntry { opcode: 2, ..Default::default() };
     for (id, pointer, code) in [
@@ -325,7 +325,8 @@ fn data_that_lie_one_behind_the_other_go_in_one_pdu() {
             rig.receive(&capsule(DataPointer::Transport { length: 2048 }.put(entry(id)), &[]));
         }
         let piece = |value| Buffer::copy_from_slice(&[value; 512]);
-        // The second before the first; then another command's come between, and the last is missing when it fails.
+        // The second piece before the first; then pieces of another command in between; the last
+        // piece is missing when the command fails.
         for (slot, offset) in [(0, 512), (0, 0), (0, 1024), (1, 0), (1, 512)] {
             let value = u8::try_from(offset / 512).unwrap();
             rig.connection.push(Slot(slot), offset, 2048, piece(value)).unwrap();

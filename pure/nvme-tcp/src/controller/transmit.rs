@@ -8,19 +8,19 @@ use super::{Connection, Slot};
 use crate::QUEUE_SIZE_MAX;
 use crate::wire::{ControllerToHostData, Flags, PduKind, ReadyToTransfer, ResponseCapsule};
 
-/// Data of a command that lie one behind the other and were not sent: what follows goes in the same PDU, and so may the
-/// completion of the command (the SUCCESS flag).
+/// Consecutive data of a command that were not sent yet. Data that follow directly go in the same
+/// PDU, and the completion of the command may go with it (the SUCCESS flag).
 #[derive(Debug)]
 pub(super) struct HeldData {
     slot: u16,
     command: CommandId,
     offset: u32,
     length: u32,
-    /// Nothing follows but the completion.
+    /// The data are complete: only the completion follows.
     is_last: bool,
 }
 
-/// Data that came before those in front of them: hosts take them in order only.
+/// Data that were pushed before the data in front of them. Hosts take data in order only.
 #[derive(Debug)]
 pub(super) struct Early {
     slot: u16,
@@ -30,17 +30,17 @@ pub(super) struct Early {
 }
 
 impl Connection {
-    /// The tag of an R2T: the command's slot, and which of its windows.
+    /// The tag of an R2T, made of the command's slot and the number of its window.
     pub(super) fn tag(slot: u16, window: usize) -> u16 {
         slot + QUEUE_SIZE_MAX * u16::try_from(window).expect("R2Ts of a command are few")
     }
 
-    /// What [`Self::tag`] made a tag of.
+    /// The slot and the number of the window that [`Self::tag`] has encoded.
     pub(super) fn untag(tag: u16) -> (u16, usize) {
         (tag % QUEUE_SIZE_MAX, usize::from(tag / QUEUE_SIZE_MAX))
     }
 
-    /// Sends R2Ts for transfers that wait, as far as the limits go.
+    /// Sends R2Ts for waiting transfers as far as the limits allow.
     pub(super) fn ask_waiting(&mut self) {
         for _ in 0..self.waiting.len() {
             let full = self.pulling >= u64::from(self.config.pull_bytes_max);
@@ -49,19 +49,20 @@ impl Connection {
             }
             let Some(slot) = self.waiting.pop_front() else { return };
             if !self.ask(slot) {
-                // Its windows are all open: the next data make room, and ask again.
+                // All windows of the transfer are open. The next data make room, and R2Ts are sent
+                // again then.
                 self.waiting.push_back(slot);
             }
         }
     }
 
-    /// Whether the transfer that waits next has begun, so that its memory is counted.
+    /// Whether the next waiting transfer has begun, so that its memory is counted already.
     fn is_next_asked(&mut self) -> bool {
         let next = self.waiting.front().copied();
         next.and_then(|slot| self.slots.get(slot)).is_some_and(|command| command.pulled > 0)
     }
 
-    /// Sends R2Ts for the transfer of `slot`; whether it is all asked for.
+    /// Sends R2Ts for the transfer of `slot`. Returns whether all of it was asked for.
     fn ask(&mut self, slot: u16) -> bool {
         let limit = self.config.ready_to_transfer_bytes_max;
         let windows_max = self.ready_to_transfer_max;

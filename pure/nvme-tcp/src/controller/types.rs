@@ -12,35 +12,37 @@ use crate::wire::{ALIGNMENT_MAX, Crc32c, Fault, MAXH2CDATA_MIN, crc32c};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(pub u16);
 
-/// What a controller's end of a connection is.
+/// The settings of a controller's end of a connection.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where blocks for data that do not stand in one received block are taken from.
+    /// The pool for data that are not in one received block.
     pub pool: SharedPool,
-    /// Computes digests.
+    /// The function that computes digests (CRC32C).
     pub crc32c: Crc32c,
-    /// Header digests are granted to a host that asks for them.
+    /// Whether a host that asks for header digests gets them.
     pub header_digest: bool,
-    /// Data digests are granted to a host that asks for them.
+    /// Whether a host that asks for data digests gets them.
     pub data_digest: bool,
-    /// Data towards the controller are to start at a multiple of so many bytes (CPDA): 4..=128, a multiple of 4.
+    /// Alignment in bytes of data towards the controller (CPDA): 4..=128, a multiple of 4.
     pub alignment: u8,
-    /// The most data in one H2CData PDU (MAXH2CDATA), bytes: at least 4096, a multiple of 4.
+    /// Maximum length of the data in one H2CData PDU (MAXH2CDATA), in bytes: at least 4096, a
+    /// multiple of 4.
     pub host_data_max: u32,
-    /// The most bytes that one R2T asks for; a longer transfer takes several.
+    /// Maximum number of bytes that one R2T asks for; a longer transfer takes several. At least 4,
+    /// a multiple of 4.
     pub ready_to_transfer_bytes_max: u32,
-    /// Bytes asked for by R2Ts at one time, over all commands; further transfers wait. One transfer is always let
-    /// through.
+    /// Limit on the bytes asked for by R2Ts at a time, over all commands; further transfers wait.
+    /// One transfer is always let through.
     pub pull_bytes_max: u32,
-    /// Bytes that may wait for the host to read them, those that commands in flight will bring included; beyond them,
-    /// no further command is taken.
+    /// Limit on the bytes that wait for the host to read them, including those that commands in
+    /// flight will bring. Beyond the limit, no further command is taken.
     pub backlog_bytes_max: u64,
     /// How long the host may take to send its ICReq.
     pub initialise_timeout: Nanos,
 }
 
 impl Config {
-    /// The usual limits.
+    /// Settings with the usual limits.
     pub fn new(pool: SharedPool) -> Self {
         Self {
             pool,
@@ -66,53 +68,57 @@ impl Config {
     }
 }
 
-/// What the Connect command settles.
+/// The parameters of a queue that the Connect command settles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queue {
-    /// Commands outstanding at once: 1..=1024 ([`crate::QUEUE_SIZE_MAX`]). A host that sends more loses the
-    /// connection.
+    /// Maximum number of commands outstanding at a time: 1..=1024 ([`crate::QUEUE_SIZE_MAX`]). A
+    /// host that sends more loses the connection.
     pub size: u16,
-    /// The most data in a capsule, bytes: IOCCSZ less the entry on an I/O queue, 8192 on the Admin Queue.
+    /// Maximum length of the data in a capsule, in bytes: IOCCSZ less the entry on an I/O queue,
+    /// 8192 on the Admin Queue.
     pub capsule_data_max: u32,
-    /// Whether a read that succeeded needs no response capsule (the SUCCESS flag): only where the host has switched SQ
-    /// flow control off.
+    /// Whether a successful read needs no response capsule (the SUCCESS flag). Allowed only if the
+    /// host has disabled SQ flow control.
     pub success_flag: bool,
 }
 
-/// What a connection holds for its host, in bytes.
+/// Bytes that a connection holds for its host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
-    /// What the host is to read, what commands in flight will bring included, and what it has said that was not understood.
+    /// Bytes that the host has yet to read, bytes that commands in flight will bring, and received
+    /// bytes that were not processed yet.
     pub to_host: u64,
-    /// What the host was asked for, and has sent, for commands that were not completed.
+    /// Bytes that the host was asked for, including those that it has sent, for commands that were
+    /// not completed.
     pub from_host: u64,
 }
 
 impl Held {
-    /// All of it.
+    /// Bytes of both directions.
     pub const fn all(self) -> u64 {
         self.to_host + self.from_host
     }
 }
 
-/// What a connection may do that takes memory, beside its own limits.
+/// What a connection may do that takes memory, besides its own limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Permission {
-    /// Take commands.
+    /// Whether the connection may take commands.
     pub commands: bool,
-    /// Ask for data of commands that it has; those that it has asked for come all the same.
+    /// Whether the connection may ask for data of commands that it has. Transfers that have begun
+    /// go on in any case.
     pub data: bool,
 }
 
 impl Permission {
-    /// Everything.
+    /// Everything is permitted.
     pub const ALL: Self = Self { commands: true, data: true };
 }
 
 /// What the world tells the connection.
 #[derive(Debug)]
 pub enum Input {
-    /// Bytes from the host, in order. The block is held as long as data in it are.
+    /// Bytes from the host, in order. The block is held as long as data in it are in use.
     Received(Buffer),
 }
 
@@ -121,52 +127,53 @@ pub enum Input {
 pub enum Output {
     /// The connection is initialised.
     Initialized(Parameters),
-    /// A command, with its data if they were in the capsule: [`super::Connection::pull`] gives them out.
+    /// A command, with its data if they were in the capsule: [`super::Connection::pull`] returns
+    /// them.
     Command {
-        /// Its name until it is completed.
+        /// Names the command until it is completed.
         slot: Slot,
-        /// The command.
+        /// The submission queue entry of the command.
         entry: SubmissionQueueEntry,
     },
-    /// The data that [`super::Connection::pull`] asked the host for.
+    /// The data that [`super::Connection::pull`] has asked the host for.
     HostData {
-        /// The command.
+        /// The command that asked for the data.
         slot: Slot,
-        /// As many bytes as were asked for.
+        /// The data, as many bytes as were asked for.
         data: Buffer,
     },
-    /// The data that were pulled came broken; the command is to be completed with `status`.
+    /// A data digest of pulled data did not match; complete the command with `status`.
     HostDataFailed {
-        /// The command.
+        /// The command that asked for the data.
         slot: Slot,
-        /// Transient Transport Error.
+        /// Status to complete the command with: Transient Transport Error.
         status: Status,
     },
     /// The connection is over: send what the outbox holds, then close. Nothing follows.
     Closed(Closed),
 }
 
-/// What was agreed upon.
+/// The parameters that both ends have agreed upon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameters {
-    /// Headers are followed by digests.
+    /// Whether digests follow headers.
     pub header_digest: bool,
-    /// Data are followed by digests.
+    /// Whether digests follow data.
     pub data_digest: bool,
-    /// Alignment of data towards the host (HPDA), bytes.
+    /// Alignment of data towards the host (HPDA), in bytes.
     pub host_alignment: u8,
-    /// Alignment of data towards the controller (CPDA), bytes.
+    /// Alignment of data towards the controller (CPDA), in bytes.
     pub controller_alignment: u8,
-    /// R2Ts of one command that the host takes at once (MAXR2T).
+    /// R2Ts of one command that the host takes at a time (MAXR2T).
     pub ready_to_transfer_max: u64,
 }
 
 /// Why a connection is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed {
-    /// The host broke the protocol and is told so by a C2HTermReq.
+    /// The host broke the protocol, and a C2HTermReq tells it so.
     HostFault(Fault),
-    /// The host says that we broke the protocol (H2CTermReq).
+    /// The host reports that the controller broke the protocol (H2CTermReq).
     Terminated(Fault),
     /// The host sent no ICReq in time.
     InitialiseTimeout,
@@ -182,15 +189,17 @@ impl fmt::Display for Closed {
     }
 }
 
-/// A command whose identifier another outstanding one has; it was answered with Command ID Conflict.
+/// Counters since the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Commands that came.
+    /// Commands that have come.
     pub commands: u64,
-    /// Commands that were answered here: duplicate identifiers and broken data digests.
+    /// Commands that the connection itself answered, because of duplicate identifiers or broken
+    /// data digests.
     pub refused: u64,
     /// Data digests that did not match.
     pub data_digest_errors: u64,
-    /// The last identifier that was used twice.
+    /// The last identifier that an outstanding command had already; the new command was answered
+    /// with Command ID Conflict.
     pub last_conflict: Option<CommandId>,
 }

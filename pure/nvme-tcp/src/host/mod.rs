@@ -1,8 +1,9 @@
 //! A host's end of a connection: one queue.
 //!
-//! [`Connection::submit`] sends a command, and its data when they fit into the capsule; what is larger goes when the
-//! controller asks for it. What is to be sent gathers in [`Connection::outbox`]. Data that are read come as a slice of
-//! the block they were received in, or are put together when they did not come in one.
+//! [`Connection::submit`] sends a command. Data that fit into the capsule go with it; longer data
+//! go when the controller asks for them. [`Connection::outbox`] collects the bytes to send. Data
+//! that are read come as a slice of the received block, or are assembled if they did not come in
+//! one block.
 
 mod receive;
 mod slots;
@@ -29,28 +30,28 @@ use slots::{Command, Incoming, Moving, Slots};
 /// The opcode of every fabrics command.
 const FABRICS_OPCODE: u8 = 0x7f;
 
-/// Where a connection stands.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     AwaitingResponse {
         deadline: Instant,
     },
     Ready,
-    /// To be told of, then over.
+    /// The owner is told next; then the connection is over.
     Closing(Closed),
     Over,
 }
 
-/// See the module.
+/// A host's end of a connection, which carries one queue.
 #[derive(Debug)]
 pub struct Connection {
     config: Config,
     state: State,
     reader: Reader,
-    /// Data of a PDU that are coming.
+    /// Data of a PDU that are still coming.
     arrival: Option<Arrival>,
     sender: Sender,
-    /// The most data in one H2CData PDU.
+    /// Maximum length of the data in one H2CData PDU, in bytes.
     host_data_max: u32,
     slots: Slots,
     outbox: Outbox,
@@ -85,13 +86,14 @@ impl Connection {
         }
     }
 
-    /// Sends a command; its identifier and data pointer are filled in. It ends with [`Output::Completed`].
+    /// Sends a command, with its identifier and data pointer filled in. [`Output::Completed`]
+    /// follows.
     ///
     /// # Errors
-    /// When it can't be taken; it then was not sent.
+    /// When the command cannot be taken; it then was not sent.
     ///
     /// # Panics
-    /// When it moves more than [`TRANSFER_BYTES_MAX`] bytes.
+    /// When the command moves more than [`TRANSFER_BYTES_MAX`] bytes.
     #[inline]
     pub fn submit(
         &mut self,
@@ -112,7 +114,7 @@ impl Connection {
         Ok(command_id)
     }
 
-    /// Where a command's data are to be, and what of them goes with the capsule.
+    /// Where a command's data belong, and the data that go with the capsule.
     #[inline]
     fn place(&self, opcode: u8, data: Data) -> (DataPointer, Moving, Buffer) {
         match data {
@@ -124,8 +126,8 @@ impl Connection {
             }
             Data::Write(data) => {
                 let length = u32::try_from(data.len()).expect("a buffer is smaller than 4 GiB");
-                // Fabrics commands have their data in the capsule on every queue: what an I/O queue takes is not known
-                // to a controller before its Connect.
+                // Fabrics commands have their data in the capsule on every queue, because a
+                // controller does not know the limit of an I/O queue before its Connect.
                 let limit = match opcode {
                     FABRICS_OPCODE => self.config.capsule_data_max.max(ADMIN_CAPSULE_DATA_MAX),
                     _ => self.config.capsule_data_max,
@@ -139,12 +141,12 @@ impl Connection {
         }
     }
 
-    /// What is to be sent.
+    /// The bytes to send.
     pub const fn outbox(&self) -> &Outbox {
         &self.outbox
     }
 
-    /// What is to be sent, for a world that takes it out as buffers.
+    /// The bytes to send, for a world that takes them out as buffers.
     pub const fn outbox_mut(&mut self) -> &mut Outbox {
         &mut self.outbox
     }
@@ -152,13 +154,14 @@ impl Connection {
     /// The first `count` bytes of the outbox were sent.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// When the outbox has fewer than `count` bytes.
     pub fn sent(&mut self, count: usize) {
         self.outbox.advance(count);
     }
 
-    /// Where the next bytes from the controller belong, when they are data that are put together: a driver may receive
-    /// straight into it, and what it receives beyond it, into a block. Tell it by [`Connection::landed`].
+    /// Where the next bytes from the controller belong, if they are data that are being assembled.
+    /// A driver may receive straight into this place, and into a block what exceeds it. Report the
+    /// received bytes by [`Connection::landed`].
     pub fn landing(&mut self) -> Option<&mut [u8]> {
         if !self.reader.inbound.is_empty() {
             return None;
@@ -170,7 +173,7 @@ impl Connection {
     /// The first `count` bytes of [`Connection::landing`] were received.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// When [`Connection::landing`] has fewer than `count` bytes.
     pub fn landed(&mut self, count: usize) {
         if count == 0 {
             return;
@@ -188,17 +191,17 @@ impl Connection {
         self.is_ready() && self.slots.has_room()
     }
 
-    /// Commands that have not ended.
+    /// Number of commands that have not ended.
     pub const fn outstanding(&self) -> u16 {
         self.slots.live()
     }
 
-    /// What was counted so far.
+    /// Counters since the beginning.
     pub const fn statistics(&self) -> Statistics {
         self.statistics
     }
 
-    /// Ends the connection because of `fault`, about no PDU in particular.
+    /// Ends the connection because of `fault`, without reference to a PDU.
     pub fn terminate(&mut self, fault: Fault) {
         self.fail(fault, 0);
     }
@@ -212,7 +215,7 @@ impl Connection {
         self.end(fault, shown, Closed::ControllerFault(fault));
     }
 
-    /// Ends the connection for the reason `why`, of which the controller hears as `fault`.
+    /// Ends the connection for the reason `why`, which the controller is told as `fault`.
     fn end(&mut self, fault: Fault, shown: usize, why: Closed) {
         if self.is_over() {
             return;

@@ -13,10 +13,10 @@ use crate::wire::{
 
 type Step = crate::reader::Step<Output>;
 
-/// Where ICResp enables digests.
+/// Offset of the field in which ICResp enables digests.
 const DIGEST_FIELD: u32 = 11;
 
-/// Data of a PDU that are coming.
+/// Data of a PDU that are still coming.
 #[derive(Debug)]
 pub(super) struct Arrival {
     command: CommandId,
@@ -24,7 +24,7 @@ pub(super) struct Arrival {
     flags: Flags,
 }
 
-/// Where the bytes of `arrival` that have not come are put.
+/// Where the bytes of `arrival` that are still to come belong.
 pub(super) fn place_of<'a>(slots: &'a mut Slots, arrival: &Arrival) -> Option<&'a mut [u8]> {
     let Moving::In(incoming) = &mut slots.get(arrival.command)?.moving else { return None };
     let place = incoming.place.as_mut()?.get_mut(arrival.span.rest())?;
@@ -32,7 +32,7 @@ pub(super) fn place_of<'a>(slots: &'a mut Slots, arrival: &Arrival) -> Option<&'
 }
 
 impl Connection {
-    /// Understands what comes next.
+    /// Processes what comes next.
     #[inline]
     pub(super) fn receive(&mut self) -> Step {
         if self.arrival.is_some() {
@@ -59,7 +59,7 @@ impl Connection {
             PduKind::ControllerData => self.on_controller_data(header, framing),
             PduKind::ReadyToTransfer => self.on_ready_to_transfer(framing),
             PduKind::InitializeResponse => self.on_initialized(framing),
-            // Framing lets none but a controller's PDUs through.
+            // Framing lets only a controller's PDUs through.
             _ => self.on_terminate(framing),
         };
         step.unwrap_or_else(|fault| self.refuse(fault, shown))
@@ -74,7 +74,7 @@ impl Connection {
     fn on_initialized(&mut self, framing: Framing) -> Result<Step, Fault> {
         let response = InitializeResponse::parse(self.reader.header(framing))?;
         let InitializeResponse { alignment, header_digest, data_digest, host_data_max } = response;
-        // A digest that was not asked for.
+        // A digest that the host did not ask for.
         let asked = (self.config.header_digest.is_asked(), self.config.data_digest.is_asked());
         if (header_digest && !asked.0) || (data_digest && !asked.1) {
             return Err(Fault::unsupported(DIGEST_FIELD));
@@ -107,7 +107,7 @@ impl Connection {
     fn on_response(&mut self, framing: Framing) -> Result<Step, Fault> {
         let entry = ResponseCapsule::parse(self.reader.header(framing)).entry;
         let command = self.slots.retire(entry.command_id);
-        // The identifier stands in the last double word of the completion.
+        // The identifier is in the last double word of the completion.
         let command = command.ok_or(Fault::field(20))?;
         self.reader.inbound.consume(framing.head());
         Ok(self.completed(command, entry))
@@ -182,7 +182,7 @@ impl Connection {
         if pdu.length == incoming.length
             && let Some(whole) = self.reader.inbound.take(length + framing.tail())
         {
-            // The usual case: all of it in one PDU, and that in one block.
+            // The usual case: all of the data in one PDU, and the PDU in one block.
             incoming.whole = whole.slice(0..length);
             let digest = Digest::behind(&whole, length, framing);
             let intact = digest.is_of(self.config.crc32c, &whole[..length]);
@@ -197,7 +197,7 @@ impl Connection {
         Ok(Step::Again)
     }
 
-    /// Takes data of a PDU whose header was understood.
+    /// Takes data of a PDU whose header was processed.
     fn receive_data(&mut self) -> Step {
         let Some(mut arrival) = self.arrival.take() else { return Step::Again };
         let place = place_of(&mut self.slots, &arrival);
@@ -214,7 +214,7 @@ impl Connection {
         self.on_arrived(command, span.range().len(), intact, flags)
     }
 
-    /// Data of a PDU are there.
+    /// All data of a PDU have come.
     #[inline]
     fn on_arrived(&mut self, id: CommandId, length: usize, intact: bool, flags: Flags) -> Step {
         self.statistics.data_digest_errors += u64::from(!intact);

@@ -9,23 +9,24 @@ use crate::{QUEUE_SIZE_MAX, R2TS_PER_COMMAND_MAX};
 
 const NONE: u16 = u16::MAX;
 
-/// What a command moves, and how far it has come.
+/// The data that a command moves, and how far they have come.
 #[derive(Debug)]
 pub(super) enum Moving {
     Nothing,
     /// Data that the controller asks for by R2T.
     Out {
         data: Buffer,
-        /// Bytes that it has asked for.
+        /// Bytes that the controller has asked for.
         asked: u32,
-        /// Where in the outbox's stream the data of the last R2Ts end: until there, they are outstanding.
+        /// Where in the outbox's stream the data of the latest R2Ts end. An R2T is outstanding
+        /// until that point was sent.
         ends: [u64; R2TS_PER_COMMAND_MAX],
     },
-    /// Data that come.
+    /// Data that the controller sends.
     In(Incoming),
 }
 
-/// Data that come.
+/// Data that the controller sends.
 #[derive(Debug)]
 pub(super) struct Incoming {
     pub(super) length: u32,
@@ -35,9 +36,9 @@ pub(super) struct Incoming {
     pub(super) ended: bool,
     /// A data digest did not match.
     pub(super) broken: bool,
-    /// All of it, where it stood in one block.
+    /// All of the data, if they came in one block.
     pub(super) whole: Buffer,
-    /// Where it is put together otherwise.
+    /// Where the data are assembled otherwise.
     pub(super) place: Option<BufferMut>,
 }
 
@@ -49,13 +50,15 @@ pub(super) struct Command {
 
 #[derive(Debug)]
 struct Entry {
-    /// The identifier of the command that is or will next be here: the slot, and how often it was used.
+    /// Identifier of the command that is here, or will be next: the slot, and how often it was
+    /// used.
     id: CommandId,
     next: u16,
     command: Option<Command>,
 }
 
-/// Commands by slot. Identifiers change with each use, so that a late response hits no other command.
+/// Commands by slot. The identifier of a slot changes with each use, so that a late response finds
+/// no other command.
 #[derive(Debug)]
 pub(super) struct Slots {
     entries: Vec<Entry>,
@@ -114,7 +117,7 @@ impl Slots {
     }
 }
 
-// Identifiers of 16 bits come back to the same slot when they wrap around.
+// Identifiers have 16 bits and must lead to the same slot when they wrap around.
 const _: () = assert!(QUEUE_SIZE_MAX.is_power_of_two());
 
 #[cfg(test)]

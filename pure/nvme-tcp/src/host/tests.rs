@@ -29,7 +29,7 @@ impl Rig {
         rig
     }
 
-    /// With a read of 8 KiB (identifier 0) and a write of 16 KiB (identifier 1).
+    /// A connection with a read of 8 KiB (identifier 0) and a write of 16 KiB (identifier 1).
     fn new() -> Self {
         let mut rig = Self::raw(false);
         rig.receive(&response().emit());
@@ -95,7 +95,7 @@ fn what_was_not_asked_for_ends_the_connection() {
     let last = Flags::LAST_PDU;
     let cases = [
         (data(2, 0, 512, last), Fault::field(8)),
-        // Data for a write; leave for a read.
+        // Data for a write; an R2T for a read.
         (data(1, 0, 512, last), Fault::field(8)),
         (leave(0, 0, 512), Fault::field(8)),
         (leave(2, 0, 512), Fault::field(8)),
@@ -116,7 +116,7 @@ fn what_was_not_asked_for_ends_the_connection() {
         rig.receive(&bytes);
         rig.expect(fault);
     }
-    // Data after the last of them; DATAL and PLEN that disagree.
+    // Data after the last data PDU; DATAL and PLEN that disagree.
     let mut rig = Rig::new();
     rig.receive(&data(0, 0, 4096, last));
     rig.receive(&data(0, 4096, 4096, last));
@@ -126,7 +126,7 @@ fn what_was_not_asked_for_ends_the_connection() {
     bytes[16] = 4;
     rig.receive(&bytes);
     rig.expect(Fault::field(16));
-    // A third R2T while two are outstanding: none of their data was sent.
+    // A third R2T while two are outstanding, none of whose data were sent.
     let mut rig = Rig::new();
     rig.receive(&[leave(1, 0, 4096), leave(1, 4096, 4096), leave(1, 8192, 4096)].concat());
     rig.expect(Fault::LIMIT);
@@ -166,7 +166,7 @@ fn a_read_that_brings_less_says_so() {
     rig.receive(&completion(0));
     let Some(Output::Completed(Completed { data, entry, .. })) = rig.outputs.pop() else { panic!() };
     assert!(entry.status().is_success() && data.len() == 4096);
-    // A success that goes with the data.
+    // A success that comes with the data.
     let mut rig = Rig::new();
     rig.receive(&data_success());
     let Some(Output::Completed(Completed { cookie: 10, data, .. })) = rig.outputs.pop() else { panic!() };

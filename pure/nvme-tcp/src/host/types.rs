@@ -11,60 +11,62 @@ use crate::{ADMIN_CAPSULE_DATA_MAX, QUEUE_SIZE_MAX, R2TS_PER_COMMAND_MAX, Shared
 /// Whether a kind of digest is used on a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DigestUse {
-    /// It is not asked for.
+    /// The host does not ask for the digest.
     Off,
-    /// It is asked for; the connection goes on without where the controller does not enable it.
+    /// The host asks for the digest. The connection goes on without it if the controller does not
+    /// enable it.
     #[default]
     Preferred,
-    /// It is asked for; the connection ends where the controller does not enable it.
+    /// The host asks for the digest. The connection ends if the controller does not enable it.
     Required,
 }
 
 impl DigestUse {
-    /// Preferred where it is `wanted`, else off.
+    /// [`Self::Preferred`] if `wanted` is true, else [`Self::Off`].
     pub const fn preferred_if(wanted: bool) -> Self {
         if wanted { Self::Preferred } else { Self::Off }
     }
 
-    /// Whether the ICReq asks for it.
+    /// Whether the ICReq asks for the digest.
     pub const fn is_asked(self) -> bool {
         !matches!(self, Self::Off)
     }
 
-    /// Whether a connection may go on whose controller has enabled it or not.
+    /// Whether a connection may go on whose controller has `enabled` the digest, or has not.
     const fn allows(self, enabled: bool) -> bool {
         enabled || !matches!(self, Self::Required)
     }
 }
 
-/// What a host's end of a connection is.
+/// The settings of a host's end of a connection.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where blocks for data that do not stand in one received block are taken from.
+    /// The pool for data that are not in one received block.
     pub pool: SharedPool,
-    /// Computes digests.
+    /// The function that computes digests (CRC32C).
     pub crc32c: Crc32c,
-    /// Header digests.
+    /// Whether header digests are used.
     pub header_digest: DigestUse,
-    /// Data digests.
+    /// Whether data digests are used.
     pub data_digest: DigestUse,
-    /// Whether header and data digests were agreed upon on the Admin Queue, for an I/O queue: a connection with other
-    /// digests ends, as a bit of its ICReq or ICResp may have flipped.
+    /// For an I/O queue: whether header and data digests are used on the Admin Queue. A connection
+    /// with other digests ends, because a bit of its ICReq or ICResp may have flipped.
     pub agreed_digests: Option<(bool, bool)>,
-    /// Data towards the host are to start at a multiple of so many bytes (HPDA): 4..=128, a multiple of 4.
+    /// Alignment in bytes of data towards the host (HPDA): 4..=128, a multiple of 4.
     pub alignment: u8,
-    /// R2Ts of one command taken at once (MAXR2T): 1..=[`R2TS_PER_COMMAND_MAX`].
+    /// R2Ts of one command that the host takes at a time (MAXR2T): 1..=[`R2TS_PER_COMMAND_MAX`].
     pub ready_to_transfer_max: u8,
-    /// Commands outstanding at once: 1..=[`QUEUE_SIZE_MAX`].
+    /// Maximum number of commands outstanding at a time: 1..=[`QUEUE_SIZE_MAX`].
     pub queue_size: u16,
-    /// The most data in a capsule, bytes: IOCCSZ less the entry on an I/O queue, 8192 on the Admin Queue.
+    /// Maximum length of the data in a capsule, in bytes: IOCCSZ less the entry on an I/O queue,
+    /// 8192 on the Admin Queue.
     pub capsule_data_max: u32,
     /// How long the controller may take to answer the ICReq.
     pub initialise_timeout: Nanos,
 }
 
 impl Config {
-    /// Why a connection with these digests can't go on, if so.
+    /// Why a connection with these digests cannot go on, if it cannot.
     pub(super) fn refuses(&self, header: bool, data: bool) -> Option<Closed> {
         if self.agreed_digests.is_some_and(|agreed| agreed != (header, data)) {
             return Some(Closed::DigestsDiffer);
@@ -73,7 +75,7 @@ impl Config {
         (!allowed).then_some(Closed::DigestRefused)
     }
 
-    /// The usual limits, for an Admin Queue of 32 entries.
+    /// Settings with the usual limits, for an Admin Queue of 32 entries.
     pub fn new(pool: SharedPool) -> Self {
         Self {
             pool,
@@ -101,7 +103,7 @@ impl Config {
 /// What the world tells the connection.
 #[derive(Debug)]
 pub enum Input {
-    /// Bytes from the controller, in order. The block is held as long as data in it are.
+    /// Bytes from the controller, in order. The block is held as long as data in it are in use.
     Received(Buffer),
 }
 
@@ -112,45 +114,48 @@ pub enum Output {
     Initialized(Parameters),
     /// A command has ended.
     Completed(Completed),
-    /// The connection is over: send what the outbox holds, then close. Nothing follows; what was outstanding has no end
-    /// that is known here.
+    /// The connection is over: send what the outbox holds, then close. Nothing follows. How
+    /// outstanding commands ended is unknown.
     Closed(Closed),
 }
 
 /// How a command ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completed {
-    /// The caller's name for it.
+    /// The caller's name for the command.
     pub cookie: u64,
-    /// The completion. Data that came broken make it Transient Transport Error.
+    /// The completion queue entry. If a data digest did not match, a success becomes Transient
+    /// Transport Error.
     pub entry: CompletionQueueEntry,
-    /// What was read, from the start: fewer bytes than asked for where the controller gave fewer.
+    /// The data that the command has read, from the start. The controller may have sent fewer bytes
+    /// than asked for.
     pub data: Buffer,
 }
 
-/// What was agreed upon.
+/// The parameters that both ends have agreed upon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameters {
-    /// Headers are followed by digests.
+    /// Whether digests follow headers.
     pub header_digest: bool,
-    /// Data are followed by digests.
+    /// Whether digests follow data.
     pub data_digest: bool,
-    /// Alignment of data towards the host (HPDA), bytes.
+    /// Alignment of data towards the host (HPDA), in bytes.
     pub host_alignment: u8,
-    /// Alignment of data towards the controller (CPDA), bytes.
+    /// Alignment of data towards the controller (CPDA), in bytes.
     pub controller_alignment: u8,
-    /// The most data in one H2CData PDU (MAXH2CDATA), bytes.
+    /// Maximum length of the data in one H2CData PDU (MAXH2CDATA), in bytes.
     pub host_data_max: u32,
 }
 
 /// Why a connection is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed {
-    /// The controller broke the protocol and is told so by an H2CTermReq.
+    /// The controller broke the protocol, and an H2CTermReq tells it so.
     ControllerFault(Fault),
-    /// What came first is no PDU of a controller: somebody else is there. It is answered by an H2CTermReq all the same.
+    /// The first bytes received are not a controller's PDU, so the peer is something else. An
+    /// H2CTermReq is sent nevertheless.
     Stranger(Fault),
-    /// The controller says that we broke the protocol (C2HTermReq).
+    /// The controller reports that the host broke the protocol (C2HTermReq).
     Terminated(Fault),
     /// The controller sent no ICResp in time.
     InitialiseTimeout,
@@ -184,7 +189,7 @@ impl fmt::Display for Closed {
 pub enum SubmitError {
     /// The queue is full.
     Busy,
-    /// The connection is not initialised, or over.
+    /// The connection is not initialised yet, or is over.
     NotReady,
 }
 
@@ -208,6 +213,6 @@ pub struct Statistics {
     pub completed: u64,
     /// Data digests that did not match.
     pub data_digest_errors: u64,
-    /// The last identifier that was completed.
+    /// Identifier of the last command that was completed.
     pub last_completed: Option<CommandId>,
 }

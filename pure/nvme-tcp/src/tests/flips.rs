@@ -1,4 +1,5 @@
-//! One bit that flips in transit, at every place of a connection's life: it is noticed, or changes nothing.
+//! One flipped bit in transit, at every place of a connection's life: it is either noticed or
+//! harmless.
 
 use alloc::vec::Vec;
 
@@ -11,10 +12,11 @@ use crate::host::{self, DigestUse};
 use crate::wire::{Fault, INITIALISE_LENGTH};
 use nvme::host::Data;
 
-/// What the commands of a run move, bytes: in the capsule, by R2Ts, to the host, nothing.
+/// Opcode and number of bytes of each command of a run: in the capsule, by R2Ts, to the host,
+/// without data.
 const COMMANDS: [(u8, u32); 6] = [(WRITE, 64), (WRITE, 600), (READ, 700), (0, 0), (READ, 100), (READ, 4)];
 const CAPSULE: u32 = 128;
-/// Rounds after which a run stands still.
+/// Rounds after which a run has stalled.
 const ROUNDS_MAX: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,18 +28,18 @@ enum Way {
 /// How a run ended.
 #[derive(Debug, Default)]
 struct Outcome {
-    /// Bytes that went each way.
+    /// Bytes sent in each direction.
     bytes: [usize; 2],
-    /// Header and data digests, as each end believes them to be agreed upon.
+    /// Header and data digests as each end has agreed upon them.
     at_host: Option<(bool, bool)>,
     at_controller: Option<(bool, bool)>,
-    /// Something is wrong that nobody was told of.
+    /// A defect that nobody was told of.
     silent: Option<&'static str>,
-    /// Commands that ended well, and those that ended with a failure.
+    /// Number of commands that ended with success, and with a failure.
     ended: [usize; 2],
-    /// An end of the connection has ended it.
+    /// An end of the connection has closed it.
     closed: bool,
-    /// That was before there was nothing else to do.
+    /// The connection was closed while there was still work to do.
     closed_early: bool,
 }
 
@@ -79,7 +81,7 @@ impl Run {
         run
     }
 
-    /// Everything: the handshake, the commands, and a Terminate Connection Request from `last`.
+    /// Runs the handshake, the commands, and a Terminate Connection Request from `last`.
     fn play(mut self, last: Way) -> Outcome {
         self.settle();
         for (cookie, (opcode, length)) in (0_u32..).zip(COMMANDS) {
@@ -88,7 +90,7 @@ impl Run {
                 READ => Data::Read(length),
                 _ => Data::None,
             };
-            // A connection that is over takes none.
+            // A connection that is over takes no command.
             if self.host.submit(u64::from(cookie), entry(opcode, cookie, length, false), data).is_err() {
                 break;
             }
@@ -228,12 +230,14 @@ fn no_flipped_bit_is_silent() {
                 let outcome = Run::new(Some((way, bit)), success_flag).play(last);
                 let context = || std::format!("bit {bit} {way:?}, {last:?}: {outcome:?}");
                 assert!(outcome.silent.is_none(), "{}", context());
-                // What has not ended has lost its connection: nobody waits for bytes that never come.
+                // Commands that have not ended have lost their connection: no end waits for bytes
+                // that never come.
                 let ended: usize = outcome.ended.iter().sum();
                 assert!(ended == COMMANDS.len() || outcome.closed_early, "{}", context());
                 assert!(outcome.closed, "{}", context());
                 if outcome.at_host.is_some_and(|agreed| agreed != (true, true)) {
-                    // Only what comes before there are digests can take them away, and the host knows.
+                    // Only bits that come before digests are used can take the digests away, and
+                    // the host knows.
                     assert!(bit < INITIALISE_LENGTH * 8, "{}", context());
                     let agrees = outcome.at_controller == outcome.at_host;
                     assert!(agrees || (outcome.closed && outcome.ended == [0, 0]), "{}", context());
@@ -242,12 +246,12 @@ fn no_flipped_bit_is_silent() {
             }
         }
     }
-    // Both digests' bits of ICReq and of ICResp, in both runs.
+    // The digest bits of ICReq and of ICResp, in both runs.
     assert_eq!(undigested, 8);
 }
 
-/// A connection whose digests a flipped bit has taken away does not outlive its ICResp where they are required, or where the
-/// Admin Queue of the association has them.
+/// A connection whose digests a flipped bit has taken away ends at its ICResp, if the digests are
+/// required or if the Admin Queue of the association has them.
 #[test]
 fn a_flip_that_takes_digests_away_ends_the_connection_that_must_have_them() {
     use crate::wire::{InitializeRequest, InitializeResponse};
@@ -280,7 +284,7 @@ fn a_flip_that_takes_digests_away_ends_the_connection_that_must_have_them() {
             (Some(host::Output::Initialized(_)), None) => assert!(host.is_ready()),
             (Some(host::Output::Closed(closed)), Some(why)) => {
                 assert_eq!(closed, why);
-                // The controller hears of it: Unsupported Parameter, at the byte of the digests.
+                // The controller is told: Unsupported Parameter, at the byte of the digests.
                 let told: Vec<u8> = host.outbox().slices().flatten().copied().collect();
                 assert_eq!((told[0], &told[8..14]), (2, &[6, 0, 11, 0, 0, 0][..]));
             }

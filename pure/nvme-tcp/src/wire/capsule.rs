@@ -4,9 +4,9 @@ use nvme::wire::{CompletionQueueEntry, SubmissionQueueEntry};
 
 use super::CommonHeader;
 
-/// Bytes of the header of a CapsuleCmd.
+/// Length of the header of a CapsuleCmd in bytes.
 pub const COMMAND_CAPSULE_LENGTH: usize = CommonHeader::LENGTH + SubmissionQueueEntry::LENGTH;
-/// Bytes of the header of a CapsuleResp.
+/// Length of the header of a CapsuleResp in bytes.
 pub const RESPONSE_CAPSULE_LENGTH: usize = CommonHeader::LENGTH + CompletionQueueEntry::LENGTH;
 
 /// A command (CapsuleCmd); its data may follow.
@@ -25,7 +25,7 @@ impl CommandCapsule {
         Self { entry: SubmissionQueueEntry::parse(&entry) }
     }
 
-    /// The header, with `common` at its front.
+    /// Encodes the header, with `common` at its front.
     #[inline]
     pub fn emit(&self, common: &CommonHeader) -> [u8; COMMAND_CAPSULE_LENGTH] {
         let mut bytes = [0; COMMAND_CAPSULE_LENGTH];
@@ -51,7 +51,7 @@ impl ResponseCapsule {
         Self { entry: CompletionQueueEntry::parse(&entry) }
     }
 
-    /// The header, with `common` at its front.
+    /// Encodes the header, with `common` at its front.
     #[inline]
     pub fn emit(&self, common: &CommonHeader) -> [u8; RESPONSE_CAPSULE_LENGTH] {
         let mut bytes = [0; RESPONSE_CAPSULE_LENGTH];

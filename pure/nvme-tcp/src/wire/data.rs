@@ -1,10 +1,11 @@
-//! Data and the leave to send them (H2CData, C2HData, R2T).
+//! Data, and the permission to send data (H2CData, C2HData, R2T).
 
 use nvme::wire::CommandId;
 
 use super::{CommonHeader, u16_at, u32_at};
 
-/// Bytes of the header of each of the three, and of a Terminate Connection Request.
+/// Length in bytes of the header of an H2CData, a C2HData, an R2T or a Terminate Connection
+/// Request.
 pub const DATA_HEADER_LENGTH: usize = 24;
 
 const COMMAND: usize = 8;
@@ -12,16 +13,16 @@ const TAG: usize = 10;
 const OFFSET: usize = 12;
 const LENGTH: usize = 16;
 
-/// Data of a command from the host (H2CData), as an R2T asked for them.
+/// Data of a command from the host (H2CData), as an R2T has asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostToControllerData {
     /// Command Capsule CID (CCCID).
     pub command: CommandId,
     /// Transfer Tag (TTAG), from the R2T.
     pub tag: u16,
-    /// Where in the command's data these belong (DATAO), bytes.
+    /// Offset of these data in the command's data (DATAO), in bytes.
     pub offset: u32,
-    /// Bytes (DATAL).
+    /// Length of these data (DATAL), in bytes.
     pub length: u32,
 }
 
@@ -30,22 +31,22 @@ pub struct HostToControllerData {
 pub struct ControllerToHostData {
     /// Command Capsule CID (CCCID).
     pub command: CommandId,
-    /// Where in the command's data these belong (DATAO), bytes.
+    /// Offset of these data in the command's data (DATAO), in bytes.
     pub offset: u32,
-    /// Bytes (DATAL).
+    /// Length of these data (DATAL), in bytes.
     pub length: u32,
 }
 
-/// Leave to send a part of a command's data (R2T).
+/// Permission to send a part of a command's data (R2T).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadyToTransfer {
     /// Command Capsule CID (CCCID).
     pub command: CommandId,
-    /// Transfer Tag (TTAG), for the data to carry.
+    /// Transfer Tag (TTAG), which the data must carry.
     pub tag: u16,
-    /// Where in the command's data the part starts (R2TO), bytes.
+    /// Offset of the part in the command's data (R2TO), in bytes.
     pub offset: u32,
-    /// Bytes (R2TL).
+    /// Length of the part (R2TL), in bytes.
     pub length: u32,
 }
 
@@ -57,7 +58,7 @@ impl HostToControllerData {
         Self { command, tag, offset, length }
     }
 
-    /// The header, with `common` at its front.
+    /// Encodes the header, with `common` at its front.
     #[inline]
     pub fn emit(&self, common: &CommonHeader) -> [u8; DATA_HEADER_LENGTH] {
         emit(common, self.command, self.tag, self.offset, self.length)
@@ -72,7 +73,7 @@ impl ControllerToHostData {
         Self { command, offset, length }
     }
 
-    /// The header, with `common` at its front.
+    /// Encodes the header, with `common` at its front.
     #[inline]
     pub fn emit(&self, common: &CommonHeader) -> [u8; DATA_HEADER_LENGTH] {
         emit(common, self.command, 0, self.offset, self.length)
@@ -87,7 +88,7 @@ impl ReadyToTransfer {
         Self { command, tag, offset, length }
     }
 
-    /// The header, with `common` at its front.
+    /// Encodes the header, with `common` at its front.
     #[inline]
     pub fn emit(&self, common: &CommonHeader) -> [u8; DATA_HEADER_LENGTH] {
         emit(common, self.command, self.tag, self.offset, self.length)

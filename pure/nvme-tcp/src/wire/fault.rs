@@ -1,29 +1,30 @@
-//! What ends a connection.
+//! The faults that end a connection.
 
 use core::fmt;
 
 /// Why a connection is ended: Fatal Error Status (FES) of a Terminate Connection Request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FatalErrorStatus {
-    /// A field of a PDU header holds what it must not.
+    /// A field of a PDU header holds an invalid value.
     InvalidHeaderField,
-    /// A PDU that was not expected, or not then.
+    /// A PDU was not expected, or not at that time.
     SequenceError,
     /// A header digest did not match its header.
     HeaderDigestError,
-    /// Data outside of what was asked for.
+    /// Data are outside of the range that was asked for.
     DataTransferOutOfRange,
-    /// From a controller: more data than it takes at once (Data Transfer Limit Exceeded). From a host: more R2Ts than
-    /// it takes at once (R2T Limit Exceeded).
+    /// From a controller: the host sent more data than allowed at a time (Data Transfer Limit
+    /// Exceeded). From a host: the controller sent more R2Ts than allowed at a time (R2T Limit
+    /// Exceeded).
     LimitExceeded,
-    /// A parameter that is valid but not supported.
+    /// A parameter is valid but not supported.
     UnsupportedParameter,
-    /// A value without a name here.
+    /// Another value.
     Other(u16),
 }
 
 impl FatalErrorStatus {
-    /// The status of a field's value.
+    /// The status that a value of FES encodes.
     pub const fn from_raw(raw: u16) -> Self {
         match raw {
             1 => Self::InvalidHeaderField,
@@ -36,7 +37,7 @@ impl FatalErrorStatus {
         }
     }
 
-    /// The field's value.
+    /// The value of FES for this status.
     pub const fn raw(self) -> u16 {
         match self {
             Self::InvalidHeaderField => 1,
@@ -64,13 +65,13 @@ impl fmt::Display for FatalErrorStatus {
     }
 }
 
-/// What is wrong with a PDU, as the Terminate Connection Request that answers it tells.
+/// What is wrong with a PDU, as reported by the Terminate Connection Request that answers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// Fatal Error Status (FES).
     pub status: FatalErrorStatus,
-    /// Fatal Error Information (FEI): the offset of the field in the PDU's header, the header digest that was
-    /// received, or 0, as the status has it.
+    /// Fatal Error Information (FEI). Depending on the status: the offset of the wrong field in the
+    /// PDU's header, the received header digest, or 0.
     pub information: u32,
 }
 
@@ -85,7 +86,7 @@ impl Fault {
         Self { status: FatalErrorStatus::UnsupportedParameter, information: offset }
     }
 
-    /// Header Digest Error; `digest` is the one that was received.
+    /// Header Digest Error; `digest` is the received digest.
     pub const fn header_digest(digest: u32) -> Self {
         Self { status: FatalErrorStatus::HeaderDigestError, information: digest }
     }

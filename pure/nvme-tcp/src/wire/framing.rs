@@ -1,4 +1,4 @@
-//! How a PDU is laid out: header, header digest, padding, data, data digest.
+//! The layout of a PDU: header, header digest, padding, data, data digest.
 
 use super::{CommonHeader, DIGEST_LENGTH, Fault, Flags, PduKind, TERMINATE_LENGTH_MAX};
 
@@ -11,22 +11,22 @@ pub enum Receiver {
     Host,
 }
 
-/// What ICReq and ICResp settled for the PDUs of one direction.
+/// What ICReq and ICResp have settled for the PDUs of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreement {
-    /// Headers are followed by digests.
+    /// Whether digests follow headers.
     pub header_digest: bool,
-    /// Data are followed by digests.
+    /// Whether digests follow data.
     pub data_digest: bool,
-    /// Data start at a multiple of so many bytes: 4..=128 (CPDA towards a controller, HPDA towards a host).
+    /// Alignment of data in bytes, 4..=128: CPDA towards a controller, HPDA towards a host.
     pub alignment: u8,
 }
 
 impl Agreement {
-    /// Before anything is settled: no digests, no alignment beyond that of a double word.
+    /// The agreement before ICReq and ICResp: no digests, and data aligned to double words.
     pub const NONE: Self = Self { header_digest: false, data_digest: false, alignment: 4 };
 
-    /// How a PDU of `kind` with `data` bytes of data is laid out, and its common header.
+    /// The common header and the layout of a PDU of `kind` with `data` bytes of data.
     #[inline]
     pub fn frame(self, kind: PduKind, data: u32, flags: Flags) -> (CommonHeader, Framing) {
         let digested = kind.may_have_digest();
@@ -46,7 +46,7 @@ impl Agreement {
             kind,
             flags: flags.with(Flags::HEADER_DIGEST, header_digest).with(Flags::DATA_DIGEST, data_digest),
             header_length: framing.header_length,
-            // A Terminate Connection Request has no PDO although data follow.
+            // A Terminate Connection Request has no PDO, although data follow.
             data_offset: if data == 0 || !digested { 0 } else { framing.data_offset },
             length: framing.length(),
         };
@@ -54,24 +54,24 @@ impl Agreement {
     }
 }
 
-/// Where the parts of a PDU stand.
+/// The places of the parts of a PDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Framing {
-    /// Bytes of the header.
+    /// Length of the header in bytes.
     pub header_length: u8,
     /// Whether a digest follows the header.
     pub header_digest: bool,
-    /// Where the data start; where there are none, where the PDU ends.
+    /// Offset of the data in bytes; the end of the PDU if there are no data.
     pub data_offset: u8,
-    /// Bytes of data.
+    /// Length of the data in bytes.
     pub data_length: u32,
     /// Whether a digest follows the data.
     pub data_digest: bool,
 }
 
 impl Framing {
-    /// Checks a received common header against its kind and what was agreed, field by field in their order, as a fault
-    /// names the first that is wrong.
+    /// Checks a received common header against its kind and the agreement. The fields are checked
+    /// in their order, because a fault names the first that is wrong.
     ///
     /// # Errors
     /// The fault to answer with.
@@ -93,7 +93,7 @@ impl Framing {
         let has_data = header.length as usize != header_end;
         let data_digest = agreement.data_digest && kind.may_have_digest() && has_data;
         let flagged = header.flags.has(Flags::DATA_DIGEST);
-        // A sender may flag the digest of no data; it is not there.
+        // A sender may flag a digest of absent data; the digest is absent, too.
         if data_digest != flagged && (has_data || !agreement.data_digest) {
             return Err(Fault::field(1));
         }
@@ -108,7 +108,7 @@ impl Framing {
             Some(_) if !kind.may_have_digest() && header.length as usize > limit_of(kind) => {
                 return Err(Fault::field(4));
             }
-            // At most a digest more than a byte holds is in front of it and behind it.
+            // The overhead is the data offset, which fits in a byte, and at most a digest.
             Some(length) => u32::try_from(length).map_err(|_| Fault::field(4))?,
             None => return Err(Fault::field(4)),
         };
@@ -121,7 +121,7 @@ impl Framing {
         })
     }
 
-    /// Bytes before the data: what must be there before the PDU can be looked at.
+    /// Bytes before the data, all of which must have come before the PDU is processed.
     #[inline]
     pub fn head(self) -> usize {
         usize::from(self.data_offset)
@@ -133,7 +133,7 @@ impl Framing {
         digest_bytes(self.data_digest)
     }
 
-    /// Bytes of the PDU (PLEN).
+    /// Length of the PDU in bytes (PLEN).
     #[inline]
     pub fn length(self) -> u32 {
         let digest = if self.data_digest { 4 } else { 0 };
@@ -149,11 +149,12 @@ fn check_data_offset(
 ) -> Result<usize, Fault> {
     let offset = usize::from(header.data_offset);
     if !header.kind.may_have_digest() {
-        // Of an ICReq and the like: no PDO, and data right behind the header.
+        // An ICReq, an ICResp or a Terminate Connection Request has no PDO; its data follow the
+        // header directly.
         return if offset == 0 { Ok(header_end) } else { Err(Fault::field(3)) };
     }
     if !has_data || !header.kind.may_have_data() {
-        // Reserved: what it holds has no meaning.
+        // The field is reserved, so its value has no meaning.
         return Ok(header_end);
     }
     let aligned = offset.is_multiple_of(usize::from(agreement.alignment));
@@ -174,7 +175,7 @@ const fn digest_bytes(present: bool) -> usize {
     if present { DIGEST_LENGTH } else { 0 }
 }
 
-/// An offset within a PDU's head, which a byte holds.
+/// An offset within a PDU's head, which fits in a byte.
 fn short(offset: usize) -> u8 {
     u8::try_from(offset).expect("a PDU's data start within its first 256 bytes")
 }

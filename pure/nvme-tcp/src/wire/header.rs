@@ -1,12 +1,12 @@
-//! What every PDU begins with.
+//! The common header, which every PDU begins with.
 
 use super::{COMMAND_CAPSULE_LENGTH, RESPONSE_CAPSULE_LENGTH};
 use super::{DATA_HEADER_LENGTH, Fault, INITIALISE_LENGTH, u32_at};
 
-/// The longest PDU header: that of ICReq and ICResp.
+/// Length in bytes of the longest PDU header: the header of ICReq and ICResp.
 pub const HEADER_LENGTH_MAX: usize = INITIALISE_LENGTH;
 
-/// What a PDU is (PDU-Type).
+/// The kind of a PDU (PDU-Type).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PduKind {
     /// Initialize Connection Request (ICReq), from the host.
@@ -30,7 +30,7 @@ pub enum PduKind {
 }
 
 impl PduKind {
-    /// Every kind.
+    /// Every kind of PDU.
     pub const ALL: [Self; 9] = [
         Self::InitializeRequest,
         Self::InitializeResponse,
@@ -43,7 +43,7 @@ impl PduKind {
         Self::ReadyToTransfer,
     ];
 
-    /// The kind of a PDU-Type; none for a reserved one.
+    /// The kind of a PDU-Type value; `None` for a reserved value.
     pub const fn from_raw(raw: u8) -> Option<Self> {
         Some(match raw {
             0x00 => Self::InitializeRequest,
@@ -59,7 +59,7 @@ impl PduKind {
         })
     }
 
-    /// The PDU-Type.
+    /// The PDU-Type value of this kind.
     pub const fn raw(self) -> u8 {
         match self {
             Self::InitializeRequest => 0x00,
@@ -74,12 +74,12 @@ impl PduKind {
         }
     }
 
-    /// Whether a controller receives it, rather than a host.
+    /// Whether a host sends PDUs of this kind, and a controller receives them.
     pub const fn is_from_host(self) -> bool {
         matches!(self, Self::InitializeRequest | Self::HostTerminate | Self::CommandCapsule | Self::HostData)
     }
 
-    /// Whether data may follow its header.
+    /// Whether data may follow the header.
     pub const fn may_have_data(self) -> bool {
         matches!(
             self,
@@ -91,7 +91,7 @@ impl PduKind {
         )
     }
 
-    /// Whether digests protect it, once they are agreed upon.
+    /// Whether digests protect a PDU of this kind, once they are agreed upon.
     pub const fn may_have_digest(self) -> bool {
         !matches!(
             self,
@@ -102,7 +102,7 @@ impl PduKind {
         )
     }
 
-    /// Bytes of its header (HLEN).
+    /// Length of the header in bytes (HLEN).
     pub const fn header_length(self) -> usize {
         match self {
             Self::InitializeRequest | Self::InitializeResponse => INITIALISE_LENGTH,
@@ -116,7 +116,7 @@ impl PduKind {
         }
     }
 
-    /// The flags that mean something in it.
+    /// The flags that have a meaning in a PDU of this kind.
     pub(super) const fn flags(self) -> Flags {
         let digests = if self.may_have_digest() { Flags::HEADER_DIGEST.0 } else { 0 };
         Flags(match self {
@@ -139,7 +139,7 @@ impl Flags {
     pub const HEADER_DIGEST: Self = Self(1 << 0);
     /// A data digest follows the data (DDGSTF).
     pub const DATA_DIGEST: Self = Self(1 << 1);
-    /// The last data PDU of a command, or of an R2T (LAST_PDU).
+    /// This is the last data PDU of a command, or of an R2T (LAST_PDU).
     pub const LAST_PDU: Self = Self(1 << 2);
     /// The command succeeded and no response capsule follows (SUCCESS).
     pub const SUCCESS: Self = Self(1 << 3);
@@ -149,7 +149,7 @@ impl Flags {
         self.0 & flags.0 == flags.0
     }
 
-    /// These flags and, if `set`, those.
+    /// These flags, with `flags` added if `set` is true.
     #[must_use]
     pub const fn with(self, flags: Self, set: bool) -> Self {
         if set { Self(self.0 | flags.0) } else { self }
@@ -164,23 +164,23 @@ impl Flags {
 /// PDU Common Header (CH).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommonHeader {
-    /// PDU-Type.
+    /// Kind of the PDU (PDU-Type).
     pub kind: PduKind,
-    /// FLAGS.
+    /// Flags of the PDU (FLAGS).
     pub flags: Flags,
-    /// PDU Header Length (HLEN), bytes: the common header and what the kind adds.
+    /// PDU Header Length (HLEN) in bytes: the common header and what the kind adds.
     pub header_length: u8,
-    /// PDU Data Offset (PDO), bytes from the PDU's start; 0 where there is no data.
+    /// PDU Data Offset (PDO) in bytes from the start of the PDU; 0 where there are no data.
     pub data_offset: u8,
-    /// PDU Length (PLEN), bytes: header, digests, padding and data.
+    /// PDU Length (PLEN) in bytes: header, digests, padding and data.
     pub length: u32,
 }
 
 impl CommonHeader {
-    /// Bytes of it.
+    /// Length of the common header in bytes.
     pub const LENGTH: usize = 8;
 
-    /// Decodes it.
+    /// Decodes the common header.
     ///
     /// # Errors
     /// Invalid PDU Header Field (PDU-Type) when the kind is reserved.
@@ -196,7 +196,7 @@ impl CommonHeader {
         })
     }
 
-    /// Encodes it.
+    /// Encodes the common header.
     #[inline]
     pub const fn emit(&self) -> [u8; Self::LENGTH] {
         let [a, b, c, d] = self.length.to_le_bytes();

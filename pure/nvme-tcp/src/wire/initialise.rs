@@ -2,19 +2,19 @@
 
 use super::{Agreement, CommonHeader, Fault, Flags, PduKind, u16_at, u32_at};
 
-/// Bytes of either.
+/// Length of an ICReq or an ICResp in bytes.
 pub const INITIALISE_LENGTH: usize = 128;
-/// The largest alignment of data, bytes.
+/// The largest alignment of data, in bytes.
 pub const ALIGNMENT_MAX: u8 = 128;
-/// The least that a controller may offer as MAXH2CDATA, bytes.
+/// The least that a controller may offer as MAXH2CDATA, in bytes.
 pub const MAXH2CDATA_MIN: u32 = 4096;
 
 /// PDU Format Version (PFV).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
-    /// That of the transport specification 1.0.
+    /// The version of the transport specification 1.0.
     V1_0,
-    /// Another one.
+    /// Another version.
     Other(u16),
 }
 
@@ -26,16 +26,17 @@ const LIMIT: usize = 12;
 const HEADER_DIGEST: u8 = 1 << 0;
 const DATA_DIGEST: u8 = 1 << 1;
 
-/// What a host asks for.
+/// The parameters that a host asks for (ICReq).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InitializeRequest {
-    /// Data towards the host start at a multiple of so many bytes (HPDA): 4..=128, a multiple of 4.
+    /// Alignment in bytes of data towards the host (HPDA): 4..=128, a multiple of 4.
     pub alignment: u8,
-    /// It wants header digests (HDGST_ENABLE).
+    /// Whether the host asks for header digests (HDGST_ENABLE).
     pub header_digest: bool,
-    /// It wants data digests (DDGST_ENABLE).
+    /// Whether the host asks for data digests (DDGST_ENABLE).
     pub data_digest: bool,
-    /// R2Ts of one command that it takes at once (MAXR2T), at least 1; a 0's-based field.
+    /// R2Ts of one command that the host takes at a time (MAXR2T), at least 1. The field is 0's
+    /// based.
     pub ready_to_transfer_max: u64,
 }
 
@@ -50,7 +51,7 @@ impl InitializeRequest {
         Ok(Self { alignment, header_digest, data_digest, ready_to_transfer_max })
     }
 
-    /// The whole PDU.
+    /// Encodes the whole PDU.
     pub fn emit(&self) -> [u8; INITIALISE_LENGTH] {
         let zeros_based = u32::try_from(self.ready_to_transfer_max.saturating_sub(1)).unwrap_or(u32::MAX);
         emit_common(
@@ -62,16 +63,16 @@ impl InitializeRequest {
     }
 }
 
-/// What a controller grants.
+/// The parameters that a controller grants (ICResp).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InitializeResponse {
-    /// Data towards the controller start at a multiple of so many bytes (CPDA): 4..=128, a multiple of 4.
+    /// Alignment in bytes of data towards the controller (CPDA): 4..=128, a multiple of 4.
     pub alignment: u8,
-    /// Header digests are used (HDGST_ENABLE).
+    /// Whether header digests are used (HDGST_ENABLE).
     pub header_digest: bool,
-    /// Data digests are used (DDGST_ENABLE).
+    /// Whether data digests are used (DDGST_ENABLE).
     pub data_digest: bool,
-    /// The most data in one H2CData PDU (MAXH2CDATA), bytes.
+    /// Maximum length of the data in one H2CData PDU (MAXH2CDATA), in bytes.
     pub host_data_max: u32,
 }
 
@@ -89,7 +90,7 @@ impl InitializeResponse {
         Ok(Self { alignment, header_digest, data_digest, host_data_max })
     }
 
-    /// The whole PDU.
+    /// Encodes the whole PDU.
     pub fn emit(&self) -> [u8; INITIALISE_LENGTH] {
         let digests = (self.header_digest, self.data_digest);
         emit_common(PduKind::InitializeResponse, self.alignment, digests, self.host_data_max)
@@ -100,7 +101,7 @@ fn parse_common(bytes: &[u8; INITIALISE_LENGTH]) -> Result<(u8, bool, bool), Fau
     if u16_at(bytes, VERSION) != 0 {
         return Err(Fault::unsupported(8));
     }
-    // 0's based, in double words.
+    // The field is 0's based, in double words.
     let alignment = (u16::from(bytes[ALIGNMENT]) + 1) * 4;
     let alignment = u8::try_from(alignment).ok().filter(|bytes| *bytes <= ALIGNMENT_MAX);
     let alignment = alignment.ok_or(Fault::field(10))?;

@@ -1,5 +1,5 @@
-//! The bytes of NVMe/TCP: protocol data units (PDUs), their digests and padding, and what is wrong with those that
-//! are wrong.
+//! The bytes of NVMe/TCP: protocol data units (PDUs), their digests and padding, and the faults of
+//! invalid PDUs.
 
 mod capsule;
 mod data;

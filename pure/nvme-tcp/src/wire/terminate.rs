@@ -3,28 +3,29 @@
 use super::{Agreement, CommonHeader, DATA_HEADER_LENGTH, FatalErrorStatus, Fault, Flags};
 use super::{HEADER_LENGTH_MAX, PduKind, Receiver, u16_at, u32_at};
 
-/// Bytes of the longest: its header and the longest header that it tells of.
+/// Length in bytes of the longest Terminate Connection Request: its header, and the longest header
+/// that it can report.
 pub const TERMINATE_LENGTH_MAX: usize = DATA_HEADER_LENGTH + HEADER_LENGTH_MAX;
 
 const STATUS: usize = 8;
 const INFORMATION: usize = 10;
 
-/// Ends a connection and says why.
+/// A Terminate Connection Request: ends a connection and says why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TerminateRequest {
-    /// What was wrong.
+    /// The fault that ends the connection.
     pub fault: Fault,
 }
 
 impl TerminateRequest {
-    /// Decodes the header; every pattern of bytes is one.
+    /// Decodes the header; every pattern of bytes is valid.
     pub fn parse(bytes: &[u8; DATA_HEADER_LENGTH]) -> Self {
         let status = FatalErrorStatus::from_raw(u16_at(bytes, STATUS));
         Self { fault: Fault { status, information: u32_at(bytes, INFORMATION) } }
     }
 
-    /// The PDU towards `receiver`, about a PDU of which `header` was received: the bytes, and how many of them there
-    /// are.
+    /// Encodes the PDU towards `receiver` about a PDU of which `header` was received. Returns the
+    /// bytes, and how many of them are the PDU.
     pub fn emit(&self, receiver: Receiver, header: &[u8]) -> ([u8; TERMINATE_LENGTH_MAX], usize) {
         let kind = match receiver {
             Receiver::Controller => PduKind::HostTerminate,

@@ -1,4 +1,5 @@
-//! Bytes written by hand from the transport specification's figures, and what every pattern of them comes to.
+//! Bytes written by hand from the transport specification's figures, and the result of parsing
+//! every pattern.
 
 use alloc::vec::Vec;
 
@@ -56,7 +57,8 @@ fn an_initialize_request_is_as_linux_sends_it() {
 
 #[test]
 fn a_capsule_with_data_is_laid_out_with_digest_and_padding() {
-    // CPDA of 32 bytes and both digests: 72 of header, 4 of digest, padding to 96, 8 of data, 4 of digest.
+    // CPDA of 32 bytes and both digests: header of 72 bytes, digest of 4, padding up to 96, data of
+    // 8, digest of 4.
     let agreement = Agreement { header_digest: true, data_digest: true, alignment: 32 };
     let data = [0xa5; 8];
     let entry = [7; 64];
@@ -130,7 +132,7 @@ fn a_terminate_request_tells_of_the_header_that_was_wrong() {
     assert_eq!(parsed.fault, Fault::header_digest(0x0403_0201));
 }
 
-/// What is wrong with an ICReq or ICResp, byte by byte.
+/// The fault of each wrong byte of an ICReq or ICResp.
 #[test]
 fn each_illegal_parameter_of_the_connection_is_named() {
     let request = InitializeRequest {
@@ -154,7 +156,7 @@ fn each_illegal_parameter_of_the_connection_is_named() {
         assert_eq!(with(11, value), Err(Fault::field(11)));
     }
     assert_eq!(with(15, 255).unwrap().ready_to_transfer_max, 0xff00_0004);
-    // Reserved bytes have no meaning.
+    // Reserved bytes are ignored.
     assert_eq!(with(127, 255), Ok(request));
     let response = InitializeResponse {
         alignment: 4,
@@ -170,13 +172,13 @@ fn each_illegal_parameter_of_the_connection_is_named() {
     }
 }
 
-/// A header that is right, for each kind.
+/// A valid header of each kind.
 fn right(kind: PduKind, data: u32, agreement: Agreement) -> CommonHeader {
     agreement.frame(kind, data, Flags::NONE).0
 }
 
-/// Every value of each field of the common header, for every kind, receiver and agreement: what is not legal has the
-/// fault that names the field, what is legal is understood.
+/// Every value of each field of the common header, for every kind, receiver and agreement. An
+/// illegal value gives the fault that names the field; a legal value is accepted.
 #[test]
 fn each_illegal_common_header_is_named() {
     let agreements =
@@ -227,7 +229,7 @@ fn each_field(header: CommonHeader, receiver: Receiver, agreement: Agreement, da
             (true, 0) => true,
             (true, _) => usize::from(data_offset) >= head && data_offset.is_multiple_of(agreement.alignment),
         };
-        // A legal offset may leave no room for data: then it is the length that is wrong.
+        // A legal offset may leave no room for data. Then the length is wrong.
         match result {
             Ok(_) => assert!(legal, "PDO {data_offset} of {header:?}"),
             Err(fault) if legal => assert_eq!(fault, Fault::field(4)),
@@ -251,7 +253,7 @@ fn each_field(header: CommonHeader, receiver: Receiver, agreement: Agreement, da
 }
 
 proptest! {
-    /// Whatever is sent is understood, and says the same.
+    /// Whatever is sent parses to the same value.
     #[test]
     fn what_is_sent_is_understood(
         kind in prop::sample::select(&PduKind::ALL[4..]),

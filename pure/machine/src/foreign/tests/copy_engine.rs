@@ -1,7 +1,8 @@
-//! A device that is no SSD: it copies the host's memory, and says so with an interrupt.
+//! A device other than an SSD: it copies the host's memory, and signals the end of a copy with an
+//! interrupt.
 //!
-//! BAR0 has its registers; BAR2 the MSI-X table, BAR4 the pending bits. A vendor-specific capability at 40h has a
-//! double word that can be written.
+//! BAR0 has the registers, BAR2 the MSI-X table, BAR4 the pending bits. A vendor-specific
+//! capability at 40h has a double word that can be written.
 
 use std::vec;
 use std::vec::Vec;
@@ -13,25 +14,25 @@ use vfio_user::{Errno, InterruptData, InterruptIndex, RegionIndex, Server};
 pub(crate) const VENDOR: u16 = 0xfa1a;
 pub(crate) const DEVICE: u16 = 0x00c0;
 pub(crate) const SERIAL: u64 = 0x0123_4567_89ab_cdef;
-/// Where the registers are in BAR0.
+/// Offsets of the registers in BAR0.
 pub(crate) const SOURCE: u64 = 0x00;
 pub(crate) const DESTINATION: u64 = 0x08;
 pub(crate) const LENGTH: u64 = 0x10;
 pub(crate) const GO: u64 = 0x14;
 pub(crate) const STATUS: u64 = 0x18;
-/// What STATUS says.
+/// Values of STATUS.
 pub(crate) const DONE: u32 = 2;
 pub(crate) const FAILED: u32 = 3;
-/// The vector that tells of the end of a copy.
+/// The vector that signals the end of a copy.
 pub(crate) const VECTOR: usize = 3;
 pub(crate) const VECTORS: u32 = 20;
 const REGISTERS: usize = 0x100;
 
-/// What it wants of the world.
+/// What the device wants of the world.
 #[derive(Debug)]
 pub(crate) enum Wish {
     Transmit(Buffer),
-    /// Signal the descriptor of [`CopyEngine::vectors`].
+    /// Signal the descriptor of this vector in [`CopyEngine::vectors`].
     Signal(usize),
     Close,
 }
@@ -43,9 +44,9 @@ pub(crate) struct CopyEngine<D: 'static> {
     copy: Vec<u8>,
     pub(crate) vectors: Vec<Option<D>>,
     pub(crate) resets: u32,
-    /// Answers nothing any more.
+    /// The device answers nothing any more.
     pub(crate) stuck: bool,
-    /// Bytes of the longest piece of memory that it takes, and how many it has.
+    /// Bytes of the longest piece of memory that the device takes, and how many pieces it has.
     pub(crate) piece_max: u64,
     pub(crate) pieces: u32,
 }
@@ -59,12 +60,12 @@ fn configuration() -> Vec<u8> {
     put(&mut config, 0x00, &VENDOR.to_le_bytes());
     put(&mut config, 0x02, &DEVICE.to_le_bytes());
     put(&mut config, 0x06, &[0x10]);
-    // Base system peripheral, other.
+    // Class: base system peripheral, other.
     put(&mut config, 0x08, &[7, 0x00, 0x80, 0x08]);
     put(&mut config, 0x18, &[0b1100]);
     put(&mut config, 0x2c, &[0x1a, 0xfa, 0xc0, 0x00]);
     put(&mut config, 0x34, &[0x40]);
-    // Vendor-specific, 12 B, where the endpoint has power management.
+    // A vendor-specific capability of 12 B, where the endpoint has power management.
     put(&mut config, 0x40, &[0x09, 0x50, 12, 0xaa, 1, 2, 3, 4, 5, 6, 7, 8]);
     put(&mut config, 0x50, &[0x11, 0x00, 19, 0, 2, 0, 0, 0, 4, 0, 0, 0]);
     put(&mut config, 0x100, &[3, 0, 1, 0]);

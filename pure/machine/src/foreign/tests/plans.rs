@@ -1,4 +1,4 @@
-//! What is made of what servers say.
+//! Plans made of servers' answers.
 
 use std::string::ToString;
 use std::vec;
@@ -57,7 +57,7 @@ fn vectors_are_as_many_as_both_ends_have() {
     facts.vectors = 2048;
     let plan = Plan::new(&facts).unwrap();
     assert_eq!(plan.vectors(), VECTORS_MAX);
-    // The bits are in the middle of what would be the table, which is shorter here.
+    // The pending bits are within the longer table, but behind this shorter one.
     assert_eq!(plan.endpoint.msix.unwrap().pending_offset, 0x1_0000);
     facts.vectors = 3;
     assert_eq!(Plan::new(&facts).unwrap().endpoint.msix.unwrap().pending_offset, 0x800);
@@ -83,7 +83,7 @@ fn lists_of_capabilities_end() {
         (plan.place(0x50), plan.place(0x5c), plan.place(0x60)),
         (Some((0x50, true)), Some((0x5c, false)), None)
     );
-    // One that has no room, since it says that it is as long as it can be.
+    // A capability that has no room, because it claims the greatest possible length.
     facts.config[0x50..0x54].copy_from_slice(&[0x09, 0, 0xff, 0]);
     let plan = Plan::new(&facts).unwrap();
     assert_eq!((plan.shown.len(), &plan.missing[..]), (0, &[Missing::Capability(0x09)][..]));
@@ -98,7 +98,7 @@ fn whatever_a_server_says_is_something_that_can_be_built() {
         facts.config.resize(usize::try_from(rng.below(4097)).unwrap().max(0x40), 0);
         facts.config[0x06] = 0x10;
         facts.config[0x34] = 0x40;
-        // Enough of it is noise that lists, BARs and tables are of all kinds.
+        // Enough bytes are noise for lists, BARs and tables of all kinds.
         for _ in 0..rng.below(200) {
             let end = facts.config.len().min(0x120) as u64;
             let at = usize::try_from(rng.below(end)).unwrap();

@@ -12,7 +12,7 @@ use crate::far::{self, Far};
 
 const FIRST: PortIndex = PortIndex(0);
 
-/// Each connection has the number that it has at the slot.
+/// A connection has the number of its port at the slot.
 pub(super) fn connection(port: PortIndex) -> ConnectionId {
     ConnectionId(port.0.into())
 }
@@ -20,19 +20,19 @@ fn port(connection: ConnectionId) -> PortIndex {
     PortIndex(u8::try_from(connection.0).unwrap())
 }
 
-/// A slot with a tunnel, and what is at the other end while something is.
+/// A slot with a tunnel, and the box at the other end while there is one.
 pub(super) struct Pair {
     pub(super) rig: Rig,
     far: Option<Far>,
-    /// How long everything takes to the far end, and from there.
+    /// Delay to the far end, and back.
     pub(super) delay: Nanos,
-    /// And how much longer on each connection, if there is any delay.
+    /// Additional delay of each connection, where there is any delay.
     pub(super) lag: [Nanos; tunnel::STRANDS_MAX],
     there: VecDeque<(Instant, PortIndex, downstream::Input)>,
     back: VecDeque<(Instant, PortIndex, Buffer)>,
-    /// The slot has asked for connections that it did not get.
+    /// Connections that the slot has asked for and not got.
     dials: Vec<PortIndex>,
-    /// What the far end has sent.
+    /// Pieces that the far end has sent.
     pub(super) pieces: Vec<Buffer>,
     session: session::Config,
     seed: u64,
@@ -50,7 +50,7 @@ impl Pair {
         Self::with(config, delay, session::Config::default())
     }
 
-    /// The same with a session that is asked for.
+    /// A slot whose function, if there is one, is `delay` away, over a given session.
     pub(super) fn with(config: Config, delay: Nanos, session: session::Config) -> Self {
         let now = Instant::from_nanos(1_000);
         let rng = Rng::from_seed(1);
@@ -177,7 +177,8 @@ impl Pair {
         self.until(|rig| rig.answers.contains_key(&request));
     }
 
-    /// A client whose memory is at `base` enables the controller, with an interrupt for its admin queue.
+    /// A client with memory at `base` enables the controller, with an interrupt for the admin
+    /// queue.
     pub(super) fn bring_up(&mut self, base: u64) {
         self.rig.base = base;
         self.rig.memory = Ram::new(base, usize::try_from(BYTES).unwrap());
@@ -188,7 +189,7 @@ impl Pair {
         self.rig.client.set_interrupts(now, kind, InterruptAction::Trigger, (0, 1), data);
         self.until(|rig| rig.answers.contains_key(&mapped));
         self.write(RegionIndex::CONFIG, 0x04, 0b110);
-        // As drivers do, which want to know where the doorbells are.
+        // Drivers do this first, to learn where the doorbells are.
         self.read(RegionIndex::BAR0, u64::from(offset::CAPABILITIES) + 4);
         for (register, value) in self.rig.queue_registers() {
             self.write(RegionIndex::BAR0, register.into(), value);
@@ -201,12 +202,12 @@ impl Pair {
     }
 }
 
-/// When something that is sent on `port` at the earliest comes at `at`, but not before what was sent before.
+/// When something sent on `port` arrives: at `at`, but not before what was sent earlier.
 fn due<T>(under_way: &VecDeque<(Instant, PortIndex, T)>, port: PortIndex, at: Instant) -> Instant {
     let before = under_way.iter().rev().find(|(_, other, _)| *other == port);
     before.map_or(at, |(before, ..)| at.max(*before))
 }
-/// What is due next.
+/// Takes the first piece that is due.
 fn take_due<T>(
     under_way: &mut VecDeque<(Instant, PortIndex, T)>,
     now: Instant,
@@ -224,7 +225,7 @@ fn a_function_that_goes_is_all_ones_and_is_what_it_was_when_it_is_back() {
     pair.write(RegionIndex::CONFIG, 0x10, 0xfebf_8000);
     pair.write(RegionIndex::CONFIG, 0x04, 0b110);
     assert_eq!(pair.read(RegionIndex::BAR0, VERSION), 0x0002_0000);
-    // Under way when the far end goes.
+    // A read is under way when the far end goes.
     let request = pair.rig.client.read(pair.rig.now, RegionIndex::BAR0, 0, 8);
     pair.rig.settle();
     pair.kill_far();
@@ -292,8 +293,9 @@ fn a_reset_that_the_link_interrupts_comes_to_an_end() {
     assert_eq!(pair.read(RegionIndex::BAR0, VERSION), 0x0002_0000);
 }
 
-/// The client resets the function, and the connection is lost when that should be ready, for longer than the root complex
-/// waits. How often it was asked for patience, and how many requests timed out.
+/// The client resets the function, and the connection is lost when the function should be ready,
+/// for longer than the root complex waits. Returns how often the function was asked for patience,
+/// and how many requests timed out.
 fn lost_during_reset(shadow: bool) -> (Option<u64>, u64) {
     let mut config = config();
     config.root.timeout = CompletionTimeout::A2;
@@ -356,7 +358,7 @@ fn a_far_end_that_stalls_is_slow_and_not_gone() {
     let mut pair = Pair::new();
     let before = pair.read(RegionIndex::BAR0, u64::from(offset::STATUS));
     let status = pair.read(RegionIndex::CONFIG, 0x04);
-    // It is not dead: it does nothing for a while.
+    // The far end is not dead, only stalled for a while.
     let stalled = pair.far.take();
     let asked = pair.rig.now;
     let register = pair.rig.client.read(asked, RegionIndex::BAR0, offset::STATUS.into(), 4);
@@ -372,7 +374,7 @@ fn a_far_end_that_stalls_is_slow_and_not_gone() {
     };
     assert_eq!((value(register), value(config), value(unknown)), (before, status, ALL_ONES));
     assert!(!pair.has_event(|event| matches!(event, Event::Gone)));
-    // While it is known that nobody answers, nobody is kept waiting.
+    // Once the connection is known to be lost, reads are answered without delay.
     pair.rig.guest.handle_input(pair.rig.now, Input::Disconnected(FIRST));
     let asked = pair.rig.now;
     assert_eq!(pair.read(RegionIndex::BAR0, u64::from(offset::STATUS)), before);
@@ -392,14 +394,15 @@ fn a_guest_that_writes_on_while_nobody_answers_is_stopped() {
         assert!(written < 1_000_000, "it goes on for ever");
     }
     assert!(!pair.rig.guest.takes_rings());
-    // When the far end is given up, there is nothing to wait for.
+    // Once the far end is given up, there is nothing to wait for.
     pair.kill_far();
     pair.until(|rig| rig.guest.takes_bytes());
 }
 
 #[test]
 fn a_guest_may_have_memory_where_our_root_complex_has_the_function() {
-    // At the function's own registers, at interrupts of PCs, and where there is nothing of anybody's.
+    // At the function's own registers, at the interrupt addresses of PCs, and at addresses that
+    // nobody uses.
     for base in [0xc000_0000, 0xfee0_0000, 0x8000_0000] {
         let mut pair = Pair::new();
         pair.bring_up(base);

@@ -1,4 +1,5 @@
-//! Functions whose configuration space is nonsense and whose packets are anything: nothing but errors may come of them.
+//! Functions whose configuration space is nonsense and whose packets are arbitrary: they must cause
+//! nothing but errors.
 
 use engine::Rng;
 use pcie::completer::{Completer, Settings};
@@ -6,11 +7,11 @@ use pcie::wire::{Bdf, CompletionStatus, Kind, MemoryOperation};
 
 use super::*;
 
-/// A function that means no good.
+/// A hostile function.
 struct Hostile {
     rng: Rng,
     space: Vec<u32>,
-    /// Bits that can be written.
+    /// By double word: the bits that can be written.
     masks: Vec<u32>,
     completer: Completer,
 }
@@ -20,7 +21,7 @@ impl Hostile {
         let mut rng = Rng::from_seed(seed);
         let mut space: Vec<u32> = (0..1024).map(|_| odd(&mut rng)).collect();
         let masks = (0..1024).map(|_| if rng.below(3) == 0 { u32::MAX } else { odd(&mut rng) }).collect();
-        // So much must be right that somebody looks at the rest.
+        // This much must be right, or nobody looks at the rest.
         (space[0], space[2], space[3]) = (0x0010_fa1a, 0x0108_0201, 0);
         space[1] |= 1 << 20;
         space[0x34 / 4] = u32::try_from(0x40 + rng.below(0x30) * 4).unwrap();
@@ -66,7 +67,7 @@ impl Hostile {
         }
     }
 
-    /// What nobody has asked for.
+    /// Sends packets that nobody has asked for.
     fn volunteer(&mut self, out: &mut Vec<Packet>) {
         let requester = Bdf::new(1, 0, 0);
         let address = match self.rng.below(3) {
@@ -79,7 +80,7 @@ impl Hostile {
     }
 }
 
-/// Zeroes, ones, few bits, many bits.
+/// A value of zeros, of ones, of few bits, or of many bits.
 fn odd(rng: &mut Rng) -> u32 {
     let [a, b, ..] = [rng.next_u64(), rng.next_u64()];
     let value = u32::try_from(a >> 32).unwrap();
@@ -128,7 +129,7 @@ fn whatever_a_function_says_only_errors_come_of_it() {
     assert!(offered > 20 && answered > 1000, "{offered} were offered, {answered} were answered");
 }
 
-/// Something that a client may ask for.
+/// Sends some request that a client may make.
 fn ask(rig: &mut Rig, step: u64) -> RequestId {
     let now = rig.now;
     let offset = step * 37 % 4096;

@@ -3,7 +3,7 @@
 use super::super::Statistics;
 use super::*;
 
-/// Reads of the whole configuration space, as QEMU begins with.
+/// Length of a read of the whole configuration space, which QEMU begins with.
 const ALL: u32 = 4096;
 
 #[test]
@@ -17,7 +17,7 @@ fn the_configuration_space_is_the_functions_own_but_for_what_is_kept_here() {
     assert_eq!(dword(0xb0), 0x0040_0011, "65 vectors, disabled");
     assert_eq!(dword(0x78) & 0xffff, 0x2910, "payloads of 128 B, reads of 512 B");
     assert_eq!(dword(0x100) & 0xffff, 0x0001);
-    // The same in pieces of every width.
+    // The same bytes, in pieces of every width.
     for (at, count) in [(0x00, 1), (0x03, 2), (0x2c, 4), (0x0e, 1), (0x40, 8), (0x77, 10), (0xffc, 4)] {
         let start = usize::try_from(at).unwrap();
         let end = start + usize::try_from(count).unwrap();
@@ -38,7 +38,7 @@ fn a_guest_sizes_and_places_the_base_address_registers() {
         rig.write_config(absent, u32::MAX);
         assert_eq!(rig.config(absent), 0, "{absent:#x}");
     }
-    // Wherever they are: the region is the function's.
+    // The address does not matter, because the region is the function's.
     assert_eq!(rig.register(offset::VERSION), 0x0002_0000);
 }
 
@@ -49,7 +49,7 @@ fn bytes_and_halves_of_registers_are_written_alone() {
     rig.write(RegionIndex::CONFIG, 0x05, &[0x04]);
     rig.write(RegionIndex::CONFIG, 0x04, &[0x06]);
     assert_eq!((rig.config(0x3c), rig.config(0x04) & 0xffff), (0x0b, 0x0406));
-    // A write across several registers, and one that changes nothing.
+    // A write across several registers, and a write that changes nothing.
     rig.write(RegionIndex::CONFIG, 0x0c, &[0x10, 0, 0, 0, 0, 0, 0xbf, 0xfe]);
     assert_eq!((rig.config(0x0c), rig.config(0x10)), (0x10, 0xfebf_0004));
     rig.write(RegionIndex::CONFIG, 0x00, &[0; 4]);
@@ -77,7 +77,7 @@ fn the_function_masters_the_bus_only_while_the_guest_lets_it() {
     assert!(!far(&rig), "D3hot");
     assert_eq!(rig.config(0x44) & 0b11, 0b11);
     assert_eq!(rig.register(offset::VERSION), u32::MAX);
-    // The way back resets a function without No_Soft_Reset.
+    // The way back to D0 resets a function without No_Soft_Reset.
     rig.write_config(0x44, 0);
     rig.until(|rig| rig.guest.takes_bytes() && matches!(rig.guest.phase, super::super::Phase::Present));
     assert_eq!((rig.config(0x44) & 0b11, rig.config(0x04) & 0b110), (0, 0));
@@ -123,7 +123,7 @@ fn doorbells_are_offered_to_be_mapped_where_that_is_wanted() {
     assert!(std::format!("{info:?}").contains("Area { offset: 4096, length: 4096 }"), "{info:?}");
     let place = rig.guest.doorbells().unwrap();
     assert_eq!((place.offset, place.length, place.region_length), (0x1000, 0x1000, 0x4000));
-    // Rung without a message.
+    // A doorbell rung without a message.
     rig.map(Some(MEMORY_FILE));
     rig.bring_up();
     rig.memory.write(BASE + DATA, &[0; 4096]).unwrap();
@@ -133,7 +133,7 @@ fn doorbells_are_offered_to_be_mapped_where_that_is_wanted() {
     rig.guest.ring(now, 0x1000, 1);
     rig.until(|rig| rig.completion(0).is_some());
     assert_eq!((rig.guest.statistics().rings, rig.guest.statistics().bar_accesses), (1, before));
-    // Nobody is told of them otherwise.
+    // Without the setting, no doorbells are offered.
     assert_eq!(Rig::direct().guest.doorbells(), None);
 }
 
@@ -146,7 +146,7 @@ fn function_level_reset_leaves_a_function_that_works() {
     rig.identify(0);
     rig.signals.clear();
     let begun = rig.now;
-    // Initiate Function Level Reset; the guest is not kept waiting for its end.
+    // Initiate Function Level Reset; the guest does not have to wait for its end.
     rig.write(RegionIndex::CONFIG, 0x78, &0xa910_u16.to_le_bytes());
     assert!(rig.now - begun < Nanos::from_millis(1));
     assert_eq!(rig.config(0x04) & 0x7, 0, "answered when the function is back");
@@ -156,7 +156,7 @@ fn function_level_reset_leaves_a_function_that_works() {
     assert_eq!(far, 4096);
     rig.bring_up();
     rig.identify(0);
-    // The monitor's vectors are as they were.
+    // The monitor's vectors are still set up.
     rig.until(|rig| rig.signals == [EVENTS]);
 }
 
@@ -188,7 +188,7 @@ fn what_a_function_does_not_answer_is_answered_with_all_ones_in_the_end() {
     assert_eq!(rig.answer(write), Answer::Done);
     assert_eq!(rig.answer(behind), Answer::Data(Buffer::from([0x1a, 0xfa, 0x10, 0].to_vec())));
     assert_eq!(rig.guest.statistics().given_up, 2);
-    // What comes late is nobody's, and the next is answered as ever.
+    // A late answer belongs to no access, and the next access is answered as usual.
     rig.function = function;
     assert_eq!(rig.register(offset::VERSION), 0x0002_0000);
 }
@@ -214,7 +214,7 @@ fn what_is_waited_for_is_told_from_what_is_known_here() {
     rig.map(Some(MEMORY_FILE));
     rig.bring_up();
     let before = *rig.guest.statistics();
-    // A base address register is kept here; a write that is posted waits for nothing.
+    // A base address register is kept here; a posted write waits for nothing.
     rig.config(0x10);
     rig.post_register(offset::STATUS, 0);
     assert_eq!(
@@ -225,11 +225,11 @@ fn what_is_waited_for_is_told_from_what_is_known_here() {
             ..before
         }
     );
-    // The whole configuration space is one round trip, a register another one.
+    // A read of the whole configuration space is one round trip, a register read another.
     rig.read(RegionIndex::CONFIG, 0, ALL);
     rig.register(offset::STATUS);
     assert_eq!(rig.guest.statistics().waited, before.waited + 2);
-    // An entry is fetched, and nothing else is read.
+    // The function fetches one entry, and reads nothing else.
     rig.identify(0);
     let after = rig.guest.statistics();
     assert_eq!((after.read_trips, after.round_trips()), (before.read_trips + 1, before.round_trips() + 3));

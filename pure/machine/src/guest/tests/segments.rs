@@ -1,4 +1,4 @@
-//! How many pieces of the stream a command of a client with interrupts takes.
+//! Number of pieces of the stream that a command takes for a client with interrupts.
 
 use tunnel::session;
 
@@ -6,7 +6,7 @@ use super::far_end::Pair;
 use super::*;
 use crate::tests::segments::tlps;
 
-/// Of what Identify returns, of a completion queue entry, and of the message that is an interrupt.
+/// Payload bytes of Identify's data, of a completion queue entry, and of the interrupt's message.
 const TOGETHER: [usize; 3] = [4096, 16, 4];
 
 #[test]

@@ -10,16 +10,16 @@ use super::*;
 
 const STRANDS: u8 = 4;
 const QUEUES: u16 = 3;
-/// Commands of a queue, whose entries are not used again.
+/// Commands of a queue; no entry is used twice.
 const COMMANDS: u16 = ENTRIES - 1;
 /// Create I/O Completion Queue: Physically Contiguous, Interrupts Enabled.
 const WITH_INTERRUPTS: u32 = 0b11;
 const PAGE: usize = 4096;
 const BLOCKS: u32 = 8;
-/// What is in a buffer before a command has brought the disk's zeroes.
+/// A buffer's content before a command has brought the disk's zeros.
 const BEFORE: [u8; PAGE] = [0xaa; PAGE];
 
-/// Where in the guest's memory a queue's entries, completions and buffers are.
+/// Where a queue's entries, completions and buffers are in the guest's memory.
 fn submissions(queue: u16) -> u64 {
     BASE + u64::from(queue) * 0x4000
 }
@@ -45,7 +45,8 @@ fn entry(opcode: u8, command: u16, namespace: u32, data: u64, dwords: [u32; 3]) 
 }
 
 impl Pair {
-    /// Puts an entry into a queue at `address` that has `command` of them, and rings for it.
+    /// Puts an entry into a queue at `address` that has `command` entries already, and rings its
+    /// doorbell.
     fn submit(&mut self, queue: u16, address: u64, command: u16, entry: &SubmissionQueueEntry) {
         self.rig.memory.write(address + u64::from(command) * 64, &entry.emit()).unwrap();
         let doorbell = offset::DOORBELLS + u32::from(queue) * 8;
@@ -71,7 +72,8 @@ impl Pair {
         strands.map(|session| session.statistics().tlps_received).collect()
     }
 
-    /// How many of a queue's commands have completed; each has its data, whoever looks.
+    /// Number of a queue's commands that have completed. Asserts that each completed command has
+    /// its data.
     fn completed(&self, queue: u16) -> u16 {
         let mut count = 0;
         for completion in self.rig.completions(completions(queue)) {
@@ -84,7 +86,7 @@ impl Pair {
     }
 }
 
-/// A guest with three queues, which have vectors.
+/// A guest with three queues, each with a vector.
 fn guest() -> Pair {
     let session = session::Config { lookahead: true, strands: STRANDS, ..session::Config::default() };
     let mut pair = Pair::with(config(), Nanos::from_micros(50), session);
@@ -95,7 +97,7 @@ fn guest() -> Pair {
     let kind = InterruptIndex::Msix;
     let set = pair.rig.client.set_interrupts(now, kind, InterruptAction::Trigger, range, data);
     pair.until(|rig| rig.answers.contains_key(&set));
-    // As drivers do, which want to know how long blocks are.
+    // Drivers do this first, to learn the block length.
     let identify = entry(AdminOpcode::Identify.into(), 0, 1, buffer(1, 0), [0; 3]);
     pair.admin(0, &identify);
     for queue in 1..=QUEUES {
@@ -138,9 +140,9 @@ fn interrupts_come_with_their_queues_and_behind_completions_and_data() {
                 done = [1, 2, 3].map(|queue| pair.completed(queue));
             }
         }
-        // There may be one for several, but none too early.
+        // One interrupt may stand for several completions, but none may come too early.
         pair.until(|rig| rig.queues.values().all(|(_, seen)| *seen == usize::from(COMMANDS)));
-        // Nothing of theirs has come on the main strand.
+        // No packet of the I/O queues has come on the main strand.
         let after = pair.came();
         assert_eq!(before[0], after[0], "seed {seed}: {before:?} {after:?}");
         assert!((1..=usize::from(QUEUES)).all(|strand| after[strand] > before[strand]));

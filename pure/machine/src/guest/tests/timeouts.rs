@@ -1,4 +1,4 @@
-//! A root complex that does not wait as long as the far end takes.
+//! A root complex whose Completion Timeout is shorter than the far end's delay.
 
 use alloc::string::ToString;
 
@@ -10,7 +10,7 @@ use super::*;
 const FAR: Nanos = Nanos::from_millis(10);
 const VERSION: u64 = offset::VERSION as u64;
 
-/// A root complex that waits for 10 ms, where a round trip takes 20.
+/// A root complex that waits for 10 ms, while a round trip takes 20 ms.
 fn impatient() -> Config {
     let mut config = config();
     config.root.timeout = CompletionTimeout::A2;
@@ -38,12 +38,12 @@ fn a_function_that_never_answers_in_time_leaves_an_empty_slot() {
     let (asked, before) = (pair.rig.now, timeouts(&pair.rig));
     assert_eq!([0, 4, 0x34].map(|at| pair.read(RegionIndex::CONFIG, at)), [u32::MAX, 0, 0]);
     assert!(pair.rig.now - asked < Nanos::from_millis(1) && before > 0);
-    // The next one that starts looks for itself.
+    // The next client to connect finds a slot that has enumerated again.
     pair.rig.disconnect();
     pair.until(|rig| rig.guest.takes_client());
     assert!(timeouts(&pair.rig) > before && pair.rig.guest.offer().is_none());
     pair.connect();
-    // Nothing overtakes what is on its way.
+    // Nothing overtakes packets that are on their way.
     pair.delay = Nanos::from_micros(100);
     let later = pair.rig.now + FAR * 3;
     pair.until(|rig| rig.now > later);
@@ -70,7 +70,7 @@ fn a_register_that_is_not_there_in_time_is_all_ones() {
         )
     };
     assert!(pair.has_event(told), "{:?}", pair.rig.events);
-    // What changes at the function is asked of it: its status, and not the command beside it.
+    // Registers that change at the function are read there: Status is, Command beside it is not.
     assert_eq!(pair.read(RegionIndex::CONFIG, 4) >> 27, 0b11111);
     assert_eq!((timeouts(&pair.rig), pair.rig.guest.statistics().given_up), (2, 0));
     // Answers that come too late answer nothing.

@@ -1,4 +1,4 @@
-//! Hosts that read nothing, and what others have of the memory.
+//! Hosts that read nothing, and the memory that is left for other hosts.
 
 use alloc::vec::Vec;
 
@@ -11,12 +11,12 @@ use super::{admin, io, pattern};
 use crate::target::{Close, Event, UNREAD_MAX, UNREAD_MAX_UNDER_PRESSURE};
 
 const BUDGET: u64 = 2 << 20;
-/// Blocks of a command: 64 KiB.
+/// Blocks of one command: 64 KiB.
 const BLOCKS: u32 = 128;
 const COMMAND: u64 = 64 << 10;
 const DEPTH: u64 = 31;
 
-/// A host with one I/O queue: both of its connections.
+/// A host with one I/O queue: the Admin Queue's connection and the I/O queue's.
 fn host(rig: &mut Rig) -> (usize, usize) {
     let admin = rig.connection();
     let controller = u16::try_from(rig.connect(admin, DISK, 0, 0xffff).unwrap()).unwrap();
@@ -24,7 +24,7 @@ fn host(rig: &mut Rig) -> (usize, usize) {
     (admin, rig.io_queue(DISK, 1, controller).unwrap())
 }
 
-/// It asks for 2 MiB, as many as its queue has entries for.
+/// The host asks for 2 MiB: as many commands as its queue has entries for.
 fn ask_for_much(rig: &mut Rig, queue: usize) -> Vec<u64> {
     let read = |index| io(IoOpcode::Read, index * u64::from(BLOCKS), BLOCKS);
     (0..DEPTH).map(|index| rig.submit(queue, read(index), Data::Read(64 << 10))).collect()
@@ -45,13 +45,14 @@ fn hosts_that_read_nothing_hold_what_the_budget_says_and_others_go_on() {
         rig.unread.push(*queue);
         ask_for_much(&mut rig, *queue);
         rig.run();
-        // One command more for each queue: how much it brings is known once it is taken.
+        // The budget may be exceeded by one command for each queue, because the length of a
+        // command's data is known only once the command is taken.
         let used = rig.target.memory().used;
         assert!(used <= BUDGET / 2 + strangers.len() as u64 * 2 * COMMAND, "{used} B");
     }
     let shares: Vec<_> = rig.target.status().iter().map(|one| one.memory).collect();
     assert!(rig.target.memory().used >= BUDGET / 2 && rig.target.memory().waiting > 0, "{shares:?}");
-    // Another one gets what it asks for, as soon as it is known that the others do not read.
+    // Another host gets what it asks for once the others are known not to read.
     let (_, queue) = host(&mut rig);
     let cookies = ask_for_much(&mut rig, queue);
     rig.run();
@@ -63,7 +64,7 @@ fn hosts_that_read_nothing_hold_what_the_budget_says_and_others_go_on() {
     let ended = |event: &&Event| matches!(event, Event::QueueGone { why: Close::Memory, .. });
     let ended = rig.events.iter().filter(ended).count();
     assert!((1..strangers.len()).contains(&ended), "{ended} of them had to go");
-    // Their Admin Queues are there, and those who had little still have it.
+    // The other hosts' Admin Queues are alive, and hosts that held little still hold it.
     for (admin_queue, _) in &strangers {
         let alive = rig.ask(*admin_queue, admin(AdminOpcode::KeepAlive, 0, 0), Data::None);
         assert!(alive.entry.status().is_success());
@@ -80,12 +81,12 @@ fn a_host_that_reads_late_has_all_of_it_and_is_charged_with_nothing_then() {
     rig.run();
     assert!(rig.target.memory().used < BUDGET / 2 + 2 * COMMAND + 4096, "{:?}", rig.target.memory());
     assert_eq!(rig.target.status()[0].memory, rig.target.memory().used);
-    // Its own queue waits; its association is kept alive.
+    // The host's own I/O queue waits, but its association stays alive.
     let alive = rig.ask(admin_queue, admin(AdminOpcode::KeepAlive, 0, 0), Data::None);
     assert!(alive.entry.status().is_success());
     rig.unread.clear();
     rig.run();
-    // Writes of more than its share wait for each other, and end.
+    // Writes of more than the host's share wait for each other, and end.
     let write = |index| io(IoOpcode::Write, index * u64::from(BLOCKS), BLOCKS);
     let data = pattern(64 << 10, 7);
     for index in 0..DEPTH {
@@ -114,7 +115,7 @@ fn a_queue_that_is_not_read_ends_without_a_keep_alive_timeout() {
     assert!(rig.is_closed(queue) && !rig.is_closed(admin_queue));
     assert!(matches!(rig.events.last(), Some(Event::QueueGone { why: Close::Unread, .. })));
     assert_eq!(rig.target.memory().used, 0);
-    // One that has nothing to read may be silent for as long as it likes.
+    // A host that has nothing to read may be silent for as long as it likes.
     rig.pass(UNREAD_MAX * 100);
     assert!(!rig.is_closed(admin_queue));
 }

@@ -51,7 +51,7 @@ pub(super) struct Rig {
     pub(super) now: Instant,
     pub(super) without_flow_control: bool,
     pub(super) events: Vec<Event>,
-    /// A connection that the target has given away.
+    /// A connection that the target has handed over.
     pub(super) moved: Option<Handover>,
     /// Media answer nothing for now.
     pub(super) is_held: bool,
@@ -62,7 +62,7 @@ pub(super) struct Rig {
     held: Vec<(SubsystemKey, Request)>,
     disk: RamDisk,
     pool: SharedPool,
-    /// By connection, which is never used again.
+    /// Host ends, indexed by connection; a connection's index is never reused.
     hosts: Vec<HostEnd>,
     cookie: u64,
 }
@@ -101,7 +101,7 @@ impl Rig {
         ConnectionId(u32::try_from(index).unwrap())
     }
 
-    /// A connection with nothing said but its initialisation.
+    /// A connection on which only the initialisation was exchanged.
     pub(super) fn connection(&mut self) -> usize {
         let config = host::Config::new(Rc::clone(&self.pool));
         let connection = host::Connection::new(self.now, config);
@@ -123,7 +123,7 @@ impl Rig {
         self.run();
     }
 
-    /// Takes over the host's end of a connection that another target has given away.
+    /// Takes over the host's end of a connection that another target has handed over.
     pub(super) fn adopt(&mut self, other: &mut Self, index: usize, handover: Handover) {
         assert_eq!((index, self.hosts.len()), (0, 0), "one is enough");
         self.hosts.push(other.hosts.remove(index));
@@ -131,7 +131,7 @@ impl Rig {
         self.accept(index, Some(handover));
     }
 
-    /// Moves bytes until everybody is quiet.
+    /// Moves bytes until nobody has more to say.
     pub(super) fn run(&mut self) {
         loop {
             let mut done = Vec::new();
@@ -165,7 +165,7 @@ impl Rig {
         }
     }
 
-    /// Lets media answer what they were asked.
+    /// Lets media answer the requests that were held back.
     pub(super) fn release(&mut self) {
         self.is_held = false;
         for (subsystem, request) in core::mem::take(&mut self.held).into_iter().rev() {
@@ -178,7 +178,7 @@ impl Rig {
         self.run();
     }
 
-    /// Moves what both ends of a connection have to say; returns whether there was anything.
+    /// Moves the bytes of both ends of a connection. Returns whether there were any.
     fn exchange(&mut self, index: usize) -> bool {
         let id = Self::id(index);
         let mut pool = Pool::default();
@@ -251,7 +251,7 @@ impl Rig {
         self.submit(host, FabricsCommand::Connect(command).emit(), Data::Write(data))
     }
 
-    /// DW0 of the response, or the status and DW0 of the refusal.
+    /// Connects a queue. Returns DW0 of the response, or the status and DW0 of the refusal.
     pub(super) fn connect(
         &mut self,
         host: usize,
@@ -307,7 +307,7 @@ impl Rig {
         self.hosts[host].is_closed
     }
 
-    /// The connection fails, or the host goes.
+    /// The connection fails, or the host disconnects.
     pub(super) fn drop_connection(&mut self, host: usize) {
         self.target.handle_input(self.now, Input::Closed(Self::id(host)));
         self.hosts[host].is_closed = true;

@@ -1,4 +1,4 @@
-//! Commands of the association's own, and admin commands of the caller.
+//! Admin commands that are outstanding: the association's own and the caller's.
 
 use alloc::vec::Vec;
 
@@ -6,14 +6,14 @@ use engine::{DeadlineList, Instant};
 
 use crate::host::ImpactedController;
 
-/// Whose command it is.
+/// Who sent a command, or what for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     Script,
     KeepAlive,
     Event,
     Caller(u64),
-    /// It ends the life of another controller.
+    /// The command ends the life of another controller.
     Reset(ImpactedController),
 }
 
@@ -23,12 +23,12 @@ struct Entry {
     owner: Option<Owner>,
 }
 
-/// A bit of a token that tells the association's own commands from those of I/O queues.
+/// This bit of a token marks the association's commands; I/O commands do not have it.
 const OWN: u64 = 1 << 63;
-/// Commands at once.
+/// Maximum number of admin commands at a time.
 pub(super) const ADMIN_COMMANDS_MAX: u32 = 32;
 
-/// Admin commands that are outstanding, by token.
+/// The outstanding admin commands, by token.
 #[derive(Debug)]
 pub(super) struct Admin {
     entries: Vec<Entry>,
@@ -43,12 +43,13 @@ impl Default for Admin {
 }
 
 impl Admin {
-    /// Whether `token` is of the association.
+    /// Whether `token` names a command of the association.
     pub(super) const fn is_own(token: u64) -> bool {
         token & OWN != 0
     }
 
-    /// A token for a command of `owner`, which is to end by `deadline`.
+    /// Issues a token for a command of `owner` that must end by `deadline`. `None` if there is no
+    /// room.
     pub(super) fn issue(&mut self, owner: Owner, deadline: Option<Instant>) -> Option<u64> {
         let index = self.entries.iter().position(|entry| entry.owner.is_none())?;
         let entry = &mut self.entries[index];
@@ -60,7 +61,7 @@ impl Admin {
         Some(OWN | u64::from(entry.generation & 0x7fff_ffff) << 32 | u64::from(index))
     }
 
-    /// Whose command has ended; none where it was forgotten.
+    /// The owner of the command that has ended; `None` if the command was forgotten.
     pub(super) fn retire(&mut self, token: u64) -> Option<Owner> {
         let [a, b, c, d, e, f, g, h] = token.to_le_bytes();
         let (index, generation) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h & 0x7f]));
@@ -74,7 +75,7 @@ impl Admin {
         Some(owner)
     }
 
-    /// Forgets every command; the callers of those that had one.
+    /// Forgets every command. Returns the cookies of the callers' commands among them.
     pub(super) fn abandon(&mut self) -> impl Iterator<Item = u64> {
         let mut callers = Vec::new();
         for (index, entry) in (0_u32..).zip(&mut self.entries) {

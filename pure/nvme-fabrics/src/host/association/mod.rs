@@ -1,8 +1,8 @@
-//! A host's use of one controller: queues connected, the controller brought up, kept alive, and brought up again when it
-//! is lost.
+//! A host's use of one controller: connects the queues, brings the controller up, keeps it alive,
+//! and brings it up again when it is lost.
 //!
-//! Queues are opened and commands sent by outputs, whatever the fabric; I/O commands are not known here, only the
-//! queues that they go through (see [`crate::host::Multipath`]).
+//! Outputs open queues and send commands, so that the fabric does not matter. The association knows
+//! the I/O queues but not the I/O commands (see [`crate::host::Multipath`]).
 
 mod admin;
 mod script;
@@ -39,7 +39,7 @@ const DISCOVERY_CHANGED: u32 = 0xf0;
 
 /// DW0 of a Cross-Controller Reset: Immediate Reset Successful (IRS).
 const IMMEDIATE_RESET: Bits = Bits::bit(0);
-/// What a controller that was asked for no Keep Alive Timer is believed to wait for a silent host.
+/// How long a controller without a requested Keep Alive Timer is assumed to wait for a silent host.
 const KEEP_ALIVE_BELIEVED: Nanos = Nanos::from_secs(5);
 
 /// The association's named deadlines.
@@ -51,9 +51,9 @@ enum Timer {
     Attempt,
     /// A Keep Alive is due.
     KeepAlive,
-    /// A Keep Alive is not answered.
+    /// A Keep Alive was not answered.
     KeepAliveReply,
-    /// Try again.
+    /// Try to connect again.
     Reconnect,
     /// The controller was away for too long.
     ControllerLoss,
@@ -61,13 +61,13 @@ enum Timer {
     FastIoFail,
 }
 
-/// Where an association stands.
+/// The state of an association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Idle,
     Connecting,
     Live,
-    /// Until [`Timer::Reconnect`].
+    /// Waiting until [`Timer::Reconnect`].
     Waiting,
     ShuttingDown,
     Over,
@@ -84,7 +84,7 @@ enum Awaiting {
 
 type Running = Script<Question, Answer, Result<Outcome, Failure>>;
 
-/// See the module.
+/// A host's use of one controller, from the first attempt to connect until it ends for good.
 #[derive(Debug)]
 pub struct Association {
     config: Config,
@@ -96,14 +96,14 @@ pub struct Association {
     timers: Deadlines<Timer>,
     /// Attempts since the controller was last up.
     attempts: u32,
-    /// A command has ended since the last look.
+    /// A command has ended since the Keep Alive timer was last armed.
     traffic: bool,
     refresh: Refresh,
     outputs: VecDeque<Output>,
 }
 
 impl Association {
-    /// An association that [`Association::start`] makes.
+    /// An association that [`Association::start`] connects.
     ///
     /// # Panics
     /// When `config` exceeds a limit that its fields name.
@@ -137,29 +137,30 @@ impl Association {
         self.state == State::Live
     }
 
-    /// Whether it has ended for good.
+    /// Whether the association has ended for good.
     pub fn is_over(&self) -> bool {
         self.state == State::Over
     }
 
-    /// What the controller told about itself, last; none before it was up.
+    /// The last identity that the controller reported; `None` before it was up.
     pub fn identity(&self) -> Option<&Identity> {
         self.identity.as_deref()
     }
 
-    /// What it is.
+    /// The settings of the association.
     pub const fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Gives up what there is and connects again.
+    /// Gives up the present connections and connects again, if the association is connecting or
+    /// live.
     pub fn reset(&mut self, now: Instant, why: Loss) {
         if matches!(self.state, State::Connecting | State::Live) {
             self.lose(now, why);
         }
     }
 
-    /// Ends the association: the controller is shut down if it is up. [`Output::Ended`] follows.
+    /// Ends the association, and shuts the controller down if it is up. [`Output::Ended`] follows.
     pub fn shut_down(&mut self, now: Instant) {
         match self.state {
             State::Live => {
@@ -175,10 +176,10 @@ impl Association {
         }
     }
 
-    /// Sends an admin command of the caller; it ends with [`Output::AdminCompleted`].
+    /// Sends an admin command of the caller; [`Output::AdminCompleted`] follows.
     ///
     /// # Errors
-    /// When it can't be taken.
+    /// When the command cannot be taken.
     pub fn submit_admin(
         &mut self,
         now: Instant,
@@ -196,17 +197,19 @@ impl Association {
         self.send(now, QueueId::ADMIN, Owner::Caller(cookie), entry, data).ok_or(SubmitError::Busy)
     }
 
-    /// Asks this controller to end the life of another one of its subsystem (Cross-Controller Reset);
-    /// [`Output::ControllerReset`] follows, unless this controller is lost too. Returns whether it could be asked.
+    /// Asks this controller to end the life of another controller of its subsystem
+    /// (Cross-Controller Reset). [`Output::ControllerReset`] follows, unless this controller is
+    /// lost too. Returns whether the command was sent.
     pub fn reset_other(&mut self, now: Instant, impacted: ImpactedController) -> bool {
         let entry = impacted.reset();
         self.state == State::Live
             && self.send(now, QueueId::ADMIN, Owner::Reset(impacted), entry, Data::None).is_some()
     }
 
-    /// How long after a loss the controller may go on with commands that it was sent, where it says anything of that: it
-    /// gives the host up within two Keep Alive Timeouts, or three where any command counts as a sign of life, and ends its
-    /// commands within CQT (NVM Express Base Specification, Communication Loss Handling).
+    /// How long after a loss the controller may go on with the commands that it was sent; `None`
+    /// where the controller reports no CQT. The controller gives the host up within two Keep Alive
+    /// Timeouts (three where any command counts as a sign of life) and ends its commands within CQT
+    /// (NVM Express Base Specification, Communication Loss Handling).
     pub fn quiesce_time(&self) -> Option<Nanos> {
         let identity = self.identity.as_ref()?;
         let quiesce = identity.quiesce_time()?;
@@ -231,7 +234,8 @@ impl Association {
         }
     }
 
-    /// A command has ended; only those with a token of the association are for it.
+    /// A command of the association has ended. Tokens that the association did not issue are
+    /// ignored.
     pub fn on_completed(&mut self, now: Instant, token: u64, entry: CompletionQueueEntry, data: Buffer) {
         self.traffic = true;
         match self.admin.retire(token) {
@@ -246,19 +250,19 @@ impl Association {
                 let done = entry.status().is_success() && IMMEDIATE_RESET.is_set(entry.dw0);
                 self.outputs.push_back(Output::ControllerReset { impacted, done });
             }
-            // One that is refused was answered too.
+            // A refused Keep Alive was answered, too.
             Some(Owner::KeepAlive) => self.timers.disarm(Timer::KeepAliveReply),
-            // An event that is refused is not asked for again.
+            // A refused event request is not repeated.
             Some(Owner::Script | Owner::Event) | None => {}
         }
     }
 
-    /// Whether a token is of the association, rather than of an I/O command.
+    /// Whether a token names a command of the association rather than an I/O command.
     pub const fn is_own(token: u64) -> bool {
         Admin::is_own(token)
     }
 
-    /// An I/O command has ended: a sign of life.
+    /// An I/O command has ended, which is a sign of life.
     pub const fn on_traffic(&mut self) {
         self.traffic = true;
     }
@@ -312,7 +316,8 @@ impl Association {
             Step::Ask(Question::Command { queue, entry, data }) => {
                 self.awaiting = Awaiting::Command;
                 if self.send(now, queue, Owner::Script, entry, data).is_none() {
-                    // Callers hold every place: begin again when they have ended.
+                    // Callers hold every place. The association begins again, which ends their
+                    // commands.
                     self.lose(now, Loss::AdminTimeout);
                 }
             }
@@ -338,7 +343,7 @@ impl Association {
             }
             Ok(Outcome::Down) => self.end(None),
             Err(_) if self.state == State::ShuttingDown => self.end(None),
-            // What it refuses to tell anew stays as it was told.
+            // What the controller refuses to report again stays as it was.
             Err(_) if self.state == State::Live => self.refresh_if_needed(now),
             Err(failure) if failure.may_retry() => self.lose(now, Loss::Refused(failure)),
             Err(failure) => self.end(Some(failure)),
@@ -363,7 +368,7 @@ impl Association {
             opcode: AdminOpcode::AsynchronousEventRequest.into(),
             ..SubmissionQueueEntry::default()
         };
-        // Without room there are no events, as where they are not supported.
+        // Without room there are no events, as with a controller that does not support them.
         let _ = self.send(now, QueueId::ADMIN, Owner::Event, entry, Data::None);
     }
 
@@ -376,7 +381,7 @@ impl Association {
         match (EVENT_TYPE.of(dw0), EVENT_INFORMATION.of(dw0)) {
             (NOTICE, NAMESPACE_CHANGED) => self.refresh.namespaces = true,
             (NOTICE, ANA_CHANGED) => self.refresh.ana = true,
-            // Who is interested in the log reads it.
+            // Users that are interested in the log read it.
             (NOTICE, DISCOVERY_CHANGED) => {}
             _ => {
                 let [page, ..] = EVENT_LOG_PAGE.of(dw0).to_le_bytes();
@@ -386,7 +391,8 @@ impl Association {
         self.refresh_if_needed(now);
     }
 
-    /// Asks the controller for its ANA states again: a command said that they are other than was thought.
+    /// Reads the controller's ANA states again, because a command's status contradicted the known
+    /// states.
     pub fn refresh_ana(&mut self, now: Instant) {
         if self.state == State::Live {
             self.refresh.ana = true;
@@ -437,7 +443,7 @@ impl Association {
         }
     }
 
-    /// From now on, nothing can be reached.
+    /// From now on, the controller cannot be reached: arms the time-outs of its loss.
     fn on_away(&mut self, now: Instant) {
         if let Some(limit) = self.config.controller_loss_timeout
             && !self.timers.is_armed(Timer::ControllerLoss)
@@ -473,7 +479,7 @@ impl Association {
             self.timers.disarm(timer);
         }
         self.abandon_callers();
-        // What was to be sent on queues that are no more.
+        // Commands for queues that are closed must not be sent.
         self.outputs.retain(|output| !matches!(output, Output::Submit { .. } | Output::OpenQueue { .. }));
         self.outputs.push_back(Output::CloseQueues { abort });
     }

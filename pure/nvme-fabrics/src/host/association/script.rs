@@ -1,4 +1,4 @@
-//! The way up, and what is asked again later, as scripts of commands.
+//! Bringing a controller up, refreshing its identity, and shutting it down, as scripts of commands.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -18,15 +18,16 @@ use crate::wire::{
 
 /// How often CSTS is read while a change is awaited.
 const STATUS_POLL: Nanos = Nanos::from_millis(10);
-/// CAP.TO is in units of this.
+/// Unit of CAP.TO.
 const TIMEOUT_UNIT: Nanos = Nanos::from_millis(500);
 /// How long a controller may take to shut down.
 const SHUTDOWN_MAX: Nanos = Nanos::from_secs(5);
 /// Asynchronous Event Configuration (feature 0Bh).
 const EVENT_CONFIGURATION: u32 = 0x0b;
-/// Namespace Attribute Notices, in OAES and in the feature.
+/// Namespace Attribute Notices: bit in OAES and in the Asynchronous Event Configuration feature.
 const NAMESPACE_NOTICES: u32 = 1 << 8;
-/// Asymmetric Namespace Access Change Notices.
+/// Asymmetric Namespace Access Change Notices: bit in OAES and in the Asynchronous Event
+/// Configuration feature.
 const ANA_NOTICES: u32 = 1 << 11;
 /// Changed Attached Namespace List (log page 04h).
 const CHANGED_NAMESPACES: u8 = 0x04;
@@ -41,7 +42,7 @@ pub(super) enum Question {
     Sleep(Nanos),
 }
 
-/// What the association answers. What is lost ends the script, so that no answer says so.
+/// What the association answers. A loss ends the script, so no answer reports one.
 #[derive(Debug)]
 pub(super) enum Answer {
     Open,
@@ -49,7 +50,7 @@ pub(super) enum Answer {
     Woke,
 }
 
-/// What came of a script.
+/// The result of a script.
 #[derive(Debug)]
 pub(super) enum Outcome {
     Up(Box<Identity>),
@@ -57,12 +58,12 @@ pub(super) enum Outcome {
     Down,
 }
 
-/// What is to be asked again.
+/// What to read again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Refresh {
     pub(super) namespaces: bool,
     pub(super) ana: bool,
-    /// A log page that only has to be read, so that its event is reported again.
+    /// A log page that must be read only so that its event is reported again.
     pub(super) log_page: Option<u8>,
 }
 
@@ -131,7 +132,7 @@ pub(super) fn low_half(value: u64) -> u32 {
     u32::from_le_bytes([a, b, c, d])
 }
 
-/// Opens a queue and connects it; the controller that it is of.
+/// Opens a queue and connects it. Returns the identifier of the queue's controller.
 async fn connect(
     ask: &Ask,
     config: &Config,
@@ -226,13 +227,13 @@ pub(super) async fn bring_up(ask: Ask, config: Config) -> Result<Outcome, Failur
     }
     if events != 0 {
         let entry = host_command::set_features(EVENT_CONFIGURATION, events);
-        // Without events, changes are seen with the next command that fails.
+        // Without events, the next command that fails shows the change.
         let _ = command(&ask, "Set Features (events)", entry, Data::None).await;
     }
     Ok(Outcome::Up(Box::new(identity)))
 }
 
-/// The in-capsule data that every controller takes on its Admin Queue, bytes (NVMe/TCP 1.0).
+/// In-capsule data in bytes that every controller takes on its Admin Queue (NVMe/TCP 1.0).
 const ADMIN_CAPSULE_DATA_MAX: u32 = 8192;
 
 async fn connect_io_queues(ask: &Ask, config: &Config, identity: &mut Identity) -> Result<(), Failure> {
@@ -259,7 +260,7 @@ async fn namespaces(ask: &Ask) -> Result<Vec<Namespace>, Failure> {
     for id in ids {
         match identify(ask, "Identify (namespace)", cns::NAMESPACE, id).await {
             Ok(page) => namespaces.extend(Namespace::parse(id, &page)),
-            // It went away in between.
+            // The namespace went away in between.
             Err(Failure::Command { .. }) => {}
             Err(failure) => return Err(failure),
         }
@@ -274,7 +275,7 @@ async fn ana(ask: &Ask, identity: &Identity) -> Result<Vec<(NamespaceId, crate::
     Ok(ana_states(&log))
 }
 
-/// Asks again what an event says has changed.
+/// Reads again what an event says has changed.
 pub(super) async fn refresh(
     ask: Ask,
     mut identity: Box<Identity>,
@@ -290,7 +291,8 @@ pub(super) async fn refresh(
         .await;
     }
     if what.namespaces {
-        // Reading it has the event reported again; what has changed is seen by asking for everything.
+        // Reading the list has the event reported again. The changes are found by reading all
+        // namespaces.
         let log = host_command::get_log_page(NamespaceId::ALL, CHANGED_NAMESPACES, 0, 4096);
         let _ = command(&ask, "Get Log Page (changed namespaces)", log, Data::Read(4096)).await;
         identity.namespaces = namespaces(&ask).await?;
@@ -301,7 +303,7 @@ pub(super) async fn refresh(
     Ok(Outcome::Refreshed(identity))
 }
 
-/// Shuts the controller down: acknowledged writes are durable afterwards.
+/// Shuts the controller down. Acknowledged writes are durable afterwards.
 pub(super) async fn shut_down(ask: Ask) -> Result<Outcome, Failure> {
     let before = property_get_low(&ask, "Property Get (CC)", property::CONFIGURATION).await?;
     configure(&ask, property::SHUTDOWN.replace(before, 1)).await?;

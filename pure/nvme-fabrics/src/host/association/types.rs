@@ -10,39 +10,40 @@ use nvme::wire::{CompletionQueueEntry, Status, SubmissionQueueEntry};
 use crate::host::ImpactedController;
 use crate::wire::{ControllerChoice, FabricsStatus, HostId, Nqn, Parameter, QueueId};
 
-/// What an association is.
+/// The settings of an association.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The subsystem (SUBNQN).
+    /// NQN of the subsystem (SUBNQN).
     pub subsystem: Nqn,
-    /// Who we are (HOSTNQN).
+    /// NQN of this host (HOSTNQN).
     pub host: Nqn,
-    /// Who we are (HOSTID).
+    /// Identifier of this host (HOSTID).
     pub host_id: HostId,
-    /// Which controller is asked for.
+    /// Which controller to ask for.
     pub controller: ControllerChoice,
-    /// I/O queues, 1..=64; the controller may grant fewer. None at a discovery subsystem.
+    /// I/O queues, 1..=64; the controller may grant fewer. A discovery subsystem has none.
     pub io_queues: u16,
-    /// Commands of each I/O queue: 2..=1024.
+    /// Commands that each I/O queue holds: 2..=1024.
     pub queue_size: u16,
-    /// Commands of the Admin Queue: 2..=1024.
+    /// Commands that the Admin Queue holds: 2..=1024.
     pub admin_queue_size: u16,
     /// Keep Alive Timeout (KATO); zero for none.
     pub keep_alive: Nanos,
-    /// How long an attempt to bring the controller up may take before its first command is answered.
+    /// How long an attempt to bring the controller up may take, until the association is live.
     pub connect_timeout: Nanos,
     /// How long an admin command may take before the association is given up and made anew.
     pub admin_timeout: Nanos,
     /// The first and the longest wait between two attempts to connect again.
     pub reconnect: (Nanos, Nanos),
-    /// How long a lost controller is tried for; forever where none.
+    /// How long to try to reach a lost controller; `None`: for ever.
     pub controller_loss_timeout: Option<Nanos>,
-    /// How long commands wait for a lost controller before they fail; as long as it is tried for where none.
+    /// How long commands wait for a lost controller before they fail. `None`: as long as the
+    /// association tries to reach the controller.
     pub fast_io_fail_timeout: Option<Nanos>,
 }
 
 impl Config {
-    /// As Linux has them, for one I/O queue of 128 commands.
+    /// The defaults of Linux, for one I/O queue of 128 commands.
     pub const fn new(subsystem: Nqn, host: Nqn, host_id: HostId) -> Self {
         Self {
             subsystem,
@@ -72,7 +73,7 @@ impl Config {
     }
 }
 
-/// Why an association was lost; it is made again.
+/// Why an association was lost. The association tries to connect again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// The connection of this queue ended or could not be made.
@@ -83,11 +84,11 @@ pub enum Loss {
     KeepAlive,
     /// An I/O command was not answered in time.
     IoTimeout,
-    /// The attempt took too long.
+    /// The attempt to connect took too long.
     Connecting,
-    /// The controller refused, and may do otherwise later.
+    /// The controller refused to be brought up, but may accept a later attempt.
     Refused(Failure),
-    /// The caller wants it.
+    /// The caller asked for a reset.
     Requested,
 }
 
@@ -106,42 +107,42 @@ impl fmt::Display for Loss {
     }
 }
 
-/// Why a controller can't be brought up.
+/// Why a controller cannot be brought up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// Connect was refused.
     Connect {
-        /// The queue.
+        /// The queue of the Connect.
         queue: QueueId,
-        /// How it ended.
+        /// The status that Connect ended with.
         status: Status,
-        /// DW0 of the response: the parameter that is wrong, or whether authentication is needed.
+        /// DW0 of the response: the invalid parameter, or whether authentication is needed.
         dw0: u32,
     },
-    /// The controller wants us to authenticate, which this host can't.
+    /// The controller asks for authentication, which this host does not support.
     Authentication,
-    /// Another command of the way up was refused.
+    /// Another command that brings the controller up was refused.
     Command {
-        /// What it was.
+        /// Name of the command.
         what: &'static str,
-        /// How it ended.
+        /// The status that the command ended with.
         status: Status,
     },
-    /// A command returned fewer bytes than it has to.
+    /// A command returned fewer bytes than required.
     Short {
-        /// What it was.
+        /// Name of the command.
         what: &'static str,
     },
     /// CSTS.RDY did not come in time (CAP.TO).
     NotReady,
     /// The controller reports Controller Fatal Status (CSTS.CFS).
     Fatal,
-    /// It could not be reached for as long as the controller loss time-out says.
+    /// The controller could not be reached for as long as the controller loss time-out.
     ControllerLoss,
 }
 
 impl Failure {
-    /// Whether another attempt may do better.
+    /// Whether another attempt may succeed.
     pub(super) fn may_retry(self) -> bool {
         match self {
             Self::Connect { status, .. } | Self::Command { status, .. } => {
@@ -152,9 +153,9 @@ impl Failure {
         }
     }
 
-    /// Whether an I/O queue came to a controller that is not ours any more: the controller saw its admin connection
-    /// go before we did. Linux's target sets Do Not Retry in this answer, which speaks of this Connect and not of a
-    /// new association.
+    /// Whether an I/O queue reached a controller that has ended this host's association, because
+    /// the controller saw the admin connection go before the host did. Linux's target sets Do Not
+    /// Retry in that answer. The bit is about this Connect, not about a new association.
     fn is_of_an_ended_association(self) -> bool {
         let Self::Connect { queue, status, dw0 } = self else { return false };
         let of_ours = [Parameter::CONTROLLER, Parameter::HOST, Parameter::HOST_ID];
@@ -195,72 +196,74 @@ impl fmt::Display for Failure {
 
 impl core::error::Error for Failure {}
 
-/// What an association asks of its transport, and tells its owner.
+/// What an association asks of its transport, or tells its owner.
 #[derive(Clone, Debug)]
 pub enum Output {
-    /// Connect a queue; [`super::Association::on_queue_open`] or [`super::Association::on_queue_lost`] follows.
+    /// Connect a queue. [`super::Association::on_queue_open`] or
+    /// [`super::Association::on_queue_lost`] follows.
     OpenQueue {
-        /// Which.
+        /// The queue to connect.
         queue: QueueId,
-        /// Commands that it holds.
+        /// Commands that the queue holds.
         size: u16,
-        /// The most data in a capsule, bytes.
+        /// Maximum length of the data in a capsule of the queue, in bytes.
         capsule_data_max: u32,
     },
-    /// Send a command; [`super::Association::on_completed`] follows unless the queue is lost.
+    /// Send a command. [`super::Association::on_completed`] follows unless the queue is lost.
     Submit {
-        /// On which queue.
+        /// The queue on which to send the command.
         queue: QueueId,
-        /// Its name.
+        /// Names the command in [`super::Association::on_completed`].
         token: u64,
-        /// The command.
+        /// The submission queue entry of the command.
         entry: SubmissionQueueEntry,
-        /// Its data.
+        /// The data that the command moves.
         data: Data,
     },
     /// Close every queue at once.
     CloseQueues {
-        /// What was not sent yet must not be sent.
+        /// Whether unsent bytes must be dropped rather than sent.
         abort: bool,
     },
     /// The controller is up, for the first time or again: see [`super::Association::identity`].
     Ready,
-    /// The association is lost; commands on it have no end that is known. Another attempt follows.
+    /// The association is lost. How its outstanding commands ended is unknown. Another attempt to
+    /// connect follows.
     Lost(Loss),
-    /// The controller was away for as long as the fast I/O fail time-out says.
+    /// The controller was away for as long as the fast I/O fail time-out.
     FastIoFail,
-    /// The association is over: given up, or shut down where there is no failure.
+    /// The association has ended for good: given up with this failure, or shut down (`None`).
     Ended(Option<Failure>),
     /// An admin command of the caller has ended.
     AdminCompleted {
-        /// The caller's name for it.
+        /// The caller's name for the command.
         cookie: u64,
-        /// The completion.
+        /// The completion queue entry of the command.
         entry: CompletionQueueEntry,
-        /// What was read.
+        /// The data that the command has read.
         data: Buffer,
     },
-    /// Another controller that was to be ended is, or is not.
+    /// A Cross-Controller Reset of another controller has ended.
     ControllerReset {
-        /// Which.
+        /// The life of the controller that was to be ended.
         impacted: ImpactedController,
-        /// Nothing of it is carried out any more.
+        /// Whether that life has ended, so that none of its commands is carried out any more.
         done: bool,
     },
     /// The controller reports an event (DW0 of the Asynchronous Event Request).
     Event(u32),
-    /// What the controller told about itself has changed: namespaces, or how good its paths are.
+    /// The controller's identity has changed: its namespaces, or the ANA states of its paths.
     IdentityChanged,
 }
 
 /// Why an admin command was not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SubmitError {
-    /// Too many are outstanding.
+    /// Too many admin commands are outstanding.
     Busy,
     /// The controller is not up.
     NotReady,
-    /// It moves more than the controller allows.
+    /// The command moves more bytes than the controller allows. Holds the explanation.
     Length(String),
 }
 

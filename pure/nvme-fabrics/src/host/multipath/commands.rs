@@ -10,9 +10,9 @@ use crate::wire::QueueId;
 /// Where a command is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// It waits for a path.
+    /// The command waits for a path.
     Waiting,
-    /// It was sent.
+    /// The command was sent.
     On { path: PathIndex, queue: QueueId },
 }
 
@@ -20,7 +20,7 @@ pub(super) enum Place {
 pub(super) struct Command {
     pub(super) request: Request,
     pub(super) submitted: Instant,
-    /// When it was sent last.
+    /// When the command was last sent.
     pub(super) sent: Instant,
     pub(super) place: Place,
     pub(super) retries: u8,
@@ -32,7 +32,8 @@ struct Entry {
     command: Option<Command>,
 }
 
-/// The commands. A token names one time that a command was sent: an answer to an earlier time finds nothing.
+/// The commands. A token names one sending of a command: an answer to an earlier sending finds
+/// nothing.
 #[derive(Debug)]
 pub(super) struct Commands {
     entries: Vec<Entry>,
@@ -64,10 +65,11 @@ impl Commands {
         self.entries.get_mut(index as usize)?.command.as_mut()
     }
 
-    /// The command was sent: its token, good until it ends or is taken back.
+    /// The command was sent. Returns its token, which is valid until the command ends or is taken
+    /// back.
     pub(super) fn token(&mut self, now: Instant, index: u32, timeout: Nanos) -> u64 {
         self.deadlines.arm(index, now + timeout);
-        // The highest bit is that of an association's own commands.
+        // The highest bit marks the commands of an association.
         u64::from(self.entries[index as usize].generation & 0x7fff_ffff) << 32 | u64::from(index)
     }
 
@@ -79,7 +81,7 @@ impl Commands {
         (entry.command.is_some() && entry.generation & 0x7fff_ffff == generation).then_some(index)
     }
 
-    /// What was sent is not waited for any more.
+    /// Takes back a command that was sent: its answer is no longer awaited.
     pub(super) fn take_back(&mut self, index: u32) -> Option<&mut Command> {
         self.deadlines.disarm(index);
         let entry = self.entries.get_mut(index as usize)?;

@@ -1,9 +1,11 @@
-//! Controllers that were lost with commands that they may yet carry out.
+//! Controllers that were lost while they had commands that they may still carry out.
 //!
-//! A network can deliver a write long after the host has given its path up. Were the write sent by another path
-//! meanwhile, and the block written again, the late one would come back from the dead. So what changes anything waits
-//! behind a fence: until another controller of the subsystem has ended the lost one (Cross-Controller Reset), or until the
-//! lost one must have given the host up by itself (CQT). Controllers that offer neither are not waited for.
+//! A network can deliver a write long after the host has given its path up. Suppose that the host
+//! sends the write again by another path, and then writes the block again: the late write would
+//! bring back old data. Commands that change anything therefore wait behind a fence. The fence
+//! falls when another controller of the subsystem has ended the lost one (Cross-Controller Reset),
+//! or when the lost controller must have given the host up by itself (CQT). Commands do not wait
+//! for controllers that report no CQT.
 
 use alloc::vec::Vec;
 
@@ -16,16 +18,16 @@ use crate::host::ImpactedController;
 /// A controller that was lost.
 #[derive(Debug)]
 pub(super) struct Fence {
-    /// What ends it, where it can be ended.
+    /// The life to end with a Cross-Controller Reset, if the controller can be ended.
     pub(super) impacted: Option<ImpactedController>,
-    /// When it has ended by itself.
+    /// When the controller has ended by itself.
     pub(super) until: Instant,
-    /// Commands that it may carry out.
+    /// Commands that the controller may still carry out.
     pub(super) commands: Vec<u32>,
-    /// The path whose controller was asked to end it.
+    /// The path whose controller was asked to end the lost one.
     pub(super) asked: Option<PathIndex>,
-    /// Some of its commands have ended badly for their caller. Until it has ended, nothing new may see that they were not
-    /// carried out.
+    /// Some of the commands have failed for their caller. Until the controller has ended, no new
+    /// command may see that they were not carried out.
     pub(super) is_leaking: bool,
 }
 
@@ -44,21 +46,22 @@ impl Fences {
         !self.0.is_empty() && self.0.iter().any(|fence| fence.is_leaking)
     }
 
-    /// A controller that nobody was asked to end yet.
+    /// A controller that can be ended and that no other controller was asked to end yet.
     pub(super) fn next(&mut self) -> Option<(&mut Fence, ImpactedController)> {
         let fence = self.0.iter_mut().find(|fence| fence.asked.is_none() && fence.impacted.is_some())?;
         let impacted = fence.impacted?;
         Some((fence, impacted))
     }
 
-    /// A path is lost: whoever was asked by it will not answer.
+    /// A path is lost: its controller will not answer what it was asked.
     pub(super) fn on_path_gone(&mut self, path: PathIndex) {
         for fence in self.0.iter_mut().filter(|fence| fence.asked == Some(path)) {
             fence.asked = None;
         }
     }
 
-    /// A controller was ended, or can't be: then it ends by itself.
+    /// A Cross-Controller Reset has ended. If it was `done`, returns the commands of the ended
+    /// controller. Otherwise the controller must end by itself.
     pub(super) fn on_reset(&mut self, impacted: ImpactedController, done: bool) -> Vec<u32> {
         let Some(index) = self.0.iter().position(|fence| fence.impacted == Some(impacted)) else {
             return Vec::new();
@@ -80,7 +83,7 @@ impl Fences {
         self.0.iter().map(|fence| fence.until).min()
     }
 
-    /// Takes out the commands that `is_hopeless` names: their callers are told that they ended badly.
+    /// Takes out the commands that `is_hopeless` names. The caller must end them with a failure.
     pub(super) fn take_hopeless(&mut self, mut is_hopeless: impl FnMut(u32) -> bool) -> Vec<u32> {
         let mut taken = Vec::new();
         for fence in &mut self.0 {
@@ -98,7 +101,7 @@ impl Fences {
     }
 }
 
-/// Whether a command that is carried out late does no harm.
+/// Whether a command does no harm when it is carried out late.
 pub(super) fn is_harmless(entry: &SubmissionQueueEntry) -> bool {
     matches!(
         IoOpcode::from(entry.opcode),

@@ -1,8 +1,10 @@
-//! Several associations with one subsystem, used as one: ANA, round robin or lowest latency, failover.
+//! Several associations with one subsystem, used as one: ANA, round robin or lowest latency,
+//! failover.
 //!
-//! A command is remembered until it has ended, whatever becomes of the path that it took. When a path is lost, what was
-//! on it goes another way, or waits for one; a late answer to what was taken back is dropped. So each command ends
-//! exactly once, and a write is acknowledged only when a controller has acknowledged it.
+//! A command is remembered until it has ended, whatever happens to its path. When a path is lost,
+//! its commands go another way, or wait for a path. A late answer to a command that was taken back
+//! is dropped. Each command therefore ends exactly once, and a write is acknowledged only after a
+//! controller has acknowledged it.
 
 mod commands;
 mod fence;
@@ -30,10 +32,11 @@ use commands::{Command, Commands, Place};
 use fence::{Fence, Fences, is_harmless};
 use path::Path;
 
-/// Among paths by latency, each command of so many takes the next path in turn, so that slow ones are measured again.
+/// When paths are chosen by latency, one command out of this many takes the next path in turn, so
+/// that slow paths are measured again.
 const EXPLORE_EVERY: u64 = 64;
 
-/// See the module.
+/// Several paths to one subsystem, and the commands that use them.
 #[derive(Debug)]
 pub struct Multipath {
     config: Config,
@@ -42,17 +45,18 @@ pub struct Multipath {
     /// Commands that wait for a path.
     waiting: VecDeque<u32>,
     fences: Fences,
-    /// The path to begin with next.
+    /// The path at which the next choice begins.
     turn: usize,
     outputs: VecDeque<Output>,
     statistics: Statistics,
 }
 
 impl Multipath {
-    /// Paths that [`Multipath::start`] makes, one an association.
+    /// Paths that [`Multipath::start`] connects, one for each association.
     ///
     /// # Panics
-    /// When there is none, or more than [`PATHS_MAX`], or `config` exceeds a limit that its fields name.
+    /// When there is no association, or there are more than [`PATHS_MAX`], or `config` exceeds a
+    /// limit that its fields name.
     pub fn new(config: Config, associations: impl IntoIterator<Item = Association>) -> Self {
         let paths: Vec<Path> = associations.into_iter().map(Path::new).collect();
         assert!((1..=PATHS_MAX).contains(&paths.len()), "1..={PATHS_MAX} paths");
@@ -83,24 +87,25 @@ impl Multipath {
         }
     }
 
-    /// Whether a command could be sent now.
+    /// Whether any path is live.
     pub fn is_live(&self) -> bool {
         self.paths.iter().any(Path::is_live)
     }
 
-    /// Whether every path is over.
+    /// Whether every path has ended for good.
     pub fn is_over(&self) -> bool {
         self.paths.iter().all(|path| path.association.is_over())
     }
 
-    /// What a controller told about itself: one that is up, or the last that was.
+    /// The identity of a live path's controller, or else the last one that any path's controller
+    /// reported.
     pub fn identity(&self) -> Option<&Identity> {
         let live = self.paths.iter().find(|path| path.is_live());
         let any = || self.paths.iter().find(|path| path.association.identity().is_some());
         live.or_else(any).and_then(|path| path.association.identity())
     }
 
-    /// The paths, and how each is.
+    /// The state of every path.
     pub fn paths(&self) -> impl Iterator<Item = PathStatus<'_>> {
         self.paths.iter().map(|path| PathStatus {
             live: path.is_live(),
@@ -116,16 +121,17 @@ impl Multipath {
         self.commands.live()
     }
 
-    /// What was counted so far.
+    /// Counters since the beginning.
     pub const fn statistics(&self) -> Statistics {
         self.statistics
     }
 
-    /// Takes an I/O command. Where a path has room for it, it is to be sent at once, as told; else it waits for a path.
-    /// It ends with [`Output::Completed`], or with what [`Multipath::on_completed`] returns.
+    /// Takes an I/O command. If a path has room for the command, returns the dispatch, which the
+    /// caller must send at once. Otherwise the command waits for a path. The command ends with
+    /// [`Output::Completed`], or with the return value of [`Multipath::on_completed`].
     ///
     /// # Errors
-    /// When it can't be taken.
+    /// When the command cannot be taken.
     #[inline]
     pub fn submit(&mut self, now: Instant, request: Request) -> Result<Option<Dispatch>, SubmitError> {
         let length = request.data.len() as u64;
@@ -151,10 +157,11 @@ impl Multipath {
         Ok(self.dispatch(now, index, path, queue))
     }
 
-    /// Sends an admin command by a path that is up; it ends with [`Output::AdminCompleted`], once: it is not sent again.
+    /// Sends an admin command by a live path; [`Output::AdminCompleted`] follows once. The command
+    /// is never sent again.
     ///
     /// # Errors
-    /// When it can't be taken.
+    /// When the command cannot be taken.
     pub fn submit_admin(
         &mut self,
         now: Instant,
@@ -177,7 +184,8 @@ impl Multipath {
         self.paths[path.usize()].association.on_queue_lost(now, queue);
     }
 
-    /// A command that was sent has ended. How it ended for its caller, unless it is sent again.
+    /// A command that was sent has ended. Returns how it ended for its caller, unless it is sent
+    /// again or is one of the association's.
     #[inline]
     pub fn on_completed(
         &mut self,
@@ -212,7 +220,7 @@ impl Multipath {
         Some(finish(command, entry, data))
     }
 
-    /// A command that ended for a reason that is not its own goes again.
+    /// Sends a command again whose failure the command did not cause.
     #[cold]
     fn send_again(
         &mut self,
@@ -262,7 +270,7 @@ impl Multipath {
         })
     }
 
-    /// The path and queue for a command to `namespace`, where there is one with room.
+    /// The path and queue for a command to `namespace`, if a path has room.
     #[inline]
     fn choose(&mut self, namespace: NamespaceId, hint: u16) -> Option<(PathIndex, QueueId)> {
         if self.fences.is_leaking() {
@@ -307,7 +315,7 @@ impl Multipath {
         Some(Dispatch { path, queue, token, entry, data })
     }
 
-    /// Sends what waits, as far as there are paths with room; ends what waits for nothing.
+    /// Sends waiting commands as far as paths have room, and ends commands that wait in vain.
     fn send_waiting(&mut self, now: Instant) {
         for _ in 0..self.waiting.len() {
             let Some(index) = self.waiting.pop_front() else { return };
@@ -325,7 +333,7 @@ impl Multipath {
         self.give_up_hopeless();
     }
 
-    /// Ends what is behind a fence and will find no path when that is down.
+    /// Ends commands behind a fence that will find no path when the fence is down.
     fn give_up_hopeless(&mut self) {
         let mut fences = core::mem::take(&mut self.fences);
         let hopeless = fences.take_hopeless(|index| {
@@ -336,7 +344,7 @@ impl Multipath {
         hopeless.into_iter().for_each(|index| self.give_up(index));
     }
 
-    /// Has controllers that were lost ended by those that are there.
+    /// Asks live controllers to end lost ones.
     fn ask_to_end(&mut self, now: Instant) {
         while let Some((fence, impacted)) = self.fences.next() {
             let paths = (0..).map(PathIndex).zip(&mut self.paths);
@@ -349,13 +357,13 @@ impl Multipath {
         }
     }
 
-    /// A controller that was lost has ended: its commands go another way.
+    /// A lost controller has ended: its commands go another way.
     fn on_fence_down(&mut self, now: Instant, commands: Vec<u32>) {
         commands.into_iter().rev().for_each(|index| self.waiting.push_front(index));
         self.send_waiting(now);
     }
 
-    /// Ends a command that no path is left for.
+    /// Ends a command for which no path is left.
     fn give_up(&mut self, index: u32) {
         let Some(command) = self.commands.retire(index) else { return };
         self.statistics.completed += 1;
@@ -366,10 +374,10 @@ impl Multipath {
         self.outputs.push_back(Output::Completed(completed));
     }
 
-    /// What was on a path goes another way, or waits.
+    /// A path was lost: its commands go another way, or wait.
     fn on_path_gone(&mut self, now: Instant, path: PathIndex) {
         self.paths[path.usize()].on_lost();
-        // Nothing more goes there.
+        // Nothing more is sent on the path.
         self.outputs.retain(|output| !matches!(output, Output::Dispatch(dispatch) if dispatch.path == path));
         let stranded = self.commands.on(path);
         self.statistics.stranded += stranded.len() as u64;
@@ -395,7 +403,7 @@ impl Multipath {
         self.send_waiting(now);
     }
 
-    /// What an association asks and tells, as far as it is anybody else's business.
+    /// Handles an output of an association, and passes on what concerns the transport or the user.
     fn on_association(&mut self, now: Instant, path: PathIndex, output: association::Output) {
         use association::Output as From;
         let output = match output {
@@ -439,7 +447,7 @@ impl Multipath {
         self.outputs.push_back(output);
     }
 
-    /// Takes the outputs of the associations; called with the time before outputs are polled.
+    /// Handles the outputs of the associations. The caller does this before it polls outputs.
     pub fn settle(&mut self, now: Instant) {
         for index in 0..self.paths.len() {
             let path = PathIndex(u16::try_from(index).expect("paths are few"));
@@ -450,7 +458,7 @@ impl Multipath {
     }
 }
 
-/// Whether a command failed for a reason that is not its own, so that it is sent again.
+/// Whether a command failed for a reason that the command did not cause, so that it is sent again.
 fn is_not_its_own(code: StatusCode) -> bool {
     is_of_path(code)
         || matches!(
@@ -462,7 +470,7 @@ fn is_not_its_own(code: StatusCode) -> bool {
         )
 }
 
-/// Whether it failed because of the path (Status Code Type 3).
+/// Whether a command failed because of its path (Status Code Type 3).
 fn is_of_path(code: StatusCode) -> bool {
     code.kind() == 3
 }
@@ -472,7 +480,7 @@ fn finish(command: Command, entry: CompletionQueueEntry, data: Buffer) -> Comple
     let Command { request, submitted, .. } = command;
     let whole = !matches!(request.data, Data::Read(length) if (length as usize) > data.len());
     let (entry, origin) = if entry.status().is_success() && !whole {
-        // A success without all of its data is none.
+        // A success without all of its data is a failure.
         (entry.with_status(StatusCode::DataTransferError.into(), false), Origin::Host)
     } else {
         (entry, Origin::Controller)
@@ -481,7 +489,8 @@ fn finish(command: Command, entry: CompletionQueueEntry, data: Buffer) -> Comple
 }
 
 impl Engine for Multipath {
-    /// Inputs are methods: [`Multipath::on_queue_open`], [`Multipath::on_queue_lost`], [`Multipath::on_completed`].
+    /// Inputs are methods: [`Multipath::on_queue_open`], [`Multipath::on_queue_lost`],
+    /// [`Multipath::on_completed`].
     type Input<'a> = core::convert::Infallible;
     type Output = Output;
 

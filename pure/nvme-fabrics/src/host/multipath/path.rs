@@ -8,7 +8,7 @@ use nvme::wire::NamespaceId;
 use crate::host::{AnaState, Association};
 use crate::wire::QueueId;
 
-/// A new sample counts for one in so many of the latency that is remembered.
+/// A new sample counts as one part in this many of the average latency.
 const LATENCY_WEIGHT: u64 = 8;
 
 #[derive(Debug)]
@@ -20,9 +20,9 @@ pub(super) struct Path {
     size: u16,
     pub(super) outstanding: u32,
     pub(super) latency: Nanos,
-    /// How good it is for each namespace; empty where all are the same.
+    /// ANA state for each namespace; empty where all are the same.
     ana: Vec<(NamespaceId, AnaState)>,
-    /// It was away for so long that commands do not wait for it.
+    /// The path was away for so long that commands no longer wait for it.
     pub(super) failed_fast: bool,
 }
 
@@ -52,7 +52,7 @@ impl Path {
         self.on_identity();
     }
 
-    /// What the controller told has changed.
+    /// The controller's identity has changed.
     pub(super) fn on_identity(&mut self) {
         self.ana.clear();
         if let Some(identity) = self.association.identity().filter(|identity| identity.has_ana()) {
@@ -60,7 +60,7 @@ impl Path {
         }
     }
 
-    /// The controller said with a command that it is no path to `namespace` now.
+    /// A command's status said that the path does not lead to `namespace` now.
     pub(super) fn on_refused(&mut self, namespace: NamespaceId, state: AnaState) {
         match self.ana.iter_mut().find(|(id, _)| *id == namespace) {
             Some((_, known)) => *known = state,
@@ -77,7 +77,7 @@ impl Path {
         self.association.is_live()
     }
 
-    /// A queue with room, that of `hint` if it has some.
+    /// A queue with room: the one of `hint` if it has room.
     #[inline]
     pub(super) fn queue(&self, hint: u16) -> Option<QueueId> {
         let count = u16::try_from(self.queues.len()).ok().filter(|count| *count > 0)?;
@@ -109,7 +109,7 @@ impl Path {
         };
     }
 
-    /// No command is on it any more.
+    /// The path is lost, and no command is on it any more.
     pub(super) fn on_lost(&mut self) {
         self.outstanding = 0;
         self.queues.fill(0);

@@ -1,4 +1,5 @@
-//! Paths to a subsystem that is played here: what it acknowledges it keeps, and no command ends twice.
+//! Paths to a subsystem that the test plays: the subsystem keeps what it acknowledges, and no
+//! command ends twice.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -20,18 +21,19 @@ const NAMESPACE: NamespaceId = NamespaceId(1);
 /// Bytes of a block of the namespace.
 const BLOCK: usize = 512;
 
-/// A controller of the subsystem, at one path.
+/// A controller of the subsystem, on one path.
 #[derive(Debug, Default)]
 struct Controller {
     /// Queues that are connected.
     queues: Vec<QueueId>,
     configuration: u32,
     reachable: bool,
-    /// It takes commands and says nothing.
+    /// The controller takes commands and answers nothing.
     silent: bool,
-    /// Status of every Connect, if it refuses.
+    /// Status of every Connect, if the controller refuses.
     refusal: Option<FabricsStatus>,
-    /// Connects of I/O queues that it refuses, as their association has ended.
+    /// Number of Connects of I/O queues that the controller refuses as if their association had
+    /// ended.
     forgets: u32,
     /// ANA state of the namespace.
     ana: u8,
@@ -40,21 +42,21 @@ struct Controller {
     connects: u32,
 }
 
-/// A subsystem with several controllers, and a host of it.
+/// A subsystem with several controllers, and a host that uses it.
 struct World {
     now: Instant,
     host: Multipath,
     controllers: Vec<Controller>,
     blocks: BTreeMap<u64, Vec<u8>>,
-    /// Commands that are on their way: when they arrive and where.
+    /// Commands that are on their way, with their arrival times.
     flying: Vec<(Instant, Dispatch)>,
     done: BTreeMap<u64, Completed>,
     told: Vec<Output>,
     rng: Rng,
     latency: Vec<Nanos>,
-    /// Controllers say how long they go on with what they were sent (CQT).
+    /// Whether controllers report how long they go on with their commands (CQT).
     quiesces: bool,
-    /// They end each other on request; if so, whether they do so at once.
+    /// Whether controllers can end each other; if so, whether they do so at once.
     resets: Option<bool>,
     /// Controllers that were to be ended, and the paths whose controllers were asked.
     ended: Vec<(u32, u16)>,
@@ -134,7 +136,7 @@ impl World {
         assert!(self.done.insert(cookie, completed).is_none(), "command {cookie} ended twice");
     }
 
-    /// Goes on until `until`, or until `met`.
+    /// Lets `until` pass, or less if `met` becomes true.
     fn run(&mut self, until: Nanos, met: impl Fn(&Self) -> bool) {
         let end = self.now + until;
         while self.now < end && !met(self) {
@@ -165,7 +167,7 @@ impl World {
         }
     }
 
-    /// What a controller answers, if it does.
+    /// The answer of a controller, if it answers.
     fn answer(
         &mut self,
         path: PathIndex,
@@ -232,7 +234,7 @@ impl World {
         Some((good, Buffer::EMPTY))
     }
 
-    /// Has the controller of `path` report that its ANA states have changed.
+    /// Has the controller of `path` report that its ANA state has changed.
     fn change_ana(&mut self, path: u16, state: u8) {
         let controller = &mut self.controllers[usize::from(path)];
         controller.ana = state;
@@ -260,7 +262,7 @@ impl World {
         Ok(())
     }
 
-    /// Cuts or heals a path: what is on its way is gone.
+    /// Cuts or heals a path. Commands on their way over a path that is cut are lost.
     fn set_reachable(&mut self, path: u16, reachable: bool) {
         self.controllers[usize::from(path)].reachable = reachable;
         if !reachable {
@@ -275,7 +277,7 @@ impl World {
     }
 }
 
-/// Fabrics commands: Connect, Property Get and Set.
+/// Carries out a fabrics command: Connect, Property Get or Property Set.
 fn fabrics(
     controller: &mut Controller,
     queue: QueueId,
@@ -293,7 +295,7 @@ fn fabrics(
             }
             if !queue.is_admin() && controller.forgets > 0 {
                 controller.forgets -= 1;
-                // As Linux's target answers: with Do Not Retry.
+                // Linux's target answers with Do Not Retry.
                 let dw0 = Parameter::CONTROLLER.dw0();
                 let gone = FabricsStatus::InvalidParameters.into();
                 return (CompletionQueueEntry { dw0, ..good }.with_status(gone, false), Buffer::EMPTY);
@@ -326,7 +328,8 @@ fn fabrics(
 fn identify(entry: &SubmissionQueueEntry) -> Box<[u8; 4096]> {
     let mut page = Box::new([0; 4096]);
     match entry.cdw10 {
-        // A controller: ANA, MDTS of 1 MiB, ANA change notices, KAS, NANAGRPID 1, MAXCMD 64, IOCCSZ of 8 KiB and 64 B.
+        // A controller with ANA, MDTS of 1 MiB, ANA change notices, KAS, NANAGRPID 1, MAXCMD 64,
+        // and IOCCSZ of 8 KiB and 64 B.
         1 => {
             (page[76], page[77], page[93]) = (8, 8, 8);
             (page[320], page[348], page[514], page[540]) = (10, 1, 64, 1);
@@ -346,7 +349,7 @@ fn up(paths: usize) -> World {
     let mut world = World::new(paths, Config::default(), &association());
     world.run(Nanos::from_secs(5), |world| world.live() == paths);
     assert_eq!(world.live(), paths);
-    // The request for events is on its way.
+    // The event request is on its way.
     world.run(Nanos::from_millis(1), |_| false);
     world
 }
@@ -378,7 +381,7 @@ fn what_a_controller_refuses_for_good_is_not_tried_again() {
     };
     assert_eq!((*queue, FabricsStatus::of(*status)), (QueueId::ADMIN, Some(FabricsStatus::InvalidHost)));
     assert_eq!(world.controllers[0].connects, 1);
-    // One that is busy is tried again.
+    // A busy controller is tried again.
     let mut world = World::new(1, Config::default(), &association());
     world.controllers[0].refusal = Some(FabricsStatus::ControllerBusy);
     world.run(Nanos::from_secs(5), |_| false);
@@ -415,8 +418,8 @@ fn commands_wait_for_a_lost_controller_and_are_sent_again() {
     assert_eq!(world.host.statistics().stranded, 8);
 }
 
-/// A host with paths that are up, to controllers that say how long they go on with what they were sent, and how they
-/// end each other.
+/// A host with live paths, to controllers that report CQT, and that end each other as `resets`
+/// says.
 fn fenced(paths: usize, resets: Option<bool>, association: &host::Config) -> World {
     let mut world = World::idle(paths, Config::default(), association);
     (world.quiesces, world.resets) = (true, resets);
@@ -477,7 +480,7 @@ fn what_has_failed_is_not_seen_to_come_later() {
     assert_eq!(world.done[&1].origin, Origin::Host);
     world.set_reachable(0, true);
     world.run(Nanos::from_secs(20), |world| world.live() == 1);
-    // The path is back, and the controller before it has not ended yet.
+    // The path is back, but the earlier life of the controller has not ended yet.
     world.submit(2, 1, None).unwrap();
     let reads = |world: &World| world.flying.iter().any(|(_, one)| one.entry.starting_lba() == 1);
     assert!(!reads(&world) && world.ended.is_empty());
@@ -498,7 +501,8 @@ fn a_controller_that_stays_away_is_given_up_and_its_commands_fail() {
     assert_eq!(completed.entry.status().code(), StatusCode::HostPathingError);
     assert_eq!(completed.origin, Origin::Host);
     assert!(world.host.is_over());
-    // With a fast I/O fail time-out, commands fail earlier and the controller is still tried.
+    // With a fast I/O fail time-out, commands fail earlier, while the host still tries to reach the
+    // controller.
     let config = host::Config { fast_io_fail_timeout: Some(Nanos::from_secs(3)), ..association() };
     let mut world = World::new(1, Config::default(), &config);
     world.run(Nanos::from_secs(1), |world| world.live() == 1);
@@ -516,12 +520,12 @@ fn a_controller_that_stays_away_is_given_up_and_its_commands_fail() {
 
 #[test]
 fn a_controller_that_falls_silent_is_found_out() {
-    // By its Keep Alive.
+    // A Keep Alive finds the loss.
     let mut world = up(1);
     world.controllers[0].silent = true;
     world.run(Nanos::from_secs(8), |world| world.live() == 0);
     assert!(world.told.iter().any(|told| matches!(told, Output::PathLost(_, Loss::KeepAlive))));
-    // By an I/O command, where there is no Keep Alive.
+    // Without Keep Alive, an I/O command finds the loss.
     let config = host::Config { keep_alive: Nanos::ZERO, ..association() };
     let mut world = World::new(1, Config::default(), &config);
     world.run(Nanos::from_secs(1), |world| world.live() == 1);
@@ -553,7 +557,7 @@ fn ana_says_which_way_to_go() {
     world.change_ana(1, 3);
     world.run(Nanos::from_millis(10), |_| false);
     assert_eq!(used(&mut world, 10..20), [10, 0]);
-    // Without an event, it is the status of a command that tells.
+    // Without an event, the status of a command reports the change.
     world.controllers[0].ana = 3;
     world.controllers[1].ana = 1;
     world.submit(20, 20, Some(1)).unwrap();
@@ -582,8 +586,8 @@ fn the_faster_path_is_taken_more() {
     assert!(used[1] > 950 && used[0] > 2, "{used:?}");
 }
 
-/// Two paths that come and go while blocks are written and read: every command ends once, and what was acknowledged is
-/// there.
+/// Two paths come and go while blocks are written and read. Every command ends once, and no
+/// acknowledged write is lost.
 #[test]
 fn paths_come_and_go_and_nothing_acknowledged_is_lost() {
     for seed in 0..20 {
@@ -594,7 +598,7 @@ fn paths_come_and_go_and_nothing_acknowledged_is_lost() {
         let mut submitted = 0;
         for cookie in 0..400_u64 {
             let lba = cookie % 40;
-            // One command a block at a time, so that the model knows what is there.
+            // One command at a time for each block, so that the model knows the block's content.
             world.run(Nanos::from_secs(100), |world| cookie < 40 || world.done.contains_key(&(cookie - 40)));
             if let Some((lba, byte)) = cookie.checked_sub(40).and_then(|earlier| writes.remove(&earlier)) {
                 model.insert(lba, byte);

@@ -10,10 +10,10 @@ use crate::host::Identity;
 use crate::host::association::{Failure, Loss};
 use crate::wire::QueueId;
 
-/// Paths at most.
+/// Maximum number of paths to one subsystem.
 pub const PATHS_MAX: usize = 16;
 
-/// Names a path: 0.., in the order in which they were given.
+/// Names a path: 0.., in the order in which the associations were given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PathIndex(pub u16);
 
@@ -23,26 +23,27 @@ impl PathIndex {
     }
 }
 
-/// Which of several good paths a command takes.
+/// Which of several equally good paths a command takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// Each in its turn.
+    /// Each path in turn.
     #[default]
     RoundRobin,
-    /// The one on which commands have taken the least time of late, weighed with what is outstanding.
+    /// The path whose commands have recently taken the least time, weighted by the number of its
+    /// outstanding commands.
     LowestLatency,
 }
 
-/// What the paths have in common.
+/// The settings that all paths share.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// Which of several good paths a command takes.
+    /// Which of several equally good paths a command takes.
     pub policy: Policy,
-    /// Commands outstanding at once, over all paths: 1..=65536.
+    /// Maximum number of commands outstanding at a time, over all paths: 1..=65536.
     pub commands_max: u32,
     /// How long a command may take on its path before the path is given up and made anew.
     pub io_timeout: Nanos,
-    /// How often a command is sent again after errors that are not its own.
+    /// How often a command is sent again after errors that the command did not cause.
     pub retries_max: u8,
 }
 
@@ -57,116 +58,117 @@ impl Default for Config {
     }
 }
 
-/// A command to carry out.
+/// An I/O command to carry out.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The caller's name for it.
+    /// The caller's name for the command.
     pub cookie: u64,
-    /// The command; its identifier and data pointer are filled in.
+    /// The submission queue entry. Identifier and data pointer are filled in later.
     pub entry: SubmissionQueueEntry,
-    /// Its data.
+    /// The data that the command moves.
     pub data: Data,
-    /// Commands with the same number share an I/O queue, where there are several.
+    /// Chooses the I/O queue: commands with the same number share a queue where possible.
     pub queue: u16,
 }
 
 /// A command to be sent on a path.
 #[derive(Clone, Debug)]
 pub struct Dispatch {
-    /// On which path.
+    /// The path on which to send the command.
     pub path: PathIndex,
-    /// On which of its queues.
+    /// The queue of the path on which to send the command.
     pub queue: QueueId,
-    /// Its name there.
+    /// Names the command in [`Multipath::on_completed`](super::Multipath::on_completed).
     pub token: u64,
-    /// The command.
+    /// The submission queue entry of the command.
     pub entry: SubmissionQueueEntry,
-    /// Its data.
+    /// The data that the command moves.
     pub data: Data,
 }
 
-/// Who says how a command ended.
+/// Who reports how a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The controller.
     Controller,
-    /// The host, which gave the command up; controllers may have carried it out or not.
+    /// The host, which gave the command up or found its data incomplete. Controllers may have
+    /// carried it out or not.
     Host,
 }
 
 /// How a command ended.
 #[derive(Clone, Debug)]
 pub struct Completed {
-    /// The caller's name for it.
+    /// The caller's name for the command.
     pub cookie: u64,
-    /// The completion.
+    /// The completion queue entry of the command.
     pub entry: CompletionQueueEntry,
-    /// What was read, as many bytes as asked for where it succeeded.
+    /// The data that the command has read; after a success, all the bytes that were asked for.
     pub data: Buffer,
-    /// Who says so.
+    /// Who reports the end of the command.
     pub origin: Origin,
-    /// When it was submitted.
+    /// When the command was submitted.
     pub submitted: Instant,
 }
 
-/// What the paths ask of their transport, and tell their user.
+/// What the paths ask of their transport, or tell their user.
 #[derive(Clone, Debug)]
 pub enum Output {
     /// Connect a queue of a path.
     OpenQueue {
-        /// The path.
+        /// The path of the queue.
         path: PathIndex,
-        /// Which queue.
+        /// The queue to connect.
         queue: QueueId,
-        /// Commands that it holds.
+        /// Commands that the queue holds.
         size: u16,
-        /// The most data in a capsule, bytes.
+        /// Maximum length of the data in a capsule of the queue, in bytes.
         capsule_data_max: u32,
     },
     /// Close every queue of a path at once.
     CloseQueues {
-        /// The path.
+        /// The path whose queues to close.
         path: PathIndex,
-        /// What was not sent yet must not be sent.
+        /// Whether unsent bytes must be dropped rather than sent.
         abort: bool,
     },
     /// Send a command.
     Dispatch(Dispatch),
     /// A path can be used, for the first time or again.
     PathUp(PathIndex),
-    /// A path is lost, and tried again; its commands go elsewhere or wait.
+    /// A path is lost and tries to connect again. Its commands go another way or wait.
     PathLost(PathIndex, Loss),
-    /// A path is over: given up, or shut down where there is no failure.
+    /// A path has ended for good: given up with this failure, or shut down (`None`).
     PathEnded(PathIndex, Option<Failure>),
-    /// A command has ended.
+    /// An I/O command has ended.
     Completed(Completed),
     /// An admin command has ended.
     AdminCompleted {
-        /// The caller's name for it.
+        /// The caller's name for the command.
         cookie: u64,
-        /// The completion.
+        /// The completion queue entry of the command.
         entry: CompletionQueueEntry,
-        /// What was read.
+        /// The data that the command has read.
         data: Buffer,
     },
     /// The controller of a path reports an event (DW0 of the Asynchronous Event Request).
     Event(PathIndex, u32),
-    /// What a controller told about itself has changed.
+    /// The identity of the path's controller has changed.
     IdentityChanged(PathIndex),
 }
 
 /// Why a command was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubmitError {
-    /// As many are outstanding as there may be; take completions first.
+    /// The maximum number of commands is outstanding; take completions first.
     Busy,
-    /// There is no path, and none is to come.
+    /// There is no path, and none will come.
     NoPath,
-    /// It moves more bytes than can be moved.
+    /// The command moves too many bytes.
     Length {
-        /// Bytes asked for.
+        /// Bytes that the command would move.
         length: u64,
-        /// Bytes that a command may move.
+        /// Maximum number of bytes that a command may move.
         limit: u32,
     },
 }
@@ -198,17 +200,17 @@ pub struct Statistics {
     pub stranded: u64,
 }
 
-/// What can be said of a path.
+/// The state of a path.
 #[derive(Clone, Copy, Debug)]
 pub struct PathStatus<'a> {
-    /// Whether commands can take it.
+    /// Whether commands can take the path.
     pub live: bool,
-    /// Whether it is over for good.
+    /// Whether the path has ended for good.
     pub over: bool,
-    /// Commands on it.
+    /// Commands outstanding on the path.
     pub outstanding: u32,
-    /// How long commands have taken on it of late.
+    /// Moving average of the time that commands have taken on the path.
     pub latency: Nanos,
-    /// What its controller told about itself, last.
+    /// The last identity that the path's controller reported.
     pub identity: Option<&'a Identity>,
 }
