@@ -5,13 +5,13 @@
 use std::time::{Duration, Instant as Stopwatch};
 
 use engine::{Buffer, Instant, Nanos, Rng};
-use link::ethernet::medium::PortLatency;
-use link::ethernet::{Port, PortSettings};
-use link::faults::{Behaviour, Faults};
-use link::tsn::gates::{GateEntry, GateSchedule, GateStates};
-use link::tsn::preemption::Preemption;
-use link::tsn::traffic::{Pattern, Source};
-use link::{AnyHop, Chance, Class, Frame, Hop, Path, Rate, Wire};
+use farlane_link::ethernet::medium::PortLatency;
+use farlane_link::ethernet::{Port, PortSettings};
+use farlane_link::faults::{Behaviour, Faults};
+use farlane_link::tsn::gates::{GateEntry, GateSchedule, GateStates};
+use farlane_link::tsn::preemption::Preemption;
+use farlane_link::tsn::traffic::{Pattern, Source};
+use farlane_link::{AnyHop, Chance, Class, Frame, Hop, Path, Rate, Wire};
 
 const RUN: Duration = Duration::from_millis(500);
 

@@ -8,11 +8,11 @@
 use std::collections::VecDeque;
 
 use engine::{Buffer, Engine, Instant, Nanos, Rng};
-use link::faults::{Behaviour, Faults};
-use link::network::{Config, ConnectionId, Input, Network, Output, Side};
-use link::nr5g::{Cell, Core, CoreSettings, Downlink, Uplink};
-use link::tcp::Parameters;
-use link::{AnyHop, Chance, Path, Rate, Wire};
+use farlane_link::faults::{Behaviour, Faults};
+use farlane_link::network::{Config, ConnectionId, Input, Network, Output, Side};
+use farlane_link::nr5g::{Cell, Core, CoreSettings, Downlink, Uplink};
+use farlane_link::tcp::Parameters;
+use farlane_link::{AnyHop, Chance, Path, Rate, Wire};
 
 const SEEDS: u64 = 4;
 /// Simulated time of each seed.

@@ -8,8 +8,8 @@
 use std::time::Instant as Clock;
 
 use engine::{Engine, Instant, Nanos, Rng};
-use machine::far::{self, ConnectionId, Far};
-use machine::near::{self, ControllerIndex, Event, Near};
+use farlane_machine::far::{self, ConnectionId, Far};
+use farlane_machine::near::{self, ControllerIndex, Event, Near};
 use nvme::media::{self, MediumId, ram::RamDisk};
 use nvme::wire::NamespaceId;
 use nvme_pcie::host::{Data, QueueId, Submission};

@@ -9,12 +9,12 @@
 use std::time::Instant as Clock;
 
 use engine::{Buffer, Engine, Instant, Pool};
+use farlane_nvme_pcie::controller::{self, Controller};
+use farlane_nvme_pcie::function::{self, Function};
+use farlane_nvme_pcie::host::{self, Data, Host, QueueId, Submission};
 use nvme::media::ram::RamDisk;
 use nvme::media::{Completion, MediumId};
 use nvme::wire::NamespaceId;
-use nvme_pcie::controller::{self, Controller};
-use nvme_pcie::function::{self, Function};
-use nvme_pcie::host::{self, Data, Host, QueueId, Submission};
 use pcie::device::{Dma, DmaResult};
 use pcie::memory::{Memory, Ram};
 use pcie::root_complex::{self, Plan, RootComplex};

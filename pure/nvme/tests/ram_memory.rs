@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use engine::{Buffer, Rng};
-use nvme::media::ram::RamDisk;
-use nvme::media::{IoId, MediumId, Operation, Request};
+use farlane_nvme::media::ram::RamDisk;
+use farlane_nvme::media::{IoId, MediumId, Operation, Request};
 
 const DISK: u64 = 128 << 20;
 

@@ -3,11 +3,11 @@
 use std::hint::black_box;
 
 use engine::{Buffer, Engine, Instant};
-use pcie::config::{Bar, BarIndex, Identity, Link};
-use pcie::device::{Dma, DmaId};
-use pcie::endpoint::{self, Endpoint, EndpointConfig, MsixLayout};
-use pcie::switch::{PortId, Switch, SwitchConfig};
-use pcie::wire::{Bdf, ConfigType, Packet, Tag};
+use farlane_pcie::config::{Bar, BarIndex, Identity, Link};
+use farlane_pcie::device::{Dma, DmaId};
+use farlane_pcie::endpoint::{self, Endpoint, EndpointConfig, MsixLayout};
+use farlane_pcie::switch::{PortId, Switch, SwitchConfig};
+use farlane_pcie::wire::{Bdf, ConfigType, Packet, Tag};
 
 const NOW: Instant = Instant::ZERO;
 const ROOT: Bdf = Bdf::new(0, 0, 0);

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 
-use pcie::wire::{Head, Kind, MemoryOperation, Tag, Tlp};
+use farlane_pcie::wire::{Head, Kind, MemoryOperation, Tag, Tlp};
 
 /// A TLP of a capture.
 struct Captured {

@@ -7,8 +7,8 @@ use std::hint::black_box;
 use std::time::{Duration, Instant as Clock};
 
 use engine::{Buffer, Engine, Instant, Pool, Rng};
+use farlane_tunnel::session::{Config, Input, Output, Session};
 use pcie::wire::{Bdf, Packet, Tag};
-use tunnel::session::{Config, Input, Output, Session};
 
 const ROUNDS: u32 = 200_000;
 
