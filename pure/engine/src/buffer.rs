@@ -1,14 +1,14 @@
-//! Payload bytes that many may hold and that are copied once.
+//! Payload bytes that are copied once and can have many holders.
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::{Deref, DerefMut, Range};
 
-/// Blocks start at a multiple of this many bytes, as direct I/O wants it.
+/// Blocks start at a multiple of this many bytes, as direct I/O requires.
 const ALIGNMENT: usize = 4096;
 
-/// Bytes that no longer change, shared by reference count: cloning and slicing copy nothing.
+/// Immutable bytes, shared by reference count. Cloning and slicing copy nothing.
 #[derive(Clone, Default)]
 pub struct Buffer {
     block: Option<Rc<[u8]>>,
@@ -17,13 +17,14 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// No bytes; allocates nothing.
+    /// An empty buffer, which allocates nothing.
     pub const EMPTY: Self = Self { block: None, start: 0, length: 0 };
 
-    /// A copy of `bytes` in a block of its own. Steady-state code takes blocks from a [`Pool`] instead.
+    /// Copies `bytes` into a block of their own. Steady-state code takes blocks from a [`Pool`]
+    /// instead.
     ///
     /// # Panics
-    /// When `bytes` is 4 GiB or more.
+    /// When `bytes` is 4 GiB or longer.
     pub fn copy_from_slice(bytes: &[u8]) -> Self {
         if bytes.is_empty() {
             return Self::EMPTY;
@@ -31,7 +32,7 @@ impl Buffer {
         Self { block: Some(Rc::from(bytes)), start: 0, length: length_u32(bytes.len()) }
     }
 
-    /// `length` zero bytes in a block of their own.
+    /// Creates a buffer of `length` zero bytes in a block of its own.
     ///
     /// # Panics
     /// When `length` is 4 GiB or more.
@@ -40,17 +41,17 @@ impl Buffer {
         Self { block: Some(block), start: 0, length: length_u32(length) }
     }
 
-    /// How many bytes there are.
+    /// Length of the buffer in bytes.
     pub const fn len(&self) -> usize {
         self.length as usize
     }
 
-    /// Whether there are none.
+    /// Whether the buffer has no bytes.
     pub const fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// The part of the bytes in `range`, sharing the same block.
+    /// The part of the buffer in `range`, which shares the same block.
     ///
     /// # Panics
     /// When `range` does not lie within the buffer.
@@ -67,7 +68,8 @@ impl Buffer {
         }
     }
 
-    /// Lengthens by the first `bytes` of `next`, if these follow directly in the same block. Whether it did.
+    /// Appends the first `bytes` of `next`, if they follow directly in the same block. Returns
+    /// whether they did.
     pub fn extend(&mut self, next: &Self, bytes: usize) -> bool {
         let (Some(block), Some(other)) = (&self.block, &next.block) else { return false };
         let follows = Rc::ptr_eq(block, other) && self.start + self.length == next.start;
@@ -78,7 +80,8 @@ impl Buffer {
         true
     }
 
-    /// Whether the block has other bytes too: it is not free before all who hold parts of it let go.
+    /// Whether the block has other bytes, too. The block is freed only when all holders of its
+    /// parts let go.
     pub fn is_part(&self) -> bool {
         self.block.as_ref().is_some_and(|block| block.len() > self.length as usize)
     }
@@ -124,16 +127,16 @@ impl From<Vec<u8>> for Buffer {
 }
 
 impl fmt::Debug for Buffer {
-    /// The length and the first bytes: whole payloads drown a log.
+    /// Shows the length and the first 16 bytes only: whole payloads drown a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = &self[..self.len().min(16)];
         write!(f, "Buffer({} B: {shown:02x?}{})", self.len(), if self.len() > 16 { "…" } else { "" })
     }
 }
 
-/// Bytes with one owner, being filled. Its contents start out unspecified when it comes from a [`Pool`].
+/// Bytes with one owner, being filled. A buffer from a [`Pool`] has unspecified contents at first.
 pub struct BufferMut {
-    /// Never cloned while it is here, so that it can always be written.
+    /// Never cloned while the buffer is mutable, so that it can always be written.
     block: Rc<[u8]>,
     start: u32,
     length: u32,
@@ -145,17 +148,17 @@ impl BufferMut {
         Self { block, start: length_u32(start), length: length_u32(length) }
     }
 
-    /// Shortens to the first `length` bytes.
+    /// Shortens the buffer to its first `length` bytes.
     ///
     /// # Panics
-    /// When it holds fewer.
+    /// When the buffer has fewer bytes.
     pub fn truncate(&mut self, length: usize) {
         assert!(length <= self.length as usize, "a buffer can't be truncated to more than it holds");
         self.length = length_u32(length);
     }
 
-    /// The same bytes, no longer changeable. The block is freed with its last holder; see [`Pool::seal`]
-    /// for one that is used again.
+    /// Makes the bytes immutable. The block is freed with its last holder; [`Pool::seal`] reuses it
+    /// instead.
     pub fn freeze(self) -> Buffer {
         Buffer { block: Some(self.block), start: self.start, length: self.length }
     }
@@ -181,39 +184,40 @@ impl fmt::Debug for BufferMut {
     }
 }
 
-/// The smallest block a pool hands out; the classes are this times a power of two.
+/// The smallest block of a pool, in bytes. The size of each class is this times a power of two.
 const SMALLEST: usize = 256;
-/// Block sizes: 256 B, 512 B, and so on to 1 MiB.
+/// Number of block sizes: 256 B, 512 B, and so on to 1 MiB.
 const CLASSES: usize = 13;
-/// How many of the blocks that were sealed last a search for a free one looks at: one of them is still in cache.
+/// How many of the most recently sealed blocks are searched for a free one. Such a block is still
+/// in the cache.
 const RECENT_MAX: usize = 4;
-/// How many of the other blocks it looks at next, before it allocates.
+/// How many other blocks are searched next, before a block is allocated.
 const SEARCH_MAX: usize = 8;
 
-/// Blocks that are used again when their last holder lets go, so that steady state allocates nothing.
+/// Blocks that are reused when their last holder lets go, so that steady state allocates nothing.
 ///
-/// A pool keeps a reference to every block it has sealed, and hands out again those that nobody else
-/// holds. It remembers at most `retain` bytes of all lengths together, but for one block, and forgets others of the length
-/// of which it has most for each that is too many.
+/// A pool keeps a reference to every block that it has sealed, and hands out those that nobody else
+/// holds. It remembers at most `retain` bytes of all lengths together, or a single block if that is
+/// longer. To make room, it forgets blocks of the length that occupies the most bytes.
 #[derive(Debug)]
 pub struct Pool {
     classes: [Class; CLASSES],
     retain: usize,
-    /// Bytes of the blocks that it remembers.
+    /// Bytes of all blocks that the pool remembers.
     retained: usize,
 }
 
-/// Blocks of one size.
+/// The remembered blocks of one size.
 #[derive(Debug, Default)]
 struct Class {
-    /// About in the order in which they were sealed.
+    /// Blocks, roughly in the order in which they were sealed.
     blocks: Vec<Rc<[u8]>>,
-    /// Where the search among those that were not sealed last goes on.
+    /// Where the search among older blocks continues.
     turn: usize,
 }
 
 impl Class {
-    /// A block that nobody else holds.
+    /// A block that nobody else holds, if one is found.
     #[inline]
     fn take(&mut self) -> Option<Rc<[u8]>> {
         let recent = self.blocks.iter().enumerate().rev().take(RECENT_MAX);
@@ -224,7 +228,7 @@ impl Class {
         }
     }
 
-    /// As [`Class::take`], among a few of all blocks.
+    /// Like [`Class::take`], but searches a few of all blocks.
     #[cold]
     fn search(&mut self) -> Option<Rc<[u8]>> {
         for _ in 0..self.blocks.len().min(SEARCH_MAX) {
@@ -250,15 +254,16 @@ impl Default for Pool {
 }
 
 impl Pool {
-    /// The longest buffer that can be taken: 1 MiB.
+    /// The longest buffer that can be taken, in bytes: 1 MiB.
     pub const LENGTH_MAX: usize = size_of_class(CLASSES - 1);
 
-    /// An empty pool that remembers at most `retain` bytes.
+    /// Creates an empty pool that remembers at most `retain` bytes.
     pub fn new(retain: usize) -> Self {
         Self { classes: core::array::from_fn(|_| Class::default()), retain, retained: 0 }
     }
 
-    /// A buffer of `length` bytes of unspecified content, aligned to 4 KiB where it is as long as that.
+    /// Takes a buffer of `length` bytes with unspecified contents. Buffers longer than 2 KiB are
+    /// aligned to 4 KiB.
     ///
     /// # Panics
     /// When `length` is more than [`Pool::LENGTH_MAX`].
@@ -275,9 +280,10 @@ impl Pool {
         BufferMut::over(block, length, slack_of(class))
     }
 
-    /// Freezes `buffer`; its block comes back to this pool when the last holder lets go.
+    /// Makes `buffer` immutable. Its block returns to this pool when the last holder lets go.
     pub fn seal(&mut self, buffer: BufferMut) -> Buffer {
-        // A block is as long as its class and its slack, whatever the buffer was truncated to.
+        // The length of a block is that of its class and slack, whatever the buffer was truncated
+        // to.
         let length = buffer.block.len();
         let class = class_of(if length > ALIGNMENT { length - ALIGNMENT } else { length });
         while self.retained + block_bytes(class) > self.retain && self.forget_one() {}
@@ -286,7 +292,7 @@ impl Pool {
         buffer.freeze()
     }
 
-    /// Forgets a block of the length of which there are most bytes; whether there was any.
+    /// Forgets a block of the length that occupies the most bytes. Returns whether there was one.
     #[cold]
     fn forget_one(&mut self) -> bool {
         let bytes = |class: usize| self.classes[class].blocks.len() * block_bytes(class);
@@ -299,7 +305,7 @@ impl Pool {
         true
     }
 
-    /// A sealed copy of `bytes`.
+    /// Copies `bytes` into a sealed buffer.
     pub fn copy(&mut self, bytes: &[u8]) -> Buffer {
         if bytes.is_empty() {
             return Buffer::EMPTY;
@@ -325,12 +331,12 @@ const fn size_of_class(class: usize) -> usize {
     SMALLEST << class
 }
 
-/// What a block of `class` has beyond its size, so that an aligned start can be chosen in it.
+/// Bytes of a block of `class` beyond its size, which allow an aligned start.
 const fn slack_of(class: usize) -> usize {
     if size_of_class(class) < ALIGNMENT { 0 } else { ALIGNMENT }
 }
 
-/// Bytes of a block of `class`.
+/// Bytes of a block of `class`, slack included.
 const fn block_bytes(class: usize) -> usize {
     size_of_class(class) + slack_of(class)
 }
@@ -385,7 +391,7 @@ mod tests {
         let held: Vec<_> = (0..5).map(|_| pool.copy(&[0; 4096])).collect();
         assert_eq!((blocks(&pool), pool.retained), (2, 2 * block_bytes(class_of(4096))));
         drop(held);
-        // Others take the place of those.
+        // New blocks replace the earlier ones.
         pool.copy(&[0; 300]);
         assert_eq!((blocks(&pool), pool.retained), (2, block_bytes(class_of(4096)) + 512));
         pool.copy(&[0; 1 << 16]);

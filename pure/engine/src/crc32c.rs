@@ -1,16 +1,17 @@
-//! CRC32C, by which the protocols here find out whether bytes were changed on their way.
+//! CRC32C, with which protocols detect bytes that were changed on the way.
 
-/// Goes on computing a CRC32C: takes that of the bytes before (0 for none) and more bytes. The world may have a faster
-/// one than [`crc32c`].
+/// A function that continues a CRC32C: it takes the CRC32C of the bytes before (0 for none) and
+/// more bytes. A world may have a faster one than [`crc32c`].
 pub type Crc32c = fn(u32, &[u8]) -> u32;
 
-/// Castagnoli's polynomial, bits reversed.
+/// Castagnoli's polynomial with its bits reversed.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
-/// How many bytes are taken at a time.
+/// How many bytes are processed at a time.
 const STRIDE: usize = 16;
 
-/// For each byte value: what it does to the CRC of what ends with it and as many zeros as the table's index says.
+/// For each byte value, its effect on the CRC when followed by as many zero bytes as the table's
+/// index.
 static TABLES: [[u32; 256]; STRIDE] = tables();
 
 #[allow(clippy::cast_possible_truncation, reason = "an index below 256; From is not const")]
@@ -40,8 +41,9 @@ const fn tables() -> [[u32; 256]; STRIDE] {
     tables
 }
 
-/// CRC32C of `bytes` behind those whose CRC32C is `before`, for worlds that have nothing better: 16 bytes at a time,
-/// as Kounavis and Berry do ("A systematic approach to building high performance software-based CRC generators", 2005).
+/// Computes the CRC32C of `bytes` that follow bytes with the CRC32C `before`, for worlds without a
+/// faster function. It processes 16 bytes at a time, as described by Kounavis and Berry ("A
+/// systematic approach to building high performance software-based CRC generators", 2005).
 pub fn crc32c(before: u32, bytes: &[u8]) -> u32 {
     let (blocks, rest) = bytes.as_chunks::<STRIDE>();
     let crc = blocks.iter().fold(!before, |crc, block| {

@@ -1,12 +1,13 @@
-//! Deadlines: few with names, or many of one length.
+//! Deadlines: a few with names, or many of one length.
 
 use alloc::vec::Vec;
 
 use crate::Instant;
 
-/// The named deadlines of an engine; the earliest is its `poll_timeout`.
+/// The named deadlines of an engine; the earliest is the engine's `poll_timeout`.
 ///
-/// `K` is an enum that names what each deadline is for. Meant for a handful: every call walks the list.
+/// `K` is an enum that names what each deadline is for. A list should have a handful of deadlines,
+/// because every call walks it.
 #[derive(Clone, Debug)]
 pub struct Deadlines<K> {
     armed: Vec<(Instant, K)>,
@@ -19,11 +20,11 @@ impl<K> Default for Deadlines<K> {
 }
 
 impl<K: Copy + PartialEq> Deadlines<K> {
-    /// Nothing armed.
+    /// Creates an empty list.
     pub fn new() -> Self {
         Self::default()
     }
-    /// Sets the deadline called `name`, in place of an earlier one of that name.
+    /// Sets the deadline called `name`, replacing an earlier one of that name.
     pub fn arm(&mut self, name: K, at: Instant) {
         self.disarm(name);
         self.armed.push((at, name));
@@ -36,7 +37,7 @@ impl<K: Copy + PartialEq> Deadlines<K> {
     pub fn is_armed(&self, name: K) -> bool {
         self.armed.iter().any(|(_, armed)| *armed == name)
     }
-    /// Takes the earliest deadline at or before `now`.
+    /// Takes the earliest deadline, if it is at or before `now`.
     pub fn expire(&mut self, now: Instant) -> Option<K> {
         let (index, (at, name)) = self.armed.iter().copied().enumerate().min_by_key(|(_, (at, _))| *at)?;
         (at <= now).then(|| {
@@ -44,7 +45,7 @@ impl<K: Copy + PartialEq> Deadlines<K> {
             name
         })
     }
-    /// The earliest deadline.
+    /// Time of the earliest deadline.
     pub fn earliest(&self) -> Option<Instant> {
         self.armed.iter().map(|(at, _)| *at).min()
     }
@@ -59,8 +60,9 @@ struct Link {
     at: Option<Instant>,
 }
 
-/// Deadlines of numbered slots (tags, command identifiers) that are armed in the order in which they
-/// expire, as they are when all have the same length. Every call takes constant time and allocates nothing.
+/// Deadlines of numbered slots (tags, command identifiers) that are armed in the order in which
+/// they expire, as is the case when all have the same length. Every call takes constant time and
+/// allocates nothing.
 #[derive(Clone, Debug)]
 pub struct DeadlineList {
     links: Vec<Link>,
@@ -69,16 +71,16 @@ pub struct DeadlineList {
 }
 
 impl DeadlineList {
-    /// A list for the slots `0..slots`, none armed.
+    /// Creates a list for the slots `0..slots`, none of them armed.
     pub fn new(slots: u32) -> Self {
         let unarmed = Link { before: NONE, after: NONE, at: None };
         Self { links: (0..slots).map(|_| unarmed).collect(), first: NONE, last: NONE }
     }
 
-    /// Arms `slot`, again if it was armed.
+    /// Arms `slot`, or arms it again.
     ///
     /// # Panics
-    /// When `at` is before the latest armed deadline, or `slot` is not of this list.
+    /// When `at` is before the latest armed deadline, or `slot` is not in the list.
     pub fn arm(&mut self, slot: u32, at: Instant) {
         self.disarm(slot);
         if self.last != NONE {
@@ -109,7 +111,7 @@ impl DeadlineList {
         self.links[slot as usize] = Link { before: NONE, after: NONE, at: None };
     }
 
-    /// Takes the earliest slot whose deadline is at or before `now`.
+    /// Takes the earliest slot, if its deadline is at or before `now`.
     pub fn expire(&mut self, now: Instant) -> Option<u32> {
         let slot = self.first;
         self.earliest().is_some_and(|at| at <= now).then(|| {
@@ -118,7 +120,7 @@ impl DeadlineList {
         })
     }
 
-    /// The earliest deadline.
+    /// Time of the earliest deadline.
     pub fn earliest(&self) -> Option<Instant> {
         self.links.get(self.first as usize).and_then(|link| link.at)
     }

@@ -1,16 +1,17 @@
-//! Randomness that nobody should be able to guess.
+//! Randomness that nobody should be able to predict.
 
 use core::fmt;
 
 use crate::Rng;
 
-/// Where the names and secrets come from that admit whoever knows them: the system's random source in the live world, a
-/// generator in those that repeat themselves.
+/// The source of names and secrets that admit whoever knows them: the system's random source in the
+/// live world, a generator in reproducible worlds.
 #[derive(Clone)]
 pub enum Entropy {
-    /// The system's source: fills the bytes that it is given.
+    /// The system's source: a function that fills the given bytes.
     System(fn(&mut [u8])),
-    /// A reproducible sequence, which whoever has seen some of it can go on with: for simulations and tests only.
+    /// A reproducible sequence, for simulations and tests only. Whoever has seen some of it can
+    /// predict the rest.
     Seeded(Rng),
 }
 
@@ -35,7 +36,7 @@ impl Entropy {
         }
     }
 
-    /// A number in `0..bound`, each as likely as the others to within 2^-64.
+    /// A random number in `0..bound`, uniform to within 2^-64.
     ///
     /// # Panics
     /// When `bound` is 0.
@@ -49,7 +50,8 @@ impl Entropy {
         }
     }
 
-    /// An independent source for the part of the world called `name`; this one is untouched. See [`Rng::fork`].
+    /// Creates an independent source for the part of the world called `name`, and leaves this
+    /// source untouched; see [`Rng::fork`].
     #[must_use]
     pub fn fork(&self, name: &str) -> Self {
         match self {
@@ -58,7 +60,8 @@ impl Entropy {
         }
     }
 
-    /// An independent source for one of many alike, which differs from the one before.
+    /// Creates an independent source for one of many similar parts. Each call returns a different
+    /// one.
     #[must_use]
     pub fn split(&mut self) -> Self {
         match self {
@@ -81,7 +84,7 @@ impl From<&Rng> for Entropy {
 }
 
 impl fmt::Debug for Entropy {
-    /// What it will give is nobody's business.
+    /// Hides the state, which would reveal future values.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::System(_) => "Entropy::System",

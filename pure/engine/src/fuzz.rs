@@ -1,15 +1,15 @@
-//! What fuzz entries make of their bytes.
+//! Takes the input of a fuzz target apart.
 
-/// The bytes of an input, taken off its front; zeroes behind the last.
+/// The bytes of an input, taken from its front; zeros follow after the last byte.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a>(&'a [u8]);
 
 impl<'a> Source<'a> {
-    /// All of `bytes`.
+    /// Creates a source of `bytes`.
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
-    /// Whether there is nothing but zeroes any more.
+    /// Whether all bytes were taken, so that only zeros follow.
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -19,25 +19,26 @@ impl<'a> Source<'a> {
         self.0 = rest;
         *first
     }
-    /// The next 2 bytes.
+    /// The next 2 bytes, little-endian.
     pub const fn half(&mut self) -> u16 {
         u16::from_le_bytes([self.byte(), self.byte()])
     }
-    /// The next 4 bytes.
+    /// The next 4 bytes, little-endian.
     pub const fn word(&mut self) -> u32 {
         u32::from_le_bytes([self.byte(), self.byte(), self.byte(), self.byte()])
     }
-    /// The next 8 bytes.
+    /// The next 8 bytes, little-endian.
     pub const fn long(&mut self) -> u64 {
         (self.word() as u64) | (self.word() as u64) << 32
     }
-    /// The next `length` bytes, or those that there are.
+    /// The next `length` bytes, or all that are left if there are fewer.
     pub fn bytes(&mut self, length: usize) -> &'a [u8] {
         let (bytes, rest) = self.0.split_at(length.min(self.0.len()));
         self.0 = rest;
         bytes
     }
-    /// Puts the next bytes into `bytes`, up to 64 of them, and zeroes behind these: answers may be long.
+    /// Fills `bytes` with the next bytes, at most 64 of them, and with zeros behind these, since
+    /// answers may be long.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         let ours = self.bytes(bytes.len().min(64));
         bytes.fill(0);

@@ -1,8 +1,8 @@
-//! What every Farlane protocol engine is made of.
+//! The parts that every Farlane protocol engine is made of.
 //!
-//! An *engine* is a pure state machine: it owns no socket, clock, thread or memory of a host. Inputs
-//! and the time come in, outputs are polled out, and the world around it (live or simulated) does the
-//! rest. Start at [`Engine`] for the contract and [`settle`] for the calling rule.
+//! An *engine* is a pure state machine: it owns no socket, clock, thread or host memory. Inputs and
+//! the time go in, outputs are polled out, and the world around the engine (live or simulated) does
+//! the rest. Start at [`Engine`] for the contract and [`settle`] for the calling rule.
 
 #![no_std]
 #![forbid(unsafe_code)]

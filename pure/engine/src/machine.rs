@@ -4,39 +4,41 @@ use crate::Instant;
 
 /// A pure state machine between inputs and outputs.
 ///
-/// Borrowed in, owned out; `now` never goes back; a spurious timeout is harmless. A fault of the peer
-/// is an input and is answered in protocol, so nothing here returns an error. Commands of the
-/// application are ordinary methods of the engine. Drivers call [`Engine::handle_input`] and
-/// [`settle`] only.
+/// Inputs are borrowed and outputs are owned. `now` never goes back, and a spurious timeout is
+/// harmless. A fault of the peer is an input that is answered in protocol, so no method here
+/// returns an error. Commands of the application are ordinary methods of the engine. Drivers call
+/// [`Engine::handle_input`] and [`settle`] only.
 pub trait Engine {
     /// What the world tells the engine.
     type Input<'a>;
     /// What the engine asks of the world.
     type Output;
 
-    /// Takes one input.
+    /// Handles one input.
     fn handle_input(&mut self, now: Instant, input: Self::Input<'_>);
-    /// Does what has become due; must leave no deadline at or before `now`.
+    /// Handles everything that has become due. Leaves no deadline at or before `now`.
     fn handle_timeout(&mut self, now: Instant);
-    /// The next output, until there is none.
+    /// The next output, or `None` when there are no more.
     fn poll_output(&mut self) -> Option<Self::Output>;
-    /// When [`Engine::handle_timeout`] wants to be called, if ever.
+    /// When [`Engine::handle_timeout`] is due, if ever.
     fn poll_timeout(&self) -> Option<Instant>;
 }
 
-/// The calling rule: fires what is due, hands every output to `world`, and says when to call again.
+/// The calling rule: fires what is due, hands every output to `world`, and returns when to call
+/// again.
 ///
 /// # Panics
-/// As [`next_wake`].
+/// Like [`next_wake`].
 pub fn settle<E: Engine>(engine: &mut E, now: Instant, world: impl FnMut(E::Output)) -> Option<Instant> {
     fire(engine, now);
     drain(engine, world);
     next_wake(engine, now)
 }
 
-/// The first step of [`settle`]: fires what is due. Returns whether anything was.
+/// The first step of [`settle`]: fires what is due. Returns whether anything was due.
 ///
-/// A driver on which somebody waits may [`drain`] at once, and go through all steps before it next waits itself.
+/// A driver that somebody waits for may [`drain`] at once. It takes all steps before it waits
+/// itself.
 pub fn fire<E: Engine>(engine: &mut E, now: Instant) -> bool {
     let due = engine.poll_timeout().is_some_and(|at| at <= now);
     if due {
@@ -52,25 +54,27 @@ pub fn drain<E: Engine>(engine: &mut E, mut world: impl FnMut(E::Output)) {
     }
 }
 
-/// The last step of [`settle`]: when to call again.
+/// The last step of [`settle`]: returns when to call again.
 ///
 /// # Panics
-/// When a deadline at or before `now` survives its own timeout: an engine that would make its driver spin.
+/// When a deadline at or before `now` survives its own timeout. Such an engine would make its
+/// driver spin.
 pub fn next_wake<E: Engine>(engine: &E, now: Instant) -> Option<Instant> {
     let wake = engine.poll_timeout();
     assert!(wake.is_none_or(|at| at > now), "a deadline outlived its timeout");
     wake
 }
 
-/// Sees what passes in and out of an engine; see [`Tap`].
+/// Observes what passes in and out of an engine; [`Tap`] puts it around the engine.
 pub trait Observer<E: Engine> {
-    /// An input, before the engine sees it.
+    /// Called with an input before the engine sees it.
     fn on_input(&mut self, now: Instant, input: &E::Input<'_>);
-    /// An output, as it leaves the engine. `now` is the time of the latest input or timeout.
+    /// Called with an output as it leaves the engine. `now` is the time of the latest input or
+    /// timeout.
     fn on_output(&mut self, now: Instant, output: &E::Output);
 }
 
-/// An engine with an observer around it: recorders, tracers and latency analysers are observers, and
+/// An engine with an observer around it. Recorders, tracers and latency analysers are observers;
 /// the engine knows none of them.
 #[derive(Debug)]
 pub struct Tap<E, O> {
@@ -80,7 +84,7 @@ pub struct Tap<E, O> {
 }
 
 impl<E: Engine, O: Observer<E>> Tap<E, O> {
-    /// Wraps `engine`.
+    /// Wraps `engine` with `observer`.
     pub const fn new(engine: E, observer: O) -> Self {
         Self { engine, observer, now: Instant::ZERO }
     }
@@ -88,7 +92,7 @@ impl<E: Engine, O: Observer<E>> Tap<E, O> {
     pub const fn engine(&mut self) -> &mut E {
         &mut self.engine
     }
-    /// The observer.
+    /// The observer around the engine.
     pub const fn observer(&mut self) -> &mut O {
         &mut self.observer
     }

@@ -8,14 +8,14 @@ pub struct Rng {
 }
 
 impl Rng {
-    /// A generator whose whole sequence is a function of `seed`.
+    /// Creates a generator whose whole sequence is a function of `seed`.
     pub fn from_seed(seed: u64) -> Self {
         let mut mix = seed;
         Self { state: core::array::from_fn(|_| split_mix(&mut mix)) }
     }
 
-    /// An independent generator for the part of the world called `name`. The parent is untouched, so
-    /// adding a part to a world changes nothing for the others.
+    /// Creates an independent generator for the part of the world called `name`. The parent is
+    /// untouched, so adding a part to a world changes nothing for the other parts.
     #[must_use]
     pub fn fork(&self, name: &str) -> Self {
         // FNV-1a over the name, mixed with the parent's state.
@@ -39,7 +39,7 @@ impl Rng {
         result
     }
 
-    /// A number in `0..bound`, each equally likely to within 2^-64 of its share.
+    /// A random number in `0..bound`, uniform to within 2^-64.
     ///
     /// # Panics
     /// When `bound` is 0.
@@ -49,7 +49,7 @@ impl Rng {
         (wide >> 64) as u64
     }
 
-    /// True once in `times` on average; `times` 0 is never.
+    /// True once in `times` on average, or never if `times` is 0.
     pub const fn one_in(&mut self, times: u64) -> bool {
         times != 0 && self.below(times) == 0
     }
@@ -77,7 +77,8 @@ mod tests {
 
     #[test]
     fn split_mix_gives_the_published_sequence() {
-        // First outputs for seed 1234567, from the reference implementation's published test values.
+        // First outputs for seed 1234567, from the reference implementation's published test
+        // values.
         let mut state = 1_234_567;
         assert_eq!(split_mix(&mut state), 6_457_827_717_110_365_317);
         assert_eq!(split_mix(&mut state), 3_203_168_211_198_807_973);

@@ -2,8 +2,8 @@
 //!
 //! Sequences such as enumeration or a controller's initialisation are easiest to read as a function
 //! that asks and waits. A [`Script`] runs such an `async` function without an executor: it stops at
-//! each question, the engine answers when it can, and the script goes on. Not for hot paths: starting
-//! one allocates.
+//! each question, the engine answers when it can, and the script continues. Scripts are not for hot
+//! paths: starting one allocates.
 
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -18,7 +18,7 @@ struct Slot<Q, A> {
     answer: Option<A>,
 }
 
-/// The script's side: asks a question and waits for its answer.
+/// The script's side, which asks questions and waits for their answers.
 pub struct Asker<Q, A>(Rc<RefCell<Slot<Q, A>>>);
 
 impl<Q, A> Clone for Asker<Q, A> {
@@ -34,7 +34,7 @@ impl<Q, A> fmt::Debug for Asker<Q, A> {
 }
 
 impl<Q, A> Asker<Q, A> {
-    /// Asks `question` and waits for its answer. One question at a time.
+    /// Asks `question` and waits for its answer. A script asks one question at a time.
     pub async fn ask(&self, question: Q) -> A {
         self.0.borrow_mut().question = Some(question);
         poll_fn(|_| self.0.borrow_mut().answer.take().map_or(Poll::Pending, Poll::Ready)).await
@@ -44,13 +44,13 @@ impl<Q, A> Asker<Q, A> {
 /// What a script did when it was last run.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step<Q, T> {
-    /// It asks; answer with [`Script::answer`].
+    /// The script asks a question; answer with [`Script::answer`].
     Ask(Q),
-    /// It has ended.
+    /// The script has ended with this result.
     Done(T),
 }
 
-/// A function that stops at each question; see the module.
+/// An `async` function that runs inside an engine and stops at each question.
 pub struct Script<Q, A, T> {
     slot: Rc<RefCell<Slot<Q, A>>>,
     future: Pin<Box<dyn Future<Output = T>>>,
@@ -72,7 +72,7 @@ impl<Q: 'static, A: 'static, T> Script<Q, A, T> {
         (script, step)
     }
 
-    /// Answers the question that is open and runs on to the next one, or to the end.
+    /// Answers the open question and runs on to the next one, or to the end.
     pub fn answer(&mut self, answer: A) -> Step<Q, T> {
         self.slot.borrow_mut().answer = Some(answer);
         self.run()

@@ -1,4 +1,4 @@
-//! Time as engines know it: nanoseconds of one monotonic clock.
+//! Time as engines know it: nanoseconds of a monotonic clock.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Div, Mul, Sub};
@@ -8,24 +8,24 @@ use core::ops::{Add, AddAssign, Div, Mul, Sub};
 pub struct Nanos(u64);
 
 impl Nanos {
-    /// No time at all.
+    /// A length of zero.
     pub const ZERO: Self = Self(0);
-    /// The longest time that can be told (about 584 years).
+    /// The longest length, about 584 years.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// A length of `nanoseconds`.
+    /// Creates a length of `nanoseconds`.
     pub const fn new(nanoseconds: u64) -> Self {
         Self(nanoseconds)
     }
-    /// A length of `microseconds`; saturates at [`Nanos::MAX`].
+    /// Creates a length of `microseconds`; saturates at [`Nanos::MAX`].
     pub const fn from_micros(microseconds: u64) -> Self {
         Self(microseconds.saturating_mul(1_000))
     }
-    /// A length of `milliseconds`; saturates at [`Nanos::MAX`].
+    /// Creates a length of `milliseconds`; saturates at [`Nanos::MAX`].
     pub const fn from_millis(milliseconds: u64) -> Self {
         Self(milliseconds.saturating_mul(1_000_000))
     }
-    /// A length of `seconds`; saturates at [`Nanos::MAX`].
+    /// Creates a length of `seconds`; saturates at [`Nanos::MAX`].
     pub const fn from_secs(seconds: u64) -> Self {
         Self(seconds.saturating_mul(1_000_000_000))
     }
@@ -33,7 +33,7 @@ impl Nanos {
     pub const fn get(self) -> u64 {
         self.0
     }
-    /// The difference, or zero where `other` is longer.
+    /// The difference, or zero if `other` is longer.
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
@@ -68,7 +68,7 @@ impl Div<u64> for Nanos {
 }
 
 impl From<core::time::Duration> for Nanos {
-    /// Saturates at [`Nanos::MAX`].
+    /// Converts a duration. A duration that is too long becomes [`Nanos::MAX`].
     fn from(duration: core::time::Duration) -> Self {
         Self(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
     }
@@ -81,7 +81,8 @@ impl From<Nanos> for core::time::Duration {
 }
 
 impl fmt::Display for Nanos {
-    /// The unit that a person would choose, with three decimals at most: `950 ns`, `12.345 µs`, `3 s`.
+    /// Uses the unit that a person would choose, with at most three decimals: `950 ns`, `12.345 µs`,
+    /// `3 s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit, name) = match self.0 {
             0..1_000 => return write!(f, "{} ns", self.0),
@@ -103,7 +104,7 @@ impl fmt::Display for Nanos {
 pub struct Instant(u64);
 
 impl Instant {
-    /// Where the clock starts.
+    /// The start of the clock.
     pub const ZERO: Self = Self(0);
 
     /// The instant `nanoseconds` after the clock's start.
@@ -125,7 +126,7 @@ impl Add<Nanos> for Instant {
 
 impl Sub<Instant> for Instant {
     type Output = Nanos;
-    /// The time from `earlier` to `self`, zero where `earlier` is in fact later.
+    /// The time from `earlier` to `self`, or zero if `earlier` is in fact later.
     fn sub(self, earlier: Self) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }

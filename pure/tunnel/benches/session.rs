@@ -1,5 +1,5 @@
-//! What a session costs for each TLP: one at a time, as in a ping-pong, and many in a segment. Medians, less what
-//! reading the clock costs.
+//! Measures what a session costs for each TLP: one at a time, as in a ping-pong, and many in a
+//! segment. Results are medians, less the cost of reading the clock.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may stop with a panic")]
 
@@ -36,7 +36,8 @@ fn pass(from: &mut Session, to: &mut Session) {
     }
 }
 
-/// Sends `batch` packets one way and lets one come back. Returns the time at the sender and at the receiver.
+/// Sends `batch` packets one way and lets one come back. Returns the time at the sender and at the
+/// receiver.
 fn round(
     now: Instant,
     [one, other]: [&mut Session; 2],
@@ -55,7 +56,7 @@ fn round(
         }
     }
     let sent = start.elapsed();
-    // As a world does: what arrives is in a block of the receiver's.
+    // As in a world, arriving bytes are in a block of the receiver.
     let arrived: Buffer = pool.copy(&segment.unwrap());
     let start = Clock::now();
     other.handle_input(now, Input::Received(arrived));
@@ -85,7 +86,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-/// What a measurement of nothing shows.
+/// The measured time when nothing is done.
 fn clock_cost() -> Duration {
     median((0..10_001).map(|_| Clock::now().elapsed()).collect())
 }

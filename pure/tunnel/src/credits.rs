@@ -1,20 +1,22 @@
 //! Credits of a session: how much each end may still send.
 //!
-//! As in PCI Express, headers and data of posted requests, non-posted requests and completions are counted
-//! apart. What travels are limits counted from the start of the session, so that a repeated or lost update does no harm.
+//! As in PCI Express, headers and data are counted separately for posted requests, non-posted
+//! requests and completions. The ends exchange limits counted from the start of the session, so a
+//! repeated or lost update does no harm.
 
 use crate::frame::{FrameError, Reader};
 use engine::Buffer;
 use pcie::ordering::{Allowance, Lane, data_credits};
 use pcie::wire::Tlp;
 
-/// Limits and counts stay less than this apart, so that they can be compared although they wrap.
+/// Limits and counts stay closer together than this, so that they can be compared although they
+/// wrap.
 pub(crate) const WINDOW_MAX: u32 = 1 << 30;
 
-/// Headers and data of one lane: an amount, or a count since the start of the session that wraps.
+/// Headers and data of one lane: an amount, or a count since the start of the session, which wraps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
-    /// TLPs.
+    /// Number of TLPs.
     pub headers: u32,
     /// Payload in units of 16 B, rounded up for each TLP.
     pub data: u32,
@@ -30,21 +32,21 @@ impl Amount {
             data: self.data.wrapping_sub(earlier.data),
         }
     }
-    /// Whether this count is at most `limit`; both wrap.
+    /// Whether this count is at most `limit`. Both counts wrap.
     const fn is_within(self, limit: Self) -> bool {
         let left = limit.since(self);
         left.headers <= WINDOW_MAX && left.data <= WINDOW_MAX
     }
 }
 
-/// An amount or a count of each lane.
+/// An amount or a count for each lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CreditLimits {
     lanes: [Amount; Lane::COUNT],
 }
 
 impl CreditLimits {
-    /// The limits of each lane.
+    /// Creates the limits from those of each lane.
     pub const fn new(posted: Amount, non_posted: Amount, completion: Amount) -> Self {
         Self { lanes: [posted, non_posted, completion] }
     }
@@ -70,10 +72,10 @@ impl CreditLimits {
     }
 }
 
-/// What a packet takes of its lane.
+/// The lane of a packet, and how much of the lane's credits the packet takes.
 pub(crate) type Cost = (Lane, Amount);
 
-/// What `packet` takes.
+/// How much of its lane's credits `packet` takes.
 pub(crate) fn cost(packet: &Tlp<Buffer>) -> Cost {
     (Lane::of(&packet.header), Amount { headers: 1, data: data_credits(packet) })
 }
@@ -86,7 +88,8 @@ pub(crate) struct Spending {
 }
 
 impl Spending {
-    /// The peer allows `limit`, counted from the start of the session. `false` if it takes back what it has granted.
+    /// Takes over the peer's `limit`, counted from the start of the session. False if the peer
+    /// withdraws credits that it has granted.
     pub(crate) fn allow(&mut self, limit: CreditLimits) -> bool {
         let lanes = self.limit.lanes.iter().zip(&limit.lanes).zip(&self.sent.lanes);
         let grows = lanes.into_iter().all(|((old, new), sent)| old.is_within(*new) && sent.is_within(*new));
@@ -109,20 +112,20 @@ impl Allowance for Spending {
     }
 }
 
-/// The receiver's account: what has arrived and what has been passed on, against what was granted.
+/// The receiver's account: what has arrived and been passed on, against what was granted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Granting {
     window: CreditLimits,
     arrived: CreditLimits,
     passed_on: CreditLimits,
-    /// What the peer was last told.
+    /// The limits that the peer was last told.
     told: CreditLimits,
     worth_company: bool,
     worth_segment: bool,
 }
 
 impl Granting {
-    /// Lets the peer have at most `window` under way.
+    /// Creates the account of a receiver that lets the peer have at most `window` under way.
     pub(crate) fn new(window: CreditLimits) -> Self {
         let none = CreditLimits::default();
         Self {
@@ -134,7 +137,7 @@ impl Granting {
             worth_segment: false,
         }
     }
-    /// The limits to tell the peer, which is now done.
+    /// The limits to tell the peer. The account takes them as told.
     pub(crate) fn tell(&mut self) -> CreditLimits {
         for (told, (passed, window)) in
             self.told.lanes.iter_mut().zip(self.passed_on.lanes.iter().zip(&self.window.lanes))
@@ -144,13 +147,13 @@ impl Granting {
         (self.worth_company, self.worth_segment) = (false, false);
         self.told
     }
-    /// A packet arrived. `false` if it was more than granted.
+    /// Counts a packet that arrived. False if it exceeds what was granted.
     pub(crate) fn arrive(&mut self, (lane, cost): (Lane, Amount)) -> bool {
         let arrived = &mut self.arrived.lanes[lane.index()];
         *arrived = arrived.plus(cost);
         arrived.is_within(self.told.lanes[lane.index()])
     }
-    /// A packet has left our memory.
+    /// Counts a packet that has left our memory.
     pub(crate) const fn pass_on(&mut self, (lane, cost): (Lane, Amount)) {
         let index = lane.index();
         self.passed_on.lanes[index] = self.passed_on.lanes[index].plus(cost);
@@ -159,12 +162,13 @@ impl Granting {
         self.worth_company |= news.headers > window.headers / 4 || news.data > window.data / 4;
         self.worth_segment |= news.headers > window.headers / 2 || news.data > window.data / 2;
     }
-    /// Whether a quarter of a lane's window has become free that the peer doesn't know of: it is to travel with the
-    /// next segment.
+    /// Whether a quarter of a lane's window has become free without the peer knowing. The news is
+    /// then to travel with the next segment.
     pub(crate) const fn is_worth_company(&self) -> bool {
         self.worth_company
     }
-    /// Whether half of a lane's window has become free that the peer doesn't know of: it may be waiting for that.
+    /// Whether half of a lane's window has become free without the peer knowing. The peer may then
+    /// be waiting for the news.
     pub(crate) const fn is_worth_segment(&self) -> bool {
         self.worth_segment
     }

@@ -1,4 +1,4 @@
-//! The worked example of `docs/tunnel-protocol.md`, checked against what the sessions really say.
+//! The worked example of `docs/tunnel-protocol.md`, checked against what the sessions really send.
 
 use std::string::String;
 use std::vec::Vec;
@@ -12,7 +12,7 @@ use engine::Engine;
 
 const DOCUMENT: &str = include_str!("../../../docs/tunnel-protocol.md");
 
-/// The bytes of each fenced block marked `hex`: what stands left of the `|` in each line.
+/// The bytes of each fenced block marked `hex`: the part of each line to the left of the `|`.
 fn examples() -> Vec<Vec<u8>> {
     let mut examples = Vec::new();
     let mut inside = false;
@@ -34,7 +34,7 @@ fn examples() -> Vec<Vec<u8>> {
     examples
 }
 
-/// The device's end wants stamps, the host's digests.
+/// Settings of either end. The device's end wants stamps, the host's end wants digests.
 fn config(name: &str, instance: u8, stamps: bool) -> Config {
     let identity = Identity {
         instance: InstanceId([instance; 16]),
@@ -49,7 +49,7 @@ const fn at(microseconds: u64) -> Instant {
     Instant::from_nanos(microseconds * 1_000)
 }
 
-/// What `session` transmits now.
+/// Everything that `session` transmits now.
 fn said(session: &mut Session) -> Buffer {
     let outputs = core::iter::from_fn(|| session.poll_output());
     let said = outputs.filter_map(|output| match output {
@@ -63,7 +63,7 @@ fn hear(session: &mut Session, now: Instant, bytes: &Buffer) {
     session.handle_input(now, Input::Received(bytes.clone()));
 }
 
-/// The conversation of the document: its segments in order.
+/// The segments of the document's conversation, in order.
 fn conversation() -> Vec<Vec<u8>> {
     let mut host = Session::upstream(config("host", 0x11, false), Rng::from_seed(1));
     let mut device = Session::downstream(config("ssd", 0x22, true), Rng::from_seed(2));
@@ -97,7 +97,7 @@ fn conversation() -> Vec<Vec<u8>> {
     said(&mut host);
     host.handle_timeout(at(410) + Nanos::from_millis(5));
     let mut credit = said(&mut host);
-    // A Ping was due as well; the document shows the Credit alone.
+    // A Ping was due as well, but the document shows the Credit alone.
     credit = credit.slice(0..40);
     segments.extend([request, completion, credit]);
     host.close(at(9_000), "bye");
@@ -105,7 +105,7 @@ fn conversation() -> Vec<Vec<u8>> {
     segments.into_iter().map(|segment| segment.to_vec()).collect()
 }
 
-/// The beginning of a path, each way.
+/// The first bytes of a path in either direction.
 fn path() -> [Vec<u8>; 2] {
     use crate::paths::{GroupId, Input, Output, PathIndex, Paths, Token};
     let (group, path) = (GroupId([0x33; 16]), PathIndex(1));

@@ -1,4 +1,4 @@
-//! What an application is told about a link.
+//! Events of a link that an application is told about.
 
 use core::fmt;
 
@@ -11,31 +11,31 @@ use crate::session::{DownReason, HandshakeError, LossReason};
 pub enum Event {
     /// Packets pass from now on.
     LinkUp {
-        /// Who is at the other end.
+        /// Identity of the other end.
         peer: Identity,
     },
     /// Packets no longer pass.
     LinkDown {
-        /// Why.
+        /// Why the link went down.
         reason: DownReason,
     },
-    /// The connection was lost; packets wait for another one.
+    /// The connection was lost. Packets wait for another one.
     Interrupted {
-        /// Why.
+        /// Why the connection was lost.
         reason: LossReason,
     },
     /// The link goes on over a new connection.
     Resumed,
-    /// Of several paths ([`crate::paths`]) this one is away, and the link goes on over the others.
+    /// This path ([`crate::paths`]) is away. The link goes on over the other paths.
     PathAway(PathIndex),
-    /// It is back.
+    /// A path that was away is back.
     PathBack(PathIndex),
-    /// A handshake came to nothing.
+    /// A handshake failed.
     HandshakeFailed(HandshakeError),
 }
 
 impl Event {
-    /// A path is away, or is back.
+    /// The event for a path that is away or back.
     pub const fn of_path(path: PathIndex, is_away: bool) -> Self {
         if is_away { Self::PathAway(path) } else { Self::PathBack(path) }
     }

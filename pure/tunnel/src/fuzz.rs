@@ -1,4 +1,4 @@
-//! What fuzzers feed: each of these takes any bytes and must not panic.
+//! Fuzz targets: each takes any bytes and must not panic.
 
 pub use crate::lookahead::fuzz::{learn, store};
 pub use crate::paths::fuzz::paths;
@@ -14,10 +14,10 @@ use crate::session::{Config, Input, Output, Session};
 
 const STEP: Nanos = Nanos::from_millis(7);
 
-/// One frame: what parses comes out again as it was.
+/// Parses one frame, and encodes it again.
 ///
 /// # Panics
-/// When it doesn't.
+/// When the encoded frame differs from `bytes`.
 pub fn frame(bytes: &[u8]) {
     let Some((head, body)) = bytes.split_first_chunk::<HEADER_LENGTH>() else { return };
     let Ok(header) = FrameHeader::parse(head) else { return };
@@ -25,7 +25,7 @@ pub fn frame(bytes: &[u8]) {
     let Some(body) = body.get(..usize::from(header.length)) else { return };
     let Ok(frame) = Frame::parse(&header, body) else { return };
     if matches!(frame, Frame::Hello(_) | Frame::Welcome(_)) {
-        // Options that are not known are not kept.
+        // Unknown options are not kept.
         return;
     }
     let mut block = [0; HEADER_LENGTH + BODY_MAX];
@@ -33,13 +33,14 @@ pub fn frame(bytes: &[u8]) {
     assert_eq!(block[..length], bytes[..length]);
 }
 
-/// Settings with a digest that is always zero, so that bytes come further.
+/// Settings with a digest that is always zero, so that random bytes reach further code.
 fn config() -> Config {
     Config { crc32c: |_, _| 0, ..Config::default() }
 }
 
-/// A session of either role, connected, with a packet under way, whose peer says `bytes` in pieces of a length that
-/// the second byte tells; the first chooses the role, whether a handshake precedes, and whether frames have digests.
+/// Runs a connected session with a packet under way. The first byte chooses the role, whether a
+/// handshake comes first, and whether frames have digests. The rest is the peer's stream, in pieces
+/// whose length the second byte tells.
 pub fn session(bytes: &[u8]) {
     let [mode, size, stream @ ..] = bytes else { return };
     let upstream = mode & 1 == 0;
@@ -89,8 +90,8 @@ fn greet(session: &mut Session, upstream: bool, digests: bool) {
     }
 }
 
-/// Three connections to the device's end, each byte of `bytes` but the stream's naming one: pairs of a connection
-/// and a length, then so many bytes for it.
+/// Runs connections to the device's end. Each step takes a byte for the connection and the event, a
+/// byte for a length, and as many bytes of the connection's stream.
 pub fn gate(bytes: &[u8]) {
     let mut downstream = Downstream::new(config(), Rng::from_seed(1));
     let mut now = Instant::ZERO;
@@ -161,7 +162,7 @@ mod tests {
             for target in [frame, session, gate] {
                 target(&bytes);
             }
-            // With the look of a frame, random bytes come further.
+            // Random bytes in the form of a frame reach further code.
             if bytes.len() > 16 {
                 let kinds = [1, 2, 3, 4, 0x10, 0x10, 0x11, 0x12, 0x13, 0x14, 0x18, 0x20, 0x21];
                 let length = [4, 24, 8, 24, 12, 16, 4, 24, 24, 8, 20, 8, 24][kind];

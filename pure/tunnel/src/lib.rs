@@ -1,8 +1,8 @@
 //! Long-range PCIe: transaction-layer packets over a reliable byte stream, with credits and replay.
 //!
-//! The two halves of a distributed switch are [`Upstream`], near the host, and [`Downstream`], at the device;
-//! between them is a [`session::Session`] each. The bytes are in [`frame`], and `docs/tunnel-protocol.md` is their
-//! specification.
+//! A distributed switch has two halves: [`Upstream`] near the host and [`Downstream`] at the
+//! device. A [`session::Session`] in each half keeps the link between them. Module [`frame`]
+//! encodes the bytes, and `docs/tunnel-protocol.md` specifies them.
 
 #![no_std]
 #![forbid(unsafe_code)]

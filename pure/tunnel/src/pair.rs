@@ -17,44 +17,44 @@ enum Event {
     Lost(u32, Role),
 }
 
-/// One end and what came out of it.
+/// An end and everything that came out of it.
 pub(crate) struct End {
     pub(crate) session: Session,
-    /// This end's clock is ahead of the world's by this much.
+    /// How far the end's clock is ahead of the world's clock, in nanoseconds.
     pub(crate) skew: u64,
     pub(crate) packets: Vec<Packet>,
     pub(crate) arrivals: Vec<crate::session::Arrival>,
-    /// LinkUp, LinkDown and the like, in words.
+    /// `LinkUp`, `LinkDown` and similar outputs, in words.
     pub(crate) events: Vec<String>,
     wake: Option<Instant>,
 }
 
-/// See the module.
+/// Two sessions joined in virtual time.
 pub(crate) struct Pair {
     pub(crate) now: Instant,
     pub(crate) up: End,
     pub(crate) down: End,
     pub(crate) rng: Rng,
-    /// One way, at least.
+    /// The least delay in one direction.
     pub(crate) delay: Nanos,
-    /// The delay varies by up to this.
+    /// The delay varies by up to this many nanoseconds.
     pub(crate) jitter: u64,
-    /// Pieces of the stream are cut to random lengths up to this; 0 doesn't cut.
+    /// Pieces of the stream are cut to random lengths up to this many bytes; 0 does not cut.
     pub(crate) chunk: u64,
-    /// The connection breaks when so many more bytes have arrived, at whichever end.
+    /// The connection breaks when this many more bytes have arrived, at whichever end.
     pub(crate) cut_after: Option<usize>,
-    /// After so many bits that arrive, both ways together, one is turned over.
+    /// A bit is flipped after this many bits have arrived, in both directions together.
     pub(crate) flip_after: Option<usize>,
     /// Whether dialling succeeds.
     pub(crate) reachable: bool,
-    /// Bytes that arrived at either end so far.
+    /// Bytes that have arrived at either end.
     pub(crate) bytes: usize,
     pub(crate) segments: usize,
     connection: u32,
     alive: bool,
     events: BTreeMap<(Instant, u64), Event>,
     count: u64,
-    /// When the latest bytes in each direction arrive: streams don't overtake themselves.
+    /// When the latest bytes in each direction arrive: a stream does not overtake itself.
     latest: [Instant; 2],
 }
 
@@ -142,7 +142,7 @@ impl Pair {
         self.now + self.delay + Nanos::new(self.rng.below(self.jitter + 1))
     }
 
-    /// The connection breaks; each end learns of it a delay later.
+    /// Breaks the connection. Each end learns of it a delay later.
     pub(crate) fn cut(&mut self) {
         if !self.alive {
             return;
@@ -203,7 +203,7 @@ impl Pair {
                 self.schedule(at, Event::Dialled(connection));
             }
             Output::CloseConnection => {
-                // What was transmitted still arrives, and then the end of the stream.
+                // Transmitted bytes still arrive, and then the end of the stream.
                 let other = if role == Role::Upstream { Role::Downstream } else { Role::Upstream };
                 let at = self.jittered().max(self.latest[role as usize - 1]);
                 let connection = self.connection;
@@ -222,7 +222,7 @@ impl Pair {
         }
     }
 
-    /// Turns a bit of what arrives over, when its turn has come.
+    /// Flips a bit of arriving bytes when it is time to.
     fn flip(&mut self, bytes: &mut [u8]) {
         match &mut self.flip_after {
             Some(left) if *left < bytes.len() * 8 => {
@@ -317,7 +317,7 @@ pub(crate) fn read(number: u32) -> Packet {
     Packet::memory_read(Bdf::new(1, 0, 0), tag, u64::from(number / 1024) * 4096, 4)
 }
 
-/// The completion of such a read.
+/// The completion of the read recognisable by `number`.
 pub(crate) fn completion(number: u32) -> Packet {
     let data = Buffer::from(number.to_be_bytes().to_vec());
     Packet::completion_with_data(Bdf::new(2, 0, 0), &read(number).header, 0, data)

@@ -1,4 +1,4 @@
-//! Frames out of a byte stream that arrives in arbitrary pieces.
+//! Cuts a byte stream, which arrives in arbitrary pieces, into frames.
 
 use core::ops::Range;
 
@@ -6,21 +6,21 @@ use engine::{Buffer, BufferMut, Crc32c, Pool};
 
 use crate::frame::{DIGEST_LENGTH, FrameError, FrameHeader, FrameKind, HEADER_LENGTH, is_of, trailer};
 
-/// Cuts a byte stream into frames. A frame that lies whole within a received piece is found in place; only those that
-/// straddle pieces are copied, once, into a block of a pool.
+/// Cuts a byte stream into frames. A frame that lies whole within a received piece is read in
+/// place. Only frames that straddle pieces are copied, once, into a block of a pool.
 #[derive(Debug, Default)]
 pub(crate) struct FrameReader {
     piece: Buffer,
-    /// Where in the piece the next byte is.
+    /// Offset of the next byte in the piece.
     at: usize,
     head: [u8; HEADER_LENGTH],
     head_length: usize,
     body: Option<Straddling>,
     /// The body of the latest frame, if it straddled pieces.
     whole: Option<Buffer>,
-    /// With what the frames behind the handshake are checked, if they have digests.
+    /// The function that checks the digests of frames after the handshake, if they have digests.
     digest: Option<Crc32c>,
-    /// Whole frames that have come.
+    /// How many whole frames have come.
     frames: u64,
 }
 
@@ -32,18 +32,19 @@ struct Straddling {
 }
 
 impl FrameReader {
-    /// The stream goes on with `piece`; to be called only when there is no further frame in what came before.
+    /// Continues the stream with `piece`. To be called only when the earlier pieces contain no
+    /// further frame.
     pub(crate) fn push(&mut self, piece: Buffer) {
         assert!(self.at == self.piece.len(), "a piece of the stream was not read to its end");
         (self.piece, self.at) = (piece, 0);
     }
 
-    /// Forgets everything: another stream begins.
+    /// Forgets everything, since another stream begins.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// From now on frames have digests, if there is something to check them with.
+    /// Sets the function that checks the digests of further frames, if they have digests.
     pub(crate) const fn set_digest(&mut self, digest: Option<Crc32c>) {
         self.digest = digest;
     }
@@ -51,12 +52,12 @@ impl FrameReader {
     pub(crate) const fn is_checked(&self) -> bool {
         self.digest.is_some()
     }
-    /// A frame that has begun and is not whole, by the number of those before it.
+    /// The number of frames before one that has begun and is incomplete, if there is such a frame.
     pub(crate) fn begun(&self) -> Option<u64> {
         (self.head_length > 0 || self.body.is_some()).then_some(self.frames)
     }
 
-    /// The block in which the body of the latest frame is.
+    /// The block that contains the body of the latest frame.
     pub(crate) const fn block(&self) -> &Buffer {
         match &self.whole {
             Some(whole) => whole,
@@ -64,7 +65,7 @@ impl FrameReader {
         }
     }
 
-    /// Whether the next frame is a TLP's and lies whole within the piece.
+    /// Whether the next frame is that of a TLP and lies whole within the piece.
     #[inline]
     pub(crate) fn has_tlp(&self) -> bool {
         if self.head_length > 0 || self.body.is_some() {
@@ -79,7 +80,7 @@ impl FrameReader {
         }
     }
 
-    /// The next whole frame, if it has arrived, and where in [`FrameReader::block`] its body is.
+    /// The next whole frame, if it has arrived, and where its body is in [`FrameReader::block`].
     pub(crate) fn next(
         &mut self,
         pool: &mut Pool,
@@ -104,7 +105,8 @@ impl FrameReader {
         self.next_straddling(pool)
     }
 
-    /// As [`FrameReader::next`], for a frame that began in an earlier piece or ends in a later one.
+    /// Like [`FrameReader::next`], for a frame that began in an earlier piece or ends in a later
+    /// one.
     fn next_straddling(
         &mut self,
         pool: &mut Pool,
@@ -112,7 +114,7 @@ impl FrameReader {
         loop {
             let rest = &self.piece[self.at..];
             if rest.is_empty() {
-                // The block need not wait here for the next one.
+                // Releases the block, which need not wait here for the next one.
                 (self.piece, self.at) = (Buffer::EMPTY, 0);
                 return Ok(None);
             }
@@ -142,14 +144,15 @@ impl FrameReader {
                 let block = pool.take(usize::from(header.length) + trailer(header.kind, self.digest));
                 self.body = Some(Straddling { header, block, length: 0 });
             } else {
-                // A stranger is recognised by its first byte, however few it sends.
+                // The first byte suffices to recognise a stranger, however few bytes it sends.
                 FrameKind::parse(self.head[0])?;
             }
         }
     }
 }
 
-/// Looks whether a frame, whose `body` of `length` bytes its digest follows if it has one, is as it was sent.
+/// Checks that a frame is as it was sent. `body` is `length` bytes of the frame, and its digest if
+/// it has one.
 #[inline]
 fn check(
     digest: Option<Crc32c>,
@@ -161,7 +164,7 @@ fn check(
         (Some(crc32c), Some((body, found))) if found.len() == DIGEST_LENGTH => {
             if is_of(crc32c, found, head, body) { Ok(()) } else { Err(FrameError::Damaged) }
         }
-        // A frame of the handshake has a check of its own.
+        // A handshake frame has a check of its own.
         _ => Ok(()),
     }
 }

@@ -1,7 +1,7 @@
 //! The host's end of the tunnel: a switch with a session below each of its downstream ports.
 //!
-//! The switch answers for itself whatever becomes of the far ends: a session that comes up is a device that was
-//! plugged in, one that goes down a device that was pulled out.
+//! The switch answers for itself whatever becomes of the far ends. A session that comes up is a
+//! device plugged in, and a session that goes down is a device pulled out.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -17,8 +17,9 @@ use crate::session::{self, Arrival, Config, Session};
 use crate::shadow::{self, Shadow};
 use crate::strands::{Bundle, Strand};
 
-/// A downstream port, and the session below it: 0 is the first. Where the world is told of connections, the further ones of links that
-/// are spread have the numbers behind those of the ports; [`Upstream::port_of`] says whose they are.
+/// A downstream port and the session below it, counted from 0. In inputs and outputs about
+/// connections, the further connections of spread links have the numbers after those of the ports.
+/// [`Upstream::port_of`] gives the port of any connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortIndex(pub u8);
 
@@ -27,11 +28,11 @@ pub struct PortIndex(pub u8);
 pub enum Input {
     /// A packet from the root complex.
     Tlp(Packet),
-    /// The connection asked for is there.
+    /// The connection asked for with [`Output::Connect`] exists.
     Connected(PortIndex),
     /// A piece of a port's byte stream, cut anywhere.
     Received(PortIndex, Buffer),
-    /// A port's connection ended, or could not be made.
+    /// The connection of a port ended, or could not be made.
     Disconnected(PortIndex),
 }
 
@@ -40,62 +41,64 @@ pub enum Input {
 pub enum Output {
     /// A packet for the root complex.
     Tlp {
-        /// The packet.
+        /// The packet to pass on.
         packet: Packet,
-        /// By which port it came, and when; nothing, if it is the switch's own.
+        /// Port and arrival of the packet; `None` for a packet of the switch itself.
         from: Option<(PortIndex, Arrival)>,
     },
     /// Append these bytes to the stream of a port.
     Transmit {
-        /// The port.
+        /// The connection to send on.
         port: PortIndex,
-        /// The bytes.
+        /// The bytes to append.
         bytes: Buffer,
     },
-    /// Dial the far end of a port; answered by [`Input::Connected`] or [`Input::Disconnected`].
+    /// Dial the far end of a port. The answer is [`Input::Connected`] or [`Input::Disconnected`].
     Connect {
-        /// The port.
+        /// The connection to make.
         port: PortIndex,
     },
-    /// End the connection of a port once all bytes before this are on their way. Nothing more is expected of it.
+    /// End the connection of a port once all bytes before this output are on their way. The
+    /// connection brings no further input.
     CloseConnection {
-        /// The port.
+        /// The connection to end.
         port: PortIndex,
     },
-    /// For the application.
+    /// Something to tell the application.
     Event {
-        /// The port.
+        /// The port whose link the event concerns.
         port: PortIndex,
-        /// What happened.
+        /// The event to report.
         event: Event,
     },
 }
 
-/// See the module.
+/// The host's end of the tunnel: an [`Engine`] with a switch and a session below each port.
 pub struct Upstream {
     switch: Switch,
     ports: Vec<Bundle>,
-    /// The connections besides the ports' main ones.
+    /// The connections other than the main ones of the ports.
     further: Vec<(PortIndex, Strand)>,
-    /// If any of the ports is to look ahead.
+    /// Present if any of the ports is to look ahead.
     lookahead: Option<Box<Lookahead>>,
-    /// Those that are to.
+    /// For each port, whether it is to look ahead.
     looks_ahead: Vec<bool>,
-    /// If any of the ports is to answer for its device.
+    /// Present if any of the ports is to answer for its device.
     shadow: Option<Box<Shadow>>,
-    /// The port that is asked first for what it has to say.
+    /// The port that is polled first.
     turn: usize,
-    /// What the packet was that the switch is at.
+    /// Port and arrival of the packet that the switch is handling.
     from: Option<(PortIndex, Arrival)>,
     outputs: VecDeque<Output>,
     now: Instant,
 }
 
 impl Upstream {
-    /// A switch with one downstream port for each of `ports`. All of them dial as soon as this is first settled.
+    /// Creates a switch with one downstream port for each of `ports`. All sessions dial when the
+    /// engine is first settled.
     ///
     /// # Panics
-    /// When there are more or fewer than `switch` says.
+    /// When the number of `ports` differs from `switch.ports`.
     pub fn new(switch: &SwitchConfig, ports: Vec<Config>, entropy: impl Into<Entropy>) -> Self {
         assert!(
             ports.len() == usize::from(switch.ports),
@@ -129,32 +132,32 @@ impl Upstream {
     pub const fn switch(&self) -> &Switch {
         &self.switch
     }
-    /// What was sent ahead of the devices' asking, if that is wanted.
+    /// Statistics of lookahead; `None` if no port looks ahead.
     pub fn lookahead(&self) -> Option<&lookahead::Statistics> {
         self.lookahead.as_ref().map(|lookahead| lookahead.statistics())
     }
-    /// What was answered in the devices' place, if that is wanted.
+    /// Statistics of the answers given in the devices' place; `None` if no port gives such answers.
     pub fn shadow(&self) -> Option<&shadow::Statistics> {
         self.shadow.as_ref().map(|shadow| shadow.statistics())
     }
-    /// The session below `port`, if there is such a port.
+    /// The main session below `port`, if there is such a port.
     pub fn session(&self, port: PortIndex) -> Option<&Session> {
         self.ports.get(usize::from(port.0)).map(Bundle::main)
     }
-    /// How many connections there may be: one for each port, and further ones.
+    /// How many connections there may be: one for each port, and the further ones of spread links.
     pub const fn connections(&self) -> usize {
         self.ports.len() + self.further.len()
     }
-    /// The port of a connection.
+    /// The port that a connection belongs to.
     pub fn port_of(&self, connection: PortIndex) -> PortIndex {
         self.strand_of(connection).0
     }
-    /// The port of a connection, and which one of that port's it is.
+    /// The port that a connection belongs to, and the connection's strand of that port.
     fn strand_of(&self, connection: PortIndex) -> (PortIndex, Strand) {
         let further = usize::from(connection.0).checked_sub(self.ports.len());
         further.map_or((connection, 0), |index| self.further[index])
     }
-    /// The name of a connection to the world.
+    /// The number by which the world knows a strand of a port.
     fn connection(&self, port: PortIndex, strand: Strand) -> PortIndex {
         if strand == 0 {
             return port;
@@ -163,50 +166,54 @@ impl Upstream {
         let number = self.ports.len() + index.expect("all strands are in the list");
         PortIndex(u8::try_from(number).expect("32 ports have at most 256 connections"))
     }
-    /// The sessions of all connections of `port`, the main one first: one unless the link is spread.
+    /// The sessions of all connections of `port`, the main one first. A link that is not spread has
+    /// one.
     pub fn strands(&self, port: PortIndex) -> impl Iterator<Item = &Session> {
         self.ports.get(usize::from(port.0)).into_iter().flat_map(Bundle::sessions)
     }
-    /// Asks the far end of `port` how it is; see [`Session::ping`].
+    /// Sends a Ping to the far end of `port` now; see [`Session::ping`].
     pub fn ping(&mut self, now: Instant, port: PortIndex) {
         self.now = now;
         if let Some(session) = self.ports.get_mut(usize::from(port.0)) {
             session.main_mut().ping(now);
         }
     }
-    /// From now on, the devices' requests by address all go up; see [`Switch::redirect`].
+    /// Sends all requests that devices make by address upwards from now on; see
+    /// [`Switch::redirect`].
     pub fn redirect(&mut self) {
         self.switch.redirect();
     }
-    /// The host has its functions write vector *n* of their MSI-X tables to `first` + 4*n*. Where a link is spread, interrupts travel
-    /// with the completion queues whose they are then, and not behind everything.
+    /// Tells that the host has its functions write vector *n* of their MSI-X tables to `first` +
+    /// 4*n*. On a spread link, each interrupt then travels with its completion queue instead of
+    /// behind everything.
     pub const fn set_interrupts(&mut self, first: u64) {
         if let Some(lookahead) = &mut self.lookahead {
             lookahead.interrupts = Some(first);
         }
     }
-    /// Bytes that wait for credits, or to be sent, to `port`, on all its connections.
+    /// Bytes on all connections of `port` that wait for credits or to be sent.
     pub fn queued_bytes(&self, port: PortIndex) -> usize {
         self.ports.get(usize::from(port.0)).map_or(0, Bundle::queued_bytes)
     }
-    /// Tells the time; see [`Session::advance`].
+    /// Tells the time to all sessions; see [`Session::advance`].
     pub fn advance(&mut self, now: Instant) {
         self.now = now;
         for session in &mut self.ports {
             session.advance(now);
         }
     }
-    /// Whether the frames of a port carry time stamps, so that [`Upstream::advance`] matters.
+    /// Whether the frames of any port carry time stamps, which makes [`Upstream::advance`]
+    /// necessary.
     pub fn is_stamped(&self) -> bool {
         self.ports.iter().any(|port| port.main().is_stamped())
     }
-    /// Whether a next output may be something received, not something to send.
+    /// Whether the next output may be something received, rather than something to send.
     pub fn has_received(&self) -> bool {
         !self.outputs.is_empty() || self.ports.iter().any(Bundle::has_received)
     }
-    /// The next packet for the root complex, if it is one that came by a port and that the switch only passes on, read
-    /// into `packet` in place of what that was; and by which port it came, and when. What does not come out here
-    /// comes out as an output.
+    /// Reads the next packet for the root complex into `packet`, replacing its contents, and
+    /// returns the packet's port and arrival. Only packets that the switch merely passes on come
+    /// out here. Other packets come out as outputs.
     #[inline]
     pub fn poll_packet(&mut self, packet: &mut Packet) -> Option<(PortIndex, Arrival)> {
         if !self.outputs.is_empty() {
@@ -243,7 +250,7 @@ impl Upstream {
     const fn next_turn(&mut self) {
         self.turn = if self.turn + 1 < self.ports.len() { self.turn + 1 } else { 0 };
     }
-    /// As [`Input::Tlp`].
+    /// Handles a packet from the root complex, like [`Input::Tlp`].
     #[inline]
     pub fn send(&mut self, now: Instant, mut packet: Packet) {
         self.now = now;
@@ -259,7 +266,7 @@ impl Upstream {
             _ => self.switch.handle_input(now, (PortId::Upstream, packet)),
         }
     }
-    /// A packet goes down to a port.
+    /// Sends a packet down to a port.
     #[inline]
     fn down(&mut self, port: u8, mut packet: Packet) {
         if let Some(shadow) = &mut self.shadow
@@ -267,7 +274,7 @@ impl Upstream {
         {
             let index = usize::from(port);
             if !self.ports[index].main().is_open() {
-                // A function that nobody has heard of asks for patience.
+                // A function whose device is not connected asks for patience.
                 let Some(back) = shadow.wait(self.now, index, packet) else { return };
                 packet = back;
             }
@@ -281,13 +288,15 @@ impl Upstream {
         lookahead.send(self.now, usize::from(port), packet, &self.switch, &mut self.ports);
         self.ask_ahead();
     }
-    /// Answers a request for what is below a port, if it is known what the device would answer.
+    /// Answers a request for what is below a port, if the device's answer is known. Returns whether
+    /// it did.
     fn answer(&mut self, port: usize, packet: &Packet) -> bool {
         let Some(shadow) = &mut self.shadow else { return false };
         let (session, lookahead) = (&mut self.ports[port], &mut self.lookahead);
-        // Only the root complex asks for configuration; of memory, devices may ask each other.
+        // Only the root complex sends configuration requests. Memory requests may come from another
+        // device.
         let below = self.switch.is_below(packet.requester());
-        // A read finds what was written before it, and who reads knows that it has arrived.
+        // A read flushes earlier writes: its answer tells the reader that they have arrived.
         let flushed = || {
             !below
                 && session.is_flushed()
@@ -300,27 +309,28 @@ impl Upstream {
         self.outputs.push_back(Output::Tlp { packet: answer, from: None });
         true
     }
-    /// Hands the root complex the reads of lookahead.
+    /// Hands the reads of lookahead to the root complex.
     fn ask_ahead(&mut self) {
         while let Some(packet) = self.lookahead.as_mut().and_then(|lookahead| lookahead.poll_request()) {
             self.outputs.push_back(Output::Tlp { packet, from: None });
         }
     }
-    /// The link to the root complex was reset: the reset goes on to the switch and all devices.
+    /// Handles a reset of the link to the root complex, which goes on to the switch and all
+    /// devices.
     pub fn hot_reset(&mut self, now: Instant) {
         self.now = now;
         self.switch.hot_reset();
     }
-    /// Ends the session below `port`, if there is such a port, telling the device's end `text`.
+    /// Ends the session below `port`, if there is such a port, and tells the device's end `text`.
     pub fn close(&mut self, now: Instant, port: PortIndex, text: &str) {
         self.now = now;
-        // What the switch has sent on goes before the end.
+        // Packets that the switch has sent on go out before the end.
         self.drain_switch();
         if let Some(session) = self.ports.get_mut(usize::from(port.0)) {
             session.close(now, text);
         }
     }
-    /// Dials again after [`Upstream::close`] or a refusal that is final.
+    /// Dials again after [`Upstream::close`] or a final refusal.
     pub fn restart(&mut self, now: Instant, port: PortIndex) {
         self.now = now;
         if let Some(session) = self.ports.get_mut(usize::from(port.0)) {
@@ -328,7 +338,7 @@ impl Upstream {
         }
     }
 
-    /// What the switch wants, as far as it is for the root complex.
+    /// The next output of the switch that is for the root complex.
     fn poll_switch(&mut self) -> Option<Output> {
         while let Some(output) = self.switch.poll_output() {
             match output {
@@ -347,7 +357,7 @@ impl Upstream {
                     }
                     self.ports[usize::from(port)].reset(self.now);
                 }
-                // A switch doesn't reset the link above it.
+                // A switch never resets the link above it.
                 switch::Output::HotReset { port: PortId::Upstream } => (),
             }
         }
@@ -361,7 +371,7 @@ impl Upstream {
         }
     }
 
-    /// An output of the session below `port`, as far as it is for the world.
+    /// Handles an output of the session below `port`, and returns what is for the world.
     fn on_session(&mut self, port: PortIndex, strand: Strand, output: session::Output) -> Option<Output> {
         use session::Output as From;
         let event = |event| Some(Output::Event { port, event });
@@ -392,7 +402,7 @@ impl Upstream {
             From::Connect => Some(Output::Connect { port: self.connection(port, strand) }),
             From::CloseConnection => Some(Output::CloseConnection { port: self.connection(port, strand) }),
             From::LinkUp { .. } | From::Resumed if self.lays_again(port, strand) => None,
-            // What becomes of a strand concerns nobody as long as the link is there.
+            // The state of a further strand concerns nobody while the link is up.
             _ if strand > 0 => None,
             From::LinkUp { peer } => {
                 self.on_link(port);
@@ -417,13 +427,13 @@ impl Upstream {
                 }
                 None
             }
-            // Resets and what is sent ahead go down only; the session has seen to that.
+            // Resets and memory sent ahead only go down; the session makes sure of that.
             From::Reset | From::Ahead(..) | From::Forget(_) | From::WantsTally => None,
         }
     }
 
-    /// A strand has come up, or has come back: the device's end has forgotten what belongs where. Whether that is all there is
-    /// to it.
+    /// Handles a strand that has come up or come back. The device's end has forgotten which queues
+    /// go over it, and is told again. Returns whether there is nothing else to do.
     fn lays_again(&mut self, port: PortIndex, strand: Strand) -> bool {
         let index = usize::from(port.0);
         if let Some(lookahead) = &mut self.lookahead
@@ -434,7 +444,7 @@ impl Upstream {
         strand > 0
     }
 
-    /// The link below a port came up or went down.
+    /// Handles a link below a port that came up or went down.
     fn on_link(&mut self, port: PortIndex) {
         let index = usize::from(port.0);
         if let Some(lookahead) = &mut self.lookahead {
@@ -446,7 +456,7 @@ impl Upstream {
         }
     }
 
-    /// The connection of a port is there: what has waited for it goes down.
+    /// Sends the packets that have waited for the connection of a port.
     fn send_waiting(&mut self, port: PortIndex) {
         let index = usize::from(port.0);
         while self.ports[index].main().is_open()
@@ -512,11 +522,11 @@ impl Engine for Upstream {
             return Some(output);
         }
         loop {
-            // The switch first: all that it has for a port shares a segment.
+            // The switch comes first, so that all its packets for a port share a segment.
             if let Some(output) = self.poll_switch() {
                 return Some(output);
             }
-            // What went down on the way may have been answered.
+            // A packet that went down may have been answered.
             if let Some(output) = self.outputs.pop_front() {
                 return Some(output);
             }

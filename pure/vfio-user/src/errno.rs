@@ -1,9 +1,9 @@
-//! Error numbers, as replies carry them.
+//! Error numbers of replies.
 
 use core::fmt;
 
-/// A Linux errno: replies carry the number as Linux counts it, whatever system either end runs on. Zero is allowed
-/// in a reply that says it is an error, and says no more.
+/// A Linux errno. Replies carry the number as on Linux, whatever system either end runs on. A reply
+/// that reports an error may carry zero, which does not say what failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Errno(pub u32);
 
@@ -12,7 +12,7 @@ macro_rules! numbers {
         impl Errno {
             $(#[doc = $meaning] pub const $name: Self = Self($number);)*
 
-            /// The number's name, where it is one that is used here.
+            /// Name of the number, if it is one that this crate uses.
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $($number => Some(stringify!($name)),)*

@@ -1,4 +1,4 @@
-//! Entry points for fuzzing: any bytes go in, nothing panics, no descriptor is lost.
+//! Fuzz targets: any bytes go in, nothing panics, and no descriptor is lost.
 
 use alloc::rc::Rc;
 use alloc::vec;
@@ -14,12 +14,13 @@ use crate::wire::{
 };
 use crate::{Area, DATA_MAX, Errno, InterruptAction, InterruptData, InterruptIndex, RegionIndex};
 
-/// A descriptor: how many there are is known.
+/// A descriptor that can be counted by its references.
 type Descriptor = Rc<()>;
 
 const NOW: Instant = Instant::ZERO;
 
-/// Parses the payload behind the first byte as what that byte names; what parses is emitted and parses to the same.
+/// Parses the payload behind the first byte as the structure that this byte names. A structure that
+/// parses must parse to the same after it is encoded again.
 ///
 /// # Panics
 /// When a property of the codec does not hold.
@@ -78,7 +79,7 @@ fn same<T: PartialEq + core::fmt::Debug, E: PartialEq + core::fmt::Debug>(
     }
 }
 
-/// Takes bytes off the front of an input.
+/// Takes bytes from the front of an input.
 struct Script<'a>(&'a [u8]);
 
 impl<'a> Script<'a> {
@@ -92,8 +93,8 @@ impl<'a> Script<'a> {
         self.0 = rest;
         bytes
     }
-    /// The next piece of a stream: raw bytes, or a message with a header that fits it; and how many descriptors come
-    /// with it.
+    /// The next piece of a stream: raw bytes, or a message with a header that fits it. Also returns
+    /// how many descriptors come with the piece.
     fn piece(&mut self) -> Option<(Vec<u8>, usize)> {
         let control = self.byte()?;
         let descriptors = usize::from(control >> 6);
@@ -114,7 +115,7 @@ impl<'a> Script<'a> {
 /// Feeds a stream with descriptors to a server whose world answers every other request.
 ///
 /// # Panics
-/// When the server does, or lets out what it should have checked, or loses a descriptor.
+/// When the server panics, emits what it should have checked, or loses a descriptor.
 pub fn server(bytes: &[u8]) {
     let open = Descriptor::default();
     let mut config = server::Config::default();
@@ -201,10 +202,10 @@ fn check_transmitted(bytes: &[u8]) {
     assert_eq!(Header::parse(header).map(|header| header.size as usize), Ok(bytes.len()));
 }
 
-/// Feeds a stream with descriptors to a client that has asked for something of each kind.
+/// Feeds a stream with descriptors to a client that makes requests of each kind.
 ///
 /// # Panics
-/// When the client does, or loses a descriptor, or leaves a request without an answer.
+/// When the client panics, loses a descriptor, or leaves a request without an answer.
 pub fn client(bytes: &[u8]) {
     let open = Descriptor::default();
     let mut client = Client::new(client::Config::default());
@@ -245,7 +246,7 @@ pub fn client(bytes: &[u8]) {
     assert_eq!(Rc::strong_count(&open), 1, "a descriptor leaked");
 }
 
-/// Asks for something; returns how many requests that were.
+/// Makes requests. Returns how many.
 fn ask(client: &mut Client<Descriptor>, what: usize, open: &Descriptor) -> u64 {
     let (bar, msix) = (RegionIndex::BAR0, InterruptIndex::Msix);
     match what {
@@ -279,10 +280,10 @@ fn ask(client: &mut Client<Descriptor>, what: usize, open: &Descriptor) -> u64 {
 mod tests {
     use super::*;
 
-    /// What the fuzzer starts from does not only fail: it gets as far as it should.
+    /// Input in the expected form gets as far as it should.
     #[test]
     fn targets_take_what_is_in_form_and_what_is_not() {
-        // Version 0.1; then GET_INFO; then raw bytes that are no header.
+        // Version 0.1, then GET_INFO, then raw bytes that are no header.
         let script = [
             &[0, 1, 1, 0, 4, 0, 0, 1, 0][..],
             &[0, 2, 4, 0, 16, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],

@@ -1,13 +1,13 @@
-//! What a PCI function has by number: regions and kinds of interrupts.
+//! Regions and kinds of interrupts, which a PCI function has by number.
 
 use core::fmt;
 
-/// How many regions a PCI function has here (`VFIO_PCI_NUM_REGIONS`).
+/// How many regions a PCI function has in this protocol (`VFIO_PCI_NUM_REGIONS`).
 pub const REGIONS: usize = 9;
-/// How many kinds of interrupts a PCI function has here (`VFIO_PCI_NUM_IRQS`).
+/// How many kinds of interrupts a PCI function has in this protocol (`VFIO_PCI_NUM_IRQS`).
 pub const INTERRUPTS: usize = 5;
 
-/// The number of a region: a base address register's memory, or one of three others.
+/// Number of a region: the memory of a base address register, or one of three other regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RegionIndex(pub u32);
 
@@ -18,10 +18,10 @@ impl RegionIndex {
     pub const ROM: Self = Self(6);
     /// The configuration space.
     pub const CONFIG: Self = Self(7);
-    /// Legacy VGA.
+    /// The region for legacy VGA accesses.
     pub const VGA: Self = Self(8);
 
-    /// The number of the base address register whose memory this is, if it is one's.
+    /// Number of the base address register whose memory the region is, if any.
     pub const fn bar(self) -> Option<u32> {
         if self.0 < 6 { Some(self.0) } else { None }
     }
@@ -42,27 +42,27 @@ impl fmt::Display for RegionIndex {
 /// A kind of interrupt of a PCI function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum InterruptIndex {
-    /// The pin (INTx).
+    /// The interrupt pin (INTx).
     Intx,
     /// Message-signalled interrupts.
     Msi,
-    /// Message-signalled interrupts with a table of their own.
+    /// Message-signalled interrupts with a table of their own (MSI-X).
     Msix,
-    /// The function has failed and can't be recovered.
+    /// The function has failed and cannot be recovered.
     Error,
-    /// The function asks to be given back.
+    /// The function asks its user to release it.
     Request,
 }
 
 impl InterruptIndex {
-    /// All of them, by number.
+    /// All kinds of interrupts, by number.
     pub const ALL: [Self; INTERRUPTS] = [Self::Intx, Self::Msi, Self::Msix, Self::Error, Self::Request];
 
-    /// The kind of this number, if there is one.
+    /// The kind with this number, if there is one.
     pub fn from_number(number: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.number() == number)
     }
-    /// The kind's number.
+    /// Number of the kind.
     pub const fn number(self) -> u32 {
         match self {
             Self::Intx => 0,
@@ -72,7 +72,7 @@ impl InterruptIndex {
             Self::Request => 4,
         }
     }
-    /// The kind's place in an array of [`INTERRUPTS`].
+    /// Index of the kind in an array of [`INTERRUPTS`] entries.
     pub const fn slot(self) -> usize {
         self.number() as usize
     }
@@ -81,8 +81,8 @@ impl InterruptIndex {
 /// A part of a region that may be mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Area {
-    /// Bytes from the region's start.
+    /// Offset of the area in the region, in bytes.
     pub offset: u64,
-    /// Bytes.
+    /// Length of the area in bytes.
     pub length: u64,
 }

@@ -1,22 +1,23 @@
-//! What goes into either end.
+//! The input of either end.
 
 use alloc::vec::Vec;
 
 /// What the world tells a server or a client.
 #[derive(Debug)]
 pub enum Input<'a, D> {
-    /// The other end is connected to. One at a time: the former one, if any, is gone.
+    /// The other end is connected. Only one connection exists at a time: any earlier one is gone.
     Connected,
     /// A piece of the other end's byte stream, cut anywhere, and the descriptors that came with it.
     ///
-    /// They belong to the last message that begins in the piece, or, where none does, to the message that goes on in
-    /// it: a stream socket of Linux ends a read at the end of what was sent together with descriptors.
+    /// The descriptors belong to the last message that begins in the piece. If no message begins in
+    /// it, they belong to the message that continues in it: a stream socket of Linux ends a read at
+    /// the end of what was sent together with descriptors.
     Received {
-        /// The bytes.
+        /// Bytes of the piece.
         bytes: &'a [u8],
-        /// The descriptors.
+        /// Descriptors that came with the piece.
         descriptors: Vec<D>,
     },
-    /// The other end has gone.
+    /// The connection to the other end is gone.
     Disconnected,
 }

@@ -1,25 +1,27 @@
-//! What is done to interrupts, at both ends.
+//! Operations on interrupts, for both ends.
 
 use alloc::vec::Vec;
 
 /// What to do with interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InterruptAction {
-    /// Mask.
+    /// Mask the interrupts.
     Mask,
-    /// Unmask.
+    /// Unmask the interrupts.
     Unmask,
-    /// Trigger; with descriptors: what to signal from now on.
+    /// Trigger the interrupts. With descriptors, set what to signal from now on.
     Trigger,
 }
 
-/// What comes with what is to be done.
+/// The data that comes with an operation on interrupts.
 #[derive(Debug, PartialEq, Eq)]
 pub enum InterruptData<D> {
-    /// Nothing: do it to each vector of the range.
+    /// No data: the operation concerns each vector of the range.
     None,
-    /// Do it to those vectors of the range whose entry is true; one entry for each.
+    /// The operation concerns the vectors of the range whose entry is true. Each vector has an
+    /// entry.
     Bools(Vec<bool>),
-    /// Signal these from now on, one for each vector of the range; or none at all: signal nothing for any of them.
+    /// Descriptors to signal from now on, one for each vector of the range. An empty list means
+    /// that no vector of the range is signalled.
     Descriptors(Vec<D>),
 }

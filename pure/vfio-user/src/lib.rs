@@ -1,7 +1,9 @@
-//! vfio-user: a PCI function that one process offers and another one uses, over a stream with descriptors.
+//! vfio-user: a PCI function that one process offers and another one uses, over a stream with
+//! descriptors.
 //!
-//! Start at [`Server`] (the function's side), at [`Client`] (the other one) or at [`wire`] (the bytes). Engines are generic over `D`, a descriptor
-//! of the world: it is owned by whoever holds it, and dropping it closes it.
+//! Start at [`Server`] (the function's side), at [`Client`] (the user's side) or at [`wire`] (the
+//! bytes). The engines are generic over `D`, a descriptor of the world. Whoever holds a descriptor
+//! owns it, and dropping it closes it.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Messages in buffers that are used again.
+//! Builds messages in reusable buffers.
 
 use engine::{Buffer, Pool};
 
@@ -6,7 +6,7 @@ use crate::errno::Errno;
 use crate::pending::Asked;
 use crate::wire::{HEADER_LENGTH, Header};
 
-/// `header` and what follows it, in one buffer.
+/// Builds a message from `header` and the parts that follow it, in one buffer.
 ///
 /// # Panics
 /// When the header gives another size.
@@ -30,13 +30,13 @@ pub(crate) fn build(pool: &mut Pool, header: &Header, parts: [&[u8]; 2]) -> Buff
     pool.seal(buffer)
 }
 
-/// The reply to a request, if one is wanted.
+/// Builds the reply to a request, if one is wanted.
 pub(crate) fn reply(pool: &mut Pool, asked: Asked, parts: [&[u8]; 2]) -> Option<Buffer> {
     let header = || Header::reply(asked.id, asked.command, parts[0].len() + parts[1].len());
     (!asked.no_reply).then(|| build(pool, &header(), parts))
 }
 
-/// The reply that a request has failed, if one is wanted.
+/// Builds the reply that a request has failed with `error`, if one is wanted.
 pub(crate) fn refusal(pool: &mut Pool, asked: Asked, error: Errno) -> Option<Buffer> {
     let header = || Header::error(asked.id, asked.command, error);
     (!asked.no_reply).then(|| build(pool, &header(), [&[], &[]]))

@@ -8,7 +8,7 @@ use crate::stream::{Message, Piece, Stream};
 use crate::version::Negotiated;
 use crate::wire::HeaderError;
 
-/// Whether there is another end, and how well it is known.
+/// Whether there is another end, and whether its version is known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Peer {
     Away,
@@ -26,11 +26,12 @@ impl Peer {
             _ => None,
         }
     }
-    /// Whether its version should have come by `now`.
+    /// Whether the other end's version should have come by `now`.
     pub(crate) fn is_late(&self, now: Instant) -> bool {
         matches!(self, Self::AwaitingVersion { until } if *until <= now)
     }
-    /// When it is late; once it is known, what it owes is, from `owed` on.
+    /// When the other end is late: with its version, or, once the version is known, with an answer
+    /// that is due at `owed`.
     pub(crate) fn deadline(&self, owed: Option<Instant>) -> Option<Instant> {
         match self {
             Self::Away => None,
@@ -40,15 +41,15 @@ impl Peer {
     }
 }
 
-/// An end that takes the other one's messages.
+/// An end that handles the other end's messages.
 pub(crate) trait End<D> {
     fn peer(&self) -> &Peer;
     fn stream(&mut self) -> &mut Stream<D>;
     fn on_message(&mut self, now: Instant, message: Message<'_, D>);
-    /// Where the next message begins is not known: the other end has to go.
+    /// Handles a bad header. The start of the next message is unknown, so the connection must end.
     fn on_bad_header(&mut self, error: HeaderError);
 
-    /// Takes a piece of the stream apart.
+    /// Handles all messages in a piece of the stream.
     fn on_received(&mut self, now: Instant, bytes: &[u8], descriptors: Vec<D>) {
         let mut piece = Piece::new(bytes, descriptors);
         // The stream lends out a message while the end works on it.

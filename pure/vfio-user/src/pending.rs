@@ -1,16 +1,16 @@
-//! Requests of the other end that wait for an answer of the world.
+//! Requests by the other end that wait for an answer from the world.
 
 use alloc::vec::Vec;
 
 use crate::limits::REQUESTS_MAX;
 use crate::wire::Command;
 
-/// Names a request of the other end until it is answered. Never used again by the same engine; an answer to one whose
-/// connection has ended is ignored.
+/// Names a request by the other end until the request is answered. An engine never uses a token
+/// again, and ignores answers to requests whose connection has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u64);
 
-/// A message that asks, as far as its reply needs it.
+/// The parts of a request message that its reply needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) id: u16,
@@ -18,7 +18,8 @@ pub(crate) struct Asked {
     pub(crate) no_reply: bool,
 }
 
-/// The requests, by token: a slot's number, and how many requests there were before, so that no token comes twice.
+/// The requests by token. A token consists of a slot number and a count of earlier requests, so
+/// that no token comes twice.
 #[derive(Debug)]
 pub(crate) struct Pending<R> {
     slots: Vec<Option<(Token, Asked, R)>>,
@@ -52,7 +53,7 @@ impl<R> Pending<R> {
         token
     }
 
-    /// The request called `token`, if it still waits.
+    /// The request called `token`, if it is still waiting.
     pub(crate) fn find(&mut self, token: Token) -> Option<&mut (Token, Asked, R)> {
         self.slots.get_mut(slot_of(token))?.as_mut().filter(|(found, ..)| *found == token)
     }
@@ -65,7 +66,7 @@ impl<R> Pending<R> {
         Some((asked, request))
     }
 
-    /// Forgets all requests, but not which tokens there were.
+    /// Forgets all requests, but keeps the count, so that no token comes twice.
     pub(crate) fn clear(&mut self) {
         self.slots.clear();
         self.free.clear();

@@ -1,4 +1,4 @@
-//! Messages out of a stream that is cut anywhere, with the descriptors that came with each.
+//! Cuts a stream into messages, with the descriptors that came with each.
 
 use alloc::vec::Vec;
 
@@ -8,9 +8,9 @@ use crate::wire::{HEADER_LENGTH, Header, HeaderError};
 /// The descriptors that came with a message.
 #[derive(Debug)]
 pub(crate) struct Attached<D> {
-    /// In order; none if there were too many.
+    /// The descriptors in order; none if there were too many.
     pub(crate) list: Vec<D>,
-    /// More than [`DESCRIPTORS_MAX`] came, and were dropped.
+    /// Whether more than [`DESCRIPTORS_MAX`] came and were dropped.
     pub(crate) too_many: bool,
 }
 
@@ -34,18 +34,18 @@ impl<D> Attached<D> {
     }
 }
 
-/// A message.
+/// A whole message and its descriptors.
 pub(crate) struct Message<'a, D> {
     pub(crate) header: Header,
     pub(crate) payload: &'a [u8],
     pub(crate) attached: Attached<D>,
 }
 
-/// What was received and is not a whole message yet.
+/// The received bytes that are not a whole message yet.
 pub(crate) struct Stream<D> {
-    /// The beginning of a message; all of it while its payload is lent out.
+    /// The beginning of a message, or all of it while its payload is lent out.
     partial: Vec<u8>,
-    /// Whether `partial` was a whole message, handed out before.
+    /// Whether `partial` holds a whole message that was handed out before.
     spent: bool,
     attached: Attached<D>,
 }
@@ -56,7 +56,7 @@ impl<D> Default for Stream<D> {
     }
 }
 
-/// A piece of the stream that is being taken apart.
+/// A piece of the stream that is being cut into messages.
 pub(crate) struct Piece<'a, D> {
     bytes: &'a [u8],
     descriptors: Vec<D>,
@@ -69,7 +69,8 @@ impl<'a, D> Piece<'a, D> {
 }
 
 impl<D> Stream<D> {
-    /// The next whole message of what came before and of `piece`, which is used up when there is none.
+    /// The next whole message of the earlier bytes and `piece`. `None` if there is none, and then
+    /// `piece` is used up.
     pub(crate) fn next<'s, 'p: 's>(
         &'s mut self,
         piece: &mut Piece<'p, D>,
@@ -79,7 +80,7 @@ impl<D> Stream<D> {
         }
         let begun = !self.partial.is_empty();
         if begun {
-            // A message that began in an earlier piece goes on, header first.
+            // Continues a message that began in an earlier piece, header first.
             self.fill(piece, HEADER_LENGTH);
         }
         let start: &[u8] = if begun { &self.partial } else { piece.bytes };
@@ -114,7 +115,7 @@ impl<D> Stream<D> {
         Ok(Some(Message { header, payload: &message[HEADER_LENGTH..], attached }))
     }
 
-    /// Moves bytes of `piece` to `partial` until that has `length`.
+    /// Moves bytes of `piece` to `partial` until `partial` has `length` bytes.
     fn fill(&mut self, piece: &mut Piece<'_, D>, length: usize) {
         let missing = length.saturating_sub(self.partial.len()).min(piece.bytes.len());
         let (bytes, rest) = piece.bytes.split_at(missing);
@@ -122,7 +123,7 @@ impl<D> Stream<D> {
         piece.bytes = rest;
     }
 
-    /// Keeps what is left of `piece` for when more comes.
+    /// Keeps the rest of `piece` until more comes.
     fn keep(&mut self, piece: &mut Piece<'_, D>) {
         self.partial.extend_from_slice(piece.bytes);
         piece.bytes = &[];

@@ -1,9 +1,9 @@
-//! Bytes written down by hand, and descriptors that are counted.
+//! Bytes written by hand, and descriptors that are counted.
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 
-/// Bytes written as hexadecimal digits, white space apart.
+/// Decodes bytes written as hexadecimal digits. White space is ignored.
 pub(crate) fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text
         .chars()
@@ -14,7 +14,7 @@ pub(crate) fn hex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 
-/// A descriptor of a made-up world: as long as there are others like it, the world knows that it is open.
+/// A descriptor of an imaginary world, which counts the open descriptors.
 #[derive(Clone, Debug)]
 pub(crate) struct Counted {
     pub(crate) number: u32,
@@ -28,7 +28,7 @@ impl PartialEq for Counted {
 }
 impl Eq for Counted {}
 
-/// A world's descriptors.
+/// The open descriptors of a world.
 #[derive(Default)]
 pub(crate) struct Counter {
     open: Rc<()>,
@@ -40,7 +40,7 @@ impl Counter {
         self.last += 1;
         Counted { number: self.last, _open: Rc::clone(&self.open) }
     }
-    /// How many are open.
+    /// How many descriptors are open.
     pub(crate) fn count(&self) -> usize {
         Rc::strong_count(&self.open) - 1
     }

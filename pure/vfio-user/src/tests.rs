@@ -1,4 +1,5 @@
-//! Both ends, in memory: a stream cut anywhere, answers in any order, both asking at once, descriptors counted.
+//! Both ends in memory: the stream is cut anywhere, answers come in any order, both ends ask at
+//! once, and descriptors are counted.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
@@ -17,12 +18,12 @@ const NOW: Instant = Instant::ZERO;
 const PAGE: u64 = 4096;
 const VECTORS: u32 = 40;
 
-/// One direction of a socket: what was sent at a time with its descriptors, as Linux keeps it.
+/// One direction of a socket: each send with its descriptors, as Linux keeps it.
 #[derive(Default)]
 struct Pipe(VecDeque<(Vec<u8>, Vec<Counted>)>);
 
 impl Pipe {
-    /// Reads as Linux does: on through what was sent, up to the end of what came with descriptors.
+    /// Reads like Linux: across several sends, but not beyond one that came with descriptors.
     fn read(&mut self, length: usize) -> Option<(Vec<u8>, Vec<Counted>)> {
         let (mut bytes, mut descriptors) = (Vec::new(), Vec::new());
         while bytes.len() < length && descriptors.is_empty() {
@@ -38,7 +39,7 @@ impl Pipe {
     }
 }
 
-/// What the byte at a place of a region or of memory is.
+/// The byte at a place of a region or of memory.
 fn byte_at(at: u64) -> u8 {
     (at ^ at >> 8 ^ at >> 16).to_le_bytes()[0]
 }
@@ -48,7 +49,7 @@ fn bytes_at(at: u64, length: usize) -> Vec<u8> {
 
 #[derive(Clone, Debug)]
 enum Operation {
-    /// A request of the client.
+    /// A request by the client.
     Read {
         offset: u64,
         length: u32,
@@ -79,7 +80,7 @@ enum Operation {
     TearDown,
     RegionInfo,
     Reset,
-    /// A request of the server.
+    /// A request by the server.
     DmaRead {
         address: u64,
         length: usize,
@@ -88,10 +89,10 @@ enum Operation {
         address: u64,
         length: usize,
     },
-    /// So many bytes cross.
+    /// This many bytes cross to the other end.
     ToServer(usize),
     ToClient(usize),
-    /// One of those that wait is answered.
+    /// One of the waiting requests is answered.
     ServerAnswers(usize),
     ClientAnswers(usize),
     Reconnect,
@@ -121,7 +122,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// What waits for an answer of a world.
+/// A request that waits for an answer from a world.
 enum Owed {
     Map(Token, u64),
     Unmap(Token),
@@ -136,12 +137,13 @@ struct Pair {
     counter: Counter,
     to_server: Pipe,
     to_client: Pipe,
-    /// The descriptors that the server's world holds: of memory by address, of interrupts by vector.
+    /// The descriptors that the server's world holds: for memory by address, for interrupts by
+    /// vector.
     mapped: BTreeMap<u64, (Token, Option<Counted>)>,
     vectors: BTreeMap<u32, Counted>,
     owed_by_server: Vec<Owed>,
     owed_by_client: Vec<(Token, u64, Option<u32>)>,
-    /// What is not answered yet.
+    /// Requests and accesses that are not answered yet.
     asked: BTreeMap<RequestId, Option<(u64, u32)>>,
     accesses: BTreeMap<Cookie, (u64, usize, bool)>,
     arrived: BTreeMap<Cookie, Vec<u8>>,
@@ -183,7 +185,7 @@ impl Pair {
         self.drain();
     }
 
-    /// The connection breaks: nothing is left of it at either end.
+    /// Breaks the connection, after which nothing of it is left at either end.
     fn disconnect(&mut self) {
         self.to_server = Pipe::default();
         self.to_client = Pipe::default();
@@ -313,7 +315,7 @@ impl Pair {
                 self.asks(request);
             }
             Operation::Write { offset, length, posted: true } => {
-                // One beyond the end is dropped without a word.
+                // A write beyond the end is dropped silently.
                 let fits = client.negotiated().is_some() && offset + length as u64 <= 8192;
                 self.posted += usize::from(fits);
                 client.post(bar, offset, &bytes_at(offset, length));
@@ -406,7 +408,7 @@ impl Pair {
             return;
         }
         match self.owed_by_server.swap_remove(which % self.owed_by_server.len()) {
-            // Some can't be mapped.
+            // Some memory cannot be mapped.
             Owed::Map(token, address) if address == 5 * PAGE => {
                 self.server.map_done(token, Err(Errno::ENODEV));
                 if self.mapped.get(&address).is_some_and(|(mapped, _)| *mapped == token) {
@@ -434,7 +436,7 @@ impl Pair {
         }
     }
 
-    /// Everything crosses and is answered.
+    /// Lets everything cross and be answered.
     fn settle(&mut self) {
         for _ in 0..100_000 {
             let before = (self.to_server.0.len(), self.to_client.0.len());
@@ -475,7 +477,8 @@ fn both_ends_ask_at_once_and_neither_waits_for_the_other() {
     pair.settle();
     pair.run(Operation::Map { page: 1, pages: 4, shared: false });
     pair.settle();
-    // Each asks as much as it may before anything crosses; the answers to each cross what the other asks.
+    // Each end asks as much as it may before anything crosses. Answers to one end cross requests by
+    // the other.
     for number in 0..200 {
         pair.run(Operation::DmaRead { address: PAGE, length: 10_000 });
         pair.run(Operation::Read { offset: number, length: 4 });

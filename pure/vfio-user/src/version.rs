@@ -1,35 +1,36 @@
-//! What the two ends agree on.
+//! The agreement between the two ends.
 
 use crate::limits::{DATA_MAX, DESCRIPTORS_MAX, MAPS_MAX};
 use crate::wire::{Capabilities, ParseError, Version, VersionError};
 
-/// The major version spoken here.
+/// The major version that this end speaks.
 pub(crate) const MAJOR: u16 = 0;
-/// The latest minor version spoken here.
+/// The latest minor version that this end speaks.
 pub(crate) const MINOR: u16 = 1;
-/// What a sender that doesn't say takes in one message.
+/// Descriptors that a sender accepts in one message if it names no number.
 const DESCRIPTORS_UNSAID: u64 = 1;
 const PAGE: u64 = 4096;
 
-/// What the other end and we have agreed on.
+/// The agreement with the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Negotiated {
-    /// Major version.
+    /// The agreed major version.
     pub major: u16,
-    /// Minor version.
+    /// The agreed minor version.
     pub minor: u16,
-    /// Bytes of data that may be in one message to the other end, more than 0.
+    /// The most bytes of data in one message to the other end, more than 0.
     pub data_max: u32,
-    /// Descriptors that the other end takes in one message.
+    /// The most descriptors that the other end accepts in one message.
     pub descriptors_max: usize,
-    /// Pieces of memory that the other end takes at a time; for a client only.
+    /// The most pieces of memory that the other end accepts at a time. Meaningful for a client
+    /// only.
     pub maps_max: usize,
     /// Whether several writes may be sent in one message.
     pub write_multiple: bool,
 }
 
 impl Negotiated {
-    /// What `theirs` says of the other end, as far as we go along with it.
+    /// Takes over what the other end says in `theirs`, as far as this end supports it.
     pub(crate) fn with(theirs: &Version) -> Result<Self, VersionError> {
         let capabilities = theirs.capabilities.unwrap_or_default();
         let data = capabilities.data.unwrap_or(DATA_MAX.into());
@@ -51,7 +52,7 @@ fn at_most(said: u64, limit: usize) -> usize {
     usize::try_from(said).unwrap_or(limit).min(limit)
 }
 
-/// What this end says of itself.
+/// The capabilities that this end announces.
 pub(crate) const fn ours() -> Capabilities {
     Capabilities {
         descriptors: Some(DESCRIPTORS_MAX as u64),

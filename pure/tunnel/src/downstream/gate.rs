@@ -1,4 +1,4 @@
-//! Connections of which nobody knows yet who they are.
+//! Connections whose Hello has not arrived yet.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -14,13 +14,15 @@ use crate::session::{Ungreeted, greeting};
 
 /// How many connections may be waiting for their Hello to arrive.
 pub const WAITING_MAX: usize = 64;
-/// How many of them may be of one address, or one network of IPv6.
+/// How many connections that wait for their Hello may come from one IPv4 address or one IPv6
+/// network.
 pub const WAITING_PER_ADDRESS_MAX: usize = 16;
 
-/// Bits of an IPv6 address that whoever has one of its network may choose.
+/// Low bits of an IPv6 address that every host of its network can choose freely.
 const INTERFACE_BITS: u32 = 64;
 
-/// Where a connection comes from, as far as its places at the gate are concerned: an address of IPv4, or a network of IPv6.
+/// Where a connection comes from, for the count of its places at the gate: an IPv4 address or an
+/// IPv6 network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Origin(IpAddr);
 
@@ -36,26 +38,26 @@ impl Origin {
     }
 }
 
-/// Who says Hello.
+/// The sender of a Hello.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caller {
-    /// Which run of which host.
+    /// The instance of the host.
     pub(super) instance: InstanceId,
-    /// The strand of a link that it wants to be, if not a link.
+    /// The strand that the caller wants to be, unless it wants a link of its own.
     pub(super) member: Option<Member>,
-    /// What it shows of a session that it has, or had.
+    /// The secret by which the caller proves a session that it has, or had.
     pub(super) secret: Option<Secret>,
-    /// Where it comes from.
+    /// Where the caller comes from.
     pub(super) origin: Origin,
 }
 
-/// What has become of a connection.
+/// The state of a connection at the gate.
 pub(super) enum Verdict {
-    /// Its Hello is not complete.
+    /// The Hello is not complete.
     Waits,
-    /// Somebody has said Hello in these bytes; the rest of the piece follows them.
+    /// A host has said Hello in the first buffer. The rest of the piece is in the second.
     Host(Caller, [Buffer; 2]),
-    /// Not one that we talk to.
+    /// The connection is refused.
     No(Ungreeted),
 }
 
@@ -63,15 +65,15 @@ struct Waiting {
     connection: ConnectionId,
     origin: Origin,
     deadline: Instant,
-    /// What has arrived of the Hello's frame.
+    /// The bytes of the Hello's frame that have arrived.
     bytes: Vec<u8>,
 }
 
-/// Waits with each new connection for its Hello. It keeps no more of a stranger than one frame. There is always room for
-/// a further one: whoever has most of the places loses one.
+/// Waits for the Hello of each new connection. The gate keeps no more than one frame of a stranger.
+/// It always has room for a further connection: the origin with the most places loses one.
 pub(super) struct Gate {
     crc32c: Crc32c,
-    /// The oldest first.
+    /// Connections in order of arrival, the oldest first.
     waiting: Vec<Waiting>,
 }
 
@@ -80,8 +82,9 @@ impl Gate {
         Self { crc32c, waiting: Vec::new() }
     }
 
-    /// Takes in a new connection. The one that has to leave for it, if any. Those of `favoured`, from where the host of a
-    /// session came last, leave for others only when nobody else is there.
+    /// Takes in a new connection, and returns the connection that must leave for it, if any.
+    /// Connections from `favoured`, where the host of a session last came from, leave only if there
+    /// are no others.
     pub(super) fn accept(
         &mut self,
         connection: ConnectionId,
@@ -105,12 +108,13 @@ impl Gate {
         victim
     }
 
-    /// How many of an origin are here.
+    /// How many connections of an origin wait here.
     fn count(&self, origin: Origin) -> usize {
         self.waiting.iter().filter(|waiting| waiting.origin == origin).count()
     }
 
-    /// Who of an origin has been here longest and said nothing; or has been here longest.
+    /// The connection of an origin that has waited longest without saying anything, or else the one
+    /// that has waited longest.
     fn oldest(&self, origin: Origin) -> Option<usize> {
         let of_origin = |waiting: &Waiting| waiting.origin == origin;
         let is_silent = |waiting: &Waiting| of_origin(waiting) && waiting.bytes.is_empty();
@@ -121,7 +125,8 @@ impl Gate {
         self.waiting.retain(|waiting| waiting.connection != connection);
     }
 
-    /// A piece of the stream of `connection`; nothing, if it isn't here. Unless it goes on waiting, it is forgotten.
+    /// Handles a piece of the stream of `connection`; `None` if the connection is not here. A
+    /// connection with any verdict but [`Verdict::Waits`] is forgotten.
     pub(super) fn receive(&mut self, connection: ConnectionId, piece: &Buffer) -> Option<Verdict> {
         let index = self.waiting.iter().position(|waiting| waiting.connection == connection)?;
         let verdict = self.waiting[index].receive(piece, self.crc32c);
@@ -131,7 +136,7 @@ impl Gate {
         Some(verdict)
     }
 
-    /// Takes out a connection whose Hello is late.
+    /// Removes a connection whose Hello is late.
     pub(super) fn expire(&mut self, now: Instant) -> Option<ConnectionId> {
         let index = self.waiting.iter().position(|waiting| waiting.deadline <= now)?;
         Some(self.waiting.remove(index).connection)
@@ -141,7 +146,7 @@ impl Gate {
         self.waiting.iter().map(|waiting| waiting.deadline).min()
     }
 
-    /// The bytes of a Refuse.
+    /// Encodes a Refuse.
     pub(super) fn refusal(&self, code: RefuseCode, text: &str) -> Buffer {
         let mut bytes = [0; HEADER_LENGTH + HELLO_BODY_MAX];
         let length = Frame::Refuse(code, text).emit(Sequence::FIRST, Sequence::FIRST, &mut bytes);
@@ -175,23 +180,23 @@ impl Waiting {
         }
     }
 
-    /// How many bytes are lacking, first of the header and then of the body.
+    /// How many bytes are missing, first of the header and then of the body.
     fn lacking(&self) -> Result<usize, FrameError> {
         let have = self.bytes.len();
         let Some(head) = self.bytes.first_chunk() else {
-            // A stranger is recognised by its first byte.
+            // The first byte suffices to recognise a stranger.
             self.bytes.first().map_or(Ok(FrameKind::Hello), |octet| FrameKind::parse(*octet))?;
             return Ok(HEADER_LENGTH - have);
         };
         let header = FrameHeader::parse(head)?;
         if !matches!(header.kind, FrameKind::Hello | FrameKind::Refuse) {
-            // It will be told so; its body is not worth waiting for.
+            // A frame of another kind is refused; its body is not worth waiting for.
             return Ok(0);
         }
         Ok(HEADER_LENGTH + usize::from(header.length) - have)
     }
 
-    /// The frame, all of which is there, or a header that has no place here.
+    /// Decodes the frame, which is complete, or a header that has no place here.
     fn frame(&self) -> Result<(FrameHeader, Buffer), FrameError> {
         let (need, have) = (HEADER_LENGTH, self.bytes.len());
         let (head, body) = self.bytes.split_first_chunk().ok_or(FrameError::Truncated { need, have })?;

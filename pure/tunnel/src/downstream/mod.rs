@@ -1,8 +1,9 @@
 //! The device's end of the tunnel: one session, and a gate before it.
 //!
-//! Anybody may connect. Who doesn't say Hello in time and in form is told why and sent away; a second host is told that
-//! the device is in use, and not by whom. None of that touches the session, which only the host that has it can take over:
-//! with the secret that it was given.
+//! Anybody may connect. A connection that does not say Hello in time and in form is told why and
+//! closed. A second host is told that the device is in use, but not by whom. None of this touches
+//! the session. Only the host that has the session can take it over, with the secret that it was
+//! given.
 
 mod gate;
 #[cfg(test)]
@@ -26,14 +27,15 @@ use crate::session::{self, Arrival, Config, HandshakeError, Session, Ungreeted};
 use crate::strands::{Bundle, STRANDS_MAX, Strand};
 use gate::{Caller, Gate, Origin, Verdict};
 
-/// Names an accepted connection; chosen by the world, and not used again while anything of it may still come.
+/// Names an accepted connection. The world chooses the number and does not use it again while input
+/// of the connection may still come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u32);
 
 /// What the world tells the device's end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// A connection was accepted, from this address.
+    /// A connection was accepted from this address.
     Accepted(ConnectionId, IpAddr),
     /// A piece of a connection's byte stream, cut anywhere.
     Received(ConnectionId, Buffer),
@@ -46,55 +48,57 @@ pub enum Input {
 pub enum Output {
     /// A packet for the device.
     Tlp {
-        /// The packet.
+        /// The packet to pass on.
         packet: Packet,
-        /// When it arrived and what its frame says about time.
+        /// When the packet arrived, and the time stamps of its frame.
         arrival: Arrival,
     },
-    /// Reset the device (hot reset): a session begins or ends, or the host wants it.
+    /// Reset the device (hot reset), because a session begins or ends, or because the host asks for
+    /// it.
     DeviceReset,
     /// Append these bytes to a connection's stream.
     Transmit {
-        /// The connection.
+        /// The connection to send on.
         connection: ConnectionId,
-        /// The bytes.
+        /// The bytes to append.
         bytes: Buffer,
     },
-    /// End a connection once all bytes before this are on their way. Nothing more is expected of it.
+    /// End a connection once all bytes before this output are on their way. The connection brings
+    /// no further input.
     Close {
-        /// The connection.
+        /// The connection to end.
         connection: ConnectionId,
     },
-    /// For the application.
+    /// Something to tell the application.
     Event {
-        /// The connection, if it is about one.
+        /// The connection that the event concerns, if any.
         connection: Option<ConnectionId>,
-        /// What happened.
+        /// The event to report.
         event: Event,
     },
 }
 
-/// See the module.
+/// The device's end of the tunnel: an [`Engine`] with one session and a gate before it.
 pub struct Downstream {
     session: Bundle,
-    /// What the host's end has sent ahead of the device's asking.
+    /// Host memory that the host's end has sent ahead of the device's reads.
     store: Store,
-    /// What the store had counted when the session began.
+    /// Counts of the store when the session began.
     counted: Tally,
     gate: Gate,
     handshake: Nanos,
     /// The connections that carry the session: one for each strand.
     attached: [Option<ConnectionId>; STRANDS_MAX],
-    /// From where the host of the session came last.
+    /// Where the host of the session last came from.
     home: Option<Origin>,
-    /// Why no host is taken now, if none is.
+    /// Why no host is admitted now, if the device is away.
     away: Option<String>,
     outputs: VecDeque<Output>,
 }
 
 impl Downstream {
-    /// The end of a device that nobody uses yet. What comes out of `entropy` admits hosts to their sessions: where there are
-    /// strangers, it is the system's.
+    /// Creates the end of a device that nobody uses yet. Secrets that admit hosts to their sessions
+    /// come from `entropy`: where strangers can connect, use the system's entropy.
     pub fn new(config: Config, entropy: impl Into<Entropy>) -> Self {
         Self {
             handshake: config.handshake,
@@ -109,8 +113,8 @@ impl Downstream {
         }
     }
 
-    /// Sends a packet of the device to the host; see [`Session::send`]. A read of memory that the host's end has sent ahead is
-    /// answered at once instead.
+    /// Sends a packet of the device to the host; see [`Session::send`]. A read of memory that the
+    /// host's end has sent ahead is answered at once instead.
     #[inline]
     pub fn send(&mut self, now: Instant, packet: Packet) {
         let arrival = Arrival { at: now, stamps: None };
@@ -121,41 +125,43 @@ impl Downstream {
             self.session.send_on(now, strand, packet);
         }
     }
-    /// Ends the session and takes no further one, telling the host `text`.
+    /// Ends the session, admits no further one, and tells the host `text`.
     pub fn close(&mut self, now: Instant, text: &str) {
         self.session.close(now, text);
     }
-    /// The device has gone, `text` says how: ends the session, and tells every host to come again later until
-    /// [`Downstream::resume`].
+    /// Ends the session because the device has gone, as `text` says. Every host is told to come
+    /// again later until [`Downstream::resume`].
     pub fn suspend(&mut self, now: Instant, text: &str) {
         self.session.close(now, text);
         self.drain();
         self.away = Some(text.to_owned());
     }
-    /// The device is there (again): takes a host.
+    /// Admits hosts again after [`Downstream::suspend`], since the device is back.
     pub fn resume(&mut self, now: Instant) {
         if self.away.take().is_some() {
             self.session.main_mut().restart(now);
         }
     }
-    /// Shows the host's end registers of the function, as they are after what was sent so far; see [`Session::show`].
+    /// Shows registers of the function to the host's end, as they are after the packets sent so
+    /// far; see [`Session::show`].
     pub fn show(&mut self, registers: Registers) {
         self.session.show(registers);
     }
-    /// Payload bytes that wait for credits or a connection: a device with much to send may pause.
+    /// Payload bytes that wait for credits or a connection. A device with much to send can watch
+    /// this number and pause.
     pub fn queued_bytes(&self) -> usize {
         self.session.queued_bytes()
     }
-    /// Tells the time; see [`Session::advance`].
+    /// Tells the time to the session; see [`Session::advance`].
     pub fn advance(&mut self, now: Instant) {
         self.session.advance(now);
     }
-    /// Whether the next output is something received, not something to send.
+    /// Whether the next output is something received, rather than something to send.
     pub fn has_received(&self) -> bool {
         !self.outputs.is_empty() || self.session.has_received()
     }
-    /// The next packet for the device, read into `packet` in place of what that was; when it arrived. What does not
-    /// come out here comes out as an output.
+    /// Reads the next packet for the device into `packet`, replacing its contents, and returns its
+    /// arrival. Packets that do not come out here come out as outputs.
     #[inline]
     pub fn poll_packet(&mut self, packet: &mut Packet) -> Option<Arrival> {
         if !self.outputs.is_empty() {
@@ -166,15 +172,16 @@ impl Downstream {
         }
         self.session.poll_packet(packet)
     }
-    /// What was sent ahead, for its statistics.
+    /// The host memory that was sent ahead, with its statistics.
     pub const fn store(&self) -> &Store {
         &self.store
     }
-    /// The sessions of all connections of the link, the main one first: one unless the link is spread.
+    /// The sessions of all connections of the link, the main one first. A link that is not spread
+    /// has one.
     pub fn strands(&self) -> impl Iterator<Item = &Session> {
         self.session.sessions().take(if self.session.is_spread() { STRANDS_MAX } else { 1 })
     }
-    /// The session, for its clock, statistics and peer.
+    /// The main session, with its clock, statistics and peer.
     pub const fn session(&self) -> &Session {
         self.session.main()
     }
@@ -204,7 +211,7 @@ impl Downstream {
         }
     }
 
-    /// The strand that a connection carries.
+    /// The strand that a connection carries, if any.
     #[inline]
     fn strand_of(&self, connection: ConnectionId) -> Option<Strand> {
         self.attached.iter().position(|attached| *attached == Some(connection))
@@ -225,7 +232,7 @@ impl Downstream {
         self.home = Some(caller.origin);
         let strand = caller.member.map_or(0, |member| usize::from(member.strand));
         if let Some(former) = self.attached[strand] {
-            // The host has a new connection before we have seen the end of the former one.
+            // The host has a new connection before this end has noticed the end of the former one.
             self.session.handle_input(now, strand, session::Input::Disconnected);
             self.drain();
             self.attached[strand] = None;
@@ -241,19 +248,19 @@ impl Downstream {
         }
     }
 
-    /// What a host is told that wants the device while another has it, or itself without a proof of that: nothing about who
-    /// is there.
+    /// The refusal for a host that wants the device while another host has it, or while this host
+    /// has it but cannot prove so. It tells nothing about who has the device.
     fn taken_by_another(&self, caller: &Caller) -> Option<(RefuseCode, String)> {
         let session = self.session.main();
         let peer = session.peer()?;
         let is_lost = self.attached[0].is_none();
-        // A host that a Welcome has not reached has no proof.
+        // A host that the Welcome has not reached has no proof.
         let is_unheard = !session.is_confirmed() && (is_lost || peer.instance == caller.instance);
         if is_unheard || session.knows(caller.secret) {
             return None;
         }
         Some(if is_lost {
-            // Soon its host is back, or the device is free.
+            // Soon the host is back, or the device is free.
             (RefuseCode::Busy, "held for a host whose connection was lost".to_owned())
         } else {
             (RefuseCode::InUse, "in use; who has it is told where the device is".to_owned())
@@ -280,7 +287,7 @@ impl Downstream {
         self.outputs.push_back(Output::Event { connection: Some(connection), event });
     }
 
-    /// Takes what the session still has to say about its present connection.
+    /// Handles all outputs that the session still has for its present connection.
     fn drain(&mut self) {
         while let Some((strand, output)) = self.session.poll_output() {
             if let Some(output) = self.translate(strand, output) {
@@ -293,7 +300,8 @@ impl Downstream {
         Output::Event { connection: self.attached[0], event }
     }
 
-    /// What an output of the session is to the world. Where that is two outputs, the first has been queued.
+    /// Translates an output of the session for the world. If it becomes two outputs, the first has
+    /// been queued.
     fn translate(&mut self, strand: Strand, output: session::Output) -> Option<Output> {
         use session::Output as From;
         let of_session = !matches!(
@@ -301,7 +309,8 @@ impl Downstream {
             From::Tlp { .. } | From::Transmit(_) | From::Ahead(..) | From::Forget(_) | From::WantsTally
         );
         if of_session {
-            // What is sent ahead is of one connection, and of no device that was reset.
+            // Memory sent ahead is valid for one connection only, and not across a reset of the
+            // device.
             self.store.clear();
         }
         match output {
@@ -320,7 +329,7 @@ impl Downstream {
             From::CloseConnection => {
                 self.attached[strand].take().map(|connection| Output::Close { connection })
             }
-            // What becomes of a strand concerns nobody as long as the link is there.
+            // The state of a further strand concerns nobody while the link is up.
             _ if strand > 0 => None,
             From::WantsTally => {
                 let tally = self.store.tally().since(&self.counted);
@@ -340,7 +349,7 @@ impl Downstream {
             From::Resumed => Some(self.event(Event::Resumed)),
             From::HandshakeFailed(error) => Some(self.event(Event::HandshakeFailed(error))),
             From::Reset => Some(Output::DeviceReset),
-            // Only an upstream end dials, or is shown registers.
+            // Only an upstream end dials or is shown registers.
             From::Connect | From::Registers(_) => None,
         }
     }

@@ -15,7 +15,7 @@ const fn at(milliseconds: u64) -> Instant {
     Instant::from_nanos(milliseconds * 1_000_000)
 }
 
-/// The Hello of a host.
+/// A host and its Hello.
 fn hello(name: &str, instance: u8) -> (Session, Buffer) {
     let mut host = Session::upstream(config(name, instance), Rng::from_seed(1));
     host.handle_timeout(at(1));
@@ -37,7 +37,7 @@ fn receive(downstream: &mut Downstream, now: Instant, connection: u32, bytes: &[
     drained(downstream, now)
 }
 
-/// A connection from one of several places.
+/// Accepts a connection from one of several places.
 fn accept_from(downstream: &mut Downstream, now: Instant, connection: u32, place: u8) -> Vec<Output> {
     let address = Ipv4Addr::new(192, 0, 2, place).into();
     downstream.handle_input(now, Input::Accepted(ConnectionId(connection), address));
@@ -48,7 +48,7 @@ fn accept(downstream: &mut Downstream, now: Instant, connection: u32) -> Vec<Out
     accept_from(downstream, now, connection, 1)
 }
 
-/// The words of the Refuse to `connection`, which is then closed.
+/// Code and text of the Refuse to `connection`, which is then closed.
 fn refusal_to(outputs: &[Output], connection: u32) -> (RefuseCode, String) {
     let connection = ConnectionId(connection);
     let [
@@ -86,7 +86,7 @@ fn joined() -> (Downstream, Session) {
     (downstream, host)
 }
 
-/// That the link still carries packets.
+/// Asserts that the link still carries packets.
 fn assert_alive(downstream: &mut Downstream, host: &mut Session, now: Instant) {
     host.send(now, read(5));
     let mut found = false;
@@ -104,7 +104,8 @@ fn assert_alive(downstream: &mut Downstream, host: &mut Session, now: Instant) {
     assert!(found);
 }
 
-/// As [`joined`]; the box has heard from the host that it knows.
+/// Like [`joined`], but the device's end has heard from the host that the host knows of the
+/// session.
 fn confirmed() -> (Downstream, Session) {
     let (mut downstream, mut host) = joined();
     assert_alive(&mut downstream, &mut host, at(2));
@@ -250,7 +251,7 @@ proptest! {
     fn a_host_that_goes_mad_is_closed_and_may_come_back(bytes in prop::collection::vec(any::<u8>(), 40..400)) {
         let (mut downstream, _) = joined();
         let outputs = receive(&mut downstream, at(2), 1, &bytes);
-        // By chance it may be the beginning of a frame.
+        // By chance, the bytes may be the beginning of a frame.
         if outputs.contains(&Output::Close { connection: ConnectionId(1) }) {
             prop_assert!(outputs.contains(&Output::DeviceReset));
             let (_, hello) = hello("host", 1);

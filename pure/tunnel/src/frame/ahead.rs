@@ -1,16 +1,17 @@
-//! The frames of lookahead: host memory that a device is about to read, and which of it is of no use any more.
+//! The frames of lookahead: host memory that a device is about to read, and keys of such memory
+//! that is no longer useful.
 
 use super::{FrameError, FrameHeader, FrameKind, Reader, Writer};
 use pcie::wire::Bdf;
 
-/// Bytes of an Ahead's body before the memory's.
+/// Bytes of the body of an Ahead before the memory.
 pub const AHEAD_HEAD: usize = 16;
-/// The most memory of an Ahead, bytes.
+/// The most memory in an Ahead, in bytes.
 pub const AHEAD_MAX: usize = 4096;
-/// The most keys of a Forget.
+/// The most keys in a Forget.
 pub const FORGET_KEYS_MAX: usize = 256;
 
-/// Where in the body the fields are that can be wrong.
+/// Offsets in the body of fields that can have wrong values.
 const ADDRESS_OFFSET: usize = 0;
 const KEY_OFFSET: usize = 8;
 const PAYLOAD_OFFSET: usize = 14;
@@ -26,37 +27,38 @@ const KEY_BYTES: usize = 4;
 pub struct AheadKey(pub u32);
 
 impl AheadKey {
-    /// In a Forget: all of them.
+    /// All pieces of memory, in a Forget.
     pub const ALL: Self = Self(0);
 }
 
-/// What an Ahead says of its piece of memory.
+/// What an Ahead says about its piece of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ahead {
-    /// The first address, a multiple of 4.
+    /// First address of the memory, a multiple of 4.
     pub address: u64,
-    /// By what it is forgotten; never [`AheadKey::ALL`].
+    /// Key by which the memory is forgotten; never [`AheadKey::ALL`].
     pub key: AheadKey,
-    /// Who answers reads of this memory.
+    /// The function that answers reads of this memory.
     pub completer: Bdf,
-    /// The longest payload of such an answer, bytes: a power of two from 128 to 4096.
+    /// The longest payload of a completion for this memory, in bytes: a power of two from 128 to
+    /// 4096.
     pub payload_size: u16,
-    /// It is of no use any more as soon as any of it was read.
+    /// Whether the memory is useless as soon as any of it was read.
     pub once: bool,
 }
 
-/// The keys of a Forget, as they are on the wire.
+/// The keys of a Forget, encoded as on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keys<'a>(pub &'a [u8]);
 
 impl Keys<'_> {
-    /// One after the other.
+    /// The keys one after the other.
     pub fn iter(&self) -> impl Iterator<Item = AheadKey> {
         self.0.as_chunks::<KEY_BYTES>().0.iter().map(|bytes| AheadKey(u32::from_be_bytes(*bytes)))
     }
 }
 
-/// What an Ahead's body says, and the memory.
+/// Decodes the body of an Ahead: its fields, and the memory.
 pub(super) fn parse<'a>(header: &FrameHeader, body: &'a [u8]) -> Result<(Ahead, &'a [u8]), FrameError> {
     let kind = FrameKind::Ahead;
     let wrong = |offset| FrameError::Reserved { kind, offset };

@@ -1,25 +1,26 @@
-//! Why an end says no, or goes.
+//! Codes that say why an end refuses a handshake or ends a session.
 
-/// Why a handshake is refused (Refuse).
+/// Why a handshake is refused: the code of a Refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefuseCode {
-    /// 1: what came first is no Hello (or Welcome) of this protocol.
+    /// 1: the first bytes are no Hello (or Welcome) of this protocol.
     NotFarlane,
-    /// 2: no version in common.
+    /// 2: the ends have no version in common.
     Version,
     /// 3: both ends have the same role.
     Role,
     /// 4: a frame of the handshake is malformed.
     Malformed,
-    /// 5: an option is mandatory and unknown.
+    /// 5: a mandatory option is unknown.
     UnknownOption,
     /// 6: the device is in use.
     InUse,
-    /// 7: not now: too many connections are waiting, or a session is held for a host whose connection was lost.
+    /// 7: the device is not available now, because too many connections are waiting or because a
+    /// session is held for a host whose connection was lost.
     Busy,
-    /// 8: the handshake took too long.
+    /// 8: the handshake was not completed in time.
     Deadline,
-    /// 9: the peer may not do this.
+    /// 9: the peer is not allowed to do this.
     Forbidden,
     /// 10: a frame of the handshake was damaged on its way.
     Damaged,
@@ -28,7 +29,7 @@ pub enum RefuseCode {
 }
 
 impl RefuseCode {
-    /// From the bits on the wire.
+    /// Decodes the code from the bits on the wire.
     pub const fn from_bits(bits: u16) -> Self {
         match bits {
             1 => Self::NotFarlane,
@@ -44,7 +45,7 @@ impl RefuseCode {
             other => Self::Other(other),
         }
     }
-    /// The bits on the wire.
+    /// Encodes the code as the bits on the wire.
     pub const fn bits(self) -> u16 {
         match self {
             Self::NotFarlane => 1,
@@ -62,23 +63,23 @@ impl RefuseCode {
     }
 }
 
-/// Why a session ends (Close).
+/// Why a session ends: the code of a Close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseCode {
-    /// 1: the application wanted it so.
+    /// 1: the application ended the session.
     Normal,
     /// 2: the peer broke the protocol.
     Protocol,
-    /// 3: more was queued than may be.
+    /// 3: more packets were queued than allowed.
     Overrun,
-    /// 4: another session takes the place of this one.
+    /// 4: another session replaces this one.
     Superseded,
     /// A code of a later version.
     Other(u16),
 }
 
 impl CloseCode {
-    /// From the bits on the wire.
+    /// Decodes the code from the bits on the wire.
     pub const fn from_bits(bits: u16) -> Self {
         match bits {
             1 => Self::Normal,
@@ -88,7 +89,7 @@ impl CloseCode {
             other => Self::Other(other),
         }
     }
-    /// The bits on the wire.
+    /// Encodes the code as the bits on the wire.
     pub const fn bits(self) -> u16 {
         match self {
             Self::Normal => 1,

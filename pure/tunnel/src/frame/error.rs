@@ -1,87 +1,87 @@
-//! What can be wrong with a frame.
+//! Errors in the encoding of a frame.
 
 use core::fmt;
 
 use super::FrameKind;
 
-/// Why bytes are not a frame, with the evidence.
+/// Why bytes are not a valid frame, with the evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameError {
-    /// The kind octet names no frame.
+    /// The kind octet has this value, which names no kind.
     UnknownKind(u8),
-    /// Flags that the kind doesn't have.
+    /// The header has flags that the kind does not have.
     UnknownFlags {
-        /// The frame's kind.
+        /// Kind of the frame.
         kind: FrameKind,
-        /// All its flags.
+        /// All flags of the header.
         flags: u8,
     },
-    /// A length that the kind can't have: out of its range, or not a multiple of 4.
+    /// The kind cannot have this length: it is out of range, or not a multiple of 4.
     Length {
-        /// The frame's kind.
+        /// Kind of the frame.
         kind: FrameKind,
-        /// The Length field, bytes.
+        /// The Length field, in bytes.
         length: u16,
     },
-    /// Fewer bytes than the frame has.
+    /// There are fewer bytes than the frame has.
     Truncated {
-        /// How many there should be.
+        /// How many bytes there should be.
         need: usize,
-        /// How many there are.
+        /// How many bytes there are.
         have: usize,
     },
-    /// More bytes than the frame has.
+    /// There are more bytes than the frame has.
     Excess {
-        /// How many there should be.
+        /// How many bytes there should be.
         need: usize,
-        /// How many there are.
+        /// How many bytes there are.
         have: usize,
     },
-    /// A Hello or Welcome without the magic number.
+    /// A Hello or Welcome begins with these bytes instead of the magic number.
     Magic([u8; 8]),
-    /// A version range whose low end is above its high end, or a Welcome that picks none.
+    /// The lowest version is above the highest, or a Welcome chooses no single version.
     VersionRange {
-        /// The lowest version.
+        /// The lowest version in the frame.
         low: u16,
-        /// The highest version.
+        /// The highest version in the frame.
         high: u16,
     },
-    /// A role octet that names no role.
+    /// The role octet has this value, which names no role.
     UnknownRole(u8),
-    /// An outcome octet that names no outcome.
+    /// The outcome octet has this value, which names no outcome or none that the frame can have.
     UnknownOutcome(u8),
-    /// A reserved field that is not zero.
+    /// A reserved field is not zero, or a field has a value that it cannot have.
     Reserved {
-        /// The frame's kind.
+        /// Kind of the frame.
         kind: FrameKind,
-        /// Where the field is in the body, bytes.
+        /// Where the field is in the body, in bytes.
         offset: usize,
     },
-    /// An option that is longer than what is left of the body, or that can't have this length.
+    /// An option is longer than the rest of the body, or cannot have this length.
     OptionLength {
-        /// The option's type.
+        /// Type of the option.
         option: u16,
-        /// Its length, bytes.
+        /// Length of the option's value, in bytes.
         length: u16,
     },
-    /// An option that the receiver must know and doesn't.
+    /// The option of this type is mandatory, but the receiver does not know it.
     UnknownMandatoryOption(u16),
-    /// An option that came twice.
+    /// The option of this type came twice.
     RepeatedOption(u16),
-    /// An option that must be there and isn't.
+    /// The option of this type is missing.
     MissingOption(u16),
-    /// An option's value that is out of its range.
+    /// The value of the option of this type is out of range.
     OptionValue(u16),
-    /// A text that is not UTF-8, too long, or has control characters.
+    /// A text is not UTF-8, or has control characters.
     Text {
-        /// The frame's kind.
+        /// Kind of the frame.
         kind: FrameKind,
-        /// Where the text is in the body, bytes.
+        /// Where the text is in the body, in bytes.
         offset: usize,
     },
-    /// A frame that is not as it was sent: its CRC32C is another one.
+    /// The frame is not as it was sent: its CRC32C does not match.
     Damaged,
-    /// A Reset that is neither a request nor an answer.
+    /// A Reset has this phase, which is neither a request nor an answer.
     UnknownReset(u32),
 }
 

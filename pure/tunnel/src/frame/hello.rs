@@ -1,4 +1,4 @@
-//! The frames of the handshake: Hello, and Welcome, which has the same form.
+//! The frames of the handshake: Hello and Welcome, which have the same form.
 
 use alloc::string::String;
 use core::fmt;
@@ -7,16 +7,16 @@ use super::{FrameError, FrameKind, Reader, Sequence, Writer, checked_text, clip}
 use crate::credits::CreditLimits;
 use engine::Nanos;
 
-/// The longest body of a Hello or Welcome, bytes.
+/// The longest body of a Hello or Welcome, in bytes.
 pub const HELLO_BODY_MAX: usize = 1024;
-/// The longest name, vendor or device text, bytes.
+/// The longest name, vendor or device text, in bytes.
 pub const NAME_MAX: usize = 64;
 
-/// What a Hello begins with, so that a stranger is recognised.
+/// The first bytes of a Hello, by which a stranger is recognised.
 const MAGIC: [u8; 8] = *b"FARLANE\n";
 /// Bytes of the body before the options.
 pub(super) const FIXED: usize = 48;
-/// Where the check is: CRC32C of the frame, with zeros here.
+/// Where the check is in the body. It is the CRC32C of the frame with zeros in place of the check.
 pub(super) const CHECK_OFFSET: usize = 44;
 
 const OUTCOME_OFFSET: usize = 13;
@@ -34,16 +34,16 @@ const OPTION_REGISTERS: u16 = 10;
 const OPTION_STRANDS: u16 = 11;
 const OPTION_MEMBER: u16 = MANDATORY | 12;
 const OPTION_DIGESTS: u16 = MANDATORY | 13;
-/// Options that are known, as bits of a set.
+/// The highest number of a known option.
 const OPTIONS_KNOWN: u16 = 13;
 
-/// Which end of the tunnel somebody is.
+/// An end of the tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Role {
-    /// Towards the root complex: dials.
+    /// The end towards the root complex, which dials.
     Upstream = 1,
-    /// Towards the device: accepts.
+    /// The end towards the device, which accepts.
     Downstream = 2,
 }
 
@@ -51,16 +51,16 @@ pub enum Role {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Outcome {
-    /// Only asked for: a Hello.
+    /// Not decided yet: the outcome in a Hello, which only asks.
     #[default]
     Asked = 0,
-    /// A new session.
+    /// A new session begins.
     New = 1,
-    /// The session that the Hello named goes on.
+    /// The session named by the Hello goes on.
     Resumed = 2,
 }
 
-/// Names one run of an end: a restarted process has another. 128 bits, random or a UUID.
+/// Names one run of an end: 128 bits, random or a UUID. A restarted process has another instance.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct InstanceId(pub [u8; 16]);
 
@@ -71,7 +71,7 @@ impl fmt::Debug for InstanceId {
 }
 
 impl fmt::Display for InstanceId {
-    /// As a UUID is written.
+    /// Writes the bits in the notation of a UUID.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, byte) in self.0.iter().enumerate() {
             let dash = if matches!(index, 4 | 6 | 8 | 10) { "-" } else { "" };
@@ -81,22 +81,23 @@ impl fmt::Display for InstanceId {
     }
 }
 
-/// Names a session between two instances; chosen at random by the downstream end. 0 names none.
+/// Names a session between two instances. The downstream end chooses it at random. 0 names no
+/// session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SessionId(pub u64);
 
 impl SessionId {
-    /// No session: a new one is wanted.
+    /// No session: a Hello with it asks for a new one.
     pub const NONE: Self = Self(0);
 }
 
-/// What a Welcome gives to its host, and the host shows when it takes its session over. 128 bits, from a source that nobody
-/// can guess.
+/// Proof of a session, 128 bits from a source that nobody can predict. A Welcome gives it to the
+/// host, and the host shows it to take its session over.
 #[derive(Clone, Copy)]
 pub struct Secret(pub [u8; 16]);
 
 impl PartialEq for Secret {
-    /// Takes as long wherever the first difference is.
+    /// Takes the same time wherever the first difference is.
     fn eq(&self, other: &Self) -> bool {
         is_same(&self.0, &other.0)
     }
@@ -105,29 +106,29 @@ impl PartialEq for Secret {
 impl Eq for Secret {}
 
 impl fmt::Debug for Secret {
-    /// It is for two ends only.
+    /// Hides the bits, which are for the two ends only.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(..)")
     }
 }
 
-/// Whether two secrets are the same, found out in a time that does not tell how far they are.
+/// Whether two secrets are equal, found in a time that does not reveal how many bytes agree.
 pub(crate) fn is_same<const N: usize>(one: &[u8; N], other: &[u8; N]) -> bool {
     let differences =
         one.iter().zip(other).fold(0, |all, (one, other)| core::hint::black_box(all | (one ^ other)));
     differences == 0
 }
 
-/// Who an end is.
+/// Identity of an end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
-    /// This run of it. If it is 0, a session makes one up.
+    /// This run of the end. A session chooses a random instance if this one is 0.
     pub instance: InstanceId,
-    /// What people call it, at most [`NAME_MAX`] bytes.
+    /// Name that people use for the end, at most [`NAME_MAX`] bytes.
     pub name: String,
-    /// Who made it, at most [`NAME_MAX`] bytes.
+    /// Vendor of the end, at most [`NAME_MAX`] bytes.
     pub vendor: String,
-    /// What it is, at most [`NAME_MAX`] bytes.
+    /// What kind of device the end is, at most [`NAME_MAX`] bytes.
     pub device: String,
 }
 
@@ -137,77 +138,84 @@ impl fmt::Display for Identity {
     }
 }
 
-/// What an end can take and for how long it waits.
+/// What an end can receive, and how long it waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The longest payload of a TLP that it receives, bytes: 128..=4096, a multiple of 4.
+    /// The longest TLP payload that the end receives, in bytes: 128..=4096, a multiple of 4.
     pub max_payload: u16,
-    /// For how long it holds a session without a connection; whole milliseconds. The shorter of both ends' counts.
+    /// How long the end holds a session without a connection, in whole milliseconds. The shorter
+    /// hold time of the two ends applies.
     pub hold: Nanos,
-    /// For how long it bears silence on a connection; whole milliseconds. The peer sends a Ping at least thrice as often.
+    /// How long the end tolerates silence on a connection, in whole milliseconds. The peer sends at
+    /// least three Pings in this time.
     pub silence: Nanos,
 }
 
 /// The body of a Hello or Welcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello<'a> {
-    /// The lowest version that the sender speaks; of a Welcome, the version chosen.
+    /// The lowest version that the sender speaks. In a Welcome, the chosen version.
     pub version_low: u16,
-    /// The highest version that the sender speaks; of a Welcome, the version chosen.
+    /// The highest version that the sender speaks. In a Welcome, the chosen version.
     pub version_high: u16,
-    /// What the sender is.
+    /// The sender's end of the tunnel.
     pub role: Role,
-    /// What a Welcome answers.
+    /// In a Hello, [`Outcome::Asked`]. In a Welcome, what became of the handshake.
     pub outcome: Outcome,
-    /// The session to resume, or the one that now is; [`SessionId::NONE`] asks for a new one.
+    /// In a Hello, the session to resume, or [`SessionId::NONE`] to ask for a new one. In a
+    /// Welcome, the present session.
     pub session: SessionId,
-    /// The sender.
+    /// The sender's instance.
     pub instance: InstanceId,
-    /// The oldest frame that the sender could send again.
+    /// Number of the oldest frame that the sender can still send again.
     pub oldest: Sequence,
-    /// What the sender can take.
+    /// What the sender can receive, and how long it waits.
     pub limits: Limits,
-    /// How much the receiver of this may send, counted from the start of the session.
+    /// How much the receiver of this frame may send, counted from the start of the session.
     pub credits: CreditLimits,
-    /// What people call the sender.
+    /// Name that people use for the sender.
     pub name: &'a str,
-    /// Who made it.
+    /// Vendor of the sender.
     pub vendor: &'a str,
-    /// What it is.
+    /// What kind of device the sender is.
     pub device: &'a str,
     /// Whether the sender wants time stamps on TLP frames.
     pub wants_stamps: bool,
-    /// Of a Hello: what the latest Welcome gave the sender, for a strand that of the link. Of a Welcome: what it gives.
+    /// In a Welcome, the secret that the host is given. In a Hello, the secret from the latest
+    /// Welcome; for a further strand, the secret of its link.
     pub secret: Option<Secret>,
-    /// How many bytes of host memory the sender keeps that are sent ahead of the device's asking; 0 if it takes none.
+    /// How many bytes of host memory sent ahead (lookahead) the sender can keep; 0 if it takes
+    /// none.
     pub ahead: u32,
-    /// Whether the sender wants to know what becomes of what it sends ahead.
+    /// Whether the sender wants to know what becomes of the memory that it sends ahead.
     pub wants_tally: bool,
     /// Whether the sender wants to be shown registers of the function.
     pub wants_registers: bool,
-    /// Over how many connections the sender would spread the link; 0 if it doesn't.
+    /// Over how many connections the sender would spread the link; 0 if it does not spread links.
     pub strands: u16,
-    /// The link that this is a further strand of.
+    /// The link of which this session is a further strand.
     pub member: Option<Member>,
-    /// Whether all frames behind the handshake have digests.
+    /// Whether all frames after the handshake have digests.
     pub digests: bool,
 }
 
-/// Which strand of which link a session is.
+/// Names a further strand of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// The session of the main strand.
+    /// The session of the link's main strand.
     pub session: SessionId,
-    /// Which one, not 0.
+    /// Number of the strand in the link, not 0.
     pub strand: u16,
 }
 
 impl<'a> Hello<'a> {
-    /// Whether `body` begins as every version of a Hello does, and with which versions. To be looked at before
-    /// anything else: the rest may be of a version that we don't know.
+    /// Reads the lowest and the highest version from `body`, whose first fields are the same in
+    /// every version of a Hello. Call this before decoding anything else: the rest may have a
+    /// version that we do not know.
     ///
     /// # Errors
-    /// When it doesn't.
+    /// When `body` is too short, does not begin with the magic number, or has a lowest version
+    /// above its highest.
     pub fn versions(body: &[u8]) -> Result<(u16, u16), FrameError> {
         let mut reader = Reader::new(body);
         let magic = reader.array()?;
@@ -242,7 +250,7 @@ impl<'a> Hello<'a> {
         let session = SessionId(reader.u64()?);
         let instance = InstanceId(reader.array()?);
         let oldest = Sequence::from_bits(reader.u32()?);
-        // The check has been looked at by whoever has the whole frame.
+        // Whoever has the whole frame has verified the check.
         reader.bytes(FIXED - CHECK_OFFSET)?;
         let options = Options::parse(kind, reader.rest)?;
         Ok(Self {
@@ -318,7 +326,7 @@ impl<'a> Hello<'a> {
         }
     }
 
-    /// The sender, with texts of its own.
+    /// Identity of the sender, with texts of its own.
     pub fn identity(&self) -> Identity {
         Identity {
             instance: self.instance,

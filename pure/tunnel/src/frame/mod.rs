@@ -31,17 +31,17 @@ use registers::{REGISTER_BYTES, REGISTERS_BODY_MAX, REGISTERS_HEAD};
 
 /// Bytes of every frame's header.
 pub const HEADER_LENGTH: usize = 12;
-/// The longest TLP: 5 prefixes, 4 DW header, 4 KiB payload, digest.
+/// The longest TLP, in bytes: 5 prefixes, 4 DW header, 4 KiB payload, digest.
 pub const TLP_LENGTH_MAX: usize = 5 * 4 + 16 + 4096 + 4;
-/// The shortest TLP: a header of 3 DW.
+/// The shortest TLP, in bytes: a header of 3 DW.
 pub const TLP_LENGTH_MIN: usize = 12;
-/// Bytes of a TLP frame's time stamps, where it has them.
+/// Bytes of a TLP frame's time stamps, if it has any.
 pub const STAMPS_LENGTH: usize = 16;
-/// The longest body of any frame.
+/// The longest body of any frame, in bytes.
 pub const BODY_MAX: usize = TLP_LENGTH_MAX + STAMPS_LENGTH;
-/// The longest text of a Refuse or Close, bytes.
+/// The longest text of a Refuse or Close, in bytes.
 pub const TEXT_MAX: usize = 256;
-/// Bytes of a Credit's body.
+/// Bytes of the body of a Credit.
 pub const CREDIT_BODY: usize = 24;
 
 const PING_BODY: usize = 8;
@@ -57,25 +57,26 @@ const _: () = assert!(REGISTERS_BODY_MAX <= BODY_MAX);
 pub enum FrameKind {
     /// The upstream end introduces itself.
     Hello = 0x01,
-    /// The downstream end accepts.
+    /// The downstream end accepts a Hello.
     Welcome = 0x02,
-    /// Either end declines, and says why.
+    /// Either end declines the handshake, and says why.
     Refuse = 0x03,
     /// Either end ends the session, and says why.
     Close = 0x04,
-    /// A transaction-layer packet; numbered.
+    /// Carries a transaction-layer packet. The frame is numbered.
     Tlp = 0x10,
-    /// Hot reset, or its answer; numbered.
+    /// Requests a hot reset, or answers the request. The frame is numbered.
     Reset = 0x11,
-    /// Credit limits, and with every header an acknowledgement.
+    /// Tells credit limits. Like every frame header, it also carries an acknowledgement.
     Credit = 0x12,
-    /// Host memory that the device is about to read (lookahead).
+    /// Carries host memory that the device is about to read (lookahead).
     Ahead = 0x13,
-    /// Such memory is of no use any more.
+    /// Tells which memory sent ahead is no longer useful (lookahead).
     Forget = 0x14,
-    /// What became of such memory so far.
+    /// Tells what has become of memory sent ahead so far (lookahead).
     Tally = 0x15,
-    /// Registers of the function, so that the upstream end can answer for it; numbered.
+    /// Shows registers of the function, so that the upstream end can answer for it. The frame is
+    /// numbered.
     Registers = 0x18,
     /// Asks for a Pong.
     Ping = 0x20,
@@ -84,10 +85,10 @@ pub enum FrameKind {
 }
 
 impl FrameKind {
-    /// The kind that the first octet of a frame names.
+    /// Decodes the kind from the first octet of a frame.
     ///
     /// # Errors
-    /// When it names none.
+    /// When no kind has this octet.
     pub const fn parse(octet: u8) -> Result<Self, FrameError> {
         Ok(match octet {
             0x01 => Self::Hello,
@@ -106,11 +107,13 @@ impl FrameKind {
             _ => return Err(FrameError::UnknownKind(octet)),
         })
     }
-    /// Whether frames of this kind are numbered, kept until acknowledged, and sent again after a reconnect.
+    /// Whether frames of this kind are numbered, kept until acknowledged, and sent again after a
+    /// reconnect.
     pub const fn is_numbered(self) -> bool {
         matches!(self, Self::Tlp | Self::Reset | Self::Registers)
     }
-    /// Whether frames of this kind belong to the handshake. They have a check of their own and never a digest.
+    /// Whether frames of this kind belong to the handshake. Handshake frames have a check of their
+    /// own and never a digest.
     pub const fn is_greeting(self) -> bool {
         matches!(self, Self::Hello | Self::Welcome | Self::Refuse)
     }
@@ -133,18 +136,19 @@ impl FrameKind {
     }
 }
 
-/// What every frame begins with.
+/// The header that begins every frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
     /// What the frame is for.
     pub kind: FrameKind,
     /// Whether a TLP frame has [`Stamps`]; false for every other kind.
     pub stamped: bool,
-    /// Bytes of the body; proven to be possible for the kind.
+    /// Bytes of the body. The value is possible for `kind`.
     pub length: u16,
-    /// A numbered frame's number; else the number that the sender's next numbered frame will have.
+    /// Number of a numbered frame. For other frames, the number that the sender's next numbered
+    /// frame will have.
     pub sequence: Sequence,
-    /// The number of the frame that the sender expects next: all before it have arrived.
+    /// Number of the frame that the sender expects next. All frames before it have arrived.
     pub acknowledge: Sequence,
 }
 
@@ -152,7 +156,7 @@ impl FrameHeader {
     /// Decodes a header.
     ///
     /// # Errors
-    /// When the kind is unknown, or the flags or the length are none that it can have.
+    /// When the kind is unknown, or when it cannot have these flags or this length.
     pub fn parse(bytes: &[u8; HEADER_LENGTH]) -> Result<Self, FrameError> {
         let [kind, flags, l0, l1, s0, s1, s2, s3, a0, a1, a2, a3] = *bytes;
         let kind = FrameKind::parse(kind)?;
@@ -173,7 +177,7 @@ impl FrameHeader {
         })
     }
 
-    /// The header's bytes.
+    /// Encodes the header.
     pub fn emit(&self) -> [u8; HEADER_LENGTH] {
         let [l0, l1] = self.length.to_be_bytes();
         let [s0, s1, s2, s3] = self.sequence.bits().to_be_bytes();
@@ -183,13 +187,13 @@ impl FrameHeader {
     }
 }
 
-/// Time stamps of a TLP frame, both of the sender's clock.
+/// Time stamps of a TLP frame, both by the sender's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamps {
     /// When this frame was put into its segment.
     pub sent_at: Instant,
-    /// When the sender received the newest frame that this one acknowledges; zero if there was none. What lies between
-    /// is the time that the far end had the matter in its hands.
+    /// When the sender received the newest frame that this frame acknowledges; zero if there was
+    /// none. The time from `received_at` to `sent_at` was spent at the sender, not on the network.
     pub received_at: Instant,
 }
 
@@ -197,40 +201,40 @@ pub struct Stamps {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum ResetPhase {
-    /// Downwards: reset the device.
+    /// Travels downwards: the device is to be reset.
     Request = 1,
-    /// Upwards: done; what comes now comes from after the reset.
+    /// Travels upwards: the reset is done. Everything behind this frame was sent after the reset.
     Done = 2,
 }
 
 /// A frame's body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
-    /// See [`FrameKind::Hello`].
+    /// The upstream end introduces itself ([`FrameKind::Hello`]).
     Hello(Hello<'a>),
-    /// See [`FrameKind::Welcome`].
+    /// The downstream end accepts a Hello ([`FrameKind::Welcome`]).
     Welcome(Hello<'a>),
-    /// See [`FrameKind::Refuse`].
+    /// An end declines the handshake, with a code and a text ([`FrameKind::Refuse`]).
     Refuse(RefuseCode, &'a str),
-    /// See [`FrameKind::Close`].
+    /// An end ends the session, with a code and a text ([`FrameKind::Close`]).
     Close(CloseCode, &'a str),
-    /// See [`FrameKind::Tlp`]: the bytes of one TLP, not looked at.
+    /// The bytes of one TLP, unexamined, and its time stamps, if any ([`FrameKind::Tlp`]).
     Tlp(Option<Stamps>, &'a [u8]),
-    /// See [`FrameKind::Reset`].
+    /// One half of a hot reset ([`FrameKind::Reset`]).
     Reset(ResetPhase),
-    /// See [`FrameKind::Credit`].
+    /// Credit limits ([`FrameKind::Credit`]).
     Credit(CreditLimits),
-    /// See [`FrameKind::Ahead`]: a piece of memory.
+    /// A piece of host memory that the device is about to read ([`FrameKind::Ahead`]).
     Ahead(Ahead, &'a [u8]),
-    /// See [`FrameKind::Forget`].
+    /// Keys of memory sent ahead that is no longer useful ([`FrameKind::Forget`]).
     Forget(Keys<'a>),
-    /// See [`FrameKind::Tally`].
+    /// What has become of memory sent ahead ([`FrameKind::Tally`]).
     Tally(Tally),
-    /// See [`FrameKind::Registers`].
+    /// Registers of the function ([`FrameKind::Registers`]).
     Registers(Registers),
-    /// See [`FrameKind::Ping`]: when it was sent, by the clock of its sender.
+    /// When the Ping was sent, by its sender's clock ([`FrameKind::Ping`]).
     Ping(Instant),
-    /// See [`FrameKind::Pong`].
+    /// The answer to a Ping ([`FrameKind::Pong`]).
     Pong(Pong),
 }
 
@@ -249,7 +253,8 @@ impl<'a> Frame<'a> {
     /// Decodes the body that belongs to `header`.
     ///
     /// # Errors
-    /// When `body` has another length than `header` says, or breaks the rules of its kind.
+    /// When the length of `body` differs from the length in `header`, or when `body` breaks the
+    /// rules of its kind.
     pub fn parse(header: &FrameHeader, body: &'a [u8]) -> Result<Self, FrameError> {
         let (need, have) = (usize::from(header.length), body.len());
         if have < need {
@@ -300,7 +305,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// The time stamps, if any, and the TLP of a TLP frame's body.
+/// Splits the body of a TLP frame into its time stamps, if any, and its TLP.
 pub(crate) fn parse_tlp(stamped: bool, body: &[u8]) -> Result<(Option<Stamps>, &[u8]), FrameError> {
     if !stamped {
         return Ok((None, body));
@@ -325,12 +330,12 @@ fn parse_text(kind: FrameKind, body: &[u8]) -> Result<(u16, &str), FrameError> {
     Ok((code, checked_text(text).ok_or(FrameError::Text { kind, offset: TEXT_HEAD })?))
 }
 
-/// A peer's text: UTF-8 without control characters, since it ends up on somebody's terminal.
+/// Checks a peer's text: UTF-8 without control characters, since it ends up on somebody's terminal.
 fn checked_text(bytes: &[u8]) -> Option<&str> {
     core::str::from_utf8(bytes).ok().filter(|text| !text.chars().any(char::is_control))
 }
 
-/// The longest prefix of `text` of at most `most` bytes that ends between characters.
+/// The longest prefix of `text` that has at most `most` bytes and ends between characters.
 pub(crate) fn clip(text: &str, most: usize) -> &str {
     let end = (0..=most.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
     &text[..end.unwrap_or(0)]
@@ -393,14 +398,14 @@ impl<'a> Writer<'a> {
         self.bytes[self.at..end].fill(0);
         self.at = end;
     }
-    /// How many bytes have been put.
+    /// How many bytes have been put so far.
     pub(crate) const fn len(&self) -> usize {
         self.at
     }
 }
 
-/// Emits the body of `frame` at the start of `bytes`, which must hold [`BODY_MAX`] bytes, and returns its length.
-/// Texts are cut to what the format can carry.
+/// Encodes the body of `frame` at the start of `bytes` and returns the length of the body.
+/// [`BODY_MAX`] bytes suffice for any frame. Texts are cut to what the format can carry.
 ///
 /// # Panics
 /// When `bytes` is too short.
@@ -432,7 +437,7 @@ pub fn emit_body(frame: &Frame<'_>, bytes: &mut [u8]) -> usize {
     writer.len()
 }
 
-/// The bytes of a TLP frame's time stamps.
+/// Encodes the time stamps of a TLP frame.
 pub(crate) fn emit_stamps(stamps: &Stamps) -> [u8; STAMPS_LENGTH] {
     let (sent, received) = (stamps.sent_at.as_nanos(), stamps.received_at.as_nanos());
     ((u128::from(sent) << 64) | u128::from(received)).to_be_bytes()
@@ -467,8 +472,8 @@ impl Frame<'_> {
         }
     }
 
-    /// Emits header and body at the start of `bytes`, which must hold the whole frame (at most [`HEADER_LENGTH`] and
-    /// [`BODY_MAX`] bytes), and returns the frame's length.
+    /// Encodes header and body at the start of `bytes` and returns the length of the frame. The
+    /// frame has at most [`HEADER_LENGTH`] + [`BODY_MAX`] bytes.
     ///
     /// # Panics
     /// When `bytes` is too short.

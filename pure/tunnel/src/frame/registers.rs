@@ -1,19 +1,20 @@
-//! The frame that shows registers: what a device's end tells of its function, so that the host's end can answer for it.
+//! The frame in which the device's end shows registers of its function, so that the host's end can
+//! answer for the function.
 
 use alloc::vec::Vec;
 
 use super::{FrameError, FrameHeader, FrameKind, Reader, Writer};
 
-/// The most registers of a frame.
+/// The most registers in a frame.
 pub const REGISTERS_MAX: usize = 512;
 /// Bytes of the body before the registers.
 pub(super) const REGISTERS_HEAD: usize = 4;
-/// Bytes of a register in the body: its value and what of it can be written.
+/// Bytes of a register in the body: its value and its writable bits.
 pub(super) const REGISTER_BYTES: usize = 8;
-/// The longest body.
+/// The longest body of a Registers frame, in bytes.
 pub(super) const REGISTERS_BODY_MAX: usize = REGISTERS_HEAD + REGISTERS_MAX * REGISTER_BYTES;
 
-/// Where in the body the fields are that can be wrong.
+/// Offsets in the body of fields that can have wrong values.
 const FUNCTION_OFFSET: usize = 0;
 const SPACE_OFFSET: usize = 1;
 const PLACE_OFFSET: usize = 2;
@@ -21,37 +22,37 @@ const PLACE_OFFSET: usize = 2;
 const FUNCTIONS: u8 = 8;
 /// A function has six BARs.
 const BARS: u8 = 6;
-/// Beyond the last place that can be shown.
+/// Byte offset behind the last register that can be shown.
 const PLACE_END: usize = 4096;
 
-/// Where registers are.
+/// The address space of registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegisterSpace {
     /// Configuration space.
     Configuration,
-    /// The memory of this BAR, 0..6.
+    /// The memory of the BAR with this number, 0..6.
     Bar(u8),
 }
 
-/// A double word.
+/// A register of 32 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Register {
-    /// What it reads as.
+    /// Value that a read returns.
     pub value: u32,
-    /// Bits that become what is written to them, and stay so until something else is written or the function is reset.
+    /// Bits that take a written value and keep it until the next write or a reset of the function.
     pub writable: u32,
 }
 
-/// What a Registers frame says.
+/// The contents of a Registers frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registers {
-    /// The function's number, 0..8.
+    /// Number of the function, 0..8.
     pub function: u8,
-    /// Where they are.
+    /// Address space of the registers.
     pub space: RegisterSpace,
-    /// Byte offset of the first one, a multiple of 4.
+    /// Byte offset of the first register, a multiple of 4.
     pub offset: u16,
-    /// One behind the other; at least one, at most [`REGISTERS_MAX`], none beyond the first 4 KiB.
+    /// Consecutive registers: at least one, at most [`REGISTERS_MAX`], none beyond the first 4 KiB.
     pub registers: Vec<Register>,
 }
 
@@ -59,7 +60,7 @@ impl Registers {
     /// Decodes the body that belongs to `header`.
     ///
     /// # Errors
-    /// When it breaks the rules of its kind.
+    /// When `body` breaks the rules of a Registers frame.
     pub(crate) fn parse(header: &FrameHeader, body: &[u8]) -> Result<Self, FrameError> {
         let kind = FrameKind::Registers;
         let wrong = |offset| FrameError::Reserved { kind, offset };
@@ -88,7 +89,7 @@ impl Registers {
         Ok(Self { function, space, offset, registers: places.iter().map(register).collect() })
     }
 
-    /// The body.
+    /// Encodes the body.
     pub(super) fn emit(&self, writer: &mut Writer<'_>) {
         let space = match self.space {
             RegisterSpace::Configuration => 0,
@@ -102,7 +103,7 @@ impl Registers {
         }
     }
 
-    /// Bytes of the body.
+    /// Length of the body, in bytes.
     pub(crate) const fn length(&self) -> usize {
         REGISTERS_HEAD + self.registers.len() * REGISTER_BYTES
     }

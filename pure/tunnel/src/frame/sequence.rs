@@ -2,9 +2,9 @@
 
 use core::fmt;
 
-/// The number of a numbered frame: counts from 0 for a new session and wraps at 2^32.
+/// The number of a numbered frame. Numbers count from 0 in a new session and wrap at 2^32.
 ///
-/// Numbers are compared by their distance, which is small because a sender keeps at most
+/// Numbers are compared by their distance. It is small, because a sender keeps at most
 /// [`crate::session::REPLAY_FRAMES_MAX`] frames unacknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Sequence(u32);
@@ -13,11 +13,11 @@ impl Sequence {
     /// The number of a session's first frame.
     pub const FIRST: Self = Self(0);
 
-    /// From the bits on the wire.
+    /// Decodes the number from the bits on the wire.
     pub const fn from_bits(bits: u32) -> Self {
         Self(bits)
     }
-    /// The bits on the wire.
+    /// Encodes the number as the bits on the wire.
     pub const fn bits(self) -> u32 {
         self.0
     }
@@ -26,11 +26,11 @@ impl Sequence {
     pub const fn plus(self, count: u32) -> Self {
         Self(self.0.wrapping_add(count))
     }
-    /// How many frames there are from `earlier` up to this one.
+    /// How many frames lie between `earlier` and this number.
     pub const fn since(self, earlier: Self) -> u32 {
         self.0.wrapping_sub(earlier.0)
     }
-    /// Whether it is one of `from`, …, `to`, both included.
+    /// Whether the number is one of `from`, …, `to`, both included.
     pub const fn is_within(self, from: Self, to: Self) -> bool {
         self.since(from) <= to.since(from)
     }

@@ -1,4 +1,4 @@
-//! The frame in which the device's end says what became of the memory that was sent ahead.
+//! The frame in which the device's end tells what became of the memory that was sent ahead.
 
 use super::{FrameError, Reader};
 
@@ -6,20 +6,20 @@ use super::{FrameError, Reader};
 pub const TALLY_BODY: usize = FIELDS * size_of::<u64>();
 const FIELDS: usize = 6;
 
-/// What has become of the memory that was sent ahead, and of the device's reads, since the session began.
+/// What has become of the memory sent ahead, and of the device's reads, since the session began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Reads of the device that were answered with what had been sent ahead.
+    /// Reads by the device that were answered from memory sent ahead.
     pub hits: u64,
-    /// Reads of the device that went to the host.
+    /// Reads by the device that went to the host.
     pub misses: u64,
-    /// Bytes with which reads were answered.
+    /// Bytes with which the device's reads were answered.
     pub bytes_answered: u64,
-    /// Bytes of memory that came ahead.
+    /// Bytes of memory that were sent ahead and arrived.
     pub bytes_received: u64,
-    /// Bytes of them that were dropped without having been read.
+    /// Bytes of memory sent ahead that were dropped without having been read.
     pub bytes_in_vain: u64,
-    /// Pieces that were dropped for want of room.
+    /// Pieces of memory sent ahead that were dropped for lack of room.
     pub evicted: u64,
 }
 
@@ -48,7 +48,8 @@ impl Tally {
         [hits, misses, bytes_answered, bytes_received, bytes_in_vain, evicted]
     }
 
-    /// What has been counted since `start`; nothing, of what a newer session has counted less of.
+    /// What has been counted since `start`. A count that is below its value in `start`, as in a
+    /// newer session, gives 0.
     #[must_use]
     pub const fn since(&self, start: &Self) -> Self {
         Self {

@@ -1,4 +1,5 @@
-//! What is known of an enabled NVMe controller from the packets that passed: its queues and its namespaces' blocks.
+//! What passing packets tell of an enabled NVMe controller: its queues, and the block sizes of its
+//! namespaces.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -8,16 +9,18 @@ use nvme::wire::{AdminOpcode, CommandId, CompletionQueueEntry, NamespaceId, Subm
 
 use crate::frame::AheadKey;
 
-/// Queues of either kind that are kept in mind, the admin queue among them; others are served as if nobody looked ahead.
+/// The most queues of either kind that are remembered, the admin queue among them. Other queues
+/// work without lookahead.
 const QUEUES_MAX: usize = 256;
-/// Admin commands under way whose end changes what is known. With more, nothing is sure any more.
+/// The most admin commands under way whose completion changes what is known. With more, nothing is
+/// certain any more.
 const ADMIN_MAX: usize = 64;
-/// Namespaces whose block size is kept in mind.
+/// The most namespaces whose block size is remembered.
 const NAMESPACES_MAX: usize = 256;
-/// How much of Identify Namespace tells the block size: up to and including the LBA formats.
+/// How many bytes of Identify Namespace tell the block size: up to and including the LBA formats.
 const IDENTIFY_BYTES: usize = 384;
 
-/// The smallest memory page.
+/// The smallest memory page, in bytes.
 const PAGE_MIN: u64 = 4096;
 const SUBMISSION_BYTES: u64 = SubmissionQueueEntry::LENGTH as u64;
 const COMPLETION_BYTES: u64 = CompletionQueueEntry::LENGTH as u64;
@@ -37,7 +40,7 @@ pub(super) struct SubmissionQueue {
     pub(super) entries: u32,
     /// The tail that the host has rung last.
     pub(super) tail: u32,
-    /// The completion queue.
+    /// Number of the completion queue.
     completion: u16,
 }
 
@@ -46,9 +49,9 @@ pub(super) struct CompletionQueue {
     pub(super) id: u16,
     pub(super) base: u64,
     pub(super) entries: u32,
-    /// The vector of its interrupts, if it has any.
+    /// The queue's interrupt vector, if it has interrupts.
     pub(super) vector: Option<u16>,
-    /// By what the device's end knows where it is, if it was told.
+    /// Key by which the device's end knows the queue's place, if it was told.
     pub(super) key: Option<AheadKey>,
 }
 
@@ -58,14 +61,15 @@ impl CompletionQueue {
     }
 }
 
-/// What an admin command changes when it has succeeded.
+/// What a successful admin command changes.
 #[derive(Debug)]
 enum Change {
     CreateSubmission(SubmissionQueue),
     CreateCompletion(CompletionQueue),
     DeleteSubmission(u16),
     DeleteCompletion(u16),
-    /// The block size of a namespace becomes known: what has come of the data structure, which is at this address.
+    /// The block size of a namespace becomes known. `bytes` are the part of the data structure at
+    /// `address` that has come.
     Identify {
         namespace: NamespaceId,
         address: u64,
@@ -78,34 +82,35 @@ enum Change {
 pub(super) enum Ended {
     /// A command has ended.
     Command { queue: u16, command: CommandId },
-    /// A submission queue is no more.
+    /// A submission queue has been deleted.
     Queue(u16),
-    /// A completion queue is there.
+    /// A completion queue has been created.
     Created,
     /// What the device's end was told of a completion queue is of no use any more.
     Deleted(AheadKey),
-    /// Something was written that is no whole entry: whatever it was may have ended.
+    /// The device wrote something that is no whole entry, so any command may have ended.
     Unclear,
 }
 
-/// See the module.
+/// The known queues and namespaces of an enabled NVMe controller.
 #[derive(Debug)]
 pub(super) struct Controller {
-    /// Memory page size (CC.MPS), bytes.
+    /// Memory page size (CC.MPS) in bytes.
     pub(super) page: u64,
     submission: Vec<SubmissionQueue>,
     pub(super) completion: Vec<CompletionQueue>,
-    /// From the lowest to the highest address of completion queues.
+    /// Address range from the lowest to the highest completion queue.
     completions_at: (u64, u64),
     changes: Vec<(CommandId, Change)>,
-    /// Block sizes.
+    /// Block sizes of namespaces, in bytes.
     namespaces: Vec<(NamespaceId, u64)>,
-    /// Something passed that was not understood: nothing is sent ahead until the controller is enabled anew.
+    /// Whether something passed that was not understood. Nothing is sent ahead until the controller
+    /// is enabled anew.
     pub(super) lost: bool,
 }
 
 impl Controller {
-    /// A controller that was just enabled, with its admin queues.
+    /// Creates the state of a controller that was just enabled, with its admin queues.
     pub(super) fn new(page: u64, submission: (u64, u32), completion: (u64, u32)) -> Self {
         let mut controller = Self {
             page,
@@ -146,7 +151,8 @@ impl Controller {
         self.completions_at = first.zip(end).unwrap_or((0, 0));
     }
 
-    /// The host has rung a submission queue's doorbell: the queue as it was before, if it is one that is understood.
+    /// Handles a ring of a submission queue's doorbell. Returns the queue as it was before, if
+    /// lookahead can follow the queue.
     pub(super) fn ring(&mut self, id: u16, tail: u32) -> Option<SubmissionQueue> {
         let queue = self.submission.iter_mut().find(|queue| queue.id == id)?;
         let before = *queue;
@@ -158,27 +164,27 @@ impl Controller {
         (answered && !self.lost).then_some(before)
     }
 
-    /// The completion queue of a submission queue, if both are there.
+    /// The completion queue of a submission queue, if both exist.
     pub(super) fn completion_of(&self, id: u16) -> Option<u16> {
         let queue = self.submission.iter().find(|queue| queue.id == id)?;
         self.completion.iter().any(|other| other.id == queue.completion).then_some(queue.completion)
     }
 
-    /// The submission queue with the highest number.
+    /// The highest number of a submission queue.
     pub(super) fn last_queue(&self) -> u16 {
         self.submission.iter().map(|queue| queue.id).max().unwrap_or(0)
     }
 
-    /// The bytes of a block of `namespace`, with what travels with it, if that is known.
+    /// Bytes of a block of `namespace`, including what travels with it, if known.
     pub(super) fn block(&self, namespace: NamespaceId) -> Option<u64> {
         self.namespaces.iter().find(|known| known.0 == namespace).map(|known| known.1)
     }
 
-    /// The host has submitted an admin command.
+    /// Handles an admin command that the host has submitted.
     pub(super) fn on_admin(&mut self, entry: &SubmissionQueueEntry) {
         let [id, size] = halves(entry.cdw10);
         let entries = u32::from(size) + 1;
-        // Of a submission queue, its completion queue; of that, its vector.
+        // For a submission queue, `of` is its completion queue; for a completion queue, its vector.
         let [flags, of] = halves(entry.cdw11);
         let (completion, vector) = (of, of);
         let contiguous = u32::from(flags) & CONTIGUOUS != 0;
@@ -192,7 +198,7 @@ impl Controller {
                 Change::CreateCompletion(CompletionQueue { id, base, entries, vector, key: None })
             }
             AdminOpcode::DeleteIoSubmissionQueue => {
-                // Whether it succeeds or not: from now on the host has no business with it.
+                // Whether or not the deletion succeeds, the host does not use the queue any more.
                 self.submission.retain(|queue| queue.id != id);
                 Change::DeleteSubmission(id)
             }
@@ -200,7 +206,7 @@ impl Controller {
             AdminOpcode::Identify if entry.cdw10 & CNS_MASK == 0 => {
                 let in_page = base % self.page + IDENTIFY_BYTES as u64 <= self.page;
                 let fits = base.checked_add(IDENTIFY_BYTES as u64).is_some();
-                // An SGL of one data block has its address in the same place.
+                // An SGL of one data block has its address in the same place as a PRP entry.
                 let data_block = entry.flags >> 6 == 0 || second >> 56 == 0;
                 if !in_page || !fits || !data_block || entry.namespace == NamespaceId::ALL {
                     return;
@@ -208,7 +214,7 @@ impl Controller {
                 let bytes = Box::new([0; IDENTIFY_BYTES]);
                 Change::Identify { namespace: entry.namespace, address: base, bytes }
             }
-            // Tails are then in memory that nobody here looks at.
+            // With this command, tails are in memory that lookahead does not see.
             AdminOpcode::DoorbellBufferConfig => return self.lost = true,
             AdminOpcode::FormatNvm
             | AdminOpcode::NamespaceManagement
@@ -223,7 +229,8 @@ impl Controller {
         self.changes.push((entry.command_id, change));
     }
 
-    /// The device writes `bytes` to host memory at `address`; `ended` is told of what has come to its end.
+    /// Handles a write of `bytes` by the device to host memory at `address`. `ended` is told of
+    /// everything that has ended.
     #[inline]
     pub(super) fn on_write(&mut self, address: u64, bytes: &[u8], ended: &mut impl FnMut(Ended)) {
         if !self.changes.is_empty() {
@@ -235,7 +242,7 @@ impl Controller {
         }
     }
 
-    /// Takes from a write what Identify wanted.
+    /// Copies the part of a write that belongs to an Identify data structure.
     fn capture(&mut self, address: u64, bytes: &[u8]) {
         for (_, change) in &mut self.changes {
             let Change::Identify { address: base, bytes: copy, .. } = change else { continue };
@@ -291,7 +298,8 @@ impl Controller {
                 self.add_completion(queue);
                 ended(Ended::Created);
             }
-            // Its creation may have been under way when the host asked for its end.
+            // The creation of the queue may have been under way when the host asked for its
+            // deletion.
             Change::DeleteSubmission(id) => self.submission.retain(|queue| queue.id != id),
             Change::DeleteCompletion(id) => {
                 let key = self.completion.iter().find(|queue| queue.id == id).and_then(|queue| queue.key);
@@ -313,7 +321,8 @@ impl Controller {
         let metadata = u64::from(identity.formatted().metadata_size);
         let extended = identity.formatted_lba_size & FORMAT_EXTENDED != 0;
         if let Some(block) = identity.block_bytes()
-            // Whether inline metadata travels depends on the command: leave that to the device.
+            // Whether inline metadata is transferred depends on the command, so this is left to the
+            // device.
             && !(extended && metadata > 0)
             && self.namespaces.len() < NAMESPACES_MAX
         {
@@ -322,8 +331,8 @@ impl Controller {
     }
 }
 
-/// Whether a queue can be here: it begins with a page, and ends before addresses do. What a controller makes of any other
-/// place is its own affair.
+/// Whether a queue can be at `base`: it begins on a page and ends below the end of the address
+/// space. What a controller does with other places is its own affair.
 const fn is_place(base: u64, length: u64) -> bool {
     base.is_multiple_of(PAGE_MIN) && base.checked_add(length).is_some()
 }

@@ -1,10 +1,11 @@
-//! What is known of an NVMe function from the configuration and register accesses that passed.
+//! What passing configuration and register accesses tell of an NVMe function.
 
 use pcie::wire::{Bdf, ConfigRequest};
 
 use super::controller::Controller;
 
-/// Configuration space: Command, Class Code (with the revision), BAR 0 and 1, and where capabilities begin.
+/// Configuration space: Command, Class Code (with the revision), BAR 0 and 1, and where
+/// capabilities begin.
 const COMMAND: u16 = 0x04;
 pub(super) const CLASS: u16 = 0x08;
 const BAR0: u16 = 0x10;
@@ -13,15 +14,15 @@ const CAPABILITIES: u16 = 0x40;
 /// Memory Space Enable, Bus Master Enable.
 const MEMORY_SPACE: u32 = 1 << 1;
 const BUS_MASTER: u32 = 1 << 2;
-/// Device Control: Initiate Function Level Reset. The same bit in what another capability has there means that lookahead
-/// begins anew, and nothing else.
+/// Device Control: Initiate Function Level Reset. If the bit belongs to another capability,
+/// lookahead merely begins anew.
 const FUNCTION_RESET: u32 = 1 << 15;
 const LOW_HALF_HIGH_BYTE: u8 = 0b0010;
 const BAR_FLAGS: u32 = 0xf;
 /// Mass storage, non-volatile memory, NVM Express I/O controller.
 const NVME_CLASS: u32 = 0x01_0802;
 
-/// Bytes of the properties that are looked at.
+/// Bytes of the properties that are examined.
 const PROPERTIES: usize = 0x40;
 const CONFIGURATION: usize = 0x14;
 const SUBSYSTEM_RESET: usize = 0x20;
@@ -31,10 +32,10 @@ const ADMIN_COMPLETION: usize = 0x30;
 const DOORBELLS: u64 = 0x1000;
 /// Bytes of a doorbell.
 const DOORBELL: u64 = 4;
-/// Bytes of doorbells: two for each of 65,536 queues with the longest stride would be beyond any BAR; what is not a
-/// queue's is found out later.
+/// Offset in BAR 0 behind the doorbells. Two doorbells for each of 65,536 queues with the longest
+/// stride would be beyond any BAR. Offsets that belong to no queue are excluded later.
 const DOORBELLS_END: u64 = DOORBELLS + (1 << 20);
-/// CC: Enable, the memory page size, and the entries' sizes.
+/// CC: Enable, the memory page size, and the sizes of entries.
 const ENABLE: u32 = 1;
 const PAGE_SIZE_SHIFT: u32 = 7;
 const NIBBLE: u32 = 0xf;
@@ -45,7 +46,7 @@ const COMPLETION_SIZE: u32 = 4;
 /// AQA: sizes of the admin queues, 0's based.
 const ADMIN_SIZE: u32 = 0xfff;
 const ADMIN_COMPLETION_SHIFT: u32 = 16;
-/// ASQ and ACQ: what is no part of the address.
+/// ASQ and ACQ: bits that are not part of the address.
 const ADMIN_RESERVED: u64 = 0xfff;
 /// CAP, upper half: Doorbell Stride (DSTRD).
 pub(super) const CAPABILITIES_HIGH: u64 = 4;
@@ -55,23 +56,23 @@ pub(super) const CAPABILITIES_HIGH: u64 = 4;
 pub(super) enum Seen {
     /// Nothing for lookahead.
     Nothing,
-    /// All that was sent ahead for it is of no use any more.
+    /// Memory sent ahead for the function is of no use any more.
     Reset,
-    /// A submission queue's doorbell: the queue, and the tail.
+    /// A submission queue's doorbell, with the queue and the tail.
     Doorbell(u16, u32),
 }
 
-/// See the module.
+/// What is known of an NVMe function.
 #[derive(Debug)]
 pub(super) struct Function {
     pub(super) id: Bdf,
     bar: u64,
     memory_space: bool,
     bus_master: bool,
-    /// Bytes from doorbell to doorbell, once CAP was read.
+    /// Bytes from doorbell to doorbell, once CAP has been read.
     stride: Option<u64>,
     properties: [u8; PROPERTIES],
-    /// While it is enabled.
+    /// The controller while it is enabled.
     pub(super) controller: Option<Controller>,
 }
 
@@ -92,27 +93,27 @@ impl Function {
     pub(super) const fn is_nvme(class_and_revision: u32) -> bool {
         class_and_revision >> 8 == NVME_CLASS
     }
-    /// Whether it may read host memory at all.
+    /// Whether the function may read host memory at all.
     pub(super) const fn may_read(&self) -> bool {
         self.bus_master
     }
-    /// Where in BAR 0 `address` is, if it is among the properties or doorbells.
+    /// Offset of `address` in BAR 0, if it is among the properties or doorbells.
     pub(super) fn offset_of(&self, address: u64) -> Option<u64> {
         let offset = address.checked_sub(self.bar)?;
         (self.memory_space && self.bar != 0 && offset < DOORBELLS_END).then_some(offset)
     }
-    /// CAP's upper half was read.
+    /// Takes in the upper half of CAP, which was read.
     pub(super) const fn on_capabilities(&mut self, high: u32) {
         self.stride = Some(DOORBELL << (high & NIBBLE));
     }
 
-    /// It was reset, from outside: what enumeration found stays true.
+    /// Handles a reset of the function from outside. What enumeration found stays true.
     pub(super) fn reset(&mut self) {
         let stride = self.stride;
         *self = Self { stride, ..Self::new(self.id) };
     }
 
-    /// A configuration write with this value.
+    /// Handles a configuration write of `value`.
     pub(super) fn on_config(&mut self, request: &ConfigRequest, value: u32) -> Seen {
         let whole = request.enables == 0xf;
         match request.offset {
@@ -136,7 +137,7 @@ impl Function {
         Seen::Nothing
     }
 
-    /// A write of `bytes` to BAR 0.
+    /// Handles a write of `bytes` to BAR 0.
     pub(super) fn on_write(&mut self, offset: u64, bytes: &[u8]) -> Seen {
         if offset >= DOORBELLS {
             return self.on_doorbell(offset - DOORBELLS, bytes);
@@ -159,7 +160,8 @@ impl Function {
         Seen::Nothing
     }
 
-    /// The completion queue that a write to BAR 0 is about: that of a submission doorbell, or its own.
+    /// The completion queue that a doorbell write to BAR 0 concerns: that of a submission queue, or
+    /// the completion queue itself.
     pub(super) fn completion_queue(&self, offset: u64) -> Option<u16> {
         let (stride, controller) = (self.stride?, self.controller.as_ref().filter(|known| !known.lost)?);
         let offset = offset.checked_sub(DOORBELLS).filter(|offset| offset.is_multiple_of(stride))?;
@@ -181,7 +183,8 @@ impl Function {
     fn enable(&mut self, configuration: u32) {
         let field = |shift| configuration >> shift & NIBBLE;
         let sizes = (field(SUBMISSION_SIZE_SHIFT), field(COMPLETION_SIZE_SHIFT));
-        // Hosts may leave the sizes of I/O entries for later; other sizes than these are in no version so far.
+        // Hosts may set the sizes of I/O entries later. No version so far has other sizes than
+        // these.
         let usual = matches!(sizes, (0 | SUBMISSION_SIZE, 0 | COMPLETION_SIZE));
         let attributes = self.dword(ADMIN_ATTRIBUTES);
         // The lowest bits of the addresses are reserved.
@@ -194,13 +197,13 @@ impl Function {
 
     fn on_doorbell(&mut self, offset: u64, bytes: &[u8]) -> Seen {
         let Some(controller) = &mut self.controller else { return Seen::Nothing };
-        // What is behind the doorbells is something else, such as the table of interrupts.
+        // Other structures, such as the MSI-X table, may follow the doorbells.
         let stride = self.stride.unwrap_or(DOORBELL);
         if offset >= (u64::from(controller.last_queue()) + 1) * 2 * stride {
             return Seen::Nothing;
         }
         let (Some(_), Ok(value)) = (self.stride, bytes.try_into().map(u32::from_le_bytes)) else {
-            // No telling which queue has what in it.
+            // Nobody can tell which queue holds which entries.
             controller.lost = true;
             return Seen::Nothing;
         };

@@ -1,4 +1,4 @@
-//! What fuzzers feed lookahead: each of these takes any bytes and must not panic.
+//! Fuzz targets for lookahead: each takes any bytes and must not panic.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -13,12 +13,13 @@ use super::store::Store;
 use super::walk::{Next, Transfer, Walk};
 use crate::frame::{Ahead, AheadKey};
 
-/// Memory that the store's target plays with: as many double words.
+/// Size of the memory that the store's target uses, in double words.
 const DWORDS: usize = 256;
 const STEP: Nanos = Nanos::from_millis(300);
 const LISTS_MAX: usize = 100;
 
-/// A store, and beside it what each byte must be if it is answered: five bytes of `bytes` say what happens next.
+/// Compares a store with a record of what each byte must be if it is answered. Each five bytes of
+/// `bytes` choose one step.
 ///
 /// # Panics
 /// When a read is answered with other bytes, or with too few or too many.
@@ -76,8 +77,8 @@ pub fn store(bytes: &[u8]) {
     }
 }
 
-/// What a host and a controller say to each other, as a function's registers, its queues and their lists: no
-/// expectation but that it ends.
+/// Feeds a function's registers, its queues and their lists with what a host and a controller could
+/// send. The only expectation is that it ends.
 pub fn learn(bytes: &[u8]) {
     let mut function = Function::new(Bdf::new(1, 0, 0));
     let mut controller = Controller::new(4096, (0x1000, 32), (0x2000, 32));
@@ -111,7 +112,7 @@ pub fn learn(bytes: &[u8]) {
     }
 }
 
-/// Follows an entry's data through lists that are made of `bytes`.
+/// Follows an entry's data through lists made of `bytes`.
 fn walk(entry: &SubmissionQueueEntry, bytes: &[u8]) {
     let Some(transfer) = Transfer::of(entry, 512) else { return };
     let mut total = 0_u64;

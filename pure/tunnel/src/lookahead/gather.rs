@@ -1,4 +1,4 @@
-//! Reading what goes ahead of a doorbell: entries, then lists, then data.
+//! Reads what goes ahead of a doorbell: first entries, then lists, then data.
 
 use alloc::vec::Vec;
 
@@ -14,20 +14,22 @@ use super::{Lookahead, READ_MAX};
 use crate::frame::{Ahead, AheadKey};
 use crate::strands::{Bundle, Strand};
 
-/// For how long a doorbell waits for what goes ahead of it, from its own coming or from the last of that.
+/// How long a doorbell waits for what goes ahead of it, since the doorbell itself or the latest
+/// read that ended.
 pub(super) const HOLD: Nanos = Nanos::from_millis(1);
-/// For how long it waits altogether: 4 MiB take a host 2 ms or 4.
+/// How long a doorbell waits in all: a host needs 2 ms to 4 ms for 4 MiB.
 const HOLD_MAX: Nanos = Nanos::from_millis(10);
-/// As both, for admin commands: without having seen them, nothing further can be sent ahead.
+/// How long a doorbell of admin commands waits. Nothing further can be sent ahead unless these
+/// commands are seen.
 const HOLD_ADMIN: Nanos = Nanos::from_millis(20);
-/// Entries that go ahead of one doorbell.
+/// The most entries that go ahead of one doorbell.
 const ENTRIES_MAX: u32 = 64;
-/// Data of one command that goes ahead, bytes.
+/// The most data of one command that goes ahead, in bytes.
 const COMMAND_BYTES_MAX: u64 = 1 << 20;
 const ENTRY: u64 = SubmissionQueueEntry::LENGTH as u64;
 
 impl Lookahead {
-    /// A doorbell rings `queue`: begins to read what goes ahead of it. False if there is nothing that does.
+    /// Begins to read what goes ahead of a doorbell of `queue`. False if nothing does.
     pub(super) fn begin(
         &mut self,
         now: Instant,
@@ -85,7 +87,7 @@ impl Lookahead {
         begun
     }
 
-    /// Reads memory that the function may read, in pieces that an Ahead can carry.
+    /// Reads memory that the function may read, in pieces that fit in an Ahead.
     fn read(
         &mut self,
         now: Instant,
@@ -94,7 +96,7 @@ impl Lookahead {
         (address, length): (u64, u64),
         switch: &Switch,
     ) {
-        // Double words, as a device would read them.
+        // Reads whole double words, as a device would.
         let Some((mut at, end)) = double_words(address, length) else { return };
         let Some(gathering) = &self.ports[port].gathering else { return };
         let (function, is_admin) = (gathering.function, gathering.queue == 0);
@@ -102,7 +104,7 @@ impl Lookahead {
         while at < end {
             let page = u64::from(READ_MAX);
             let stop = end.min((at / page + 1).saturating_mul(page));
-            // Windows are larger than pages, and begin and end with them.
+            // Windows are larger than pages, and begin and end on page boundaries.
             let reaches = switch.may_read(number, function, at);
             let length = usize::try_from(stop - at).unwrap_or(usize::MAX);
             let read = Read { port, purpose, address: at, length };
@@ -121,7 +123,7 @@ impl Lookahead {
         }
     }
 
-    /// Entries of a submission queue have come.
+    /// Handles entries of a submission queue that were read.
     pub(super) fn on_entries(
         &mut self,
         now: Instant,
@@ -161,7 +163,7 @@ impl Lookahead {
             controller.block(entry.namespace).and_then(|block| Transfer::of(entry, block))
         };
         let Some(key) = port.begin_command(id, queue, entry.command_id, session) else { return };
-        // What its entry has no room for has none either.
+        // A command whose entry has no room has no room for its data either.
         if !self.send_piece(number, key, (address, bytes), true, switch, session) {
             return;
         }
@@ -183,7 +185,7 @@ impl Lookahead {
         self.follow(now, number, command, next, switch, session);
     }
 
-    /// A list has come.
+    /// Handles a list that was read.
     pub(super) fn on_list(
         &mut self,
         now: Instant,
@@ -235,7 +237,7 @@ impl Lookahead {
         }
     }
 
-    /// Data has come.
+    /// Handles data that was read.
     pub(super) fn on_piece(
         &mut self,
         read: &Read,
@@ -249,7 +251,8 @@ impl Lookahead {
         }
     }
 
-    /// Sends a piece ahead, if there is room at the other end and on the way there, and its command has not ended.
+    /// Sends a piece ahead, if it has room at the other end and on the way, and if its command has
+    /// not ended.
     fn send_piece(
         &mut self,
         port: usize,
@@ -281,7 +284,7 @@ impl Lookahead {
     }
 }
 
-/// The pieces of a command's data, those that follow each other as one.
+/// The pieces of a command's data, with adjoining pieces joined.
 fn joined(found: &[(u64, u64)]) -> impl Iterator<Item = (u64, u32)> {
     let follows = |one: &(u64, u64), next: &(u64, u64)| one.0 + one.1 == next.0;
     found.chunk_by(follows).map(|pieces| {
@@ -290,8 +293,8 @@ fn joined(found: &[(u64, u64)]) -> impl Iterator<Item = (u64, u32)> {
     })
 }
 
-/// From where to where the double words reach in which `length` bytes at `address` are. None if they reach the end of all
-/// addresses: that is nobody's memory.
+/// Start and end of the double words that contain `length` bytes at `address`. `None` if they reach
+/// the end of the address space, where nobody has memory.
 pub(super) fn double_words(address: u64, length: u64) -> Option<(u64, u64)> {
     let end = address.checked_add(length)?.checked_next_multiple_of(4)?;
     Some((address & !3, end))

@@ -1,9 +1,11 @@
-//! Lookahead: what an NVMe controller is about to read of host memory goes along with the doorbell that makes it read.
+//! Lookahead: host memory that an NVMe controller is about to read travels along with the doorbell
+//! that makes the controller read.
 //!
-//! Near the host, [`Lookahead`] learns from the packets that pass where the queues are, and when a submission doorbell
-//! passes, reads the new entries, the lists and the data that they name, and sends them ahead of it. At the device,
-//! [`Store`] answers the device's reads from them. What is not there is read from the host as ever. `docs/lookahead.md`
-//! says what is dropped when, and why nobody can tell.
+//! Near the host, [`Lookahead`] learns from passing packets where the queues are. When a submission
+//! doorbell passes, it reads the new entries and the lists and data that they name, and sends this
+//! memory ahead of the doorbell. At the device, [`Store`] answers the device's reads from the
+//! memory sent ahead. All other reads go to the host as usual. `docs/lookahead.md` says what is
+//! dropped when, and why nobody can notice.
 
 mod controller;
 mod function;
@@ -31,13 +33,13 @@ use crate::strands::{Bundle, Strand};
 use port::{Down, Port};
 use reads::{Purpose, Reads};
 
-/// How long reads of ours may be, bytes: an Ahead's memory.
+/// The longest read that lookahead makes, in bytes: the most memory of an Ahead.
 const READ_MAX: u32 = 4096;
 
-/// What has been looked ahead since the start.
+/// What lookahead has done since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Submission doorbells with which entries went.
+    /// Submission doorbells that went with their entries.
     pub doorbells: u64,
     /// Commands of I/O queues that have completed.
     pub commands: u64,
@@ -45,31 +47,32 @@ pub struct Statistics {
     pub entries: u64,
     /// Pieces of memory that were sent ahead: entries, lists and data.
     pub pieces: u64,
-    /// Bytes in them.
+    /// Bytes in the pieces of memory that were sent ahead.
     pub bytes: u64,
-    /// Commands whose data was not sent ahead, for want of room at the other end.
+    /// Commands whose data was not sent ahead for lack of room at the other end.
     pub over_budget: u64,
-    /// Times that doorbells did not wait any longer for what was to go ahead of them.
+    /// How often doorbells stopped waiting for memory that was to go ahead of them.
     pub given_up: u64,
-    /// Reads of memory that came from devices all the same: each is a round trip.
+    /// Reads of memory that devices sent to the host nevertheless. Each costs a round trip.
     pub reads: u64,
-    /// Bytes that they asked for.
+    /// Bytes that devices' reads asked the host for.
     pub bytes_read: u64,
 }
 
-/// The host's side of it, for all ports of a switch.
+/// The host's side of lookahead, for all ports of a switch.
 pub(crate) struct Lookahead {
     ports: Vec<Port>,
     requester: Requester,
-    /// Reads of ours for the root complex.
+    /// Reads of lookahead that are to go to the root complex.
     requests: VecDeque<Packet>,
     reads: Reads,
-    /// Where the data is of the command that is being looked at.
+    /// Where the data of the command at hand is: addresses and lengths.
     found: Vec<(u64, u64)>,
     pool: Pool,
-    /// Who answers reads of host memory.
+    /// The function that answers reads of host memory.
     completer: Bdf,
-    /// Where the first vector of every function is written to, the others behind it, if that is so.
+    /// Address that every function's first interrupt vector is written to, with further vectors
+    /// behind it. `None` if the host has not told it.
     pub(crate) interrupts: Option<u64>,
     statistics: Statistics,
 }
@@ -98,20 +101,21 @@ impl Lookahead {
         &self.statistics
     }
 
-    /// The session of a port begins or ends: nothing is known of what is below.
+    /// The session of a port begins or ends: forgets what is below the port.
     pub(crate) fn on_link(&mut self, port: usize, window: u32) {
         self.reads.drop_port(port);
         self.ports[port] = Port::default();
         self.ports[port].window = window;
     }
 
-    /// What is below a port is reset: what waited to go there is dropped, as all that has not been sent.
+    /// What is below a port is reset: drops packets that waited to go there, like all that have not
+    /// been sent.
     pub(crate) fn on_reset(&mut self, port: usize) {
         self.reads.drop_port(port);
         self.ports[port].reset();
     }
 
-    /// A packet goes down to a port: now, or as soon as what goes ahead of it is there.
+    /// Sends a packet down to a port, now or as soon as the memory that goes ahead of it is there.
     #[inline]
     pub(crate) fn send(
         &mut self,
@@ -128,7 +132,7 @@ impl Lookahead {
             if !packet.is_non_posted() && self.ports[port].has_room() {
                 return self.ports[port].hold(packet);
             }
-            // Who waits for an answer may be the one that we wait for.
+            // Whoever waits for an answer may be who must answer our reads.
             self.release(now, port, switch, sessions);
         }
         if let Some(packet) = self.pass(now, port, packet, switch, &mut sessions[port]) {
@@ -137,12 +141,12 @@ impl Lookahead {
         }
     }
 
-    /// Whether something waits to go down to a port.
+    /// Whether packets wait to go down to a port.
     pub(crate) fn is_holding(&self, port: usize) -> bool {
         self.ports[port].is_holding()
     }
 
-    /// A request for a port was answered before it was sent.
+    /// Notes that a request for a port was answered before it was sent.
     pub(crate) fn on_answered(
         &mut self,
         port: usize,
@@ -151,13 +155,14 @@ impl Lookahead {
         session: &mut Bundle,
     ) {
         if self.ports[port].window > 0 {
-            // A read changes nothing but what is asked for.
+            // A read needs no action: `on_down` only notes what was asked for.
             let _ = self.ports[port].on_down(request);
             self.ports[port].on_up(answer, session);
         }
     }
 
-    /// Looks at a packet for a port and sends it; gives it back if something is to go ahead of it.
+    /// Examines a packet for a port and sends it. Returns the packet if memory is to go ahead of
+    /// it.
     fn pass(
         &mut self,
         now: Instant,
@@ -171,7 +176,7 @@ impl Lookahead {
             Down::Forget(function) => {
                 if self.ports[port].forget_function(function) || session.is_spread() {
                     session.forget_ahead(AheadKey::ALL);
-                    // The other functions' queues are where they were.
+                    // The queues of the other functions are where they were.
                     self.ports[port].lay_queues(now, Some(0), self.interrupts, session);
                 }
             }
@@ -188,7 +193,7 @@ impl Lookahead {
         None
     }
 
-    /// Sends what a port holds, without waiting for more to go ahead of it.
+    /// Sends the packets that a port holds, without waiting for more memory to go ahead of them.
     fn release(&mut self, now: Instant, port: usize, switch: &Switch, sessions: &mut [Bundle]) {
         while self.ports[port].is_holding() {
             self.statistics.given_up += 1;
@@ -198,11 +203,12 @@ impl Lookahead {
         }
     }
 
-    /// All that was to go ahead of what a port holds has been sent: sends it, up to the next doorbell with entries.
+    /// Sends the packets that a port holds, up to the next doorbell with entries. All that was to
+    /// go ahead of the first packet has been sent.
     fn go_on(&mut self, now: Instant, port: usize, switch: &Switch, session: &mut Bundle) {
-        // The doorbell that comes next may be that of a deletion that was not seen.
+        // The next doorbell may be that of a queue deletion that was not seen.
         self.ports[port].forget_lost(session);
-        // It has been looked at itself.
+        // This doorbell itself has been examined before.
         if let Some(doorbell) = self.ports[port].take_held() {
             session.send_on(now, self.ports[port].held_strand, doorbell);
         }
@@ -213,7 +219,7 @@ impl Lookahead {
         }
     }
 
-    /// A packet comes up from a port.
+    /// Examines a packet that comes up from a port.
     #[inline]
     pub(crate) fn on_up(&mut self, port: usize, packet: &Packet, session: &mut Bundle) {
         if self.ports[port].window == 0 {
@@ -229,7 +235,7 @@ impl Lookahead {
         self.lay_queues(session.main().now(), port, session);
     }
 
-    /// Where completion queues have come to be, their strands are made known.
+    /// Tells on which strands newly created completion queues are.
     #[inline]
     fn lay_queues(&mut self, now: Instant, port: usize, bundle: &mut Bundle) {
         self.ports[port].forget_lost(bundle);
@@ -238,12 +244,13 @@ impl Lookahead {
         }
     }
 
-    /// A strand has come up, or has come back: the device's end knows of no queues.
+    /// Tells the device's end again which queues a strand carries, since the strand has come up or
+    /// come back.
     pub(crate) fn lay_again(&mut self, now: Instant, port: usize, strand: Strand, bundle: &mut Bundle) {
         self.ports[port].lay_queues(now, Some(strand), self.interrupts, bundle);
     }
 
-    /// An answer to a read of ours.
+    /// Handles an answer to a read of lookahead.
     pub(crate) fn on_completion(
         &mut self,
         now: Instant,
@@ -275,12 +282,12 @@ impl Lookahead {
         holds.chain(self.requester.poll_timeout()).min()
     }
 
-    /// The next read of ours for the root complex.
+    /// The next read of lookahead for the root complex.
     pub(crate) fn poll_request(&mut self) -> Option<Packet> {
         self.requests.pop_front()
     }
 
-    /// Deals with what the requester has to say.
+    /// Handles the outputs of the requester.
     fn collect(&mut self, now: Instant, switch: &Switch, sessions: &mut [Bundle]) {
         while let Some(output) = self.requester.poll_output() {
             match output {
@@ -299,7 +306,7 @@ impl Lookahead {
         }
     }
 
-    /// A read of ours has ended, with its bytes unless it failed.
+    /// Handles the end of a read of lookahead, with its bytes unless it failed.
     fn on_read(
         &mut self,
         now: Instant,

@@ -17,23 +17,23 @@ use crate::strands::{Bundle, Strand};
 
 /// Bytes of an interrupt's message.
 const MESSAGE: u32 = 4;
-/// Functions that are kept in mind.
+/// The most functions that are remembered.
 const FUNCTIONS_MAX: usize = 16;
-/// Reads of the host whose answers are waited for.
+/// The most reads by the host whose answers are awaited.
 const QUESTIONS_MAX: usize = 16;
-/// Packets that wait behind a doorbell; the next one ends the waiting.
+/// The most packets that wait behind a doorbell. A further packet ends the waiting.
 const HELD_MAX: usize = 256;
-/// Commands whose memory may be at the other end.
+/// The most commands whose memory may be at the other end.
 const COMMANDS_MAX: usize = 1024;
-/// With so much ahead of it, bytes, a doorbell rings for what has gone already: half a segment, the time of which a
-/// device over a slow link would otherwise do nothing in.
+/// When this many bytes have gone ahead of a doorbell, it rings for the commands that are complete.
+/// This is half a segment: over a slow link, the device would otherwise be idle while it is sent.
 const RING_BYTES: usize = 16 << 10;
 
 /// What a packet that goes down means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Down {
     Nothing,
-    /// What was sent ahead for a function is of no use any more.
+    /// Memory sent ahead for a function is of no use any more.
     Forget(Bdf),
     /// A submission queue's doorbell.
     Doorbell {
@@ -43,11 +43,11 @@ pub(super) enum Down {
     },
 }
 
-/// What the host wants to know of a function, and we too.
+/// What the host asks a function, and lookahead wants to know, too.
 #[derive(Clone, Copy, Debug)]
 enum Question {
     Class,
-    /// CAP from this offset on.
+    /// CAP, from this offset on.
     Capabilities(u64),
 }
 
@@ -69,47 +69,48 @@ struct Sent {
     bytes: u32,
 }
 
-/// A command whose data pointer is followed.
+/// A command whose data pointer is being followed.
 #[derive(Debug)]
 pub(super) struct Command {
     pub(super) key: AheadKey,
     pub(super) walk: Walk,
-    /// Its data goes ahead, and not only its lists.
+    /// Whether the command's data goes ahead, and not only its lists.
     pub(super) data: bool,
-    /// Its data comes from the device.
+    /// Whether the command's data comes from the device.
     pub(super) back: bool,
-    /// Entries from where the doorbell stood before, this one included.
+    /// Number of entries from the previous tail to the command's entry, this entry included.
     pub(super) distance: u32,
-    /// Reads of its lists and data under way.
+    /// Reads of the command's lists and data under way.
     pub(super) reads: usize,
 }
 
-/// What goes ahead of the doorbell that is held.
+/// What goes ahead of the held doorbell.
 #[derive(Debug)]
 pub(super) struct Gathering {
     pub(super) function: Bdf,
     pub(super) queue: u16,
-    /// When it is no longer waited for, unless something comes before: never later than `last`.
+    /// When the doorbell stops waiting unless a read ends before, never later than `last`.
     pub(super) deadline: Instant,
     pub(super) last: Instant,
-    /// Reads under way, and how many of them are of entries.
+    /// Reads under way, and how many of these are of entries.
     pub(super) reads: usize,
     pub(super) entries: usize,
-    /// What the doorbell and all that goes ahead of it travel on.
+    /// The strand of the doorbell and of everything that goes ahead of it.
     pub(super) strand: Strand,
-    /// The queue as it was before.
+    /// The submission queue as it was before the doorbell.
     pub(super) before: SubmissionQueue,
-    /// Entries that the device has been told of meanwhile, and bytes that have gone ahead since.
+    /// Entries that early doorbells have told the device of, and bytes sent ahead since the latest
+    /// of these.
     pub(super) rung: u32,
     pub(super) bytes: usize,
-    /// Commands, the first ones, all of which has gone ahead.
+    /// How many commands, counted from the first, have gone ahead completely.
     pub(super) whole: usize,
 }
 
-/// See the module.
+/// The lookahead state of one port.
 #[derive(Debug, Default)]
 pub(super) struct Port {
-    /// Bytes that the other end keeps; without any, nothing is looked at.
+    /// Bytes that the other end keeps. With 0, packets are not examined.
     pub(super) window: u32,
     functions: Vec<Function>,
     asked: VecDeque<Asked>,
@@ -119,9 +120,9 @@ pub(super) struct Port {
     sent: Vec<Sent>,
     sent_bytes: u32,
     key: u32,
-    /// The strand of the doorbell that is held.
+    /// The strand of the held doorbell.
     pub(super) held_strand: Strand,
-    /// Completion queues have come to be that the device's end was not told of.
+    /// Whether completion queues exist that the device's end was not told of.
     pub(super) queues_changed: bool,
 }
 
@@ -143,7 +144,7 @@ impl Port {
     pub(super) fn take_held(&mut self) -> Option<Packet> {
         self.held.pop_front()
     }
-    /// Until when packets are held, if any are.
+    /// Until when packets are held; `None` if there are none.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.gathering.as_ref().map(|gathering| gathering.deadline)
     }
@@ -151,7 +152,7 @@ impl Port {
         self.functions.iter_mut().find(|function| function.id == id)
     }
 
-    /// All functions were reset, and nothing that waits goes anywhere.
+    /// Handles a reset of all functions, which drops everything that waits.
     pub(super) fn reset(&mut self) {
         self.functions.iter_mut().for_each(Function::reset);
         self.held.clear();
@@ -161,7 +162,7 @@ impl Port {
         (self.gathering, self.sent_bytes) = (None, 0);
     }
 
-    /// Nobody waits for what is being read any more.
+    /// Stops waiting for the reads under way.
     pub(super) fn give_up(&mut self) {
         let Some(gathering) = self.gathering.take() else { return };
         self.commands.clear();
@@ -169,13 +170,13 @@ impl Port {
             self.lose(gathering.function);
         }
     }
-    /// Admin commands of `function` are not known.
+    /// Notes that admin commands of `function` went unseen.
     pub(super) fn lose(&mut self, function: Bdf) {
         if let Some(controller) = self.function(function).and_then(|function| function.controller.as_mut()) {
             controller.lost = true;
         }
     }
-    /// A read for the gathering has begun.
+    /// Counts a read that has begun for the gathering.
     pub(super) fn read_begun(&mut self, purpose: Purpose) {
         let Some(gathering) = &mut self.gathering else { return };
         gathering.reads += 1;
@@ -184,7 +185,7 @@ impl Port {
             Purpose::List(command) | Purpose::Data(command) => self.commands[command].reads += 1,
         }
     }
-    /// A read of the gathering has ended. Whether it was the last one.
+    /// Counts a read of the gathering that has ended. Returns whether it was the last one.
     pub(super) fn read_ended(&mut self, now: Instant, purpose: Purpose) -> bool {
         let Some(gathering) = &mut self.gathering else { return false };
         gathering.deadline = gathering.deadline.max(now + HOLD).min(gathering.last);
@@ -200,8 +201,9 @@ impl Port {
         }
         last
     }
-    /// A doorbell for the first of the commands whose doorbell is held, if so much has gone ahead for them that they should
-    /// not wait for the others: as if the host had rung more often. Each rings for more than the one before.
+    /// A doorbell for the first commands of the held doorbell, as if the host had rung more often.
+    /// It is due when so much has gone ahead for these commands that they should not wait for the
+    /// others. Each early doorbell rings for more commands than the one before.
     pub(super) fn ring_early(&mut self, pool: &mut Pool) -> Option<Packet> {
         let gathering = self.gathering.as_mut().filter(|gathering| gathering.bytes >= RING_BYTES)?;
         let whole =
@@ -218,7 +220,7 @@ impl Port {
         Some(if doorbell.digest.is_some() { doorbell.with_ecrc() } else { doorbell })
     }
 
-    /// A packet goes down.
+    /// Examines a packet that goes down.
     pub(super) fn on_down(&mut self, packet: &Packet) -> Down {
         let header = &packet.header;
         match &header.kind {
@@ -238,7 +240,7 @@ impl Port {
                 let below = self.functions.iter_mut().filter_map(|function| {
                     function.offset_of(request.address).map(|offset| (offset, function))
                 });
-                // The nearest below the address has it, if any.
+                // The address belongs to the nearest function below it, if to any.
                 let Some((offset, function)) = below.min_by_key(|(offset, _)| *offset) else {
                     return Down::Nothing;
                 };
@@ -266,7 +268,7 @@ impl Port {
         }
     }
 
-    /// The strand on which a packet for the device travels.
+    /// The strand for a packet to the device.
     #[inline]
     pub(super) fn strand_of(&self, packet: &Packet, bundle: &Bundle) -> Strand {
         if !bundle.is_spread() {
@@ -287,8 +289,8 @@ impl Port {
         queue.map_or(0, |queue| bundle.strand_of_queue(queue))
     }
 
-    /// Tells the device's end on which strands completions come, and their interrupts: of the queues of which it does not know, or of
-    /// all, on the strand `again`.
+    /// Tells the device's end on which strands completions and their interrupts come. It tells of
+    /// queues that are not known there, or, on strand `again`, of all queues.
     pub(super) fn lay_queues(
         &mut self,
         now: Instant,
@@ -319,7 +321,8 @@ impl Port {
         }
     }
 
-    /// Of controllers that are no longer understood nobody will know when a queue is deleted, with all that was rung for in it.
+    /// Forgets what was sent ahead for controllers that are no longer understood. Nobody would
+    /// notice when a queue of theirs is deleted with all its commands.
     #[inline]
     pub(super) fn forget_lost(&mut self, bundle: &mut Bundle) {
         let Self { functions, sent, sent_bytes, .. } = self;
@@ -345,7 +348,7 @@ impl Port {
         self.asked.push_back(Asked { requester, tag, function, question });
     }
 
-    /// A packet comes up.
+    /// Examines a packet that comes up. Returns how many I/O commands it completes.
     #[inline]
     pub(super) fn on_up(&mut self, packet: &Packet, session: &mut Bundle) -> u64 {
         let mut commands = 0;
@@ -409,7 +412,8 @@ impl Port {
         }
     }
 
-    /// The controller of a function was reset: nothing that was sent ahead for it counts. Whether anything was.
+    /// Forgets what was sent ahead for a function whose controller was reset. Returns whether there
+    /// was anything.
     pub(super) fn forget_function(&mut self, id: Bdf) -> bool {
         let before = self.sent.len();
         let bytes = &mut self.sent_bytes;
@@ -421,12 +425,12 @@ impl Port {
         self.sent.len() < before
     }
 
-    /// Whether so many bytes more have room at the other end.
+    /// Whether `bytes` more have room at the other end.
     pub(super) const fn affords(&self, bytes: u64) -> bool {
         self.sent_bytes as u64 + bytes <= self.window as u64
     }
 
-    /// A key for what goes ahead for a command. None if too many are under way.
+    /// A key for the memory of a command. `None` if too many commands are under way.
     pub(super) fn begin_command(
         &mut self,
         function: Bdf,
@@ -434,7 +438,7 @@ impl Port {
         command: CommandId,
         session: &mut Bundle,
     ) -> Option<AheadKey> {
-        // Its name is used again, so it has ended, however that escaped us.
+        // The host uses the command's identifier again, so the earlier command has ended unnoticed.
         forget(&mut self.sent, &mut self.sent_bytes, session, |one| {
             (one.function, one.queue, one.command) == (function, queue, command)
         });
@@ -447,12 +451,12 @@ impl Port {
         Some(key)
     }
 
-    /// Whether `bytes` may go ahead with `key`: its command has not ended meanwhile, and there is room.
+    /// Whether `bytes` may go ahead with `key`: its command has not ended, and there is room.
     pub(super) fn may_charge(&mut self, key: AheadKey, bytes: usize) -> bool {
         self.affords(bytes as u64) && self.sent_with(key).is_some()
     }
 
-    /// Takes note that `bytes` went ahead with `key`.
+    /// Notes that `bytes` went ahead with `key`.
     pub(super) fn charge(&mut self, key: AheadKey, bytes: usize) {
         let bytes = u32::try_from(bytes).expect("a piece is at most a page");
         let sent = self.sent_with(key).expect("the command has not ended");
@@ -465,12 +469,12 @@ impl Port {
     }
 }
 
-/// Where vector `vector` is written to, if the first one is written to `first`.
+/// Address of interrupt vector `vector`, if the first vector is written to `first`.
 pub(crate) fn message_address(first: u64, vector: u16) -> u64 {
     first.wrapping_add(u64::from(vector) * u64::from(MESSAGE))
 }
 
-/// Forgets what was sent ahead for the commands that `over` names.
+/// Forgets the memory of the commands for which `over` returns true.
 fn forget(sent: &mut Vec<Sent>, bytes: &mut u32, session: &mut Bundle, over: impl Fn(&Sent) -> bool) {
     let mut index = 0;
     while let Some(one) = sent.get(index) {
@@ -506,7 +510,7 @@ mod tests {
         }
         port.forget_lost(&mut bundle);
         assert_eq!((port.sent.len(), port.sent_bytes), (2, 128));
-        // That the queue is deleted, and its memory somebody else's, will be seen by nobody.
+        // Nobody will notice that the queue is deleted and its memory reused.
         port.lose(one);
         port.forget_lost(&mut bundle);
         let left: Vec<_> = port.sent.iter().map(|one| one.function).collect();

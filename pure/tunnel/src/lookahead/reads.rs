@@ -4,10 +4,10 @@ use alloc::vec::Vec;
 
 use engine::{Buffer, BufferMut, Pool};
 
-/// How many may be under way, of all ports.
+/// The most reads that may be under way, for all ports together.
 pub(super) const READS_MAX: usize = 1536;
 
-/// What is read.
+/// What a read is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// Entries of a submission queue.
@@ -29,13 +29,13 @@ pub(super) struct Read {
 
 #[derive(Debug)]
 struct Slot {
-    /// How often the slot was used, so that an answer of a read that was dropped means nothing.
+    /// How often the slot was used, so that the answer to a dropped read is ignored.
     epoch: u32,
     read: Option<Read>,
     block: Option<BufferMut>,
 }
 
-/// See the module.
+/// The reads of host memory that are under way.
 #[derive(Debug, Default)]
 pub(super) struct Reads {
     slots: Vec<Slot>,
@@ -43,7 +43,7 @@ pub(super) struct Reads {
 }
 
 impl Reads {
-    /// A name for `read`, if one more may be under way.
+    /// A cookie for `read`, if one more read may be under way.
     pub(super) fn begin(&mut self, read: Read) -> Option<u64> {
         let index = match self.free.pop() {
             Some(index) => index,
@@ -65,7 +65,7 @@ impl Reads {
         (u64::from(slot.epoch) == cookie >> 32 && slot.read.is_some()).then_some((index, slot))
     }
 
-    /// Bytes have come. All bytes of the read, when the last ones are there.
+    /// Handles bytes that were read. Returns all bytes of the read with the last of them.
     pub(super) fn on_data(
         &mut self,
         cookie: u64,
@@ -87,7 +87,7 @@ impl Reads {
         if last { slot.block.take().map(|block| pool.seal(block)) } else { None }
     }
 
-    /// A read has ended; nothing, if it had been dropped.
+    /// Ends a read; `None` if it had been dropped.
     pub(super) fn end(&mut self, cookie: u64) -> Option<Read> {
         let (index, slot) = self.slot(cookie)?;
         slot.block = None;
@@ -96,7 +96,7 @@ impl Reads {
         read
     }
 
-    /// Nobody waits any more for the reads of a port.
+    /// Drops the reads of a port, since nobody waits for them any more.
     pub(super) fn drop_port(&mut self, port: usize) {
         for (index, slot) in (0..).zip(&mut self.slots) {
             if slot.read.as_ref().is_some_and(|read| read.port == port) {

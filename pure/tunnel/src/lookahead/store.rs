@@ -1,4 +1,4 @@
-//! At the device's end: memory that was sent ahead, until the device reads it.
+//! At the device's end: memory that was sent ahead, kept until the device reads it.
 
 use alloc::vec::Vec;
 
@@ -8,11 +8,13 @@ use pcie::wire::{AddressType, Kind, MemoryOperation, MemoryRequest, Packet};
 
 use crate::frame::{Ahead, AheadKey, Tally};
 
-/// How many pieces are kept at most, whatever their length.
+/// The most pieces that are kept, whatever their length.
 pub const PIECES_MAX: usize = 4096;
-/// For how long a piece is kept that the device doesn't read: whatever takes longer can also wait for the host.
+/// How long a piece is kept that the device does not read. A device that takes longer can also wait
+/// for the host.
 pub const KEPT_FOR: Nanos = Nanos::from_secs(5);
-/// Completions end at a multiple of this: of 64 B too, so that it is right for either Read Completion Boundary (RCB).
+/// Completions end at a multiple of this many bytes. It is also a multiple of 64 B, so it suits
+/// either Read Completion Boundary (RCB).
 const BOUNDARY: u32 = 128;
 const DWORD: usize = 4;
 
@@ -34,9 +36,10 @@ impl Piece {
     }
 }
 
-/// See the module.
+/// Host memory that was sent ahead to the device's end, kept until the device reads it.
 ///
-/// Pieces never overlap: a newer one takes the place of all that it touches. They are sorted by address.
+/// Pieces of memory never overlap: a new piece replaces all pieces that it touches. Pieces are
+/// sorted by address.
 #[derive(Debug)]
 pub struct Store {
     pieces: Vec<Piece>,
@@ -48,7 +51,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// An empty store that keeps at most `bytes_max` bytes.
+    /// Creates an empty store that keeps at most `bytes_max` bytes.
     pub fn new(bytes_max: u32) -> Self {
         Self {
             pieces: Vec::new(),
@@ -60,16 +63,16 @@ impl Store {
         }
     }
 
-    /// What has been done since it was made.
+    /// What has become of memory sent ahead since the store was created.
     pub const fn tally(&self) -> &Tally {
         &self.tally
     }
-    /// Bytes that are kept.
+    /// How many bytes are kept now.
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Keeps a piece in place of all that it touches.
+    /// Keeps a piece, which replaces all pieces that it touches.
     pub fn insert(&mut self, now: Instant, ahead: Ahead, bytes: Buffer) {
         self.tally.bytes_received += bytes.len() as u64;
         self.remove_touched(ahead.address, bytes.len() as u64);
@@ -86,7 +89,7 @@ impl Store {
         self.pieces.insert(index, Piece { ahead, bytes, read: 0, at: now });
     }
 
-    /// Drops what has this key, or everything.
+    /// Drops the pieces with this key, or all pieces for [`AheadKey::ALL`].
     pub fn forget(&mut self, key: AheadKey) {
         if key == AheadKey::ALL {
             return self.clear();
@@ -101,15 +104,16 @@ impl Store {
         }
     }
 
-    /// Drops everything.
+    /// Drops all pieces.
     pub fn clear(&mut self) {
         while !self.pieces.is_empty() {
             self.remove(self.pieces.len() - 1);
         }
     }
 
-    /// The device sends `packet`: gives `answer` the completions, if it is a read all of which is here, and returns
-    /// true. False if the packet is to go to the host.
+    /// Handles a packet that the device sends. If it is a read and all of its memory is here, gives
+    /// the completions to `answer` and returns true. Otherwise returns false: the packet must go to
+    /// the host.
     #[inline]
     pub fn take(&mut self, now: Instant, packet: &Packet, answer: impl FnMut(Packet)) -> bool {
         let Kind::Memory(request) = &packet.header.kind else { return false };
@@ -117,7 +121,7 @@ impl Store {
         let length = u64::from(packet.header.length) * DWORD as u64;
         if request.operation != MemoryOperation::Read {
             if !self.pieces.is_empty() {
-                // It changes the memory.
+                // A write changes the memory.
                 self.remove_touched(request.address, length);
             }
             return false;
@@ -160,7 +164,7 @@ impl Store {
         answered
     }
 
-    /// The bytes of a read, if all of them are in pieces from `first` on.
+    /// The bytes of a read, if pieces from `first` on cover all of it.
     fn cover(&mut self, now: Instant, first: usize, address: u64, length: usize) -> Option<Buffer> {
         let piece = self.pieces.get(first).filter(|piece| piece.start() <= address)?;
         let end = address.checked_add(length as u64)?;
@@ -187,8 +191,8 @@ impl Store {
         None
     }
 
-    /// A read of `length` bytes at `address` was `answered` from the pieces from `first` on, or went to the host: drops
-    /// those that have now been read.
+    /// Drops the pieces, from `first` on, that are used up by a read of `length` bytes at
+    /// `address`. The read was `answered` from the pieces, or went to the host.
     fn use_up(&mut self, first: usize, address: u64, length: usize, answered: bool) {
         let end = address.saturating_add(length as u64);
         let mut index = first;
@@ -221,7 +225,7 @@ impl Store {
         self.tally.bytes_in_vain += piece.bytes.len().saturating_sub(piece.read) as u64;
     }
 
-    /// Makes room. False if there is nothing to drop.
+    /// Drops the oldest piece to make room. False if there is none.
     fn evict_oldest(&mut self) -> bool {
         let oldest = self.pieces.iter().enumerate().min_by_key(|(_, piece)| piece.at);
         let Some((index, _)) = oldest else { return false };

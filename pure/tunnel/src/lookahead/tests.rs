@@ -23,7 +23,7 @@ fn bytes(length: usize) -> Buffer {
     (0..=250).cycle().take(length).collect::<Vec<u8>>().into()
 }
 
-/// The payloads with which a read is answered; none, if it goes to the host.
+/// The completions that answer a read; `None` if the read goes to the host.
 fn read(store: &mut Store, now: Instant, address: u64, length: u32) -> Option<Vec<Packet>> {
     let mut answers = Vec::new();
     let request = Packet::memory_read(DEVICE, Tag::new(5), address, length);
@@ -36,7 +36,8 @@ fn answers_are_cut_as_the_completer_would() {
     store.insert(Instant::ZERO, ahead(0x1040, 1), bytes(300 * 4));
     let answers = read(&mut store, Instant::ZERO, 0x1050, 400).unwrap();
     let lengths: Vec<_> = answers.iter().map(|answer| answer.payload.len()).collect();
-    // Up to the next multiple of 128, then as much as a payload may have.
+    // The first completion reaches the next multiple of 128 B, the others have as much as a payload
+    // may have.
     assert_eq!(lengths, [48, 128, 128, 96]);
     let data: Vec<u8> = answers.iter().flat_map(|answer| answer.payload.to_vec()).collect();
     assert_eq!(data, bytes(300 * 4)[0x10..0x10 + 400]);
@@ -50,31 +51,31 @@ fn answers_are_cut_as_the_completer_would() {
 fn a_piece_is_gone_when_it_was_read_written_forgotten_or_has_grown_old() {
     let (now, mut store) = (Instant::ZERO, Store::new(1 << 20));
     let hit = |store: &mut Store, now, address, length| read(store, now, address, length).is_some();
-    // Read in parts, then no more of it.
+    // A piece answers reads of its parts once.
     store.insert(now, ahead(0x1000, 1), bytes(128));
     assert!(hit(&mut store, now, 0x1040, 64) && hit(&mut store, now, 0x1000, 64));
     assert!(!hit(&mut store, now, 0x1000, 64));
-    // Several pieces answer one read, a gap none.
+    // Several pieces answer one read, but not across a gap.
     for address in [0x2000, 0x2040, 0x20c0] {
         store.insert(now, ahead(address, 2), bytes(64));
     }
     assert!(hit(&mut store, now, 0x2020, 64) && !hit(&mut store, now, 0x2060, 64));
-    // A write of the device.
+    // The device writes to a piece.
     store.take(now, &Packet::memory_write(DEVICE, 0x20f0, bytes(4)), |_| ());
     assert!(!hit(&mut store, now, 0x20c0, 4));
-    // Once: any read, even one that goes to the host, ends it.
+    // With `once`, any read ends the piece, even one that goes to the host.
     for (address, length) in [(0x3140, 4), (0x3130, 64)] {
         store.insert(now, Ahead { once: true, ..ahead(0x3140, 3) }, bytes(64));
         hit(&mut store, now, address, length);
         assert!(!hit(&mut store, now, 0x3140, 64));
     }
-    // Forgotten by its key, and by all.
+    // Pieces are forgotten by their key, and by the key that stands for all.
     for key in [4, 0] {
         store.insert(now, ahead(0x4000, 4), bytes(64));
         store.forget(AheadKey(key));
         assert!(!hit(&mut store, now, 0x4000, 4));
     }
-    // Old.
+    // A piece grows old.
     store.insert(now, ahead(0x5000, 5), bytes(64));
     assert!(hit(&mut store, now + (KEPT_FOR.saturating_sub(Nanos::new(1))), 0x5000, 4));
     assert!(!hit(&mut store, now + KEPT_FOR, 0x5004, 4));
@@ -129,7 +130,7 @@ fn prps_and_sgls_are_followed() {
     };
     assert_eq!(follow(&write(8, [0x1000, 0]), &[]), [(0x1000, 4096)]);
     assert_eq!(follow(&write(8, [0x1800, 0x5000]), &[]), [(0x1800, 2048), (0x5000, 2048)]);
-    // A list at the end of its page, which points on with its last entry.
+    // A list at the end of its page points to the next list with its last entry.
     let list = |entries: &[u64]| entries.iter().flat_map(|entry| entry.to_le_bytes()).collect::<Vec<u8>>();
     let lists = [(0x8ff0, list(&[0x2_0000, 0x9000])), (0x9000, list(&[0x3_0000, 0x4_0000]))];
     let found = follow(&write(32, [0x1000, 0x8ff0]), &lists);
@@ -144,7 +145,7 @@ fn prps_and_sgls_are_followed() {
 
 #[test]
 fn a_list_that_goes_over_the_end_of_a_page_is_left_to_the_device() {
-    // A segment of two descriptors, eight bytes before the end of a page.
+    // A segment of two descriptors begins close to the end of a page.
     let entry = SubmissionQueueEntry {
         opcode: 1,
         flags: 0x40,
@@ -153,7 +154,7 @@ fn a_list_that_goes_over_the_end_of_a_page_is_left_to_the_device() {
         ..SubmissionQueueEntry::default()
     };
     assert_eq!(follow(&entry, &[]), []);
-    // A list of pages of 8 KiB.
+    // A PRP list with pages of 8 KiB.
     let entry = SubmissionQueueEntry { flags: 0, cdw12: 1023, data_pointer: [0x2000, 0x4100], ..entry };
     let (_, next) = Walk::start(&entry, 1 << 19, 8192, &mut |_, _| ());
     assert_eq!(next, Next::List { address: 0x4100, length: 63 * 8 });
@@ -185,7 +186,7 @@ fn config_request() -> pcie::wire::ConfigRequest {
     request
 }
 
-/// The bytes of a completion of `command` on `queue`.
+/// The bytes of the completion of `command` on `queue`.
 fn completion(queue: u16, command: u16, status: u16) -> Vec<u8> {
     let mut entry = std::vec![0; 16];
     entry[10..12].copy_from_slice(&queue.to_le_bytes());
@@ -222,7 +223,8 @@ fn queues_come_and_go_with_the_commands_that_succeed() {
     let queue = controller.ring(1, 5).unwrap();
     assert_eq!((queue.base, queue.entries, queue.tail), (0x6000, 16, 3));
     assert!(controller.ring(1, 16).is_none(), "beyond its end");
-    // One that failed, one in a place where none can be, and one that is deleted.
+    // Creation fails for one queue, another queue's place is impossible, and a third queue is
+    // deleted.
     controller.on_admin(&admin(1, 5, [3 | 15 << 16, 1 | 1 << 16], 0x7010));
     complete(&mut controller, 5, 0);
     assert!(controller.ring(3, 1).is_none());
@@ -233,13 +235,13 @@ fn queues_come_and_go_with_the_commands_that_succeed() {
     assert!(controller.ring(1, 6).is_none());
     let command = nvme::wire::CommandId(4);
     assert_eq!(complete(&mut controller, 4, 0), [Ended::Command { queue: 0, command }, Ended::Queue(1)]);
-    // One whose end was asked for before it was there.
+    // The deletion of a queue is requested before its creation has completed.
     controller.on_admin(&admin(1, 6, [1 | 15 << 16, 1 | 1 << 16], 0x6000));
     controller.on_admin(&admin(0, 7, [1, 0], 0));
     complete(&mut controller, 6, 0);
     complete(&mut controller, 7, 0);
     assert!(controller.ring(1, 1).is_none(), "what is no queue any more is nobody's to read");
-    // Half an entry: whatever has ended, nobody knows.
+    // After half an entry, nobody knows what has ended.
     controller.on_write(0x2008, &[0; 8], &mut |end| assert_eq!(end, Ended::Unclear));
     assert!(controller.ring(0, 1).is_none());
 }

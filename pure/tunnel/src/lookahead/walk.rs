@@ -1,44 +1,46 @@
-//! Where a command's data is: its PRP entries or its SGL, followed through host memory.
+//! Finds where a command's data is by following its PRP entries or its SGL through host memory.
 //!
-//! The walk touches no memory: it says which list to read next and is given the list's bytes. What a controller would
-//! refuse ends it; the controller is the one to say so.
+//! The walk touches no memory: it tells which list to read next, and is given the list's bytes. The
+//! walk ends at anything that a controller would refuse, and leaves the refusal to the controller.
 
 use nvme::wire::{DataTransfer, IoOpcode, SubmissionQueueEntry};
 
-/// The longest list that is read at once, bytes; it does not go over a multiple of that.
+/// The longest list that is read at once, in bytes. A list does not cross a multiple of this
+/// length.
 const LIST_MAX: u32 = 4096;
-/// How many lists a command may have.
+/// The most lists that a command may have.
 const LISTS_MAX: u32 = 64;
 const PRP_BYTES: u64 = 8;
 const DESCRIPTOR_BYTES: u32 = 16;
-/// Where an SGL segment starts: at a quad word.
+/// Alignment of an SGL segment: a quad word.
 const SGL_SEGMENT_ALIGNMENT: u64 = 8;
 /// SGL descriptor types with an address, subtype 0.
 const SGL_DATA_BLOCK: u8 = 0x00;
 const SGL_SEGMENT: u8 = 0x20;
 const SGL_LAST_SEGMENT: u8 = 0x30;
 
-/// Bytes of a Dataset Management range, of a Copy source range of format 0, and of what reservations need.
+/// Bytes of a Dataset Management range, of a Copy source range of format 0, and of reservation
+/// data.
 const DATASET_RANGE: u64 = 16;
 const COPY_RANGE: u64 = 32;
 const RESERVATION_KEYS: u64 = 16;
 const RESERVATION_KEY: u64 = 8;
 
-/// How much data a command moves, and which way.
+/// How much data a command moves, and in which direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Transfer {
-    /// Bytes, not 0.
+    /// Length of the data in bytes, not 0.
     pub(super) length: u64,
-    /// From host memory to the controller.
+    /// Whether the data moves from host memory to the controller.
     pub(super) to_controller: bool,
 }
 
 impl Transfer {
-    /// What an I/O command of the NVM Command Set moves, if it moves data that is known of. `block`: bytes of a logical
-    /// block with all that travels with it.
+    /// The transfer of an I/O command of the NVM Command Set, if the command is known to move data.
+    /// `block` is the number of bytes of a logical block with all that travels with it.
     pub(super) fn of(entry: &SubmissionQueueEntry, block: u64) -> Option<Self> {
         let [count, format, ..] = entry.cdw12.to_le_bytes();
-        // Number of Logical Blocks (NLB) and its like are 0's based.
+        // Number of Logical Blocks (NLB) and similar fields are 0's based.
         let blocks = u64::from(u16::from_le_bytes([count, format])) + 1;
         let [ranges, ..] = entry.cdw10.to_le_bytes();
         let (length, to_controller) = match IoOpcode::from(entry.opcode) {
@@ -59,7 +61,7 @@ impl Transfer {
 pub(super) enum Next {
     /// Read this list, for [`Walk::on_list`].
     List { address: u64, length: u32 },
-    /// Nothing: all is known, or can't be known.
+    /// All data is found, or the rest cannot be found.
     Done,
 }
 
@@ -69,18 +71,19 @@ enum List {
     Sgl,
 }
 
-/// See the module.
+/// The progress of following one command's data pointer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Walk {
     page: u64,
-    /// Bytes of which it is not yet known where they are.
+    /// Bytes whose place is not known yet.
     left: u64,
     list: List,
     lists: u32,
 }
 
 impl Walk {
-    /// Begins with `entry`, which moves `length` bytes; `data` is told where pieces of them are.
+    /// Begins with `entry`, which moves `length` bytes. `data` is called with the address and
+    /// length of each piece found.
     pub(super) fn start(
         entry: &SubmissionQueueEntry,
         length: u64,
@@ -100,7 +103,7 @@ impl Walk {
         (walk, next)
     }
 
-    /// The list that was asked for last.
+    /// Continues with the bytes of the list that was asked for last.
     pub(super) fn on_list(&mut self, bytes: &[u8], data: &mut impl FnMut(u64, u64)) -> Next {
         match self.list {
             List::Prp => self.on_prp_list(bytes, data),
@@ -127,7 +130,7 @@ impl Walk {
 
     fn read_list(&mut self, address: u64, length: u32) -> Next {
         self.lists += 1;
-        // One that goes over the end of a page of 4 KiB would come in two parts, in any order.
+        // A list that crosses the end of a 4 KiB page would come in two parts, in any order.
         let whole = address % u64::from(LIST_MAX) + u64::from(length) <= u64::from(LIST_MAX);
         let fits = self.lists <= LISTS_MAX && length > 0 && whole;
         if fits { Next::List { address, length } } else { Next::Done }
@@ -144,7 +147,7 @@ impl Walk {
         Next::Done
     }
 
-    /// Whether a PRP entry behind the first one names a page: 0 stands for none.
+    /// Whether a PRP entry after the first one names a page. 0 stands for none.
     const fn is_page(&self, entry: u64) -> bool {
         entry != 0 && entry.is_multiple_of(self.page)
     }
@@ -163,7 +166,7 @@ impl Walk {
         for (index, entry) in entries.iter().enumerate() {
             let entry = u64::from_le_bytes(*entry);
             if index + 1 == entries.len() && self.left > self.page {
-                // The last entry of a list that is full points to the next one.
+                // The last entry of a full list points to the next list.
                 return self.read_prp_list(entry);
             }
             if !self.is_page(entry) {

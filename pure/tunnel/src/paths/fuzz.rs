@@ -1,4 +1,4 @@
-//! What fuzzers feed to the paths of a stream.
+//! Fuzz target for the paths of a stream.
 
 use engine::{Buffer, Engine, Instant, Nanos, settle};
 
@@ -9,11 +9,11 @@ use super::{
 
 const STEP: Nanos = Nanos::from_millis(7);
 
-/// A stream at either end, as the first byte chooses: then pairs of what happens to which path and a length, and so many bytes
-/// for it.
+/// Feeds either end of a stream, chosen by the first byte, with pairs of bytes: an event on a path
+/// and a length. As many bytes of the event's data follow each pair.
 ///
 /// # Panics
-/// When more is kept than may be, or what was delivered is not what is told of it.
+/// When more bytes are kept than may be, or when the delivered bytes do not match the statistics.
 pub fn paths(bytes: &[u8]) {
     let [mode, rest @ ..] = bytes else { return };
     let (group, token) = (GroupId([0; 16]), Token(1));
@@ -32,7 +32,7 @@ pub fn paths(bytes: &[u8]) {
             2 => paths.handle_input(now, Input::Lost(path)),
             3 => paths.handle_input(now, Input::Drained(path)),
             4 => paths.send(now, Buffer::zeroed(usize::from(*length) << 12)),
-            // With the look of an answer, bytes come further.
+            // Bytes in the form of an answer reach further code.
             5 => {
                 let answer = Preamble { group, path, token: Some(token) }.emit();
                 paths.handle_input(now, Input::Received(path, Buffer::copy_from_slice(&answer)));
@@ -56,7 +56,7 @@ mod tests {
     use proptest::prelude::{ProptestConfig, any, prop, proptest};
     use std::vec::Vec;
 
-    /// Joined, answered, then a record of three bytes from where the stream begins.
+    /// Joins a path, answers it, and sends a record of three bytes from the start of the stream.
     #[test]
     fn a_record_comes_through() {
         let record = [&[0; 16][..], &[0, 0, 0, 3, 0, 0, 0, 0], b"abc"].concat();
@@ -72,7 +72,7 @@ mod tests {
             records in prop::collection::vec((any::<u8>(), 0..300_u64, 0..300_u64, 0..40_u8), 0..20),
         ) {
             paths(&bytes);
-            // With the look of records, bytes come further.
+            // Bytes in the form of records reach further code.
             let mut script: Vec<u8> = [&bytes[..bytes.len().min(1)], &[0, 0, 0x50, 0, 1, 0, 0x51, 0, 0x40, 1]].concat();
             for (path, offset, acknowledged, length) in records {
                 script.extend([0x60 | (path & 1), 24 + length]);

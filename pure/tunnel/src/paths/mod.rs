@@ -1,12 +1,14 @@
-//! One reliable stream over several paths: everything goes over all of them, and the first copy wins.
+//! One reliable stream over several paths: everything goes over all of them, and the first copy
+//! wins.
 //!
-//! A path is a byte stream of its own, for example a TCP connection through another network. What one of them loses or
-//! holds up another one has brought; a path that is lost leaves the stream whole as long as another one lives, and may
-//! join again. A path that lags behind leaves out what has been acknowledged meanwhile. The format is in
-//! `docs/tunnel-protocol.md`, section 9.
+//! A path is a byte stream of its own, for example a TCP connection through another network. What
+//! one path loses or delays, another path has already brought. A lost path leaves the stream whole
+//! as long as another path lives, and the lost path may join again. A path that lags behind leaves
+//! out what has been acknowledged meanwhile. Section 9 of `docs/tunnel-protocol.md` specifies the
+//! format.
 //!
-//! The engine knows neither sessions nor sockets: [`Paths::send`] takes the bytes of the stream, [`Output::Deliver`] gives
-//! those of the peer.
+//! The engine knows neither sessions nor sockets: [`Paths::send`] takes the bytes of the stream,
+//! and [`Output::Deliver`] gives the bytes of the peer's stream.
 
 #[doc(hidden)]
 pub mod fuzz;
@@ -27,50 +29,53 @@ use engine::{Buffer, Engine, Instant, Nanos, Pool};
 use path::{Path, Piece};
 use wire::{RECORD_LENGTH, Record};
 
-/// Paths of a stream.
+/// The most paths of a stream.
 pub const PATHS_MAX: usize = 4;
-/// Bytes in a record.
+/// The most data in a record, in bytes.
 pub const RECORD_MAX: u32 = 64 << 10;
-/// Bytes that are sent and not acknowledged: more than a session has under way.
+/// The most bytes that are kept until acknowledged: more than a session ever has under way.
 pub const KEPT_BYTES_MAX: u64 = 32 << 20;
-/// Pieces in which they are kept.
+/// The most pieces in which unacknowledged bytes are kept.
 pub const KEPT_PIECES_MAX: usize = 1 << 16;
-/// Bytes given to a path before it has taken them: what is kept back may be left out when another path was faster.
+/// The most bytes that a path is given and has not taken. Bytes that are held back can be left out
+/// if another path was faster.
 const GIVEN_MAX: usize = 64 << 10;
-/// So many bytes are acknowledged at once.
+/// After this many delivered bytes, an acknowledgement is sent without delay.
 const ACKNOWLEDGE_BYTES: u64 = 64 << 10;
-/// Fewer wait so long for data that carries it.
+/// How long fewer bytes than [`ACKNOWLEDGE_BYTES`] wait for data that carries their
+/// acknowledgement.
 const ACKNOWLEDGE_DELAY: Nanos = Nanos::from_millis(5);
-/// A path on which nothing else is sent says so often that it is there.
+/// How often a path sends a sign of life when it has nothing else to send.
 const SPEAK_INTERVAL: Nanos = Nanos::from_secs(1);
-/// A path from which nothing comes for so long is lost.
+/// A path that brings nothing for this long is lost.
 const SILENCE: Nanos = Nanos::from_secs(5);
-/// A stream of which nothing is acknowledged for so long is over.
+/// A stream of which nothing is acknowledged for this long is over.
 const STALL: Nanos = Nanos::from_secs(10);
 
-/// What the world tells.
+/// What the world tells a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// A path is there: dialled, or accepted with its [`Preamble`] read. One of that number before it is no more.
+    /// A path exists: dialled, or accepted with its [`Preamble`] read. It replaces any earlier path
+    /// of this number.
     Joined(PathIndex),
-    /// A piece of what came on a path, cut anywhere.
+    /// A piece of a path's byte stream, cut anywhere.
     Received(PathIndex, Buffer),
-    /// A path has taken all that was to be transmitted.
+    /// A path has taken all bytes that were to be transmitted.
     Drained(PathIndex),
     /// A path has ended.
     Lost(PathIndex),
 }
 
-/// What is asked of the world.
+/// What a stream asks of the world.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Append these bytes to a path; [`Input::Drained`] tells when it has taken them.
+    /// Append these bytes to a path. [`Input::Drained`] tells when the path has taken them.
     Transmit(PathIndex, Buffer),
     /// The next bytes of the peer's stream.
     Deliver(Buffer),
-    /// A path is of no use. Nothing more of it is expected, not even [`Input::Lost`].
+    /// End a path that is of no use. The path brings no further input, not even [`Input::Lost`].
     Drop(PathIndex, PathError),
-    /// The stream is over; so are all paths.
+    /// The stream and all its paths are over.
     End(EndReason),
 }
 
@@ -79,11 +84,11 @@ pub enum Output {
 pub enum EndReason {
     /// No path is left.
     NoPath,
-    /// The other end has begun another stream: it lost all paths of this one.
+    /// The other end has begun another stream, because it lost all paths of this one.
     Forgotten,
-    /// The other end acknowledges too little of what is sent.
+    /// The other end acknowledges too little of what is sent, so that too much is kept.
     TooMuchKept,
-    /// The other end is there, and acknowledges nothing.
+    /// The other end is there but acknowledges nothing.
     Stalled,
 }
 
@@ -98,35 +103,35 @@ impl fmt::Display for EndReason {
     }
 }
 
-/// What has passed.
+/// What has passed over the paths of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Bytes of the peer's stream that came first on each path.
+    /// For each path, how many bytes of the peer's stream it brought first.
     pub first: [u64; PATHS_MAX],
-    /// Bytes that each path brought again.
+    /// For each path, how many bytes it brought that another path had brought before.
     pub again: [u64; PATHS_MAX],
-    /// Bytes that were left out on each path because another one had brought them.
+    /// For each path, how many bytes it left out because another path had brought them.
     pub left_out: [u64; PATHS_MAX],
 }
 
-/// One end of a stream. See the module.
+/// One end of a stream over several paths.
 #[derive(Debug)]
 pub struct Paths {
     group: GroupId,
     token: Option<Token>,
-    /// Whether the other end answers with a preamble of its own.
+    /// Whether this end dials; the other end then answers with a preamble of its own.
     dials: bool,
     paths: [Option<Path>; PATHS_MAX],
-    /// What is not acknowledged, and where in the stream each piece begins.
+    /// Pieces that are not acknowledged, each with its place in the stream.
     kept: VecDeque<Piece>,
-    /// Bytes of our stream.
+    /// Length of our stream so far, in bytes.
     end: u64,
     acknowledged: u64,
-    /// When the other end last acknowledged something, or had nothing to.
+    /// When the other end last acknowledged something, or had nothing to acknowledge.
     progress: Instant,
-    /// Bytes of the peer's stream that have come.
+    /// Bytes of the peer's stream that have been delivered.
     delivered: u64,
-    /// How many of them were acknowledged on all paths that had room for it.
+    /// How many of the delivered bytes were acknowledged on every path that had room for it.
     told: u64,
     acknowledge_at: Option<Instant>,
     outputs: VecDeque<Output>,
@@ -136,12 +141,13 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// The end that dials, for a new stream of the random name `group`.
+    /// Creates the end that dials, for a new stream with the random name `group`.
     pub fn dialling(group: GroupId) -> Self {
         Self::new(group, None, true)
     }
 
-    /// The end that accepts, for the stream whose first path began with the name `group`; `token` is random.
+    /// Creates the end that accepts, for the stream whose first path named `group`. `token` is
+    /// random.
     pub fn accepting(group: GroupId, token: Token) -> Self {
         Self::new(group, Some(token), false)
     }
@@ -166,39 +172,39 @@ impl Paths {
         }
     }
 
-    /// Whether a path that begins with `preamble` is one of this stream.
+    /// Whether a path that begins with `preamble` belongs to this stream.
     pub fn is_ours(&self, preamble: &Preamble) -> bool {
         self.group == preamble.group && preamble.token.is_none_or(|token| self.token == Some(token))
     }
 
-    /// Whether a path of this number is there.
+    /// Whether the path with this number is there.
     pub fn has(&self, path: PathIndex) -> bool {
         self.paths.get(path.index()).is_some_and(Option::is_some)
     }
 
-    /// What has passed.
+    /// What has passed so far.
     pub const fn statistics(&self) -> &Statistics {
         &self.statistics
     }
 
-    /// Bytes of our stream that the other end has not acknowledged; none when the stream is over.
+    /// Bytes of our stream that the other end has not acknowledged. Zero when the stream is over.
     pub const fn unacknowledged(&self) -> u64 {
         self.end - self.acknowledged
     }
 
-    /// Whether a path has not told that it has taken everything, with [`Input::Drained`].
+    /// Whether a path still has bytes to take, so that [`Input::Drained`] is outstanding.
     pub fn is_filled(&self, path: PathIndex) -> bool {
         matches!(self.paths.get(path.index()), Some(Some(path)) if path.given > 0)
     }
 
-    /// Tells the other end now what has come: it is not worth waiting for more.
+    /// Acknowledges now what has come, when waiting for more is not worthwhile.
     pub fn conclude(&mut self, now: Instant) {
         if self.told < self.delivered {
             self.acknowledge(now);
         }
     }
 
-    /// Our stream goes on with `bytes`.
+    /// Sends `bytes`, the next part of our stream.
     pub fn send(&mut self, now: Instant, bytes: Buffer) {
         if self.over || bytes.is_empty() {
             return;
@@ -218,7 +224,7 @@ impl Paths {
         }
     }
 
-    /// When we no longer wait for the other end to acknowledge.
+    /// When to stop waiting for the other end to acknowledge.
     fn stalls_at(&self) -> Option<Instant> {
         (!self.kept.is_empty()).then(|| self.progress + STALL)
     }
@@ -240,7 +246,7 @@ impl Paths {
         self.fill(now, path.index());
     }
 
-    /// Takes a path away. The stream is over with the last one.
+    /// Removes a path. The stream ends with its last path.
     fn remove(&mut self, index: usize) {
         let was_there = self.paths[index].take().is_some();
         if was_there && self.paths.iter().all(Option::is_none) {
@@ -248,7 +254,7 @@ impl Paths {
         }
     }
 
-    /// Gives a path what it has room for.
+    /// Gives a path as much as it has room for.
     fn fill(&mut self, now: Instant, index: usize) {
         let Some(path) = &mut self.paths[index] else { return };
         while path.given < GIVEN_MAX {
@@ -333,7 +339,8 @@ impl Paths {
         Ok(())
     }
 
-    /// Passes on what of `bytes`, which begin at `offset`, has not come before.
+    /// Delivers the part of `bytes` that has not come before. `bytes` begin at `offset` of the
+    /// stream.
     fn deliver(&mut self, now: Instant, index: usize, offset: u64, bytes: Buffer) {
         let known = usize::try_from(self.delivered - offset).unwrap_or(usize::MAX).min(bytes.len());
         self.statistics.again[index] += known as u64;
@@ -347,7 +354,7 @@ impl Paths {
         self.outputs.push_back(Output::Deliver(news));
     }
 
-    /// Tells on every path what has come. One that is busy tells it with what it takes next.
+    /// Acknowledges on every path what has come. A busy path acknowledges with its next record.
     fn acknowledge(&mut self, now: Instant) {
         (self.acknowledge_at, self.told) = (None, self.delivered);
         for index in 0..PATHS_MAX {

@@ -1,4 +1,4 @@
-//! One of several paths, and what is kept for it.
+//! The state that is kept for one of several paths.
 
 use alloc::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use engine::{Buffer, Instant};
 use super::wire::{PREAMBLE_LENGTH, RECORD_LENGTH};
 use super::{RECORD_MAX, SILENCE, SPEAK_INTERVAL};
 
-/// A part of our stream.
+/// A part of our stream, at its offset.
 #[derive(Debug)]
 pub(super) struct Piece {
     pub(super) offset: u64,
@@ -19,9 +19,10 @@ impl Piece {
         self.offset + self.bytes.len() as u64
     }
 
-    /// What of `kept`, which are in order and without gaps, begins at `offset`: as much as a record takes of one piece.
+    /// The bytes at `offset` of the stream: as many of one piece as a record takes. The pieces in
+    /// `kept` are in order and without gaps.
     pub(super) fn at(kept: &VecDeque<Self>, offset: u64) -> Option<Buffer> {
-        // Mostly the latest piece is the one.
+        // Mostly the latest piece is the right one.
         let index = match kept.back() {
             Some(last) if last.offset <= offset => kept.len() - 1,
             _ => kept.partition_point(|piece| piece.end() <= offset),
@@ -33,24 +34,25 @@ impl Piece {
     }
 }
 
-/// See the module.
+/// One of several paths of a stream.
 #[derive(Debug)]
 pub(super) struct Path {
-    /// The preamble of the other end has come.
+    /// Whether the other end's preamble has come.
     pub(super) is_greeted: bool,
-    /// A preamble or a record, as far as it has come.
+    /// A preamble or a record header, as far as it has come.
     head: [u8; PREAMBLE_LENGTH],
     head_length: usize,
-    /// Bytes of the record that have not come, and where they belong.
+    /// How many bytes of the present record have not come, and where they belong.
     pub(super) body: u32,
     pub(super) body_offset: u64,
-    /// Where in our stream it goes on.
+    /// Offset in our stream of the next record on this path.
     pub(super) next: u64,
-    /// Bytes that it has not taken yet.
+    /// Bytes given to the path that it has not taken yet.
     pub(super) given: usize,
-    /// A record is due even when there is no data: something was left out, or is to be acknowledged.
+    /// Whether a record is due even without data, because something was left out or must be
+    /// acknowledged.
     pub(super) owes: bool,
-    /// What was acknowledged on it.
+    /// How many bytes were acknowledged on this path.
     pub(super) told: u64,
     pub(super) heard: Instant,
     spoke: Instant,
@@ -73,7 +75,8 @@ impl Path {
         }
     }
 
-    /// Collects the next `N` bytes: how many of `bytes` were taken, and all of them once they have come.
+    /// Collects the next `N` bytes. Returns how many of `bytes` were taken, and the whole `N` bytes
+    /// once they have come.
     pub(super) fn head<const N: usize>(&mut self, bytes: &[u8]) -> (usize, Option<[u8; N]>) {
         if self.head_length == 0
             && let Some(whole) = bytes.first_chunk()
@@ -90,7 +93,7 @@ impl Path {
         (taken, self.head.first_chunk().copied())
     }
 
-    /// Takes `count` bytes of the record; where they belong.
+    /// Takes `count` bytes of the present record and returns where they belong.
     pub(super) fn on_body(&mut self, count: usize) -> u64 {
         let offset = self.body_offset;
         self.body -= u32::try_from(count).expect("no more than the record's");
@@ -98,19 +101,20 @@ impl Path {
         offset
     }
 
-    /// A record with `length` bytes of data is given to it, which says that `delivered` have come.
+    /// Notes a record given to this path, with `length` bytes of data and an acknowledgement of
+    /// `delivered`.
     pub(super) const fn on_record(&mut self, now: Instant, length: usize, delivered: u64) {
         self.next += length as u64;
         self.given += RECORD_LENGTH + length;
         (self.owes, self.told, self.spoke) = (false, delivered, now);
     }
 
-    /// When it is lost.
+    /// When the path is lost if it stays silent.
     pub(super) fn silent_at(&self) -> Instant {
         self.heard + SILENCE
     }
 
-    /// When it wants to say that it is there: not while it has something to take.
+    /// When the path is due to send a sign of life; `None` while it has bytes to take.
     pub(super) fn speak_at(&self) -> Option<Instant> {
         (self.given == 0).then(|| self.spoke + SPEAK_INTERVAL)
     }

@@ -1,4 +1,4 @@
-//! Two ends, and paths between them that take their time, break and come again.
+//! Two ends, and paths between them that delay, break and join again.
 
 use std::collections::BTreeMap;
 use std::vec::Vec;
@@ -14,7 +14,7 @@ const TOKEN: Token = Token(99);
 
 #[derive(Debug)]
 enum Event {
-    /// Bytes arrive at an end, on a path in its so many-th life.
+    /// Bytes arrive at an end, on a path in this life of it.
     Bytes { at: usize, path: usize, life: u32, bytes: Buffer },
     /// An end's path has taken everything.
     Drained { at: usize, path: usize, life: u32 },
@@ -26,14 +26,14 @@ enum Event {
 
 #[derive(Clone, Copy, Debug)]
 struct Line {
-    /// One way, at least, and what may come on top.
+    /// The least delay one way, and what may come on top.
     delay: u64,
     jitter: u64,
-    /// Time that a byte takes.
+    /// Time that one byte takes.
     byte: u64,
     life: u32,
     up: bool,
-    /// When the latest bytes arrive, at either end: a path keeps order.
+    /// When the latest bytes arrive at either end: a path keeps the order.
     latest: [Instant; 2],
 }
 
@@ -86,7 +86,7 @@ impl World {
         self.settle();
     }
 
-    /// A path breaks: what is under way on it is lost, and either end sees that sooner or later.
+    /// Breaks a path: bytes under way on it are lost, and either end notices sooner or later.
     fn cut(&mut self, path: usize) {
         let life = self.lines[path].life;
         self.lines[path].up = false;
@@ -117,14 +117,14 @@ impl World {
 
     fn transmit(&mut self, from: usize, path: usize, bytes: Buffer) {
         let Line { delay, jitter, byte, life, up, latest } = self.lines[path];
-        // A far end that has not seen yet that the path was lost speaks to nobody.
+        // A far end that has not noticed the loss of a path speaks to nobody.
         if !up || (from == 1 && self.opened[path].len() < PREAMBLE_LENGTH) {
             return;
         }
         let start = latest[1 - from].max(self.now + Nanos::new(delay + self.rng.below(jitter + 1)));
         let arrival = start + Nanos::new(byte * bytes.len() as u64 + 1);
         self.lines[path].latest[1 - from] = arrival;
-        // What the kernel takes it takes before it is over at the other end.
+        // The kernel takes bytes before they have arrived at the other end.
         let drained = arrival.max(self.now + Nanos::new(delay + 1)) + Nanos::ZERO;
         self.at(drained, Event::Drained { at: from, path, life });
         let cut = usize::try_from(self.rng.below(bytes.len() as u64 + 1)).unwrap();
@@ -197,7 +197,8 @@ fn vec_of(count: usize) -> Vec<Vec<u8>> {
     (0..count).map(|_| Vec::new()).collect()
 }
 
-/// Two streams through `world`, one each way, while single paths are cut; returns what was to arrive.
+/// Sends a stream each way through `world`, cutting single paths if `cuts`. Returns what must
+/// arrive.
 fn exchange(world: &mut World, cuts: bool) -> [Vec<u8>; 2] {
     let mut sent = [Vec::new(), Vec::new()];
     for round in 0..120_u64 {
@@ -217,7 +218,7 @@ fn exchange(world: &mut World, cuts: bool) -> [Vec<u8>; 2] {
             there && world.lines[path].up && world.opened[path].len() >= PREAMBLE_LENGTH
         };
         let all_up = (0..world.lines.len()).all(is_up);
-        // A path that was cut has joined again at both ends before another one is cut.
+        // A path that was cut has joined again at both ends before the next path is cut.
         if cuts && all_up && round % 20 == 10 {
             let victim = usize::try_from(world.rng.below(world.lines.len() as u64)).unwrap();
             world.cut(victim);
@@ -249,7 +250,7 @@ fn what_one_path_holds_up_comes_by_the_other() {
     world.join(0);
     world.join(1);
     world.run_for(Nanos::from_millis(20));
-    // The first path says nothing any more, and nobody is told.
+    // The first path goes silent, and nobody is told.
     world.lines[0].up = false;
     let (now, before) = (world.now, world.delivered[1].len());
     world.ends[0].send(now, Buffer::zeroed(5_000));

@@ -5,9 +5,10 @@ use core::fmt;
 use super::{PATHS_MAX, RECORD_MAX};
 use crate::frame::is_same;
 
-/// What a path begins with; a session never does: no frame is of the kind that the first byte would be.
+/// The first bytes of a path. A session never begins like this, because no kind of frame has the
+/// first byte.
 pub const MAGIC: [u8; 8] = *b"FARPATH\n";
-/// The version of this format.
+/// Version of the format of paths.
 pub const VERSION: u8 = 1;
 /// Bytes of a [`Preamble`].
 pub const PREAMBLE_LENGTH: usize = 40;
@@ -24,13 +25,13 @@ impl PathIndex {
     }
 }
 
-/// What the paths of one stream have in common: chosen by the end that dials, from a source that nobody can guess, for it admits
-/// whoever knows it.
+/// Name of a stream that all its paths share. The end that dials draws it from a source that nobody
+/// can predict, because whoever knows the name is admitted.
 #[derive(Clone, Copy)]
 pub struct GroupId(pub [u8; 16]);
 
 impl PartialEq for GroupId {
-    /// Takes as long wherever the first difference is.
+    /// Takes the same time wherever the first difference is.
     fn eq(&self, other: &Self) -> bool {
         is_same(&self.0, &other.0)
     }
@@ -39,50 +40,53 @@ impl PartialEq for GroupId {
 impl Eq for GroupId {}
 
 impl fmt::Debug for GroupId {
-    /// It is for two ends only.
+    /// Hides the bits, which are for the two ends only.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("GroupId(..)")
     }
 }
 
-/// What tells one stream of a group from another one after it: random, chosen by the end that accepts, never 0.
+/// Tells a stream from a later stream of the same group. The end that accepts chooses it at random,
+/// never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token(pub u64);
 
-/// How a path begins, either way.
+/// The first bytes of a path in either direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preamble {
-    /// To which stream it belongs.
+    /// The group of the path's stream.
     pub group: GroupId,
-    /// Which of its paths it is; the answer's is the same.
+    /// Number of the path. The answer repeats the number.
     pub path: PathIndex,
-    /// From the end that accepts: its stream. From the end that dials: the stream to go on with, if it knows.
+    /// From the end that accepts: its stream. From the end that dials: the stream to continue, if
+    /// known.
     pub token: Option<Token>,
 }
 
-/// What is wrong with a path: it is given up, others go on.
+/// Why a path is given up. Other paths go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathError {
-    /// What came first is no preamble.
+    /// The first bytes are no preamble.
     NoPreamble,
-    /// Another version of the format.
+    /// The preamble has this other version of the format.
     Version(u8),
-    /// A path of such a number, or of another group, or without a stream, was not asked for.
+    /// Nobody asked for the path: its number is too high, its group is another one, or it names no
+    /// stream.
     Stranger,
-    /// A record begins beyond what has come.
+    /// A record begins behind bytes that have not come.
     Gap {
-        /// Where it begins.
+        /// Where in the stream the record begins.
         offset: u64,
-        /// Bytes of the stream that have come.
+        /// Bytes of the stream that have come, without a gap.
         delivered: u64,
     },
-    /// It acknowledges what was not sent.
+    /// The path acknowledges the stream up to this byte, which was not sent.
     Acknowledged(u64),
-    /// A record of so many bytes.
+    /// A record has this many bytes of data, more than [`RECORD_MAX`].
     Length(u32),
-    /// What must be zero is not.
+    /// A reserved field is not zero.
     Reserved,
-    /// Nothing has come for too long.
+    /// The path has brought nothing for too long.
     Silent,
 }
 
@@ -106,7 +110,7 @@ impl fmt::Display for PathError {
 impl core::error::Error for PathError {}
 
 impl Preamble {
-    /// Its bytes.
+    /// Encodes the preamble.
     pub fn emit(&self) -> [u8; PREAMBLE_LENGTH] {
         let mut bytes = [0; PREAMBLE_LENGTH];
         bytes[..8].copy_from_slice(&MAGIC);
@@ -117,10 +121,10 @@ impl Preamble {
         bytes
     }
 
-    /// Reads them.
+    /// Decodes a preamble.
     ///
     /// # Errors
-    /// When they are no preamble of ours.
+    /// When the magic number, the version, the path number or a reserved field is wrong.
     pub fn parse(bytes: &[u8; PREAMBLE_LENGTH]) -> Result<Self, PathError> {
         let (magic, rest) = bytes.split_at(8);
         let (fixed, rest) = rest.split_at(8);
@@ -142,18 +146,18 @@ impl Preamble {
     }
 }
 
-/// How what came first on an accepted connection goes on.
+/// What the first bytes of an accepted connection say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opening {
-    /// A session speaks, or nobody that we know.
+    /// A session begins, or an unknown protocol.
     Session,
-    /// More bytes must come to tell.
+    /// More bytes must come before a session and a path can be told apart.
     More,
-    /// A path; its records follow the first [`PREAMBLE_LENGTH`] bytes.
+    /// A path begins. Its records follow the first [`PREAMBLE_LENGTH`] bytes.
     Path(Preamble),
 }
 
-/// Tells a session from a path by all `bytes` that have come on a connection.
+/// Tells a session from a path by `bytes`, all that have come on a connection.
 pub fn opening(bytes: &[u8]) -> Opening {
     let known = bytes.len().min(MAGIC.len());
     if bytes[..known] != MAGIC[..known] {
@@ -161,19 +165,19 @@ pub fn opening(bytes: &[u8]) -> Opening {
     }
     match bytes.first_chunk() {
         None => Opening::More,
-        // A preamble that can't be read is for the session to refuse, in its own words.
+        // The session refuses a preamble that cannot be read, in its own words.
         Some(preamble) => Preamble::parse(preamble).map_or(Opening::Session, Opening::Path),
     }
 }
 
-/// What precedes a part of the stream.
+/// Header in front of a part of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record {
-    /// Where in the stream the data begins.
+    /// Offset in the stream of the record's data.
     pub(super) offset: u64,
-    /// Bytes that have come the other way, all without a gap, by any path.
+    /// Bytes that have come in the other direction, by any path and without a gap.
     pub(super) acknowledged: u64,
-    /// Bytes of data.
+    /// Length of the record's data, in bytes.
     pub(super) length: u32,
 }
 

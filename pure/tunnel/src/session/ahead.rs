@@ -1,4 +1,5 @@
-//! Lookahead's frames. They are not numbered: what a lost connection swallows, the device reads from the host.
+//! The frames of lookahead. They are not numbered: memory that a lost connection swallows, the
+//! device reads from the host.
 
 use alloc::collections::VecDeque;
 
@@ -11,13 +12,13 @@ use crate::frame::{
 };
 
 const KEY_BYTES: usize = size_of::<AheadKey>();
-/// Keys that wait, at most: with more, all there is is forgotten.
+/// The most keys that may wait. With more, all memory sent ahead is forgotten.
 const KEYS_MAX: usize = 4096;
 
 #[derive(Debug)]
 enum Item {
     Memory(Ahead, Buffer),
-    /// So many keys, the next ones.
+    /// Forgets the next keys of the queue, as many as this.
     Forget(usize),
 }
 
@@ -30,12 +31,12 @@ impl Item {
     }
 }
 
-/// What waits for the next segment, in the order in which it came.
+/// Frames of lookahead that wait for the next segment, in order of arrival.
 #[derive(Debug)]
 pub(super) struct AheadQueue {
-    /// Bytes that the peer keeps; 0 if it takes none.
+    /// Bytes of memory that the peer keeps; 0 if it takes none.
     window: u32,
-    /// Each with the first number that it goes ahead of.
+    /// Each frame, with the first number that it goes ahead of.
     items: VecDeque<(Sequence, Item)>,
     keys: VecDeque<AheadKey>,
     length: usize,
@@ -51,7 +52,7 @@ impl AheadQueue {
     pub(super) fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
-    /// Bytes of all frames.
+    /// Bytes of all frames, digests included.
     pub(super) fn length_max(&self, digest: Option<Crc32c>) -> usize {
         self.length + self.items.len() * trailer(FrameKind::Ahead, digest)
     }
@@ -60,12 +61,13 @@ impl AheadQueue {
         self.keys.clear();
         self.length = 0;
     }
-    /// Sends a piece, unless too much waits already: a host may ring faster than the link sends, and rings on while there
-    /// is no connection. False if it does.
+    /// Queues a piece of memory, or returns false if too much waits already. A host may ring
+    /// doorbells faster than the link sends, and goes on ringing without a connection.
     pub(super) fn push(&mut self, next: Sequence, ahead: Ahead, bytes: Buffer) -> bool {
         let item = Item::Memory(ahead, bytes);
         let window = usize::try_from(self.window).unwrap_or(usize::MAX);
-        // What is out is the window; with what has been forgotten unsent, and the headers, twice that is room for all.
+        // The window bounds the memory in use. Twice the window has room for forgotten pieces that
+        // are unsent, and for headers.
         if self.length + item.length() > window.saturating_mul(2) {
             return false;
         }
@@ -88,12 +90,12 @@ impl AheadQueue {
             }
         }
     }
-    /// Whether the first of them goes before the frames `from`, …, of which `next` is not there yet.
+    /// Whether the first queued frame goes before frame `from`. Frame `next` does not exist yet.
     #[inline]
     pub(super) fn is_due(&self, from: Sequence, next: Sequence) -> bool {
         self.items.front().is_some_and(|(before, _)| !before.is_within(from.plus(1), next) || from == next)
     }
-    /// Puts the first of them into `bytes` if there is room for it, and returns its length.
+    /// Puts the first queued frame into `bytes` if there is room for it, and returns its length.
     pub(super) fn emit(
         &mut self,
         (sequence, acknowledge): (Sequence, Sequence),
@@ -123,34 +125,38 @@ impl AheadQueue {
 }
 
 impl Session {
-    /// How many bytes of memory that is sent ahead the peer keeps; 0 while the link is down, or if it takes none.
+    /// How many bytes of memory sent ahead the peer keeps. 0 while the link is down or if the peer
+    /// takes none.
     pub fn ahead_window(&self) -> u32 {
         self.link.as_ref().map_or(0, |link| link.ahead.window())
     }
-    /// Sends memory ahead of the packets that are sent from now on, in the next segment. The peer must take such, see
-    /// [`Session::ahead_window`], and it is for the caller that it is not more than that. False if it is not sent: there is
-    /// no link, or too much waits for it.
+    /// Sends memory ahead of the packets that are sent from now on, in the next segment. The peer
+    /// must take memory ahead ([`Session::ahead_window`]), and the caller keeps to the peer's
+    /// limit. False if the memory is not sent, because there is no link or too much waits for it.
     pub fn send_ahead(&mut self, ahead: Ahead, bytes: Buffer) -> bool {
         let link = self.link.as_mut().filter(|link| link.ahead.window() > 0);
         link.is_some_and(|link| link.ahead.push(link.next(), ahead, bytes))
     }
-    /// The peer forgets what was sent ahead with `key` before it sees any packet that is sent from now on.
+    /// Makes the peer forget the memory sent ahead with `key` before it sees any packet that is
+    /// sent from now on.
     pub fn forget_ahead(&mut self, key: AheadKey) {
         if let Some(link) = self.link.as_mut().filter(|link| link.ahead.window() > 0) {
             link.ahead.forget(link.next(), key);
         }
     }
 
-    /// The answer to [`Output::WantsTally`]; goes with the Pong that is due.
+    /// Answers [`Output::WantsTally`]. The tally goes with the Pong that is due.
     pub(crate) const fn tell_tally(&mut self, tally: Tally) {
         self.tally_due = Some(tally);
     }
-    /// What the peer said last of the memory that was sent ahead in this session, if it has said anything; and when it was
-    /// asked ([`Session::ping`]): all that was sent before has been counted.
+    /// The peer's latest tally of memory sent ahead in this session, if any, and when the Ping was
+    /// sent that asked for it ([`Session::ping`]). The tally counts all memory sent before that
+    /// Ping.
     pub fn tally(&self) -> Option<(Instant, &Tally)> {
         self.link.as_ref()?.tally.as_ref().map(|(asked, tally)| (*asked, tally))
     }
-    /// The next thing received, if it is memory that was sent ahead: when it came, and what [`Output::Ahead`] says.
+    /// The next received item, if it is memory sent ahead: when it came, and the contents of
+    /// [`Output::Ahead`].
     #[inline]
     pub(crate) fn poll_ahead(&mut self) -> Option<(Instant, Ahead, Buffer)> {
         if !matches!(self.items.front()?, Received::Output(Output::Ahead(..))) {
@@ -185,7 +191,7 @@ mod tests {
             assert!(queue.length_max(None) <= 2 * 4096 + keys, "{} B wait", queue.length_max(None));
         }
         assert!((1..100_000).contains(&sent), "{sent} pieces were sent");
-        // What is dropped is forgotten by the key of all.
+        // Dropped pieces are forgotten by the key that stands for all.
         let mut bytes = [0; 1 << 16];
         let sequence = (Sequence::FIRST, Sequence::FIRST);
         let mut length = 0;

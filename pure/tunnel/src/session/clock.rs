@@ -1,20 +1,21 @@
-//! How the peer's clock stands against ours.
+//! Alignment of the peer's clock with ours.
 
 use engine::{Instant, Nanos};
 
 use crate::frame::Pong;
 
-/// How many exchanges are remembered.
+/// How many exchanges of Ping and Pong are remembered.
 const SAMPLES_MAX: usize = 16;
-/// By how much two clocks may drift apart, in parts per million: 100 each way, as for common oscillators.
+/// How far two clocks may drift apart, in parts per million: 100 each way, as for common
+/// oscillators.
 const DRIFT_PPM: u64 = 200;
 
-/// The peer's clock against ours.
+/// Difference between the peer's clock and ours, with a bound of its error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockAlignment {
-    /// What to add to our time to have the peer's, nanoseconds.
+    /// Nanoseconds to add to our time to get the peer's time.
     pub offset_ns: i64,
-    /// The offset is right to within this, if the clocks drift apart by no more than 200 ppm.
+    /// The offset is right to within this time, if the clocks drift apart by no more than 200 ppm.
     pub error: Nanos,
 }
 
@@ -24,7 +25,7 @@ struct Sample {
     alignment: ClockAlignment,
 }
 
-/// Exchanges of Ping and Pong, of which the best recent one counts.
+/// Exchanges of Ping and Pong. The best recent one counts.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
     samples: [Option<Sample>; SAMPLES_MAX],
@@ -33,7 +34,8 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// A Pong to a Ping of ours has arrived at `now`. What can't be (a Pong that took longer than the exchange) is ignored.
+    /// Handles a Pong that arrives at `now`. An impossible Pong, such as one that took longer than
+    /// the exchange, is ignored.
     pub(super) fn on_pong(&mut self, now: Instant, pong: &Pong) {
         let away = i128::from((now - pong.ping_sent_at).get());
         let there = i128::from(pong.sent_at.as_nanos()) - i128::from(pong.ping_received_at.as_nanos());
@@ -47,7 +49,7 @@ impl Clock {
         else {
             return;
         };
-        // One nanosecond for the halving.
+        // One nanosecond is for rounding in the division by two.
         let error = Nanos::new(round_trip.div_ceil(2)) + Nanos::new(1);
         self.round_trip = Some(Nanos::new(round_trip));
         self.samples[self.next] =
@@ -55,7 +57,7 @@ impl Clock {
         self.next = (self.next + 1) % SAMPLES_MAX;
     }
 
-    /// The best that is known at `now`.
+    /// The best alignment that is known at `now`.
     pub(super) fn alignment(&self, now: Instant) -> Option<ClockAlignment> {
         let aged = self.samples.iter().flatten().map(|sample| {
             let drift = (now - sample.taken_at) * DRIFT_PPM / 1_000_000;
@@ -64,7 +66,7 @@ impl Clock {
         aged.min_by_key(|alignment| alignment.error)
     }
 
-    /// The network's part of the latest exchange.
+    /// Time that the latest exchange spent in the network.
     pub(super) const fn round_trip(&self) -> Option<Nanos> {
         self.round_trip
     }

@@ -6,59 +6,67 @@ use pcie::ordering::Lane;
 use crate::credits::{Amount, CreditLimits, WINDOW_MAX};
 use crate::frame::{Identity, Limits};
 
-/// Bytes of host memory that the device's end keeps for lookahead: 1 Gbit/s for 65 ms, or some sixty commands of 128 KiB.
+/// Default for the bytes of host memory that the device's end keeps for lookahead: 1 Gbit/s for 65
+/// ms, or some sixty commands of 128 KiB.
 const AHEAD_DEFAULT: u32 = 8 << 20;
 
-/// The settings of a session; [`Config::default`] suits a local network.
+/// Settings of a session. [`Config::default`] suits a local network.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Who we are.
+    /// Identity of this end.
     pub identity: Identity,
-    /// The longest payload that we receive, bytes: 128..=4096, a multiple of 4.
+    /// The longest TLP payload that this end receives, in bytes: 128..=4096, a multiple of 4.
     pub max_payload: u16,
-    /// What the peer may have under way to us; raised to two longest TLPs a lane.
+    /// Credit limits: how much the peer may have under way to this end. Raised to at least two of
+    /// the longest TLPs in each lane.
     pub window: CreditLimits,
-    /// For how long a session is held without a connection; the shorter of both ends' counts. Beyond the completion
-    /// timeout of the requesters it serves nothing.
+    /// How long a session is held without a connection. The shorter hold time of the two ends
+    /// applies. A hold time beyond the completion timeout of the requesters has no use.
     pub hold: Nanos,
-    /// For how long silence on a connection is borne.
+    /// How long silence on a connection is tolerated.
     pub silence: Nanos,
-    /// How often to send a Ping, at most a third of the peer's `silence`.
+    /// How often to send a Ping. At most a third of the peer's `silence` applies.
     pub ping_interval: Nanos,
-    /// For how long an acknowledgement or a credit may wait for a TLP that carries it.
+    /// How long an acknowledgement or a credit may wait for a TLP that carries it.
     pub acknowledge_delay: Nanos,
-    /// For how long a handshake may take.
+    /// How long a handshake may take.
     pub handshake: Nanos,
-    /// How long to wait before dialling again: doubled from the first to the second with each failure.
+    /// Delay before dialling again. It starts at the first value and doubles with each failure, up
+    /// to the second value.
     pub redial: (Nanos, Nanos),
-    /// Whether the TLP frames of both ends carry time stamps; it suffices that one end wants it.
+    /// Whether the TLP frames of both ends carry time stamps. One end that wants stamps suffices.
     pub stamps: bool,
-    /// At the device's end: how many bytes of host memory to keep that the host's end sends ahead of the device's
-    /// asking (lookahead); with 0, none is sent. The host's end does not look at it.
+    /// At the device's end: how many bytes of host memory to keep that the host's end sends ahead
+    /// of the device's reads (lookahead). With 0, the host's end sends none. The host's end ignores
+    /// this setting.
     pub ahead: u32,
-    /// At the host's end: whether to send ahead what NVMe controllers are about to read, where the device's end keeps it.
+    /// At the host's end: whether to send ahead what NVMe controllers are about to read, if the
+    /// device's end keeps such memory.
     pub lookahead: bool,
-    /// At the host's end: whether to be told, with each Pong, what became of that ([`Session::tally`](super::Session::tally)).
+    /// At the host's end: whether each Pong tells what became of memory that was sent ahead
+    /// ([`Session::tally`](super::Session::tally)).
     pub tally: bool,
-    /// At the host's end: whether to answer reads of registers that can't change by themselves in the place of the device,
-    /// where the device's end shows them.
+    /// At the host's end: whether to answer reads in the device's place, for registers that the
+    /// device's end shows and that cannot change by themselves.
     pub shadow: bool,
-    /// At the host's end: over how many connections to spread a link, where the device's end takes several; 1 to 8.
-    /// Only what looking ahead tells apart is spread.
+    /// At the host's end: over how many connections to spread a link, 1 to 8, if the device's end
+    /// takes several. Only traffic that lookahead can tell apart is spread.
     pub strands: u8,
     /// At the device's end: over how many connections a link may be spread, 1 to 8.
     pub strands_max: u8,
-    /// At the host's end: whether all frames have a digest, so that a bit that is turned over on the way is found out. TCP
-    /// itself misses some, and whatever copies its bytes from one connection to another misses all.
+    /// At the host's end: whether all frames have a digest that detects bits flipped on the way.
+    /// TCP itself misses some flips, and all that happen where its bytes are copied from one
+    /// connection to another.
     pub digests: bool,
-    /// Computes digests; the world may have a faster function.
+    /// The function that computes digests. A world may have a faster one than the default.
     pub crc32c: Crc32c,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        // 8 MiB under way each direction, the product of 1 Gbit/s and 65 ms; or 2 MiB in payloads of 256 B, as many as a
-        // sender keeps for being sent again. More would only make what comes behind wait, on a slow link for seconds.
+        // 8 MiB under way in each direction, the product of 1 Gbit/s and 65 ms; or 2 MiB in
+        // payloads of 256 B, as many as a sender keeps to send again. More would only delay what
+        // comes behind, on a slow link by seconds.
         let bulk = Amount { headers: 8192, data: 8192 * 64 };
         Self {
             identity: Identity::default(),
@@ -84,11 +92,12 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Brings what is out of range into it.
+    /// Clamps all settings to their ranges.
     pub(super) fn normalise(&mut self) {
         self.max_payload = self.max_payload.clamp(128, 4096).next_multiple_of(4);
-        // A receiver tells at once when half of a window is free again. What is then left to the sender is half a
-        // window less what is under way, and that must do for any TLP: else both would wait for each other.
+        // A receiver tells at once when half of a window is free again. The sender may then be left
+        // with half a window less what is under way. If that did not suffice for any TLP, both ends
+        // would wait for each other.
         let longest = u32::from(self.max_payload).div_ceil(16);
         let at_least = |amount: Amount, data: u32| Amount {
             headers: amount.headers.clamp(2, WINDOW_MAX),

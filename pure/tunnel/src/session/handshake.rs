@@ -1,4 +1,4 @@
-//! Hello and Welcome, from the dial to the link.
+//! The handshake, Hello and Welcome, from the dial to the link.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -15,19 +15,19 @@ use crate::frame::{
     Frame, FrameError, FrameHeader, FrameKind, Hello, Outcome, RefuseCode, Secret, SessionId, is_signed,
 };
 
-/// However soon a peer takes silence for a loss, Pings are no closer.
+/// The shortest interval between Pings, however soon a peer takes silence for a loss.
 const PING_INTERVAL_MIN: Nanos = Nanos::from_millis(1);
 
-/// What the first frame of a peer turned out to be, if not what was awaited.
+/// What a peer's first frame was, if it was not the awaited one.
 #[derive(Debug)]
 pub(crate) enum Ungreeted {
-    /// To be refused, for this reason.
+    /// The peer is to be refused, for this reason.
     Refuse(RefuseCode, String),
     /// The peer refuses, for this reason.
     ByPeer(RefuseCode, String),
 }
 
-/// Whose first bytes look like this, of those whom a wrong port leads to.
+/// Names a server of another protocol by its first bytes: a wrong port may lead there.
 fn recognise(error: FrameError) -> Option<&'static str> {
     match error {
         // A C2HTermReq PDU: type 3, no flags, a header of 24 bytes, no data.
@@ -42,7 +42,8 @@ fn recognise(error: FrameError) -> Option<&'static str> {
     }
 }
 
-/// Looks at the first frame of a peer, which is to be a Hello or Welcome (`awaited`) of the `role` that is not ours.
+/// Checks a peer's first frame. It must be of the kind `awaited`, a Hello or a Welcome, and from an
+/// end with `role`.
 pub(crate) fn greeting<'a>(
     frame: &'a Result<(FrameHeader, Buffer), FrameError>,
     awaited: FrameKind,
@@ -99,15 +100,16 @@ pub(crate) fn greeting<'a>(
     }
 }
 
-/// What a refusal by the peer means to a host.
+/// What a peer's refusal means to a host.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Refusal {
-    /// Dialling again can't help: somebody must change something first.
+    /// Dialling again cannot help until somebody changes something.
     Final,
-    /// The device is somebody else's.
+    /// Another host has the device.
     Lost,
-    /// It may be otherwise in a while, and a session that is held can still be resumed. Hosts do say Hello properly: who did not
-    /// understand it had it damaged by the network.
+    /// The refusal may pass in a while, and a held session can still be resumed. This includes
+    /// Hellos that were not understood: hosts send proper Hellos, so the network damaged such a
+    /// Hello.
     Passing,
 }
 
@@ -135,7 +137,7 @@ impl Session {
             self.emit(Output::CloseConnection);
             return;
         }
-        // The world replaces connections only at the downstream end, where the newest counts.
+        // The world replaces connections only at the downstream end, where the newest one counts.
         if matches!(self.connection, Connection::Greeting | Connection::Open) {
             self.on_connection_lost(super::LossReason::Disconnected);
         }
@@ -184,7 +186,7 @@ impl Session {
         }
     }
 
-    /// Over how many connections we would spread a link.
+    /// Over how many connections this end would spread a link.
     fn strands_ours(&self) -> u16 {
         match (self.role, self.member) {
             (_, Some(_)) => 1,
@@ -192,13 +194,13 @@ impl Session {
             (Role::Downstream, None) => u16::from(self.config.strands_max),
         }
     }
-    /// What a Hello or Welcome says of that: nothing where nobody asks.
+    /// The number of strands that a Hello or Welcome tells, or 0 if nobody asks.
     fn strands_told(&self) -> u16 {
         let asked = matches!(self.role, Role::Upstream) || self.peer_strands > 1;
         if asked && self.strands_ours() > 1 { self.strands_ours() } else { 0 }
     }
 
-    /// What the reader has while a Hello or Welcome is awaited.
+    /// Handles the frames of the reader while a Hello or Welcome is awaited.
     pub(super) fn on_greeting(&mut self, frame: Result<Option<(FrameHeader, Buffer)>, FrameError>) {
         let Some(frame) = frame.transpose() else { return };
         let (awaited, role) = match self.role {
@@ -216,7 +218,7 @@ impl Session {
     fn on_hello(&mut self, header: &FrameHeader, hello: &Hello<'_>) {
         self.peer_strands = hello.strands;
         self.peer_digests = hello.digests;
-        // Whoever let a further strand in has looked at the secret of its link.
+        // The secret of a further strand's link was checked when the strand was admitted.
         let is_known = hello.member.is_some() || self.knows(hello.secret);
         let resumable = self.link.as_ref().is_some_and(|link| {
             is_known
@@ -226,7 +228,7 @@ impl Session {
         });
         if resumable {
             let id = hello.session;
-            // The Welcome tells what we have before the connection goes on from there.
+            // The Welcome tells what has arrived before the connection continues from there.
             self.greet(id, Outcome::Resumed);
             self.resume(header);
         } else {
@@ -269,18 +271,18 @@ impl Session {
         }
     }
 
-    /// Whether a host shows the secret of the present session.
+    /// Whether `shown` is the secret of the present session.
     pub(crate) fn knows(&self, shown: Option<Secret>) -> bool {
         self.secret.is_some() && self.secret == shown
     }
 
-    /// By what the frames behind this handshake have digests.
+    /// The function for digests, if the frames after this handshake have digests.
     fn agreed_digest(&self) -> Option<Crc32c> {
         let wanted = if self.role == Role::Upstream { self.config.digests } else { self.peer_digests };
         wanted.then_some(self.config.crc32c)
     }
 
-    /// A new session begins where one is held: that one is over.
+    /// Takes a held link down, since a new session begins in its place.
     fn replace_link(&mut self, hello: &Hello<'_>) {
         if let Some(link) = &self.link {
             let (was, is) = (link.peer.instance, hello.instance);
@@ -325,7 +327,7 @@ impl Session {
         self.statistics.resumptions += 1;
         self.emit(Output::Resumed);
         self.on_open();
-        // Credits that were told on the lost connection may not have arrived.
+        // Credits told on the lost connection may not have arrived.
         self.acknowledge_due = true;
     }
 
@@ -340,7 +342,7 @@ impl Session {
         self.timers.arm(Timer::Silence, self.now + self.config.silence);
     }
 
-    /// Ends a handshake, telling the peer why.
+    /// Refuses a handshake and tells the peer why.
     fn refuse(&mut self, code: RefuseCode, text: String) {
         self.transmit_last(&Frame::Refuse(code, &text));
         self.drop_connection();
@@ -366,7 +368,7 @@ impl Session {
         self.redial_after(code);
     }
 
-    /// Dials again after a refusal: soon, if nobody meant it.
+    /// Dials again after a refusal: soon if the handshake was only damaged.
     fn redial_after(&mut self, code: RefuseCode) {
         if code != RefuseCode::Damaged {
             self.redial_delay = self.config.redial.1;

@@ -14,14 +14,15 @@ use crate::frame::{
     SessionId, Stamps, TLP_LENGTH_MAX, Tally, emit_stamps, seal, trailer,
 };
 
-/// How many frames are kept for being sent again; a sender waits for an acknowledgement before it sends more.
+/// How many numbered frames are kept to be sent again. With so many, a sender waits for an
+/// acknowledgement before it sends more.
 pub const REPLAY_FRAMES_MAX: usize = 8192;
-/// How many payload bytes are kept for being sent again, give or take a TLP.
+/// How many payload bytes are kept to be sent again, give or take one TLP.
 pub const REPLAY_BYTES_MAX: usize = 16 << 20;
 /// How many resets may wait for their answer.
 pub(super) const RESETS_MAX: u32 = 16;
 
-/// What a TLP frame without a digest has beyond its payload, at most.
+/// The most bytes that a TLP frame without a digest has beyond its payload.
 const OVERHEAD_MAX: usize = HEADER_LENGTH + STAMPS_LENGTH + (TLP_LENGTH_MAX - 4096);
 
 #[derive(Debug)]
@@ -32,7 +33,7 @@ enum Numbered {
 }
 
 impl Numbered {
-    /// Bytes of its payload.
+    /// Bytes of the frame's payload.
     fn payload(&self) -> usize {
         match self {
             Self::Tlp(packet) => packet.payload.len(),
@@ -48,56 +49,56 @@ impl Numbered {
     }
 }
 
-/// What a frame has beyond its payload, at most.
+/// The most bytes that a numbered frame has beyond its payload.
 const fn overhead_max(digest: Option<Crc32c>) -> usize {
     OVERHEAD_MAX + trailer(FrameKind::Tlp, digest)
 }
 
-/// See the module.
+/// The state that two ends share while their link is up, across connections.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) id: SessionId,
     pub(super) peer: Identity,
-    /// The longest payload that the peer takes, bytes.
+    /// The longest payload that the peer accepts, in bytes.
     pub(super) max_payload: u16,
     pub(super) hold: Nanos,
     /// How often the peer wants to hear from us.
     pub(super) ping_interval: Nanos,
     pub(super) stamped: bool,
-    /// By what all frames of the present connection, or the latest one, have digests.
+    /// The function for digests, if all frames of the present or latest connection have digests.
     digest: Option<Crc32c>,
-    /// Something has come over the present connection, or the latest one.
+    /// Whether any frame has come over the present or latest connection.
     pub(super) heard: bool,
-    /// The peer is known to have learnt of the link: it has come back to it.
+    /// Whether the peer has come back to the link, and so has learnt of it.
     resumed: bool,
-    /// The peer wants a Tally with each Pong.
+    /// Whether the peer wants a Tally with each Pong.
     pub(super) tallied: bool,
-    /// What the peer said last of what was sent ahead, and when the Ping was sent that asked for it.
+    /// The peer's latest tally of memory sent ahead, and when the Ping was sent that asked for it.
     pub(super) tally: Option<(Instant, Tally)>,
-    /// When the Ping was sent whose Pong came last.
+    /// When the Ping was sent that was answered last.
     pub(super) answered_ping: Instant,
     pub(super) up_since: Instant,
 
     /// Packets that have no credit, or no room among the replay frames.
     queue: Queue,
     spending: Spending,
-    /// Nothing in the queue can go before the peer has told us something.
+    /// Whether nothing in the queue can go before the peer grants credits or acknowledges frames.
     blocked: bool,
-    /// Frames from `oldest` on that have been numbered and not acknowledged.
+    /// Numbered frames that are not acknowledged, from number `oldest` on.
     replay: VecDeque<Numbered>,
     replay_bytes: usize,
-    /// How many of them are posted requests.
+    /// How many of the replay frames are posted requests.
     replay_posted: usize,
     oldest: Sequence,
-    /// How many of the replay frames, the last ones, are still to be put on the connection, and an upper bound of
-    /// their bytes.
+    /// How many replay frames, the last ones, must still be put on the connection, and an upper
+    /// bound of their bytes.
     unsent: usize,
     unsent_bytes: usize,
-    /// How many of them, the first ones, were sent on an earlier connection.
+    /// How many unsent frames, the first ones, were sent on an earlier connection.
     again: usize,
-    /// What goes before all numbered frames that are unsent, and is not sent again.
+    /// Frames that go before the unsent numbered frames, and that are not sent again.
     pub(super) ahead: AheadQueue,
-    /// The peer wants to be shown registers.
+    /// Whether the peer wants to be shown registers.
     pub(super) wants_registers: bool,
     /// Over how many connections the link may be spread.
     pub(super) strands: usize,
@@ -106,14 +107,15 @@ pub(super) struct Link {
     expected: Sequence,
     /// When the newest numbered frame arrived.
     received_at: Instant,
-    /// What has arrived since we last acknowledged.
+    /// Frames and bytes that have arrived since this end last acknowledged.
     unacknowledged_frames: u32,
     unacknowledged_bytes: usize,
-    /// Resets that we asked for and that have not been answered: what comes up meanwhile is from before.
+    /// Resets that have not been answered. At the upstream end, packets that come up meanwhile were
+    /// sent before the reset.
     pub(super) resets_pending: u32,
 }
 
-/// What a new link is made of.
+/// The parameters of a new link.
 pub(super) struct NewLink {
     pub(super) id: SessionId,
     pub(super) peer: Identity,
@@ -167,21 +169,22 @@ impl Link {
         }
     }
 
-    /// Whether the peer has learnt of this link: what it was told of it may have been lost on the way.
+    /// Whether the peer is known to have learnt of this link. The frames that told it may have been
+    /// lost.
     pub(super) const fn is_confirmed(&self) -> bool {
         self.heard || self.resumed
     }
     pub(super) const fn oldest(&self) -> Sequence {
         self.oldest
     }
-    /// The number of the next frame to be put on the connection.
+    /// Number of the next frame to be put on the connection.
     pub(super) fn cursor(&self) -> Sequence {
         self.sequence_at(self.replay.len() - self.unsent)
     }
     pub(super) const fn expected(&self) -> Sequence {
         self.expected
     }
-    /// The number of the next frame that is new.
+    /// The number that the next newly numbered frame will have.
     pub(super) fn next(&self) -> Sequence {
         self.sequence_at(self.replay.len())
     }
@@ -199,7 +202,7 @@ impl Link {
         self.replay_bytes
     }
 
-    /// Takes in a packet: it is numbered at once if it may go.
+    /// Takes in a packet, and numbers it at once if it may go.
     pub(super) fn push(&mut self, packet: Packet) {
         if self.queue.is_empty()
             && self.has_room()
@@ -220,12 +223,13 @@ impl Link {
         self.replay.push_back(frame);
     }
 
-    /// Whether a further frame can be kept for being sent again.
+    /// Whether a further frame can be kept to be sent again.
     fn has_room(&self) -> bool {
         self.replay.len() < REPLAY_FRAMES_MAX && self.replay_bytes < REPLAY_BYTES_MAX
     }
 
-    /// Drops what has not been numbered and numbers a reset instead. Returns how many packets were dropped.
+    /// Drops all packets that are not numbered and numbers a reset. Returns how many packets were
+    /// dropped.
     pub(super) fn push_reset(&mut self, phase: ResetPhase) -> usize {
         let dropped = self.queue.len();
         self.queue.clear();
@@ -234,7 +238,8 @@ impl Link {
         dropped
     }
 
-    /// Numbers `registers`; not if they can't be kept, or would overtake what waits for credits and may be of before.
+    /// Numbers `registers`. Drops them if they cannot be kept, or if they would overtake packets
+    /// that wait for credits and may be older.
     pub(super) fn push_registers(&mut self, registers: Registers) {
         if self.queue.is_empty() && self.has_room() {
             self.number(Numbered::Registers(registers));
@@ -246,7 +251,7 @@ impl Link {
         self.replay_posted == 0 && self.queue.is_empty()
     }
 
-    /// The peer may send up to these limits, which it hereby learns.
+    /// The limits to tell the peer, which count as told.
     pub(super) fn tell_credits(&mut self) -> CreditLimits {
         self.granting.tell()
     }
@@ -254,7 +259,8 @@ impl Link {
         self.blocked = false;
         if self.spending.allow(limits) { Ok(()) } else { Err(ProtocolError::CreditLimit) }
     }
-    /// Whether it is time to tell the peer of credits: in a segment of its own (`alone`), or else in any.
+    /// Whether it is time to tell the peer of credits: in a segment of its own if `alone`, else in
+    /// any.
     pub(super) const fn credits_due(&self, alone: bool) -> bool {
         if alone { self.granting.is_worth_segment() } else { self.granting.is_worth_company() }
     }
@@ -262,7 +268,7 @@ impl Link {
         (self.unacknowledged_frames, self.unacknowledged_bytes)
     }
 
-    /// Checks a frame's number and takes its acknowledgement.
+    /// Checks a frame's number and handles its acknowledgement.
     pub(super) fn on_header(&mut self, header: &FrameHeader) -> Result<(), ProtocolError> {
         if header.sequence != self.expected {
             let (expected, found) = (self.expected, header.sequence);
@@ -296,7 +302,7 @@ impl Link {
         self.oldest = acknowledge;
     }
 
-    /// A numbered frame whose header was right has arrived.
+    /// Counts a numbered frame that has arrived with the right header.
     pub(super) const fn on_numbered(&mut self, now: Instant, length: usize) {
         self.expected = self.expected.plus(1);
         self.received_at = now;
@@ -307,8 +313,8 @@ impl Link {
         &mut self.granting
     }
 
-    /// Whether both ends still have what the other lacks. `peer_expects`: the next frame that the peer expects;
-    /// `peer_oldest`, `peer_next`: what the peer can send.
+    /// Whether each end still has the frames that the other lacks. `peer_expects` is the next frame
+    /// that the peer expects. `peer_oldest` to `peer_next` are the frames that the peer can send.
     pub(super) fn can_resume(
         &self,
         peer_expects: Sequence,
@@ -318,7 +324,7 @@ impl Link {
         peer_expects.is_within(self.oldest, self.next()) && self.expected.is_within(peer_oldest, peer_next)
     }
 
-    /// Goes on over a new connection, from the frame that the peer expects.
+    /// Continues over a new connection, from the frame that the peer expects.
     pub(super) fn resume(&mut self, peer_expects: Sequence, digest: Option<Crc32c>) {
         (self.resumed, self.heard, self.digest) = (true, false, digest);
         let never = self.unsent - self.again;
@@ -328,12 +334,12 @@ impl Link {
         let payload: usize = self.replay.iter().map(Numbered::payload).sum();
         self.unsent_bytes = payload + self.unsent * overhead_max(digest);
         self.blocked = false;
-        // What had been sent ahead is forgotten at the other end.
+        // The other end has forgotten the memory that was sent ahead.
         self.ahead.clear();
         self.acknowledged();
     }
 
-    /// The peer has just been told what has arrived.
+    /// Notes that the peer has just been told what has arrived.
     pub(super) const fn acknowledged(&mut self) {
         self.unacknowledged_frames = 0;
         self.unacknowledged_bytes = 0;
@@ -344,14 +350,14 @@ impl Link {
         self.unsent > 0 || (!self.blocked && !self.queue.is_empty())
     }
 
-    /// An upper bound of the bytes of all numbered frames that could be sent now, at most `most`.
+    /// An upper bound of the bytes of all frames that could be sent now, at most `most`.
     pub(super) fn sendable_bytes(&self, most: usize) -> usize {
         let numbered = self.unsent_bytes + self.queue.len() * overhead_max(self.digest) + self.queue.bytes();
         (numbered + self.ahead.length_max(self.digest)).min(most)
     }
 
-    /// Puts frames into `bytes`, as many as credits and room allow, and returns the number of those that are numbered,
-    /// and the length of all.
+    /// Puts frames into `bytes`, as many as credits and room allow. Returns the number of numbered
+    /// frames, and the length of all frames.
     pub(super) fn emit(&mut self, now: Instant, bytes: &mut [u8]) -> (usize, usize) {
         let stamps = self.stamped.then_some(Stamps { sent_at: now, received_at: self.received_at });
         let (mut frames, mut at) = (0, 0);
@@ -381,14 +387,14 @@ impl Link {
         (frames, at)
     }
 
-    /// How many of the `frames` that were put out last had been sent before.
+    /// How many of the `frames` emitted last had been sent before.
     pub(super) fn count_again(&mut self, frames: usize) -> usize {
         let again = frames.min(self.again);
         self.again -= again;
         again
     }
 
-    /// Numbers the next packet of the queue that may go, if there is one.
+    /// Numbers the next packet of the queue that may go. Returns false if there is none.
     fn number_queued(&mut self) -> bool {
         if !self.queue.is_empty()
             && self.has_room()

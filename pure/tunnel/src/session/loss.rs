@@ -1,4 +1,4 @@
-//! How a connection ends and the link stays, and how the link ends.
+//! The end of a connection while the link stays, and the end of the link.
 
 use alloc::borrow::ToOwned;
 
@@ -8,7 +8,7 @@ use super::{Connection, DownReason, HandshakeError, LossReason, Output, Session,
 use crate::frame::{CloseCode, Frame, Role};
 
 impl Session {
-    /// Everything of a connection ends; the link, if up, stays.
+    /// Ends everything that belongs to the connection. The link, if up, stays.
     pub(super) fn drop_connection(&mut self) {
         self.connection = Connection::None;
         self.reader.clear();
@@ -19,13 +19,14 @@ impl Session {
         (self.digest, self.incomplete) = (None, None);
     }
 
-    /// We give the connection up.
+    /// Gives the connection up.
     pub(super) fn lose_connection(&mut self, reason: LossReason) {
         self.emit(Output::CloseConnection);
         self.on_connection_lost(reason);
     }
 
-    /// The connection is no more. Holds the link, if it is up, and dials, if that is ours to do.
+    /// Handles the end of a connection: holds the link, if it is up, and dials again at the
+    /// upstream end.
     pub(super) fn on_connection_lost(&mut self, reason: LossReason) {
         let was = self.connection;
         if matches!(was, Connection::Stopped | Connection::None) {
@@ -37,7 +38,8 @@ impl Session {
                 let at = self.now + link.hold;
                 self.timers.arm(Timer::Hold, at);
                 self.emit(Output::Interrupted { reason });
-                // It may have been an accident: try again at once, and only then begin to wait.
+                // The loss may be an accident: the first attempt is immediate, and only the next
+                // ones wait.
                 self.redial_delay = Nanos::ZERO;
             }
             (_, Connection::Greeting) => self.emit(Output::HandshakeFailed(HandshakeError::Disconnected)),
@@ -46,7 +48,8 @@ impl Session {
         self.redial();
     }
 
-    /// Upstream: arranges the next attempt, each after a longer wait.
+    /// At the upstream end, arranges the next attempt to dial. Each attempt waits longer than the
+    /// one before.
     pub(super) fn redial(&mut self) {
         if self.role != Role::Upstream {
             return;
@@ -54,7 +57,7 @@ impl Session {
         let (shortest, longest) = self.config.redial;
         let delay = self.redial_delay;
         self.redial_delay = (delay * 2).max(shortest).min(longest);
-        // Up to a quarter more, so that many ends don't dial in step.
+        // A random delay of up to a quarter more keeps many ends from dialling in step.
         let jitter = Nanos::new(self.entropy.below(delay.get() / 4 + 1));
         self.timers.arm(Timer::Dial, self.now + delay + jitter);
     }
@@ -71,7 +74,7 @@ impl Session {
         }
     }
 
-    /// We end the link and the connection, telling the peer, if it can hear us.
+    /// Ends the link and the connection, and tells the peer if a connection is open.
     pub(super) fn end_link(&mut self, code: CloseCode, reason: DownReason) {
         if self.connection == Connection::Open {
             let text = alloc::format!("{reason}");
@@ -105,8 +108,8 @@ impl Session {
         self.lose_connection(LossReason::Silence(self.config.silence));
     }
 
-    /// Gives the connection up if a frame has been incomplete for too long: its length may have been damaged on the way, and
-    /// what would make it whole is not under way.
+    /// Gives the connection up if a frame has been incomplete for too long. Its length may have
+    /// been damaged on the way, so that the missing rest will never come.
     pub(super) fn look_for_rest(&mut self) {
         self.incomplete = match (self.reader.begun(), self.incomplete) {
             (Some(now), Some((before, since))) if now == before => Some((now, since)),

@@ -7,7 +7,7 @@ use super::{CloseCode, Config, Connection, DownReason, Item, Link, Output, Sessi
 use crate::credits::Cost;
 use crate::frame::{Member, Secret, SessionId};
 
-/// What a packet holds of the credits until it is passed on.
+/// The credits that a packet holds until it is passed on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kept {
     cost: Cost,
@@ -18,15 +18,15 @@ impl Session {
     pub(crate) const fn config(&self) -> &Config {
         &self.config
     }
-    /// Randomness of its own for what comes with this session.
+    /// Randomness for what accompanies this session, independent of the session's own.
     pub(crate) fn fork(&self, name: &str) -> Entropy {
         self.entropy.fork(name)
     }
-    /// The session's name, while the link is up.
+    /// The session's name; `None` while the link is down.
     pub(crate) fn id(&self) -> Option<SessionId> {
         self.link.as_ref().map(|link| link.id)
     }
-    /// Over how many connections the link may be spread: 1 while it is down.
+    /// Over how many connections the link may be spread; 1 while the link is down.
     pub(crate) fn strands(&self) -> usize {
         self.link.as_ref().map_or(1, |link| link.strands)
     }
@@ -34,7 +34,7 @@ impl Session {
     pub(crate) fn resets_pending(&self) -> u32 {
         self.link.as_ref().map_or(0, |link| link.resets_pending)
     }
-    /// Whether it waits for [`Session::restart`].
+    /// Whether the session waits for [`Session::restart`].
     pub(crate) fn is_stopped(&self) -> bool {
         self.connection == Connection::Stopped
     }
@@ -46,26 +46,27 @@ impl Session {
     pub(crate) const fn count_dropped(&mut self) {
         self.statistics.dropped += 1;
     }
-    /// From the next Hello on it is this strand of this link, whose secret is `secret`.
+    /// Makes the session the strand `member` of a link with `secret`, from the next Hello on.
     pub(crate) const fn set_member(&mut self, member: Member, secret: Option<Secret>) {
         (self.member, self.secret) = (Some(member), secret);
     }
-    /// What the latest Welcome gave, or gives, to the host.
+    /// The secret that the latest Welcome gave, or gives, to the host.
     pub(crate) const fn secret(&self) -> Option<Secret> {
         self.secret
     }
-    /// At the device's end: whether the host is known to have learnt of the link; false while the link is down.
+    /// At the device's end: whether the host is known to have learnt of the link. False while the
+    /// link is down.
     pub(crate) fn is_confirmed(&self) -> bool {
         self.link.as_ref().is_some_and(Link::is_confirmed)
     }
-    /// Takes the link down, telling the peer why.
+    /// Takes the link down, and tells the peer why.
     pub(crate) fn end(&mut self, now: Instant, code: CloseCode, reason: DownReason) {
         self.now = now;
         self.catch_up();
         self.end_link(code, reason);
     }
 
-    /// As `poll_output`, except that a packet keeps its credits until [`Session::pass_on`].
+    /// Like `poll_output`, except that a packet keeps its credits until [`Session::pass_on`].
     #[inline(never)]
     pub(crate) fn poll_kept(&mut self) -> Option<(Output, Option<Kept>)> {
         self.catch_up();
@@ -76,7 +77,7 @@ impl Session {
         }
         Some((self.poll_output()?, None))
     }
-    /// A packet has been passed on: its credits are free again.
+    /// Frees the credits of a packet that has been passed on.
     pub(crate) fn pass_on(&mut self, kept: Kept) {
         if kept.link == self.link_number
             && let Some(link) = &mut self.link

@@ -1,8 +1,9 @@
-//! One end of a session: a link that outlives the connections which carry it.
+//! One end of a session: a link that outlives the connections that carry it.
 //!
 //! The upstream end dials, the downstream end waits. While the link is up, packets go in with
-//! [`Session::send`] and come out as [`Output::Tlp`] at the other end: none lost, none twice, in an order that PCI
-//! Express allows. A lost connection is replaced within the hold time and the link never notices.
+//! [`Session::send`] and come out as [`Output::Tlp`] at the other end. No packet is lost or
+//! repeated, and the order is one that PCI Express allows. A lost connection is replaced within the
+//! hold time, and the link stays up meanwhile.
 
 mod ahead;
 mod clock;
@@ -46,19 +47,19 @@ use timers::{Timer, Timers};
 pub const VERSION_LOW: u16 = 2;
 /// The highest version of the protocol that we speak.
 pub const VERSION_HIGH: u16 = 2;
-/// How many packets may wait for credits or a connection; beyond, the link goes down.
+/// How many packets may wait for credits or a connection. The link goes down when more wait.
 pub const QUEUE_PACKETS_MAX: usize = 65_536;
-/// How many payload bytes may wait for credits or a connection; beyond, the link goes down.
+/// How many payload bytes may wait for credits or a connection. The link goes down when more wait.
 pub const QUEUE_BYTES_MAX: usize = 64 << 20;
-/// How many Pings follow each other quickly on a new connection, for a first alignment of the clocks.
+/// How many Pings follow each other quickly on a new connection, for a first alignment of clocks.
 const PINGS_QUICK: u8 = 4;
-/// Their distance.
+/// Time between two of the quick Pings on a new connection.
 const PING_QUICK_INTERVAL: Nanos = Nanos::from_millis(20);
 
 /// What the world tells a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// A connection is there: the one asked for with [`Output::Connect`], or one that was accepted.
+    /// A connection exists: the one asked for with [`Output::Connect`], or an accepted one.
     Connected,
     /// A piece of the byte stream, cut anywhere.
     Received(Buffer),
@@ -73,106 +74,111 @@ pub enum Output {
     Transmit(Buffer),
     /// A packet from the peer.
     Tlp {
-        /// The packet.
+        /// The packet, as the peer sent it.
         packet: Packet,
-        /// When it arrived and what its frame says about time.
+        /// When the packet arrived, and the time stamps of its frame.
         arrival: Arrival,
     },
-    /// Dial the peer; answered by [`Input::Connected`] or [`Input::Disconnected`].
+    /// Dial the peer. The answer is [`Input::Connected`] or [`Input::Disconnected`].
     Connect,
-    /// End the connection once all bytes before this are on their way, or give up dialling. Nothing more of it is
-    /// expected, not even [`Input::Disconnected`].
+    /// End the connection once all bytes before this output are on their way, or give up dialling.
+    /// The connection brings no further input, not even [`Input::Disconnected`].
     CloseConnection,
     /// Packets pass from now on.
     LinkUp {
-        /// Who is at the other end.
+        /// Identity of the other end.
         peer: Identity,
     },
-    /// Packets no longer pass; those under way may be lost.
+    /// Packets no longer pass. Packets that are under way may be lost.
     LinkDown {
-        /// Why.
+        /// Why the link went down.
         reason: DownReason,
     },
-    /// The connection was lost; the link is still up and packets wait.
+    /// The connection was lost. The link is still up, and packets wait.
     Interrupted {
-        /// Why.
+        /// Why the connection was lost.
         reason: LossReason,
     },
     /// The link goes on over a new connection.
     Resumed,
-    /// A handshake came to nothing.
+    /// A handshake failed.
     HandshakeFailed(HandshakeError),
     /// The host resets the device (hot reset).
     Reset,
-    /// Host memory that the device is about to read.
+    /// Host memory that the device is about to read, sent ahead by the host's end.
     Ahead(Ahead, Buffer),
-    /// Host memory that was sent ahead and is of no use any more: the keys, as in [`Keys`].
+    /// Keys of memory that was sent ahead and is no longer useful, encoded as in
+    /// [`Keys`](crate::frame::Keys).
     Forget(Buffer),
-    /// The host wants to know what became of what was sent ahead: [`Session::tell_tally`] before the next output.
+    /// The host wants to know what became of the memory that it sent ahead. Call
+    /// [`Session::tell_tally`] before polling the next output.
     WantsTally,
-    /// Registers of the peer's function, as they are between what came before and what comes behind this.
+    /// Registers of the peer's function, valid between the packets before and after this output.
     Registers(Registers),
 }
 
 // Outputs are moved for every packet.
 const _: () = assert!(size_of::<Output>() <= 160);
 
-/// When a packet arrived and what its frame says about time.
+/// When a packet arrived, and the time stamps of its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// When it arrived, by our clock.
+    /// When the packet arrived, by our clock.
     pub at: Instant,
-    /// Time stamps, by the peer's clock.
+    /// Time stamps of the packet's frame, by the peer's clock.
     pub stamps: Option<Stamps>,
 }
 
-/// What a session has done since it was made.
+/// What a session has done since it was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// TLPs sent, those sent again not counted.
+    /// TLPs sent. Repetitions are not counted.
     pub tlps_sent: u64,
-    /// TLPs received.
+    /// TLPs received from the peer.
     pub tlps_received: u64,
     /// Pieces of the stream handed out by [`Output::Transmit`].
     pub segments_sent: u64,
-    /// Bytes in them.
+    /// Bytes of the stream handed out by [`Output::Transmit`].
     pub bytes_sent: u64,
-    /// Bytes received.
+    /// Bytes of the stream received from the peer.
     pub bytes_received: u64,
     /// Segments that carried an acknowledgement or credits and nothing else.
     pub acknowledgements_alone: u64,
-    /// Frames that a new connection made necessary to send again.
+    /// Frames sent again because a new connection replaced a lost one.
     pub frames_replayed: u64,
-    /// Times a session went on over a new connection.
+    /// How often the session continued over a new connection.
     pub resumptions: u64,
-    /// Packets dropped: the link was down, was reset, or the payload is longer than the peer takes.
+    /// Packets dropped because the link was down or reset, or because the payload was longer than
+    /// the peer accepts.
     pub dropped: u64,
 }
 
-/// What there is of a connection, and what is awaited.
+/// State of the connection, and what is awaited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Connection {
-    /// Nothing; and nothing is to be done about it.
+    /// No connection, and none is wanted.
     Stopped,
-    /// None: the upstream end waits for its time to dial, the downstream end for a connection.
+    /// No connection yet: the upstream end waits for its time to dial, the downstream end for a
+    /// connection.
     None,
     /// Upstream only: [`Output::Connect`] is under way.
     Dialling,
     /// A Hello or Welcome is awaited.
     Greeting,
-    /// Frames pass.
+    /// The handshake is over, and frames pass.
     Open,
 }
 
 enum Item {
     Output(Output),
-    /// With what it took of the credits of the link with this number.
+    /// With the credits that the packet took, and the number of the link that granted them.
     Tlp(Packet, Arrival, Cost, u32),
-    /// With the number of the link that it came over.
+    /// With the number of the link that brought the reset.
     Reset(u32),
 }
 
-/// See the module.
+/// One end of a session, upstream or downstream: an [`Engine`] that keeps a link up across
+/// connections.
 pub struct Session {
     role: Role,
     config: Config,
@@ -180,52 +186,55 @@ pub struct Session {
     now: Instant,
     connection: Connection,
     link: Option<Link>,
-    /// Counts links, so that credits return to the one that they are of.
+    /// Counts links, so that credits return to the link that granted them.
     link_number: u32,
     reader: FrameReader,
     pool: Pool,
     items: VecDeque<Item>,
-    /// After all items, the reader's next frame is a TLP that has arrived whole.
+    /// Whether the reader's next frame, behind all `items`, is a complete TLP.
     tlp_waits: bool,
     timers: Timers,
     clock: Clock,
     last_heard: Instant,
     redial_delay: Nanos,
     ping_due: bool,
-    /// The Ping that has not been answered.
+    /// When the Ping that awaits its Pong was sent.
     ping_sent_at: Option<Instant>,
     pings_quick: u8,
-    /// A Ping to answer: when it was sent and when it arrived.
+    /// A Ping to answer: when the peer sent it and when it arrived.
     pong_due: Option<(Instant, Instant)>,
-    /// What goes with that.
+    /// The tally that goes along with the next Pong.
     tally_due: Option<Tally>,
     acknowledge_due: bool,
     /// Over how many connections the peer would spread a link.
     peer_strands: u16,
-    /// The peer, a host, wants all frames to have digests.
+    /// Whether the peer, a host, wants all frames to have digests.
     peer_digests: bool,
-    /// The link that this is a further strand of.
+    /// The link of which this session is a further strand.
     member: Option<Member>,
-    /// What proves that a host has, or had, the session: at the device's end the present one, at the host's what the latest
-    /// Welcome gave, or the link's main strand has.
+    /// Proof that a host has, or had, the session. At the device's end: the secret of the present
+    /// session. At the host's end: the secret from the latest Welcome, or that of the link's main
+    /// strand.
     secret: Option<Secret>,
-    /// By what all frames of this connection have digests.
+    /// The function that computes digests, if the frames of this connection have digests.
     digest: Option<Crc32c>,
-    /// A frame that was incomplete when last looked at: how many came before it, and since when.
+    /// A frame that was incomplete at the latest look: how many frames came before it, and since
+    /// when it has been incomplete.
     incomplete: Option<(u64, Instant)>,
     statistics: Statistics,
 }
 
 impl Session {
-    /// The end towards the root complex. It dials as soon as it is first settled. No two ends should have the same seed.
+    /// Creates the end towards the root complex, which dials when it is first settled. Give each
+    /// end a different seed.
     pub fn upstream(config: Config, entropy: impl Into<Entropy>) -> Self {
         let mut session = Self::new(Role::Upstream, config, entropy.into());
         session.timers.arm(Timer::Dial, Instant::ZERO);
         session
     }
 
-    /// The end towards the device. It waits for [`Input::Connected`]. Whoever may have the device knows what comes out of
-    /// `entropy` for it.
+    /// Creates the end towards the device, which waits for [`Input::Connected`]. The secret that
+    /// admits a host to the device comes from `entropy`, so nobody else may be able to predict it.
     pub fn downstream(config: Config, entropy: impl Into<Entropy>) -> Self {
         Self::new(Role::Downstream, config, entropy.into())
     }
@@ -233,7 +242,7 @@ impl Session {
     fn new(role: Role, mut config: Config, mut entropy: Entropy) -> Self {
         config.normalise();
         if config.identity.instance == InstanceId::default() {
-            // Two ends that share a name would take each other's sessions over.
+            // Two ends with the same instance would take over each other's sessions.
             entropy.fill(&mut config.identity.instance.0);
         }
         let redial_delay = config.redial.0;
@@ -269,8 +278,8 @@ impl Session {
         }
     }
 
-    /// Sends `packet` to the peer, after whatever it may not overtake. While the link is down it is dropped, as by any
-    /// link that is down.
+    /// Sends `packet` to the peer, behind all packets that it may not overtake. While the link is
+    /// down, the packet is dropped, as on any PCI Express link.
     pub fn send(&mut self, now: Instant, packet: Packet) {
         self.now = now;
         let Some(link) = &mut self.link else {
@@ -289,14 +298,15 @@ impl Session {
         }
     }
 
-    /// Resets the device (hot reset): what has not been sent is dropped, and what the device sent before it was reset
-    /// never comes out here. Nothing happens at the downstream end or while the link is down.
+    /// Resets the device (hot reset). Packets that have not been sent are dropped, and packets that
+    /// the device sent before its reset never come out here. Does nothing at the downstream end or
+    /// while the link is down.
     pub fn reset(&mut self, now: Instant) {
         self.now = now;
         self.catch_up();
         let (Role::Upstream, Some(link)) = (self.role, &mut self.link) else { return };
         link.resets_pending += 1;
-        // What was shown before it is true no longer.
+        // Registers shown before the reset are no longer valid.
         self.items.retain(|item| !matches!(item, Item::Output(Output::Registers(_))));
         if link.resets_pending > link::RESETS_MAX {
             let (packets, bytes) = (link.queued_packets(), link.queued_bytes());
@@ -307,29 +317,31 @@ impl Session {
         self.statistics.dropped += u64::try_from(dropped).unwrap_or(u64::MAX);
     }
 
-    /// Asks the peer now how it is, not only when it is time to: its Pong brings a [`Session::tally`].
+    /// Sends a Ping now instead of at the next interval. The Pong brings a new [`Session::tally`].
     pub fn ping(&mut self, now: Instant) {
         self.now = now;
         self.ping_due = self.connection == Connection::Open;
     }
 
-    /// Whether the peer wants to be shown registers of the function; false while the link is down.
+    /// Whether the peer wants to be shown registers of the function. False while the link is down.
     pub fn wants_registers(&self) -> bool {
         self.link.as_ref().is_some_and(|link| link.wants_registers)
     }
-    /// Shows the peer registers of the function, behind the packets that were sent before; nothing if it does not want that.
+    /// Shows the peer registers of the function, in order behind the packets sent before. Does
+    /// nothing if the peer does not want registers.
     pub fn show(&mut self, registers: Registers) {
         if let Some(link) = self.link.as_mut().filter(|link| link.wants_registers) {
             link.push_registers(registers);
         }
     }
-    /// Whether the peer is known to have all posted requests that were sent; false while the link is down.
+    /// Whether the peer is known to have received all posted requests sent. False while the link is
+    /// down.
     pub fn is_flushed(&self) -> bool {
         self.link.as_ref().is_some_and(Link::is_flushed)
     }
 
-    /// Ends the session for good, telling the peer `text`, after sending what credits allow. The upstream end doesn't
-    /// dial again until [`Session::restart`].
+    /// Ends the session for good after sending what credits allow, and tells the peer `text`. The
+    /// upstream end does not dial again until [`Session::restart`].
     pub fn close(&mut self, now: Instant, text: &str) {
         self.now = now;
         self.catch_up();
@@ -345,7 +357,7 @@ impl Session {
         self.timers.disarm(Timer::Dial);
     }
 
-    /// Dials again after [`Session::close`] or after a refusal that is final.
+    /// Dials again after [`Session::close`] or a final refusal.
     pub fn restart(&mut self, now: Instant) {
         self.now = now;
         if self.connection == Connection::Stopped {
@@ -357,44 +369,45 @@ impl Session {
         }
     }
 
-    /// The peer, while the link is up, be it without a connection.
+    /// Identity of the peer while the link is up, even if no connection carries the link.
     pub fn peer(&self) -> Option<&Identity> {
         self.link.as_ref().map(|link| &link.peer)
     }
-    /// Since when the link is up.
+    /// When the link came up; `None` while the link is down.
     pub fn up_since(&self) -> Option<Instant> {
         self.link.as_ref().map(|link| link.up_since)
     }
-    /// Whether frames pass at this moment.
+    /// Whether a connection is open, so that frames pass at this moment.
     pub fn is_open(&self) -> bool {
         self.connection == Connection::Open
     }
-    /// Tells the time: frames that are polled next are stamped with it. Inputs tell it too; a driver that has worked
-    /// on them for a while says how late it has become.
+    /// Tells the time, with which the next polled frames are stamped. Every input tells the time,
+    /// too. A driver that has worked on inputs for a while calls this to say how late it has
+    /// become.
     pub const fn advance(&mut self, now: Instant) {
         self.now = now;
     }
-    /// Whether frames carry time stamps, so that [`Session::advance`] matters.
+    /// Whether frames carry time stamps, which makes [`Session::advance`] necessary.
     pub fn is_stamped(&self) -> bool {
         self.link.as_ref().is_some_and(|link| link.stamped)
     }
-    /// Whether the next output is something received, not something to send.
+    /// Whether the next output is something received, rather than something to send.
     pub fn has_received(&self) -> bool {
         self.tlp_waits || !self.items.is_empty()
     }
     pub(crate) const fn now(&self) -> Instant {
         self.now
     }
-    /// The peer's clock against ours, as of the latest input.
+    /// Alignment of the peer's clock with ours, as of the latest input.
     pub fn clock(&self) -> Option<ClockAlignment> {
         self.clock.alignment(self.now)
     }
-    /// How long the latest Ping and its Pong were on their way.
+    /// Round-trip time of the latest Ping and its Pong.
     pub const fn round_trip(&self) -> Option<Nanos> {
         self.clock.round_trip()
     }
-    /// Payload bytes that wait for credits or a connection. Whoever produces packets without being asked may look at
-    /// it and pause.
+    /// Payload bytes that wait for credits or a connection. A producer of unsolicited packets can
+    /// watch this number and pause.
     pub fn queued_bytes(&self) -> usize {
         self.link.as_ref().map_or(0, Link::queued_bytes)
     }
@@ -402,7 +415,7 @@ impl Session {
     pub fn unacknowledged_bytes(&self) -> usize {
         self.link.as_ref().map_or(0, Link::replay_bytes)
     }
-    /// What has been done so far.
+    /// What the session has done so far.
     pub const fn statistics(&self) -> &Statistics {
         &self.statistics
     }
@@ -437,12 +450,12 @@ impl Session {
         }
     }
 
-    /// A name for a session that no other has had.
+    /// A session name that no other session has had.
     fn new_session_id(&mut self) -> SessionId {
         SessionId(self.entropy.next_u64().max(1))
     }
 
-    /// What only the host of a new session is told.
+    /// A secret that only the host of a new session is told.
     fn new_secret(&self) -> Secret {
         let mut secret = Secret([0; 16]);
         self.entropy.fork("secret").fill(&mut secret.0);
@@ -506,8 +519,8 @@ impl Engine for Session {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        // What waits to be polled is due: whoever polls it later than it came tells the time first, from which on
-        // deadlines count that it brings.
+        // A TLP that waits to be polled is due since it arrived. Whoever polls it later tells the
+        // time first, and the deadlines that the TLP brings count from that time.
         if self.tlp_waits { Some(self.last_heard) } else { self.timers.earliest() }
     }
 }

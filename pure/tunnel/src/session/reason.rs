@@ -1,4 +1,4 @@
-//! Why a handshake fails, a connection is lost, a link goes down.
+//! Why a handshake fails, a connection is lost, or a link goes down.
 
 use alloc::string::String;
 use core::fmt;
@@ -12,44 +12,45 @@ use crate::frame::{CloseCode, FrameError, FrameKind, InstanceId, RefuseCode, Seq
 /// A rule that the peer broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtocolError {
-    /// Bytes that are no frame.
+    /// The peer sent bytes that are no frame.
     Frame(FrameError),
-    /// A TLP frame whose content is no TLP.
+    /// The content of a TLP frame is no TLP.
     Tlp(TlpError),
-    /// A frame that has no place here.
+    /// A frame of this kind has no place here.
     Unexpected(FrameKind),
-    /// A frame with another number than the next.
+    /// A frame does not have the next number.
     Sequence {
-        /// The next number.
+        /// The number that is next.
         expected: Sequence,
-        /// The frame's.
+        /// Number of the frame.
         found: Sequence,
     },
-    /// An acknowledgement of what was never sent, or one that takes back an earlier one.
+    /// The peer acknowledged a frame that was never sent, or took back an earlier acknowledgement.
     Acknowledge {
-        /// The oldest frame that has not been acknowledged.
+        /// Number of the oldest frame that has not been acknowledged.
         oldest: Sequence,
-        /// The next frame to be sent.
+        /// Number of the next frame to be sent.
         next: Sequence,
-        /// What was acknowledged.
+        /// The acknowledged number.
         found: Sequence,
     },
-    /// A TLP for which there was no credit.
+    /// A TLP came in this lane without a credit for it.
     Overdrawn(Lane),
-    /// A credit limit below an earlier one, or too far above.
+    /// A credit limit is below an earlier limit, or too far above it.
     CreditLimit,
-    /// A payload longer than we said that we take.
+    /// A TLP's payload is longer than the maximum that this end announced.
     Payload {
-        /// The longest, bytes.
+        /// The longest payload allowed, in bytes.
         most: u16,
-        /// The TLP's, bytes.
+        /// Length of the TLP's payload, in bytes.
         found: usize,
     },
-    /// An answer to a reset that was not asked for, or a reset from below.
+    /// The peer answered a reset that was not requested, requested one from below, or requested too
+    /// many.
     Reset,
-    /// A Welcome that doesn't fit the Hello.
+    /// A Welcome does not fit the Hello.
     Welcome,
-    /// A message about strands that makes no sense.
+    /// A message about strands makes no sense.
     Strands,
 }
 
@@ -73,21 +74,21 @@ impl fmt::Display for ProtocolError {
     }
 }
 
-/// Why a handshake came to nothing.
+/// Why a handshake failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HandshakeError {
-    /// The peer refused.
+    /// The peer refused the handshake.
     RefusedByPeer {
-        /// Why.
+        /// Code of the refusal.
         code: RefuseCode,
-        /// Why, in the peer's words.
+        /// Reason for the refusal, in the peer's words.
         text: String,
     },
-    /// We refused; the peer was told the same.
+    /// This end refused the handshake, and told the peer the same reason.
     Refused {
-        /// Why.
+        /// Code of the refusal.
         code: RefuseCode,
-        /// Why, in words.
+        /// Reason for the refusal, in words.
         text: String,
     },
     /// The connection ended before the handshake did.
@@ -113,9 +114,9 @@ pub enum LossReason {
     Disconnected,
     /// Nothing was heard for this long.
     Silence(Nanos),
-    /// The rest of a frame did not come for this long.
+    /// The rest of a frame did not arrive for this long.
     Incomplete(Nanos),
-    /// A frame was changed on its way.
+    /// A frame was damaged on its way.
     Damaged(FrameError),
 }
 
@@ -133,42 +134,42 @@ impl fmt::Display for LossReason {
 /// Why a link is down.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DownReason {
-    /// We closed it.
+    /// This end closed the session.
     Closed,
-    /// The peer closed it.
+    /// The peer closed the session.
     ClosedByPeer {
-        /// Why.
+        /// Code of the Close.
         code: CloseCode,
-        /// Why, in the peer's words.
+        /// Reason for the Close, in the peer's words.
         text: String,
     },
     /// The peer broke the protocol.
     Protocol(ProtocolError),
     /// There was no connection for the whole hold time.
     HoldExpired(Nanos),
-    /// The peer is another run than before: what it knew of the session is gone.
+    /// The peer is another run than before, so its state of the session is gone.
     PeerChanged {
-        /// With whom the session was.
+        /// The instance that had the session.
         was: InstanceId,
-        /// Who is there now.
+        /// The instance that is there now.
         is: InstanceId,
     },
-    /// The same peer no longer has the session.
+    /// The peer is the same run as before, but no longer has the session.
     NotResumed,
-    /// The peer wouldn't have us back.
+    /// The peer refused to resume the session.
     Refused {
-        /// Why.
+        /// Code of the refusal.
         code: RefuseCode,
-        /// Why, in the peer's words.
+        /// Reason for the refusal, in the peer's words.
         text: String,
     },
-    /// One of several strands could not go on.
+    /// A further strand of the link could not go on.
     StrandLost,
-    /// More was queued than may be, because the peer takes nothing.
+    /// More was queued than allowed, because the peer takes nothing.
     Overrun {
-        /// Packets that waited.
+        /// Number of packets that waited.
         packets: usize,
-        /// Their payload, bytes.
+        /// Payload of the packets that waited, in bytes.
         bytes: usize,
     },
 }

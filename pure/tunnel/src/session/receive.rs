@@ -1,4 +1,4 @@
-//! What comes in over an open connection.
+//! Handles the bytes that come in over an open connection.
 
 use core::ops::Range;
 
@@ -12,16 +12,16 @@ use crate::frame::{
     Registers, ResetPhase, Role, Tally, parse_tlp,
 };
 
-/// After so many numbered frames an acknowledgement no longer waits for company.
+/// After this many numbered frames, an acknowledgement no longer waits for company.
 const ACKNOWLEDGE_FRAMES: u32 = 64;
-/// After so many bytes of numbered frames an acknowledgement no longer waits for company.
+/// After this many bytes of numbered frames, an acknowledgement no longer waits for company.
 const ACKNOWLEDGE_BYTES: usize = 128 << 10;
 
 impl Session {
     pub(super) fn on_received(&mut self, bytes: Buffer) {
         self.catch_up();
         if !matches!(self.connection, Connection::Greeting | Connection::Open) {
-            // The rest of a connection that we have given up.
+            // These bytes are the rest of a connection that this end has given up.
             return;
         }
         self.last_heard = self.now;
@@ -30,7 +30,8 @@ impl Session {
         self.read(false);
     }
 
-    /// Deals with what has been received and waits to be polled, before anything else happens to the session.
+    /// Handles everything that has been received and waits to be polled, before anything else
+    /// happens to the session.
     #[inline]
     pub(super) fn catch_up(&mut self) {
         if self.tlp_waits {
@@ -38,11 +39,11 @@ impl Session {
         }
     }
 
-    /// Deals with the frames that have arrived, up to a TLP that can be read in place when it is polled; or, `all`,
-    /// with that and all others too.
+    /// Handles the frames that have arrived, up to a TLP that can be read in place when it is
+    /// polled. With `all`, handles such TLPs and all frames behind them, too.
     fn read(&mut self, all: bool) {
         loop {
-            // Whoever deals with a frame may end the connection, and the reader is then empty.
+            // Handling a frame may end the connection, and the reader is then empty.
             self.tlp_waits = !all && self.connection == Connection::Open && self.reader.has_tlp();
             if self.tlp_waits {
                 return;
@@ -66,8 +67,8 @@ impl Session {
         self.arrange_acknowledgement();
     }
 
-    /// The next thing received, if it is a packet, read into `packet` in place of what that was: see [`Output::Tlp`].
-    /// What does not come out here comes out as an output.
+    /// Reads the next received item into `packet`, replacing its contents, if the item is a packet;
+    /// see [`Output::Tlp`]. Items that do not come out here come out as outputs.
     #[inline]
     pub fn poll_packet(&mut self, packet: &mut Packet) -> Option<Arrival> {
         if !self.tlp_waits || !self.items.is_empty() {
@@ -86,8 +87,8 @@ impl Session {
         arrival
     }
 
-    /// What came is no frame. Where frames have digests, it was one when it was sent, and is sent again over the next
-    /// connection.
+    /// Handles bytes that are no frame. If frames have digests, the bytes were a frame when they
+    /// were sent, and are sent again over the next connection.
     fn on_bad_frame(&mut self, error: FrameError) -> Result<(), ProtocolError> {
         if !self.reader.is_checked() {
             return Err(ProtocolError::Frame(error));
@@ -96,7 +97,8 @@ impl Session {
         Ok(())
     }
 
-    /// The TLP that waits, in place: it leaves our memory with this.
+    /// Reads the TLP that waits into `packet`. It leaves the session's memory, so its credits
+    /// become free.
     fn pass_on_tlp(
         &mut self,
         header: &FrameHeader,
@@ -115,7 +117,8 @@ impl Session {
     fn on_frame(&mut self, header: &FrameHeader, body: Range<usize>) -> Result<(), ProtocolError> {
         let link = self.link.as_mut().expect("an open connection has a link");
         if !matches!(header.kind, FrameKind::Close | FrameKind::Refuse) {
-            // A peer that closes may do so because it has lost count; one that refuses has not begun to.
+            // A peer that closes may have lost count, and a peer that refuses has not begun to
+            // count.
             link.on_header(header)?;
         }
         if header.kind == FrameKind::Tlp {
@@ -148,7 +151,8 @@ impl Session {
             Frame::Refuse(code, _)
                 if self.role == Role::Downstream && (code == RefuseCode::Deadline || !link.heard) =>
             {
-                // Our Welcome came too late for the host, or damaged: it has left this connection and makes another.
+                // The Welcome reached the host too late or damaged. The host has left this
+                // connection and makes another.
                 self.lose_connection(LossReason::Disconnected);
                 Ok(())
             }
@@ -183,19 +187,19 @@ impl Session {
     fn on_registers(&mut self, registers: Registers, length: usize) {
         let Some(link) = &mut self.link else { return };
         link.on_numbered(self.last_heard, HEADER_LENGTH + length);
-        // Those from before a reset that is under way are of no use.
+        // Registers from before a pending reset are of no use.
         if link.resets_pending == 0 {
             self.emit(Output::Registers(registers));
         }
     }
 
-    /// Whether we have told the peer that we keep what it sends ahead.
+    /// Whether this end has told the peer that it keeps memory sent ahead.
     fn takes_ahead(&self) -> bool {
         self.role == Role::Downstream && self.config.ahead > 0
     }
 
-    /// Reads a TLP that has come in turn into `packet`: when it arrived, and what it takes of the credits until it is
-    /// passed on; nothing if it is to be dropped.
+    /// Reads a TLP that came in order into `packet`. Returns its arrival, and the credits that it
+    /// takes until it is passed on; `None` if the TLP is to be dropped.
     #[inline]
     fn on_tlp(
         &mut self,
@@ -219,7 +223,7 @@ impl Session {
         link.on_numbered(self.last_heard, length);
         self.statistics.tlps_received += 1;
         if self.role == Role::Upstream && link.resets_pending > 0 {
-            // From before the reset that is under way.
+            // The TLP was sent before the pending reset.
             link.granting().pass_on(cost);
             return Ok(None);
         }
@@ -243,7 +247,8 @@ impl Session {
         Ok(())
     }
 
-    /// The device learns of the reset that came over link `number`: what was queued for the host is from before it.
+    /// Handles the delivery to the device of a reset that came over link `number`. Packets queued
+    /// for the host are from before the reset.
     pub(super) fn on_reset_delivered(&mut self, number: u32) {
         if number == self.link_number
             && let Some(link) = &mut self.link

@@ -16,7 +16,8 @@ use crate::pair::{Pair, completion, config, read, write};
 const UP: Role = Role::Upstream;
 const DOWN: Role = Role::Downstream;
 
-/// Sends `count` packets of all kinds each way, some at a time, and says what each end is to receive.
+/// Sends `count` packets of all kinds each way, some at a time. Returns the packets that each end
+/// must receive.
 fn converse(pair: &mut Pair, count: u32, step: Nanos) -> [Vec<Packet>; 2] {
     let mut sent = [Vec::new(), Vec::new()];
     for number in 0..count {
@@ -36,7 +37,8 @@ fn converse(pair: &mut Pair, count: u32, step: Nanos) -> [Vec<Packet>; 2] {
     sent
 }
 
-/// Packets of one lane must be as sent; lanes may pass each other as PCI Express allows.
+/// Asserts that the packets of each lane are as sent. Lanes may pass each other as PCI Express
+/// allows.
 fn assert_delivered(found: &[Packet], sent: &[Packet]) {
     assert_eq!(found.len(), sent.len(), "packets lost or repeated");
     for lane in Lane::ALL {
@@ -45,7 +47,7 @@ fn assert_delivered(found: &[Packet], sent: &[Packet]) {
         };
         assert_eq!(of(found), of(sent), "{lane:?}");
     }
-    // Nothing may pass a posted write: whatever came after the n-th write comes after it still.
+    // Nothing may pass a posted write: whatever was sent after the n-th write arrives after it.
     let posted_before = |packets: &[Packet]| -> Vec<(String, usize)> {
         let mut posted = 0;
         let mut all = Vec::new();
@@ -139,7 +141,7 @@ fn campaign(seed: u64) {
         pair.reachable = !rng.one_in(4);
         pair.run_for(Nanos::new(rng.below(100_000_000)));
     }
-    // Healed, everything arrives.
+    // After the network is healed, everything arrives.
     (pair.reachable, pair.cut_after) = (true, None);
     pair.run_for(Nanos::from_secs(9));
     let [to_up, to_down] = sent;
@@ -226,7 +228,7 @@ fn past_the_hold_time_the_link_goes_down_and_comes_up_anew() {
     pair.cut();
     pair.run_for(Nanos::from_millis(500));
     pair.send(UP, write(1, 4));
-    // The box may learn of the loss only by the silence of 5 s.
+    // The device's end may notice the loss only by 5 s of silence.
     pair.run_for(Nanos::from_secs(16));
     for end in [&pair.up, &pair.down] {
         assert_eq!(end.events[1..], ["interrupted".to_string(), "down: no connection for 10 s".to_string()]);
@@ -243,7 +245,7 @@ fn past_the_hold_time_the_link_goes_down_and_comes_up_anew() {
 #[test]
 fn silence_is_a_lost_connection() {
     let mut pair = Pair::joined(9);
-    // The world swallows everything and says nothing.
+    // The world swallows everything and reports nothing.
     pair.delay = Nanos::from_secs(100);
     pair.run_for(Nanos::from_secs(7));
     assert_eq!(pair.up.events[1], "interrupted");
@@ -335,7 +337,7 @@ fn two_ends_of_one_role_tell_each_other_so() {
     for session in [&mut down, &mut other, &mut up] {
         session.handle_input(Instant::ZERO, Input::Connected);
     }
-    // An upstream end whose Hello comes back to it.
+    // The Hello of an upstream end comes back to it.
     let Some(Output::Transmit(hello)) = up.poll_output() else { panic!("no Hello") };
     up.handle_input(Instant::ZERO, Input::Received(hello));
     let outputs: Vec<_> = core::iter::from_fn(|| up.poll_output()).collect();
@@ -345,10 +347,11 @@ fn two_ends_of_one_role_tell_each_other_so() {
     assert!(error.to_string().contains("Farlane"), "{error}");
 }
 
-/// Sends `frame` to an open downstream end whose peer has said nothing else, and returns why the link went down.
+/// Sends `frame` to an open downstream end whose peer has sent nothing else. Returns why the link
+/// went down.
 fn fault(frame: &Frame<'_>, sequence: u32, acknowledge: u32) -> String {
     let mut pair = Pair::joined(20);
-    // Nothing is under way, so numbers are known.
+    // Nothing is under way, so the numbers are known.
     pair.run_for(Nanos::from_millis(300));
     let mut bytes = std::vec![0; 8192];
     let number = crate::frame::Sequence::from_bits;
@@ -399,7 +402,7 @@ fn a_tlp_without_credit_is_an_error() {
     let Some(Output::Transmit(hello)) = up.poll_output() else { panic!("no Hello") };
     down.handle_input(Instant::ZERO, Input::Received(hello));
     while down.poll_output().is_some() {}
-    // Two reads are granted; three arrive before any is passed on.
+    // Two reads are granted, but three arrive before any is passed on.
     let mut bytes = Vec::new();
     for number in 0..3 {
         let (mut tlp, mut frame) = ([0; 32], [0; 64]);
@@ -512,7 +515,7 @@ fn who_is_told_to_come_later_has_not_lost_the_session() {
     assert_eq!(pair.down.packets, [write(1, 4)]);
 }
 
-/// What `session` wants to be sent, and all else that it says.
+/// Everything that `session` transmits, and all its other outputs.
 fn outputs_of(session: &mut Session) -> (Vec<Buffer>, Vec<Output>) {
     let (mut sent, mut said) = (Vec::new(), Vec::new());
     while let Some(output) = session.poll_output() {
@@ -543,7 +546,8 @@ fn a_box_that_stood_still_finds_connections_that_were_left_and_resumes_on_the_la
         let (sent, _) = outputs_of(&mut down);
         sent.into_iter().for_each(|bytes| up.handle_input(now, Input::Received(bytes)));
     }
-    // The box hears nothing of all this until later: a connection after the other is made and left.
+    // The device's end hears nothing of this until later: one connection after the other is made
+    // and abandoned.
     up.handle_input(now, Input::Disconnected);
     let (mut left, mut waiting) = (Vec::new(), None);
     while left.len() < 3 {

@@ -11,11 +11,11 @@ pub(super) enum Timer {
     Handshake,
     /// When to give up on a session that has no connection.
     Hold,
-    /// When to acknowledge, and grant credits, without a TLP to carry it.
+    /// When to acknowledge and grant credits without a TLP that carries them.
     Acknowledge,
     /// When to send a Ping.
     Ping,
-    /// When a connection that we have heard nothing from is taken for lost.
+    /// When to take a silent connection for lost.
     Silence,
 }
 
@@ -38,7 +38,8 @@ impl Timer {
     }
 }
 
-/// One slot a timer, because one of them is armed and disarmed for every exchange.
+/// The deadlines of a session. Each timer has a slot, because one of them is armed and disarmed for
+/// every exchange.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     at: [Option<Instant>; Timer::ALL.len()],

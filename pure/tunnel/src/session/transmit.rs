@@ -1,4 +1,4 @@
-//! What goes out: everything that waits shares a segment, nothing waits for company.
+//! Builds outgoing segments: everything that waits shares a segment, and nothing waits for company.
 
 use engine::{Buffer, BufferMut, Crc32c};
 
@@ -8,12 +8,12 @@ use crate::frame::{
     TALLY_BODY, seal, sign, trailer,
 };
 
-/// The longest piece of stream that is handed out at once, bytes.
+/// The longest piece of the stream that is handed out at once, in bytes.
 pub const SEGMENT_MAX: usize = 32 << 10;
-/// A frame of the handshake, or a Close.
+/// The most bytes of a handshake frame or a Close.
 const LAST_MAX: usize = HEADER_LENGTH + HELLO_BODY_MAX + DIGEST_LENGTH;
 
-/// Kept free in every segment for a Credit, a Ping, a Pong and a Tally.
+/// Bytes that stay free in every segment for a Credit, a Ping, a Pong and a Tally.
 const fn control_max(digest: Option<Crc32c>) -> usize {
     3 * (HEADER_LENGTH + CREDIT_BODY) + HEADER_LENGTH + TALLY_BODY + 4 * trailer(FrameKind::Credit, digest)
 }
@@ -46,7 +46,8 @@ impl Session {
         Some(self.seal(block, length))
     }
 
-    /// Adds what travels with the segment's `frames` or makes it worth sending. Returns its length.
+    /// Adds the control frames that travel with the segment's `frames` or that make the segment
+    /// worth sending. Returns their length.
     fn emit_control(&mut self, frames: usize, bytes: &mut [u8]) -> usize {
         let Some(link) = &mut self.link else { return 0 };
         let (sequence, acknowledge, digest) = (link.cursor(), link.expected(), self.digest);
@@ -72,8 +73,8 @@ impl Session {
                 at += put(&Frame::Tally(tally), &mut bytes[at..]);
             }
         }
-        // Whatever was sent has acknowledged what had arrived. Credits that have not been told can wait: see
-        // `Config::normalise`.
+        // Every frame has acknowledged what had arrived. Credits that have not been told can wait:
+        // see `Config::normalise`.
         link.acknowledged();
         self.acknowledge_due = false;
         self.timers.disarm(Timer::Acknowledge);
@@ -87,18 +88,19 @@ impl Session {
         self.pool.seal(block)
     }
 
-    /// Hands out all segments that could go now.
+    /// Hands out all segments that can go now.
     pub(super) fn flush(&mut self) {
         while let Some(segment) = self.poll_transmit() {
             self.items.push_back(Item::Output(Output::Transmit(segment)));
         }
     }
 
-    /// Hands out a frame of the handshake or of the end in a segment of its own.
+    /// Hands out a handshake frame or a Close in a segment of its own.
     pub(super) fn transmit(&mut self, frame: &Frame<'_>) {
         let (sequence, acknowledge) = match &self.link {
             _ if frame.kind() == FrameKind::Refuse => (Sequence::FIRST, Sequence::FIRST),
-            // A Hello or a Welcome tells of new frames; what has not been acknowledged is told by its own field.
+            // The number in a Hello or a Welcome is that of new frames. A field of their body tells
+            // which frames are not acknowledged.
             Some(link) if matches!(frame, Frame::Hello(_) | Frame::Welcome(_)) => {
                 (link.next(), link.expected())
             }
@@ -117,7 +119,7 @@ impl Session {
         self.items.push_back(Item::Output(Output::Transmit(segment)));
     }
 
-    /// As [`Session::transmit`], and then ends the connection.
+    /// Hands out a frame like [`Session::transmit`], and then ends the connection.
     pub(super) fn transmit_last(&mut self, frame: &Frame<'_>) {
         self.transmit(frame);
         self.items.push_back(Item::Output(Output::CloseConnection));

@@ -1,4 +1,5 @@
-//! What is known of one function: the registers that its end has shown, as software has written them since.
+//! The known registers of one function, as the device's end has shown them and as software has
+//! written them since.
 
 use alloc::vec::Vec;
 
@@ -10,7 +11,7 @@ use crate::frame::{Register, RegisterSpace, Registers};
 
 /// Mass storage, non-volatile memory, NVM Express I/O controller.
 const NVME_CLASS: u32 = 0x01_0802;
-/// CAP and VS: the properties of an NVMe controller that do not change, double words.
+/// Number of double words in CAP and VS, the properties of an NVMe controller that do not change.
 const PROPERTIES: usize = 3;
 const DWORD: u64 = 4;
 /// Type bits of a BAR: I/O, and memory anywhere.
@@ -22,19 +23,21 @@ const BAR_FLAGS: u32 = 0b1111;
 /// What a configuration write may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// The register that is written.
+    /// Only the written register.
     Register,
-    /// Anything, as far as is known here; when the write has completed, it is known again.
+    /// Possibly any register. Nothing is known until the write has completed.
     Anything,
-    /// The function is reset, or goes to sleep: nothing is known until its end shows it.
+    /// The function is reset or goes to sleep. Nothing is known until the device's end shows it
+    /// again.
     Reset,
 }
 
-/// See the module.
+/// The known registers of one function.
 #[derive(Debug)]
 pub(super) struct Function {
     pub(super) number: u8,
-    /// The place that the function has learned from the last configuration write: it is the completer of what it answers.
+    /// Bus and device number that the last configuration write gave the function. Answers name this
+    /// completer.
     pub(super) id: Bdf,
     configuration: Vec<Option<Register>>,
     steady: Steady,
@@ -52,12 +55,12 @@ impl Function {
         }
     }
 
-    /// Nothing is known any more, but where it is.
+    /// Forgets everything except the function's place.
     pub(super) fn forget(&mut self) {
         *self = Self { id: self.id, ..Self::new(self.number) };
     }
 
-    /// Its end has shown registers.
+    /// Takes in registers that the device's end has shown.
     pub(super) fn show(&mut self, shown: Registers) {
         let first = usize::from(shown.offset / 4);
         match shown.space {
@@ -93,7 +96,7 @@ impl Function {
         self.steady.bytes.get(usize::from(offset / 4)).copied().unwrap_or(0)
     }
 
-    /// The double word at `offset`, if those of its bytes that `enables` names are known.
+    /// The double word at `offset`, if all of its bytes that `enables` selects are steady.
     pub(super) fn read(&self, offset: u16, enables: u8) -> Option<u32> {
         if enables & !self.steady_bytes(offset) != 0 {
             return None;
@@ -119,7 +122,7 @@ impl Function {
         self.steady.express.is_some_and(|at| sets(express::INITIATE_RESET.at(at), offset, enables, value))
     }
 
-    /// A write has succeeded.
+    /// Takes in a write that has succeeded.
     pub(super) fn on_written(&mut self, offset: u16, enables: u8, value: u32) {
         if let Some(Some(register)) = self.configuration.get_mut(usize::from(offset / 4)) {
             let lanes: [u8; 4] = core::array::from_fn(|byte| if enables >> byte & 1 == 1 { 0xff } else { 0 });
@@ -128,20 +131,21 @@ impl Function {
         }
     }
 
-    /// Nobody can tell what became of a write.
+    /// Forgets the double word at `offset`, since the result of a write is unknown.
     pub(super) fn doubt(&mut self, offset: u16) {
         if let Some(bytes) = self.steady.bytes.get_mut(usize::from(offset / 4)) {
             *bytes = 0;
         }
     }
 
-    /// Whether it decodes memory.
+    /// Whether the function decodes memory.
     fn decodes(&self) -> bool {
         let known = self.read(header::MEMORY_SPACE.offset(), header::MEMORY_SPACE.enables());
         known.is_some_and(|dword| header::MEMORY_SPACE.is_set(dword))
     }
 
-    /// How many BARs of it have `address`, and the offset in BAR 0 if that is one of them. Nothing where that is not known.
+    /// How many of the function's BARs have `address`, and its offset in BAR 0 if that is one of
+    /// them. `None` if this is unknown.
     pub(super) fn find(&self, address: u64) -> Option<(usize, Option<u64>)> {
         if !self.decodes() {
             return Some((0, None));
@@ -158,7 +162,7 @@ impl Function {
             let high = if wide { register(at + 4)? } else { Register::default() };
             let whole = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
             let base = whole(low.value & !BAR_FLAGS, high.value);
-            // Without a single bit that can be written, there is no such BAR.
+            // A BAR without any writable bit does not exist.
             let mask = whole(low.writable & !BAR_FLAGS, if wide { high.writable } else { u32::MAX });
             let memory = low.value & BAR_IO == 0 && low.writable | high.writable != 0;
             if memory && address & mask == base {
@@ -170,7 +174,7 @@ impl Function {
         Some((found, offset))
     }
 
-    /// The properties that the double words at `offset` of BAR 0 are, if all of them are known.
+    /// The properties in `dwords` double words at `offset` of BAR 0, if all of them are known.
     pub(super) fn properties(&self, offset: u64, dwords: u16) -> Option<[u32; PROPERTIES]> {
         let nvme = self.get(header::CLASS) == Some(NVME_CLASS);
         let first = usize::try_from(offset / DWORD).ok().filter(|_| nvme && offset.is_multiple_of(DWORD))?;

@@ -1,4 +1,4 @@
-//! What fuzzers feed to the shadow.
+//! Fuzz target for the config shadow.
 
 use pcie::wire::{Bdf, ConfigRequest, ConfigType, Header, Kind, Packet, Tag};
 
@@ -7,7 +7,8 @@ use engine::{Instant, Nanos};
 use super::Shadow;
 use crate::frame::{FrameHeader, FrameKind, HEADER_LENGTH, Registers};
 
-/// Steps of a first byte, a length, and so many bytes: registers that are shown, or requests and answers that pass.
+/// Feeds a shadow with steps of a first byte, a length, and that many bytes: registers that are
+/// shown, or requests and answers that pass.
 pub fn shadow(bytes: &[u8]) {
     let mut shadow = Shadow::new(&[true]);
     let mut now = Instant::ZERO;
@@ -45,7 +46,7 @@ pub fn shadow(bytes: &[u8]) {
     }
 }
 
-/// A bit of the first byte: the connection is lost.
+/// Bit of the first byte: the connection is lost.
 const LOST: u8 = 4;
 
 fn down(shadow: &mut Shadow, now: Instant, lost: bool, packet: Packet) {

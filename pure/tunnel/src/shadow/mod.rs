@@ -1,8 +1,10 @@
-//! The config shadow: reads of registers that cannot change by themselves are answered near the host.
+//! The config shadow: reads of registers that cannot change by themselves are answered near the
+//! host.
 //!
-//! The device's end shows the registers of its functions when the link comes up and after each reset. What of them is
-//! steady is decided here; what the host writes goes to the device, and is known once that has answered.
-//! `docs/shadow.md` says what becomes of what is known when.
+//! The device's end shows the registers of its functions when the link comes up and after each
+//! reset. This module decides which of these registers are steady. Writes by the host go to the
+//! device, and their values are known once the device has answered. `docs/shadow.md` says when
+//! known values are dropped.
 
 mod function;
 pub(crate) mod fuzz;
@@ -21,24 +23,25 @@ use pcie::wire::{CompletionStatus, Kind, Packet};
 use crate::frame::Registers;
 use port::{Answer, Port};
 
-/// What has been answered since the start.
+/// What the config shadow has answered since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Reads of configuration space that were answered near.
+    /// Reads of configuration space that were answered near the host.
     pub reads_near: u64,
     /// Reads of configuration space that went to the far end.
     pub reads_far: u64,
-    /// Writes of configuration space: all go to the far end.
+    /// Writes of configuration space, all of which go to the far end.
     pub writes: u64,
-    /// Reads of an NVMe controller's properties that were answered near.
+    /// Reads of an NVMe controller's properties that were answered near the host.
     pub properties_near: u64,
-    /// Configuration requests that were answered with Configuration Request Retry Status: the connection was lost.
+    /// Configuration requests that were answered with Configuration Request Retry Status, because
+    /// the connection was lost.
     pub retries: u64,
-    /// Times that the far end has shown registers.
+    /// How often the far end has shown registers.
     pub shown: u64,
 }
 
-/// For all ports of a switch.
+/// The config shadow for all ports of a switch.
 #[derive(Debug)]
 pub(crate) struct Shadow {
     ports: Vec<Port>,
@@ -48,7 +51,7 @@ pub(crate) struct Shadow {
 }
 
 impl Shadow {
-    /// For as many ports as there are, those that are to answer.
+    /// Creates the shadow. `answers` tells for each port whether it is to answer.
     pub(crate) fn new(answers: &[bool]) -> Self {
         Self {
             ports: answers.iter().map(|answers| Port::new(*answers)).collect(),
@@ -62,19 +65,19 @@ impl Shadow {
         &self.statistics
     }
 
-    /// The session of a port begins or ends, or what is below it is reset: nothing is known of it.
+    /// Forgets what is known below a port, since its session begins or ends or the device is reset.
     pub(crate) fn forget(&mut self, port: usize) {
         self.ports[port].forget();
     }
 
-    /// The far end of a port has shown registers.
+    /// Takes in registers that the far end of a port has shown.
     pub(crate) fn on_registers(&mut self, port: usize, registers: Registers) {
         self.statistics.shown += 1;
         self.ports[port].on_registers(registers);
     }
 
-    /// A packet goes down to a port; `flushed` says whether the device has all that was sent before. Returns its answer,
-    /// if it need not go.
+    /// Handles a packet that goes down to a port. Returns the answer if the packet need not go.
+    /// `flushed` tells whether the device has everything that was sent before.
     #[inline]
     pub(crate) fn on_down(
         &mut self,
@@ -131,21 +134,23 @@ impl Shadow {
             _ => self.pool.copy(&bytes[..4]),
         };
         let mut answered = Packet::blank();
-        // A few bytes below the Read Completion Boundary are one completion.
+        // The few bytes stay below the Read Completion Boundary, so they fit in one completion.
         self.completer.data(&packet.header, &data, |packet| answered = packet);
         answered
     }
 
-    /// A packet is to go down to a port whose connection is lost; `None` says that it waits for that here.
+    /// Handles a packet for a port whose connection is lost. `None` means that the packet waits
+    /// here for the connection.
     pub(crate) fn wait(&mut self, now: Instant, port: usize, packet: Packet) -> Option<Packet> {
         let port = &mut self.ports[port];
         if port.answers() { port.patience.wait(now, packet) } else { Some(packet) }
     }
-    /// The next packet that waits for the connection of a port, that being back.
+    /// The next packet that waited for the connection of a port, now that it is back.
     pub(crate) fn take_waiting(&mut self, port: usize) -> Option<Packet> {
         self.ports[port].patience.take()
     }
-    /// The next answer to a packet that has waited long enough: its function asks for patience.
+    /// The next answer to a packet that has waited long enough, in which its function asks for
+    /// patience.
     pub(crate) fn give_up(&mut self, now: Instant) -> Option<Packet> {
         let (id, packet) = self.ports.iter_mut().find_map(|port| {
             let packet = port.patience.give_up(now)?;
@@ -160,7 +165,7 @@ impl Shadow {
         self.ports.iter().filter_map(|port| port.patience.deadline()).min()
     }
 
-    /// A packet comes up from a port.
+    /// Handles a packet that comes up from a port.
     #[inline]
     pub(crate) fn on_up(&mut self, port: usize, packet: &Packet) {
         if let Kind::Completion(completion) = &packet.header.kind {

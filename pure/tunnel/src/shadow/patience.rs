@@ -1,5 +1,6 @@
-//! Configuration requests while the connection is lost: a function that has not answered any since it was reset may ask for
-//! patience (Configuration Request Retry Status), and must not any more once it has.
+//! Configuration requests while the connection is lost. A function may ask for patience
+//! (Configuration Request Retry Status) until it has answered a request after its reset, and not
+//! any more afterwards.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -7,35 +8,38 @@ use alloc::vec::Vec;
 use engine::{Instant, Nanos};
 use pcie::wire::{Bdf, Completion, CompletionStatus, ConfigRequest, ConfigType, Kind, Packet, Tag};
 
-/// How long a configuration request waits for the connection before the host is asked for patience: half of the shortest
-/// completion timeout that the specification recommends (10 ms).
+/// How long a configuration request waits for the connection before the host is asked for patience:
+/// half of the shortest completion timeout that the specification recommends (10 ms).
 pub(super) const PATIENCE: Nanos = Nanos::from_millis(5);
-/// Requests that wait so; more go to the far end's connection, as those of functions that have answered do.
+/// The most requests that wait. Further requests go to the session, like requests to functions that
+/// have answered.
 pub(super) const WAITING_MAX: usize = 64;
-/// Requests under way to functions that have not answered; with more, all these functions count as having answered.
+/// The most requests that may be under way to functions that have not answered. With more, all
+/// these functions count as having answered.
 const ASKED_MAX: usize = 64;
 
-/// A request under way to a function that has not answered any.
+/// A request under way to a function that has not answered any request.
 #[derive(Debug)]
 struct Asked {
     requester: Bdf,
     tag: Tag,
     function: u8,
-    /// It resets the function, which has not answered anything once that is done.
+    /// Whether the request resets the function, which then has not answered anything since its
+    /// reset.
     resets: bool,
 }
 
-/// See the module.
+/// Configuration requests of a port whose functions may ask for patience.
 #[derive(Debug, Default)]
 pub(super) struct Patience {
-    /// Functions that have answered a configuration request since they were reset, bit by bit.
+    /// Bit set of the functions that have answered a configuration request since their reset.
     answered: u8,
     asked: Vec<Asked>,
     /// Requests that wait for the connection, and until when.
     waiting: VecDeque<(Instant, Packet)>,
 }
 
-/// The function that is asked, if it is on the link itself.
+/// The function that a request is for, if it is on the link itself.
 const fn asked(request: &ConfigRequest) -> Option<u8> {
     match request.routing {
         ConfigType::Type0 => Some(request.target.function()),
@@ -44,7 +48,7 @@ const fn asked(request: &ConfigRequest) -> Option<u8> {
 }
 
 impl Patience {
-    /// All functions are reset. What waits is answered in its time.
+    /// All functions are reset. Requests that wait are answered in their time.
     pub(super) fn reset(&mut self) {
         self.answered = 0;
         self.asked.clear();
@@ -58,17 +62,18 @@ impl Patience {
         self.asked.retain(|asked| asked.function != function);
     }
 
-    /// A request goes down: it is a new one, whatever there was by its name.
+    /// Forgets earlier requests with this name, since a new one goes down.
     pub(super) fn forget(&mut self, requester: Bdf, tag: Tag) {
         self.asked.retain(|asked| (asked.requester, asked.tag) != (requester, tag));
         self.waiting.retain(|(_, packet)| (packet.requester(), packet.tag()) != (requester, tag));
     }
 
-    /// A configuration request goes down; `resets`: it resets its function.
+    /// Notes a configuration request that goes down. `resets` tells whether it resets its function.
     pub(super) fn on_request(&mut self, request: &ConfigRequest, resets: bool) {
         let Some(function) = asked(request) else { return };
         if resets {
-            // What was asked before is answered by the function as it was, or not at all.
+            // Earlier requests are answered by the function as it was before its reset, or not at
+            // all.
             self.answered &= !(1 << function);
             self.asked.retain(|asked| asked.function != function);
         }
@@ -76,7 +81,7 @@ impl Patience {
             return;
         }
         if self.asked.len() == ASKED_MAX {
-            // It may well have answered when the answers have passed unnoticed.
+            // The functions may well have answered, and the answers passed unnoticed.
             let forgotten = core::mem::take(&mut self.asked);
             forgotten
                 .iter()
@@ -88,7 +93,7 @@ impl Patience {
         self.asked.push(Asked { requester: request.requester, tag: request.tag, function, resets });
     }
 
-    /// An answer comes up.
+    /// Handles an answer that comes up.
     #[inline]
     pub(super) fn on_completion(&mut self, completion: &Completion) {
         if self.asked.is_empty() {
@@ -101,7 +106,7 @@ impl Patience {
         let answered = match completion.status {
             CompletionStatus::Success => !asked.resets,
             CompletionStatus::ConfigRequestRetry => false,
-            // What was to reset it has not.
+            // A failed write has not reset the function.
             _ => asked.resets,
         };
         if answered {
@@ -109,7 +114,8 @@ impl Patience {
         }
     }
 
-    /// The connection is lost. Keeps `packet` if its function may ask for patience; hands it back if not.
+    /// While the connection is lost: keeps `packet` if its function may ask for patience, or
+    /// returns it.
     pub(super) fn wait(&mut self, now: Instant, packet: Packet) -> Option<Packet> {
         let Kind::Config(request) = &packet.header.kind else { return Some(packet) };
         let may = asked(request).is_some_and(|function| !self.has_answered(function));
@@ -121,7 +127,7 @@ impl Patience {
         None
     }
 
-    /// The next request that waits, the connection being back.
+    /// The next request that waited for the connection, now that it is back.
     pub(super) fn take(&mut self) -> Option<Packet> {
         self.waiting.pop_front().map(|(_, packet)| packet)
     }

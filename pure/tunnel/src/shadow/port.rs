@@ -1,4 +1,4 @@
-//! What is below one port: its functions, and the writes to them that have not been answered.
+//! What is below one port: the functions, and unanswered writes to them.
 
 use alloc::vec::Vec;
 
@@ -11,17 +11,18 @@ use super::function::{Effect, Function};
 use super::patience::Patience;
 use crate::frame::Registers;
 
-/// Writes that may be waiting for their answers; with more, nothing is known of the function any more.
+/// The most writes that may wait for their answers. With more, nothing is known of the function any
+/// more.
 const WRITES_MAX: usize = 64;
 /// The most double words that are answered at once: CAP and VS.
 const DWORDS_MAX: u16 = 3;
 
-/// What is answered.
+/// The contents of an answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answer {
-    /// By whom.
+    /// The function that answers.
     pub(super) id: Bdf,
-    /// As many as are asked for.
+    /// Double words of the answer, from the first on.
     pub(super) values: [u32; 3],
 }
 
@@ -37,7 +38,7 @@ struct Write {
     effect: Effect,
 }
 
-/// See the module.
+/// The functions below a port, and unanswered writes to them.
 #[derive(Debug)]
 pub(super) struct Port {
     answers: bool,
@@ -54,7 +55,7 @@ impl Port {
     pub(super) const fn answers(&self) -> bool {
         self.answers
     }
-    /// The name by which a function answers.
+    /// The completer that a function answers as.
     pub(super) fn id(&self, function: u8) -> Bdf {
         self.function(function).map_or(Bdf::default(), |function| function.id)
     }
@@ -85,7 +86,8 @@ impl Port {
         }
     }
 
-    /// A request goes down. If there is a write of the same name, its answer does not come any more.
+    /// Notes a request that goes down. An earlier write with the same name will not be answered any
+    /// more.
     pub(super) fn on_request(&mut self, packet: &Packet) {
         let name = (packet.requester(), packet.tag());
         self.patience.forget(name.0, name.1);
@@ -103,7 +105,7 @@ impl Port {
         }
     }
 
-    /// A configuration write goes down.
+    /// Notes a configuration write that goes down.
     pub(super) fn on_write(&mut self, packet: &Packet, request: &ConfigRequest) {
         if !self.answers || request.routing != ConfigType::Type0 {
             return;
@@ -117,7 +119,7 @@ impl Port {
         let resets = function.resets(offset, enables, value);
         if effect == Effect::Reset || full {
             function.forget();
-            // What was written before is undone.
+            // The reset undoes what was written before.
             let same = |write: &&mut Write| write.target.function() == target.function();
             self.writes.iter_mut().filter(same).for_each(|write| write.effect = Effect::Reset);
         }
@@ -127,14 +129,14 @@ impl Port {
         }
     }
 
-    /// A read of configuration space goes to the far end.
+    /// Notes a read of configuration space that goes to the far end.
     pub(super) fn on_far_read(&mut self, request: &ConfigRequest) {
         if self.answers {
             self.patience.on_request(request, false);
         }
     }
 
-    /// An answer comes up.
+    /// Handles an answer that comes up.
     #[inline]
     pub(super) fn on_completion(&mut self, completion: &Completion) {
         self.patience.on_completion(completion);
@@ -154,14 +156,14 @@ impl Port {
                     function.on_written(write.offset, write.enables, write.value);
                 }
             }
-            // It was not done.
+            // The device did not execute the write.
             CompletionStatus::ConfigRequestRetry => {}
             _ => self.doubt(&write),
         }
     }
 
-    /// Whether a write to `function` is under way that may change the double word at `offset`, any if that is not given; or
-    /// the name by which it answers.
+    /// Whether a pending write to `function` may change the double word at `offset`, or any double
+    /// word without an `offset`, or the completer that the function answers as.
     fn is_changing(&self, function: &Function, offset: Option<u16>) -> bool {
         self.writes.iter().any(|write| {
             let here = write.effect != Effect::Register
@@ -182,7 +184,7 @@ impl Port {
         Some(Answer { id: function.id, values: [value, 0, 0] })
     }
 
-    /// The answer to a read of memory, if it is one of properties that are known.
+    /// The answer to a read of memory that holds known properties.
     pub(super) fn read_properties(&self, packet: &Packet) -> Option<Answer> {
         let Kind::Memory(request) = &packet.header.kind else { return None };
         let (address, length) = (request.address, packet.header.length);
@@ -194,7 +196,7 @@ impl Port {
             return None;
         }
         let mut claims = self.functions.iter().map(|function| Some((function, function.find(address)?)));
-        // One BAR must have the address, and no other.
+        // Exactly one BAR must have the address.
         let (mut found, mut total) = (None, 0);
         for claim in &mut claims {
             let (function, (count, offset)) = claim?;
@@ -210,7 +212,7 @@ impl Port {
     }
 }
 
-/// Whether there is nothing about a request that only the device knows how to take.
+/// Whether a request has no attribute that only the device can interpret.
 fn is_simple(packet: &Packet) -> bool {
     let traits = packet.header.traits;
     !traits.is_poisoned()

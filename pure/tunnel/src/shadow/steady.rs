@@ -1,7 +1,8 @@
 //! Which registers of a configuration space cannot change by themselves.
 //!
-//! The list is ours, whatever the device's end shows: identity, class, BARs and control registers stay as software has
-//! left them; status, and what is not known here, is the device's alone.
+//! The list is ours, whatever the device's end shows. Identity, class, BARs and control registers
+//! stay as software has left them. Status registers, and registers that are not known here, belong
+//! to the device alone.
 
 use alloc::vec::Vec;
 
@@ -9,7 +10,7 @@ use pcie::config::{EXTENDED_START, aer, capability, express, header, msi, msix, 
 
 use crate::frame::Register;
 
-/// Capabilities of a list that are looked at: as many as have room.
+/// How many capabilities of a list are examined: as many as have room.
 const CAPABILITIES_MAX: usize = 48;
 const EXTENDED_CAPABILITIES_MAX: usize = 96;
 /// Where capabilities begin.
@@ -33,21 +34,22 @@ const EXPRESS_1_BYTES: u16 = 0x14;
 /// Where MSI has its mask and pending bits, without and with 64-bit addresses.
 const MSI_MASK: [u16; 2] = [0x0c, 0x10];
 
-/// What is known of a function's configuration space.
+/// What is steady in a function's configuration space.
 #[derive(Debug, Default)]
 pub(super) struct Steady {
-    /// Of each double word, the bytes that only software and resets change.
+    /// For each double word, a mask of the bytes that only software and resets change.
     pub(super) bytes: Vec<u8>,
-    /// Of each double word, the bytes that may be written without anything else changing that is steady.
+    /// For each double word, a mask of the bytes that software may write without changing other
+    /// steady bytes.
     pub(super) plain: Vec<u8>,
-    /// The PCI Express capability.
+    /// Offset of the PCI Express capability.
     pub(super) express: Option<u16>,
-    /// The PCI Power Management capability.
+    /// Offset of the PCI Power Management capability.
     pub(super) power: Option<u16>,
 }
 
 impl Steady {
-    /// Looks at the configuration space of an endpoint; of anything else nothing is steady.
+    /// Examines the configuration space of an endpoint. In any other space, nothing is steady.
     pub(super) fn of(registers: &[Option<Register>]) -> Self {
         let mut steady = Self {
             bytes: alloc::vec![0; registers.len()],
@@ -62,7 +64,7 @@ impl Steady {
         steady.header(&space);
         steady.capabilities(&space);
         steady.extended(&space);
-        // What was not shown is not known.
+        // Registers that were not shown are not known.
         for (bytes, register) in steady.bytes.iter_mut().zip(registers) {
             if register.is_none() {
                 *bytes = 0;
@@ -71,14 +73,15 @@ impl Steady {
         steady
     }
 
-    /// Bytes of the double word at `offset` that nothing but software changes.
+    /// Marks bytes of the double word at `offset` that only software changes.
     fn keep(&mut self, offset: u16, bytes: u8) {
         if let Some(place) = self.bytes.get_mut(usize::from(offset / 4)) {
             *place |= bytes;
         }
         self.leave(offset, bytes);
     }
-    /// Bytes of the double word at `offset` that change by themselves, and that software writes without changing others.
+    /// Marks bytes of the double word at `offset` that software can write without changing others.
+    /// They may change by themselves.
     fn leave(&mut self, offset: u16, bytes: u8) {
         if let Some(place) = self.plain.get_mut(usize::from(offset / 4)) {
             *place |= bytes;
@@ -92,7 +95,7 @@ impl Steady {
 
     fn header(&mut self, space: &Space<'_>) {
         self.keep_all(0, HEADER_END);
-        // Status, and a self test under way, are the device's.
+        // Status and a running self-test belong to the device.
         self.bytes[usize::from(header::BUS_MASTER.offset() / 4)] = LOW_HALF;
         let layout = header::LAYOUT.offset();
         if space.get(layout).is_none_or(|dword| dword & SELF_TEST_CAPABLE != 0) {
@@ -110,7 +113,7 @@ impl Steady {
             else {
                 return;
             };
-            // Identifier and list.
+            // Identifier and next pointer.
             self.keep(place, LOW_HALF);
             let id = u8::try_from(capability::ID.of(dword)).unwrap_or(0);
             match id {

@@ -18,7 +18,8 @@ fn constant(value: u32) -> Register {
     Register { value, writable: 0 }
 }
 
-/// The configuration space of an endpoint with these double words; those of the header that are not given are zero.
+/// The configuration space of an endpoint with these double words. Other double words of the header
+/// are zero.
 fn space(dwords: &[(u16, u32)]) -> Vec<Register> {
     let end = dwords.iter().map(|(offset, _)| usize::from(offset / 4) + 1).max().unwrap_or(0).max(16);
     let mut space = std::vec![constant(0); end];
@@ -62,10 +63,11 @@ fn what_the_device_changes_by_itself_is_its_own() {
     let found = steady(&[&list[..], &[(0x74, 0), (0x8c, 0), (0x100, 0x1401_0001), (0x148, 0)]].concat());
     let at = |offset: u16| found.bytes[usize::from(offset / 4)];
     assert_eq!([0x00, 0x04, 0x08, 0x0c, 0x10, 0x30, 0x3c].map(at), [15, 3, 15, 15, 15, 15, 15]);
-    // Power management: capabilities, and the state. PCI Express: Device, Link, and what is for slots.
+    // Power management: capabilities, and the state. PCI Express: Device, Link, and registers for
+    // slots.
     assert_eq!([0x40, 0x44].map(at), [15, 0]);
     assert_eq!([0x50, 0x54, 0x58, 0x5c, 0x60, 0x64, 0x68].map(at), [15, 15, 3, 15, 3, 0, 0]);
-    // Vital product data, whose list is fixed and whose rest is not.
+    // Vital product data: its list is fixed, its other registers are not.
     assert_eq!([0x70, 0x74].map(at), [3, 15], "the express capability of version 2 is where it is");
     // AER: header, status, mask, severity, log.
     assert_eq!(
@@ -118,7 +120,7 @@ fn a_write_that_fails_or_is_never_answered_leaves_its_register_to_the_device() {
     let _ = shadow.on_down(0, &write, || true);
     shadow.on_up(0, &Packet::completion(DEVICE, CompletionStatus::UnsupportedRequest, &write.header));
     assert_eq!((read(&mut shadow, 0x10), read(&mut shadow, 0x14)), (None, Some(0)));
-    // Its name is used again.
+    // The name of a pending write is used again.
     let _ = shadow.on_down(0, &request(1, 0x14, Some(0)), || true);
     assert_eq!((read(&mut shadow, 0x14), read(&mut shadow, 0)), (None, Some(0)));
 }
@@ -153,7 +155,7 @@ fn registers_are_shown_to_who_asks_and_survive_a_cut() {
         let mut pair = Pair::new(host, config("box", 2), 3);
         pair.run_for(Nanos::from_millis(100));
         pair.down.session.show(shown(space(&[])));
-        // What is lost with the connection is sent again.
+        // Registers that are lost with the connection are sent again.
         pair.settle(Role::Downstream);
         pair.cut();
         pair.run_for(Nanos::from_secs(1));
@@ -167,7 +169,7 @@ proptest! {
     #[test]
     fn nothing_panics(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         super::fuzz::shadow(&bytes);
-        // A space of random bytes with every kind of access to it.
+        // A space of random bytes, with every kind of access to it.
         let mut steps = std::vec![0, 0];
         let body: Vec<u8> = [0, 0, 0, 0].into_iter().chain(bytes.iter().copied().take(240)).collect();
         let body = &body[..body.len() - (body.len() - 4) % 8];

@@ -6,9 +6,10 @@ use pcie::wire::{Kind, MemoryOperation, Packet};
 
 use crate::frame::AheadKey;
 
-/// Ranges that are kept. With more, what belongs where is not known any more, and all waits for everything else.
+/// The most ranges that are kept. With more, no range is known any more, and every write waits for
+/// everything else.
 pub(super) const COURSES_MAX: usize = 16_384;
-/// Of them, those that overlap with others.
+/// The most ranges that may overlap with others.
 const DISPUTED_MAX: usize = 256;
 
 #[derive(Clone, Copy, Debug)]
@@ -25,15 +26,16 @@ impl Course {
     }
 }
 
-/// See the module. What two commands claim belongs to neither, as long as either is under way: its strand would be the wrong one for
-/// one of them, whose data would be overtaken.
+/// The ranges of host memory that belong to strands. A range that two commands claim belongs to
+/// neither while either is under way: with the strand of one command, the other command's data
+/// would be overtaken.
 #[derive(Debug, Default)]
 pub(super) struct Courses {
-    /// Sorted by address; they don't overlap.
+    /// Ranges sorted by address, which do not overlap.
     courses: Vec<Course>,
-    /// What overlaps with others, or did; with none of the above.
+    /// Ranges that overlap with each other, or did. They do not overlap with `courses`.
     disputed: Vec<Course>,
-    /// There were too many: who claims what is not known until all is forgotten.
+    /// Whether there were too many ranges, so that none is known until all are forgotten.
     lost: bool,
 }
 
@@ -73,7 +75,7 @@ impl Courses {
             self.disputed.extend(touching);
             self.disputed.push(new);
         } else {
-            // The same again, or more of it.
+            // The new range repeats or extends these ranges.
             touching.by_ref().for_each(|course| {
                 new = Course { start: new.start.min(course.start), end: new.end.max(course.end), ..new };
             });
@@ -86,7 +88,7 @@ impl Courses {
         }
     }
 
-    /// The strand of a packet of the device.
+    /// The strand for a packet that the device sends.
     pub(super) fn strand_of(&self, packet: &Packet) -> u8 {
         let Kind::Memory(request) = &packet.header.kind else { return 0 };
         if request.operation != MemoryOperation::Write {

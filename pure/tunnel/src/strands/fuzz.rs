@@ -1,4 +1,4 @@
-//! What fuzzers feed to the strands of a link.
+//! Fuzz target for the strands of a link.
 
 use engine::{Buffer, Instant, Nanos, Pool, Rng};
 use pcie::wire::{Bdf, Kind, Packet};
@@ -9,10 +9,10 @@ use super::*;
 const STRANDS: usize = 4;
 const UP: usize = 0;
 const DOWN: usize = 1;
-/// Rounds in which the two ends answer each other, at most: by then both are quiet.
+/// The most rounds in which the two ends answer each other. By then, both are quiet.
 const ROUNDS_MAX: usize = 10_000;
 
-/// Both ends of a link of four strands.
+/// Both ends of a link with four strands.
 struct World {
     ends: [Bundle; 2],
     alive: [bool; STRANDS],
@@ -20,11 +20,11 @@ struct World {
     pool: Pool,
 }
 
-/// The two ends of a link that is up, each of which says what `bytes` have: three of them say what happens on which strand and
-/// how many follow that belong to it.
+/// Runs the two ends of a link that is up. Each step takes three bytes from `bytes`: the event, its
+/// strand, and how many bytes of data follow.
 ///
 /// # Panics
-/// When more is kept than may be, or a message comes out as another one.
+/// When more is kept than may be, or a message is decoded as another message.
 pub fn strands(bytes: &[u8]) {
     if let Some(message) = Message::parse(bytes) {
         let packet = message.packet(&mut Pool::default());
@@ -55,7 +55,7 @@ impl World {
         let now = self.now;
         let end = if what & 0x80 == 0 { UP } else { DOWN };
         match what & 0x07 {
-            // A message of whatever sense, past all that an end of ours would say.
+            // An arbitrary message, which need not make sense, bypasses the checks of the sender.
             0..=2 => {
                 let packet = self.message(piece);
                 if let Some(session) = self.ends[end].session(strand) {
@@ -123,7 +123,7 @@ impl World {
         }
     }
 
-    /// Lets both ends say all that they have now.
+    /// Lets both ends send everything that they have now.
     fn settle(&mut self) {
         for _ in 0..ROUNDS_MAX {
             let mut busy = false;
@@ -195,7 +195,7 @@ mod tests {
             words in prop::collection::vec((any::<u8>(), 0..4_u8, prop::collection::vec(0..9_u8, 0..12)), 0..20),
         ) {
             strands(&bytes);
-            // With the look of messages, bytes come further.
+            // Bytes in the form of messages reach further code.
             let mut script = Vec::new();
             for (what, strand, words) in words {
                 script.extend([what, strand, u8::try_from(words.len() * 4).unwrap()]);

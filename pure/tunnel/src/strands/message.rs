@@ -1,8 +1,8 @@
-//! What the two ends of a link of several strands tell each other: vendor-defined messages that end at the other end of
-//! the link.
+//! Messages between the two ends of a link with several strands: vendor-defined messages that end
+//! at the other end of the link.
 //!
-//! They travel as packets do, numbered and sent again, in order with what is posted. All have the first double word of
-//! their data in common: what they are.
+//! The messages travel like packets: numbered, sent again, and in order with posted packets. The
+//! first double word of their data tells the type of message.
 
 use alloc::vec::Vec;
 
@@ -13,39 +13,40 @@ use pcie::wire::{Bdf, Kind, MessageRouting, Packet};
 use super::STRANDS_MAX;
 use crate::frame::AheadKey;
 
-/// Vendor_Defined Type 1: discarded by who does not know it.
+/// Vendor_Defined Type 1: a receiver that does not know the message discards it.
 const CODE: u8 = 0x7f;
-/// Where in the third double word the vendor is.
+/// Shift of the vendor ID in the last two double words of the header.
 const VENDOR_SHIFT: u32 = 32;
 
 const ORDER: u32 = 1;
 const COURSES: u32 = 2;
 const CLEAR: u32 = 3;
 
-/// Ranges of memory in one message, at most.
+/// The most ranges of memory in one message.
 pub(super) const RANGES_MAX: usize = 128;
 const RANGE_BYTES: usize = 12;
 
-/// So many posted packets of another strand come before what follows on this one.
+/// A count of another strand's posted packets, which come before whatever follows on this strand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct After {
     pub(super) strand: u8,
-    /// Counted since the link came up or was reset; wraps.
+    /// Posted packets since the link came up or was reset; wraps.
     pub(super) posted: u32,
 }
 
-/// What a message says.
+/// The contents of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Message {
-    /// What follows waits for these.
+    /// Whatever follows waits for these packets.
     Order(Vec<After>),
-    /// Writes to these ranges of host memory, each an address and a length, need no order but that of this strand.
+    /// Writes to these ranges of host memory need only the order of this strand. A range is an
+    /// address and a length.
     Courses { key: AheadKey, strand: u8, ranges: Vec<(u64, u32)> },
-    /// What was said of ranges is of no use any more.
+    /// All ranges told before are of no use any more.
     Clear,
 }
 
-/// Whether `packet` is such a message: one from outside must not pass for ours.
+/// Whether `packet` is a message of the link itself. A packet from outside must not pass for one.
 pub(super) fn is_message(packet: &Packet) -> bool {
     let Kind::Message(message) = &packet.header.kind else { return false };
     message.routing == MessageRouting::Local && message.code == CODE && vendor(message.body) == ids::VENDOR
@@ -87,7 +88,7 @@ impl Message {
         Packet::message_with_data(Bdf::default(), MessageRouting::Local, CODE, body, data)
     }
 
-    /// What the peer says; nothing if it makes no sense.
+    /// Decodes the peer's message; `None` if it makes no sense.
     pub(super) fn parse(payload: &[u8]) -> Option<Self> {
         let (words, rest) = payload.as_chunks::<4>();
         let mut words = words.iter().map(|word| u32::from_be_bytes(*word));

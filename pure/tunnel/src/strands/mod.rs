@@ -1,9 +1,10 @@
-//! A link whose packets are spread over several sessions, each with a connection of its own, so that what one of them loses
-//! stops only a part.
+//! A link whose packets are spread over several sessions, each with its own connection, so that a
+//! loss on one connection stops only a part of the link.
 //!
-//! The first strand is the link: what is not known to belong elsewhere goes there, and stays in order with everything. The
-//! others come and go with it and carry what needs no order among each other: what belongs to different queues of
-//! an NVMe controller. `docs/tunnel-protocol.md` has the rules.
+//! The first strand is the link. Packets that are not known to belong elsewhere go there, and stay
+//! in order with everything. The further strands come and go with the link. They carry packets that
+//! need no order among each other, because they belong to different queues of an NVMe controller.
+//! `docs/tunnel-protocol.md` specifies the rules.
 
 mod courses;
 pub(crate) mod fuzz;
@@ -24,13 +25,14 @@ use crate::session::{self, Arrival, Config, Output, Session};
 use message::Message;
 use others::{Other, Others};
 
-/// Strands of a link, at most.
+/// The most strands of a link.
 pub const STRANDS_MAX: usize = 8;
 
-/// A strand of a link; the main one is 0.
+/// Number of a strand of a link; the main strand is 0.
 pub(crate) type Strand = usize;
 
-/// See the module. With one strand it is that session and nothing else.
+/// One end of a link that may be spread over several sessions. With one strand, it is a session and
+/// nothing else.
 #[derive(Debug)]
 pub(crate) struct Bundle {
     main: Session,
@@ -38,7 +40,7 @@ pub(crate) struct Bundle {
 }
 
 impl Bundle {
-    /// The end towards the root complex, with as many strands as `config` says.
+    /// Creates the end towards the root complex, with as many strands as `config` says.
     pub(crate) fn upstream(mut config: Config, entropy: impl Into<Entropy>) -> Self {
         let mut entropy = entropy.into();
         let count = usize::from(config.strands).clamp(1, STRANDS_MAX);
@@ -46,12 +48,12 @@ impl Bundle {
             return Self { main: Session::upstream(config, entropy), others: None };
         }
         name(&mut config, &mut entropy);
-        // What is told of the link, or shown of the device, comes on the main one.
+        // Information about the link and registers of the device come over the main strand.
         let of_others = Config { tally: false, shadow: false, ..config.clone() };
         let others = (1..count).map(|strand| {
             let mut session =
                 Session::upstream(of_others.clone(), entropy.fork(&alloc::format!("strand {strand}")));
-            // It is dialled when the main one is up.
+            // The strand is dialled when the main one is up.
             session.close(Instant::ZERO, "");
             Other { session, open: false }
         });
@@ -59,7 +61,7 @@ impl Bundle {
         Self { main: Session::upstream(config, entropy), others: Some(Box::new(others)) }
     }
 
-    /// The end towards the device. It takes as many strands as `config` says.
+    /// Creates the end towards the device, which takes as many strands as `config` says.
     pub(crate) fn downstream(mut config: Config, entropy: impl Into<Entropy>) -> Self {
         let mut entropy = entropy.into();
         name(&mut config, &mut entropy);
@@ -83,17 +85,18 @@ impl Bundle {
             _ => None,
         }
     }
-    /// All strands, the main one first.
+    /// The sessions of all strands, the main one first.
     pub(crate) fn sessions(&self) -> impl Iterator<Item = &Session> {
         let others = self.others.iter().flat_map(|others| &others.others);
         core::iter::once(&self.main).chain(others.map(|other| &other.session))
     }
 
-    /// How many strands there could be.
+    /// How many strands there can be.
     pub(crate) fn count(&self) -> usize {
         1 + self.others.as_ref().map_or(0, |others| others.others.len())
     }
-    /// The strand of a queue, 1 being the first: of those that are there, else the main one.
+    /// The strand of a queue, or the main one if that strand is not open. Queue 1 is the first I/O
+    /// queue.
     pub(crate) fn strand_of_queue(&self, queue: u16) -> Strand {
         let Some(others) = self.others.as_ref().filter(|others| others.active) else { return 0 };
         let strand = match usize::from(queue).checked_sub(1) {
@@ -102,7 +105,7 @@ impl Bundle {
         };
         if others.is_open(strand) { strand } else { 0 }
     }
-    /// At the device's end: the strand of what the device sends.
+    /// At the device's end: the strand for a packet that the device sends.
     #[inline]
     pub(crate) fn strand_of(&self, packet: &Packet) -> Strand {
         match &self.others {
@@ -110,13 +113,13 @@ impl Bundle {
             _ => 0,
         }
     }
-    /// Whether there are several strands now.
+    /// Whether the link has several strands now.
     #[inline]
     pub(crate) fn is_spread(&self) -> bool {
         self.others.as_ref().is_some_and(|others| others.active)
     }
 
-    /// Whether what comes needs no looking at.
+    /// Whether received items can be passed on without examining them.
     #[inline]
     fn is_direct(&self) -> bool {
         match &self.others {
@@ -130,27 +133,30 @@ impl Bundle {
     pub(crate) fn send(&mut self, now: Instant, packet: Packet) {
         self.send_on(now, 0, packet);
     }
-    /// Sends a packet on a strand, or on the main one where that is not there.
+    /// Sends a packet on a strand, or on the main one if that strand is not open.
     #[inline]
     pub(crate) fn send_on(&mut self, now: Instant, strand: Strand, packet: Packet) {
         match &mut self.others {
             Some(others) if others.active => others.send_on(&mut self.main, now, strand, packet),
-            // A link of several strands that nobody knows of yet: what goes there would not be counted.
+            // The link has several strands, but its `LinkUp` has not been polled yet. A packet sent
+            // now would not be counted in the order.
             _ if self.main.strands() > 1 => self.main.count_dropped(),
             _ => self.main.send(now, packet),
         }
     }
-    /// See [`Session::show`]: on the main strand, as all that has to do with configuration.
+    /// Shows registers on the main strand, like everything that concerns configuration; see
+    /// [`Session::show`].
     pub(crate) fn show(&mut self, registers: Registers) {
         self.main.show(registers);
     }
-    /// Whether the device's end is known to have all posted requests that were sent, on whichever strand. Then it has passed them
-    /// on, too: nothing that they could wait for is still to come.
+    /// Whether the device's end is known to have received all posted requests that were sent, on
+    /// all strands. It has passed them on, too: nothing that they could wait for is still to come.
     pub(crate) fn is_flushed(&self) -> bool {
         let others = self.others.iter().flat_map(|others| &others.others);
         self.main.is_flushed() && others.filter(|other| other.open).all(|other| other.session.is_flushed())
     }
-    /// See [`Session::send_ahead`].
+    /// Sends memory ahead on a strand, or on the main one if that strand is not open; see
+    /// [`Session::send_ahead`].
     #[inline]
     pub(crate) fn send_ahead_on(&mut self, strand: Strand, ahead: Ahead, bytes: Buffer) -> bool {
         match &mut self.others {
@@ -160,7 +166,8 @@ impl Bundle {
             _ => self.main.send_ahead(ahead, bytes),
         }
     }
-    /// The device's end forgets what it knows by `key`, before it sees any packet that is sent from now on.
+    /// Makes the device's end forget what it knows by `key` before it sees any packet that is sent
+    /// from now on.
     #[inline]
     pub(crate) fn forget_ahead(&mut self, key: AheadKey) {
         let now = self.now();
@@ -176,8 +183,8 @@ impl Bundle {
         }
         self.main.forget_ahead(key);
     }
-    /// What the device writes to `ranges` needs no order but that of `strand`, until `key` is forgotten.
-    /// It is told so on the strand `via`.
+    /// Tells the device's end, on strand `via`, that writes to `ranges` need only the order of
+    /// `strand`, until `key` is forgotten.
     pub(crate) fn lay(
         &mut self,
         now: Instant,
@@ -194,11 +201,11 @@ impl Bundle {
         }
     }
 
-    /// See [`Session::reset`]. The other strands begin anew after it.
+    /// Resets the device; see [`Session::reset`]. The further strands begin anew afterwards.
     pub(crate) fn reset(&mut self, now: Instant) {
         if let Some(others) = &mut self.others {
             while others.take_in(&mut self.main, now) {}
-            // What was shown before it is true no longer.
+            // Registers shown before the reset are no longer valid.
             others.ready.retain(|(_, output)| !matches!(output, Output::Registers(_)));
             others.end_all(now, "reset");
             others.begin(&mut self.main);
@@ -206,14 +213,14 @@ impl Bundle {
         }
         self.main.reset(now);
     }
-    /// See [`Session::close`].
+    /// Closes all strands; see [`Session::close`].
     pub(crate) fn close(&mut self, now: Instant, text: &str) {
         if let Some(others) = &mut self.others {
             others.end_all(now, text);
         }
         self.main.close(now, text);
     }
-    /// Tells the time; see [`Session::advance`].
+    /// Tells the time to all strands; see [`Session::advance`].
     pub(crate) fn advance(&mut self, now: Instant) {
         self.main.advance(now);
         for other in self.others.iter_mut().flat_map(|others| &mut others.others) {
@@ -249,17 +256,18 @@ impl Bundle {
             session.handle_input(now, input);
         }
     }
-    /// See [`Session::poll_packet`]; several strands have all that they have as outputs.
+    /// The next packet of a link with one strand; see [`Session::poll_packet`]. Packets of several
+    /// strands come out as outputs.
     #[inline]
     pub(crate) fn poll_packet(&mut self, packet: &mut Packet) -> Option<Arrival> {
         if self.is_direct() { self.main.poll_packet(packet) } else { None }
     }
-    /// As [`Session::poll_ahead`].
+    /// The next memory sent ahead on a link with one strand; see [`Session::poll_ahead`].
     #[inline]
     pub(crate) fn poll_ahead(&mut self) -> Option<(Instant, Ahead, Buffer)> {
         if self.is_direct() { self.main.poll_ahead() } else { None }
     }
-    /// What is next, and of which strand.
+    /// The next output, and its strand.
     #[inline]
     pub(crate) fn poll_output(&mut self) -> Option<(Strand, Output)> {
         if self.others.is_some() {
@@ -272,7 +280,7 @@ impl Bundle {
         Some((0, output))
     }
 
-    /// At the device's end: the link that has come up has several strands.
+    /// At the device's end: prepares for several strands, which the new link may have.
     #[cold]
     fn spread(&mut self) {
         let (config, entropy) = (self.main.config().clone(), self.main.fork("strands"));
@@ -282,7 +290,8 @@ impl Bundle {
         self.others = Some(Box::new(others));
     }
 
-    /// As [`Bundle::poll_output`], apart from it, so that what has one strand is as fast as a session.
+    /// Like [`Bundle::poll_output`], for several strands. It is a separate function so that one
+    /// strand is as fast as a session.
     #[inline(never)]
     fn poll_spread(&mut self) -> Option<(Strand, Output)> {
         let now = self.now();
@@ -297,8 +306,8 @@ impl Bundle {
         }
     }
 
-    /// At the device's end: a connection for a strand besides the main one says Hello. Whether it belongs to the link, whose
-    /// secret it has to show.
+    /// At the device's end: whether a connection for a further strand belongs to the link. Its
+    /// Hello must show the link's secret.
     pub(crate) fn admits(&self, instance: InstanceId, member: Member, secret: Option<Secret>) -> bool {
         self.is_spread()
             && self.main.knows(secret)
@@ -306,7 +315,7 @@ impl Bundle {
             && self.main.id() == Some(member.session)
             && self.main.peer().is_some_and(|peer| peer.instance == instance)
     }
-    /// At the device's end: there is a connection for this strand, which was admitted.
+    /// At the device's end: connects a strand that was admitted.
     pub(crate) fn connect(&mut self, now: Instant, strand: Strand) {
         if strand == 0 {
             return self.main.handle_input(now, session::Input::Connected);
@@ -322,7 +331,7 @@ impl Bundle {
     }
 }
 
-/// All strands are of one instance.
+/// Gives all strands the same instance.
 fn name(config: &mut Config, entropy: &mut Entropy) {
     if config.identity.instance == InstanceId::default() {
         entropy.fill(&mut config.identity.instance.0);

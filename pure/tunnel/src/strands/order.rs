@@ -1,30 +1,32 @@
-//! How many posted packets have passed on each strand: what may not overtake what.
+//! Counts of posted packets that have passed on each strand, which tell what may not overtake what.
 //!
-//! The main strand's packets stay in order with all that is posted, those of the others with what is posted on their own and on the
-//! main one. Only the order behind posted packets is kept, as PCI Express asks; the sender's order is a total one, so
-//! waiting has no cycles.
+//! Packets of the main strand stay in order with all posted packets. Packets of a further strand
+//! stay in order with posted packets of their own strand and the main one. As PCI Express asks,
+//! only the order behind posted packets is kept. The sender's order is total, so waiting has no
+//! cycles.
 
 use alloc::vec::Vec;
 
 use super::STRANDS_MAX;
 use super::message::After;
 
-/// Counts that wrap are compared by their difference: it is less than this, since credits bound what is under way.
+/// Counts wrap, and are compared by their difference. It is less than this, since credits bound
+/// what is under way.
 const AHEAD_MAX: u32 = 1 << 31;
 
-/// See the module.
+/// The order between the strands of a link, at one end.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     /// Posted packets sent on each strand.
     sent: [u32; STRANDS_MAX],
-    /// What was said on each strand of how many were sent on the others.
+    /// For each strand, the counts of the other strands that were last told on it.
     told: [[u32; STRANDS_MAX]; STRANDS_MAX],
-    /// Posted packets of the peer that were passed on.
+    /// Posted packets of the peer that were passed on, for each strand.
     passed_on: [u32; STRANDS_MAX],
 }
 
 impl Order {
-    /// What has to be said on `strand` before a packet goes there.
+    /// The counts that must be told on `strand` before a packet goes there, if any.
     pub(super) fn before(&mut self, strand: usize) -> Option<Vec<After>> {
         let others = if strand == 0 { 1..STRANDS_MAX } else { 0..1 };
         if self.sent[others.clone()] == self.told[strand][others.clone()] {
@@ -40,15 +42,15 @@ impl Order {
         }
         Some(after)
     }
-    /// A posted packet goes out on `strand`.
+    /// Counts a posted packet that goes out on `strand`.
     pub(super) const fn send(&mut self, strand: usize) {
         self.sent[strand] = self.sent[strand].wrapping_add(1);
     }
-    /// A posted packet of `strand` has been passed on.
+    /// Counts a posted packet of `strand` that has been passed on.
     pub(super) const fn pass_on(&mut self, strand: usize) {
         self.passed_on[strand] = self.passed_on[strand].wrapping_add(1);
     }
-    /// Whether all of `after` has been passed on.
+    /// Whether all packets that `after` names have been passed on.
     pub(super) fn is_met(&self, after: &[After]) -> bool {
         after.iter().all(|After { strand, posted }| {
             self.passed_on[usize::from(*strand)].wrapping_sub(*posted) < AHEAD_MAX

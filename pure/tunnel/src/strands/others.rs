@@ -1,4 +1,4 @@
-//! The strands besides the main one, and what keeps packets of different strands in order.
+//! The further strands of a link, and the order between packets of different strands.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -13,10 +13,11 @@ use super::{STRANDS_MAX, Strand};
 use crate::frame::{Ahead, AheadKey, CloseCode, Keys, Member, Registers, Role, SessionId};
 use crate::session::{Arrival, Config, DownReason, Kept, Output, ProtocolError, Session};
 
-/// What may wait on one strand for others, besides packets, which credits bound.
+/// The most items that may wait on one strand for other strands. Packets are not limited by it,
+/// since credits bound them.
 const HELD_MAX: usize = 8192;
 
-/// What waits for other strands.
+/// An item that waits for other strands.
 #[derive(Debug)]
 enum Held {
     Order(Vec<After>, Kept),
@@ -27,29 +28,30 @@ enum Held {
     Registers(Registers),
 }
 
-/// A strand besides the main one.
+/// A further strand of the link.
 #[derive(Debug)]
 pub(super) struct Other {
     pub(super) session: Session,
     pub(super) open: bool,
 }
 
-/// See the module.
+/// The further strands of a link, and the items that wait for their order.
 #[derive(Debug)]
 pub(super) struct Others {
     role: Role,
     pub(super) config: Config,
     entropy: Entropy,
     pub(super) others: Vec<Other>,
-    /// The link is up and may have several strands.
+    /// Whether the link is up and may have several strands.
     pub(super) active: bool,
-    /// That link.
+    /// The session of the main strand whose link the further strands belong to.
     pub(super) link: Option<SessionId>,
-    /// Upstream: the others are dialled again when the reset is done.
+    /// At the upstream end: whether a reset is pending, after which the further strands are dialled
+    /// again.
     pub(super) resetting: bool,
     order: Order,
     held: Vec<VecDeque<Held>>,
-    /// Bytes of memory in them that was sent ahead.
+    /// Bytes of memory sent ahead in the held items.
     held_bytes: usize,
     pub(super) courses: Courses,
     pub(super) ready: VecDeque<(Strand, Output)>,
@@ -75,7 +77,7 @@ impl Others {
         }
     }
 
-    /// At the device's end: one more strand.
+    /// At the device's end: creates one more strand.
     pub(super) fn make(&mut self) -> Other {
         Other { session: Session::downstream(self.config.clone(), self.entropy.split()), open: false }
     }
@@ -91,7 +93,8 @@ impl Others {
     pub(super) fn send_on(&mut self, main: &mut Session, now: Instant, strand: Strand, packet: Packet) {
         let strand = if self.is_open(strand) { strand } else { 0 };
         if message::is_message(&packet) || !main.takes(&packet) || main.id() != self.link {
-            // It must not pass for ours; or would be dropped further on, uncounted; or is of a link that is no more.
+            // Drops a packet that would pass for a message of the link, that the main session would
+            // drop uncounted, or that belongs to a link that is gone.
             return main.count_dropped();
         }
         self.keep_order(main, now, strand);
@@ -101,7 +104,7 @@ impl Others {
         self.of(main, strand).send(now, packet);
     }
 
-    /// Bytes of memory that were sent ahead and wait.
+    /// Bytes of memory sent ahead that wait.
     pub(super) const fn held_bytes(&self) -> usize {
         self.held_bytes
     }
@@ -110,7 +113,7 @@ impl Others {
         if strand == 0 { main } else { &mut self.others[strand - 1].session }
     }
 
-    /// Says what comes before a packet that is about to go out on `strand`.
+    /// Tells what comes before a packet that is about to go out on `strand`.
     fn keep_order(&mut self, main: &mut Session, now: Instant, strand: Strand) {
         if let Some(after) = self.order.before(strand) {
             let packet = Message::Order(after).packet(&mut self.pool);
@@ -131,12 +134,13 @@ impl Others {
     pub(super) fn forget(&mut self, main: &mut Session, now: Instant, strand: Strand, key: AheadKey) {
         self.of(main, strand).forget_ahead(key);
         if key == AheadKey::ALL {
-            // That takes effect with the next packet; let there be one, before anything is known anew.
+            // Forgetting takes effect with the next packet. The message is that packet, before
+            // anything is known anew.
             self.tell(main, now, strand, &Message::Clear);
         }
     }
 
-    /// Takes one thing in of what a session has. Whether there was any.
+    /// Takes in one output of any session. Returns whether there was one.
     pub(super) fn take_in(&mut self, main: &mut Session, now: Instant) -> bool {
         if self.resetting && main.resets_pending() == 0 {
             self.resetting = false;
@@ -169,7 +173,7 @@ impl Others {
             }
             (Output::Ahead(ahead, bytes), _) if self.active => Held::Ahead(ahead, bytes),
             (Output::Forget(keys), _) if self.active => Held::Forget(keys),
-            // They are in order with the completions before and behind them.
+            // Registers are in order with the completions before and behind them.
             (Output::Registers(registers), _) if self.active => Held::Registers(registers),
             (output, kept) => {
                 if let Some(kept) = kept {
@@ -188,7 +192,7 @@ impl Others {
         }
     }
 
-    /// Keeps what waits behind something else.
+    /// Keeps an item that waits behind another one.
     fn hold(&mut self, main: &mut Session, now: Instant, strand: Strand, held: Held) {
         let full = self.held[strand].len() >= HELD_MAX;
         match &held {
@@ -207,7 +211,8 @@ impl Others {
         self.held[strand].push_back(held);
     }
 
-    /// Passes on what has come in turn; gives it back if it has to wait for other strands.
+    /// Passes on an item that is the next of its strand, or returns it if it must wait for other
+    /// strands.
     fn pass(&mut self, main: &mut Session, strand: Strand, held: Held) -> Option<Held> {
         let kept = match held {
             Held::Order(after, kept) if self.order.is_met(&after) => kept,
@@ -250,7 +255,7 @@ impl Others {
         None
     }
 
-    /// Passes on what no longer waits.
+    /// Passes on all items that no longer wait.
     fn release(&mut self, main: &mut Session) {
         loop {
             let mut moved = false;
@@ -272,14 +277,14 @@ impl Others {
         }
     }
 
-    /// What a session says of its connection and of the link.
+    /// Handles what a session tells about its connection and the link.
     fn on_event(&mut self, main: &mut Session, now: Instant, strand: Strand, output: Output) {
         match (strand, &output) {
             (_, Output::Interrupted { .. }) => self.lose_ahead(),
             (_, Output::Resumed) => {
                 self.lose_ahead();
                 if self.role == Role::Upstream && self.active {
-                    // What was to be forgotten there may not have been said.
+                    // The lost connection may have carried keys to forget.
                     self.forget(main, now, strand, AheadKey::ALL);
                 }
             }
@@ -324,7 +329,7 @@ impl Others {
         self.ready.push_back((strand, output));
     }
 
-    /// What was sent ahead on a connection that is no more counts no longer, and neither does what was to be forgotten.
+    /// Drops what belonged to a lost connection: memory sent ahead, and ranges of strands.
     fn lose_ahead(&mut self) {
         self.courses.clear();
         for held in &mut self.held {
@@ -333,7 +338,7 @@ impl Others {
         self.held_bytes = 0;
     }
 
-    /// Counts begin anew, and what waits is dropped: the link is another one, or was reset.
+    /// Resets all counts and drops what waits, since the link is another one or was reset.
     pub(super) fn begin(&mut self, main: &mut Session) {
         self.order = Order::default();
         self.courses.clear();
@@ -349,7 +354,7 @@ impl Others {
         }
     }
 
-    /// Upstream: the other strands are wanted.
+    /// At the upstream end: dials the further strands.
     fn dial(&mut self, main: &Session, now: Instant) {
         let Some(id) = main.id() else { return };
         let strands = main.strands();
@@ -361,7 +366,7 @@ impl Others {
         }
     }
 
-    /// The other strands end.
+    /// Ends all further strands.
     pub(super) fn end_all(&mut self, now: Instant, text: &str) {
         for other in &mut self.others {
             other.session.close(now, text);

@@ -1,4 +1,4 @@
-//! Two ends with several connections between them, each as slow and as often cut as chance will have it.
+//! Two ends with several connections between them, with random delays and cuts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;
@@ -29,13 +29,13 @@ struct Line {
     latest: [Instant; 2],
 }
 
-/// What an end has sent, and what of it has come.
+/// The packets that an end has sent, and those that have arrived.
 #[derive(Default)]
 struct Account {
-    /// Each packet's strand, and whether it is posted.
+    /// For each packet, its strand and whether it is posted.
     sent: Vec<(Strand, bool)>,
     arrived: BTreeSet<usize>,
-    /// All before it need not come any more.
+    /// Packets before this one need not arrive any more.
     from: usize,
 }
 
@@ -46,12 +46,14 @@ struct Net {
     lines: Vec<Line>,
     events: BTreeMap<(Instant, u64), Event>,
     count: u64,
-    /// By sender.
+    /// The accounts by sender.
     accounts: [Account; 2],
-    /// What the device's end has shown of its registers: how much it had sent then on the main strand, and how often that has come.
+    /// For each time that the device's end has shown registers, how many packets it had sent by
+    /// then. `shown_come` counts how often registers have arrived.
     shown: Vec<usize>,
     shown_come: usize,
-    /// How often the host's end found that all has arrived, where nothing is lost.
+    /// How often the host's end found that all packets have arrived; `None` where packets may be
+    /// lost.
     flushed: Option<usize>,
     ups: [usize; 2],
     downs: [usize; 2],
@@ -99,12 +101,12 @@ impl Net {
     }
 
     fn delayed(&mut self) -> Instant {
-        // Now and then something takes much longer.
+        // Now and then, a delay is much longer.
         let most = if self.rng.one_in(10) { 20_000_000 } else { 200_000 };
         self.now + Nanos::new(10_000 + self.rng.below(most))
     }
 
-    /// A packet on this strand, if it is there, or on the main one.
+    /// Sends a packet on this strand, or on the main one if this one is not open.
     fn send(&mut self, from: usize, strand: Strand) {
         let posted = strand != 0 || !self.rng.one_in(3);
         let account = &mut self.accounts[from];
@@ -157,7 +159,8 @@ impl Net {
         self.ends[DOWN].show(registers);
     }
 
-    /// Registers have come: behind what was sent on the main strand before, and before what was sent there later.
+    /// Checks registers that arrive: behind packets sent on the main strand before, and ahead of
+    /// those sent later.
     fn on_registers(&mut self) {
         let at = self.shown[self.shown_come];
         self.shown_come += 1;
@@ -170,7 +173,7 @@ impl Net {
         }
     }
 
-    /// Where the host's end finds that all has arrived, it has been passed on.
+    /// If the host's end finds that all packets have arrived, checks that they have been passed on.
     fn check_flushed(&mut self) {
         if let Some(flushed) = &mut self.flushed
             && self.ends[UP].is_flushed()
@@ -298,7 +301,7 @@ impl Net {
         self.accounts.iter().all(|account| account.arrived.len() == account.sent.len() - account.from)
     }
 
-    /// What was sent so far need not come.
+    /// Packets sent so far need not arrive any more.
     fn forget(&mut self) {
         for account in &mut self.accounts {
             account.from = account.sent.len();
@@ -371,7 +374,8 @@ fn after_a_reset_nothing_comes_from_before() {
     for seed in 200..240 {
         let mut net = Net::joined(seed);
         net.chatter(100, false);
-        // What came up before the host reset the device counts; what the device has sent then is gone.
+        // Packets that came up before the host's reset count. Packets that the device has sent
+        // since then are gone.
         let now = net.now;
         net.ends[UP].reset(now);
         net.settle(UP);
@@ -398,7 +402,7 @@ fn a_strand_that_does_not_come_back_takes_the_link_down() {
     assert_eq!(net.downs, [0, 0]);
     net.run_for(Nanos::from_secs(9));
     assert_eq!(net.downs, [1, 1]);
-    // The link is up again without it.
+    // The link is up again without the lost strand.
     net.run_for(Nanos::from_secs(5));
     assert_eq!(net.ups, [2, 2]);
     net.forget();
@@ -433,7 +437,7 @@ fn messages_are_read_as_they_were_written() {
         assert!(message::is_message(&packet));
         assert_eq!(Message::parse(&packet.payload), Some(message));
         for length in 0..packet.payload.len() {
-            // No prefix of it makes anybody panic.
+            // No prefix of a message causes a panic.
             let _ = Message::parse(&packet.payload[..length]);
         }
     }
@@ -459,13 +463,13 @@ fn ranges_that_two_commands_claim_belong_to_neither() {
     courses.insert(AheadKey(4), 1, (0x1000, 0x1000));
     courses.forget(AheadKey(4));
     assert_eq!(courses.strand_of(&write(0x1000, 4)), 0);
-    // Nor to a third one, as long as they are under way.
+    // The range does not belong to a third command either while the other commands are under way.
     courses.insert(AheadKey(5), 3, (0x1000, 0x800));
     assert_eq!(courses.strand_of(&write(0x1000, 4)), 0);
     (1..=3).for_each(|key| courses.forget(AheadKey(key)));
     courses.insert(AheadKey(6), 3, (0x2000, 0x800));
     assert_eq!((courses.strand_of(&write(0x2000, 4)), courses.strand_of(&write(0x1000, 4))), (3, 0));
-    // The same again is no dispute.
+    // A repeated or longer range of one command is no dispute.
     courses.insert(AheadKey(6), 3, (0x2000, 0x1000));
     assert_eq!(courses.strand_of(&write(0x2ffc, 4)), 3);
 }
@@ -487,7 +491,7 @@ fn where_too_much_is_claimed_nobody_is_trusted() {
     assert_eq!(courses.strand_of(&write(4096)), 1);
 }
 
-/// A message that no end of ours would send.
+/// A message that neither end would send.
 fn nonsense(rng: &mut Rng, pool: &mut Pool) -> Packet {
     let word = |rng: &mut Rng| u32::try_from(rng.below(12)).unwrap();
     let mut bytes: Vec<u8> = word(rng).to_be_bytes().to_vec();
@@ -532,7 +536,7 @@ fn hosts_that_talk_nonsense_harm_nobody_else() {
                 session.send_ahead(ahead, Buffer::from(std::vec![0; 4096]));
                 session.forget_ahead(AheadKey(2));
             }
-            // What the device says goes somewhere.
+            // Writes of the device must have a valid strand.
             let address = net.rng.below(12) << 32;
             let write = Packet::memory_write(Bdf::new(1, 0, 0), address, Buffer::from(std::vec![0; 4]));
             let strand = net.ends[DOWN].strand_of(&write);
@@ -540,7 +544,8 @@ fn hosts_that_talk_nonsense_harm_nobody_else() {
             net.run_for(Nanos::from_micros(100));
         }
         net.run_for(Nanos::from_secs(1));
-        // Nonsense ends the link; an order that can't be met keeps what is behind it, which is bounded.
+        // Nonsense ends the link. An order that can never be met holds what is behind it, within
+        // limits.
         let others = net.ends[DOWN].others.as_ref().unwrap();
         assert!(others.held_bytes() <= 4 << 20, "seed {seed}");
     }

@@ -13,7 +13,8 @@ use crate::pair::config;
 const ROOT: Bdf = Bdf::new(0, 0, 0);
 const SWITCH: Bdf = Bdf::new(1, 0, 0);
 
-/// A switch with two ports, joined to two devices' ends that answer every request with the device's number.
+/// A switch with two ports, connected to two devices' ends that answer every request with the
+/// device's number.
 struct World {
     now: Instant,
     upstream: Upstream,
@@ -170,7 +171,7 @@ impl World {
         self.request(Packet::config_write(ROOT, Tag::new(1), target, offset, data), target);
     }
 
-    /// What answers a read of the device below `port`, and by which port that came.
+    /// The answer to a read of the device below `port`, and the port that it came by.
     fn probe(&mut self, port: u8) -> (CompletionStatus, Vec<u8>, Option<PortIndex>) {
         let target = Bdf::new(3 + port, 0, 0);
         self.to_root.clear();

@@ -1,4 +1,5 @@
-//! The side that uses a function: requests become messages, and the server's messages answers and accesses to memory.
+//! The side that uses a function: turns requests into messages, and the server's messages into
+//! answers and accesses to memory.
 
 mod output;
 mod reason;
@@ -31,31 +32,32 @@ use crate::wire::{
 };
 use waiting::{Ask, Waiting};
 
-/// What a client is told when it is made.
+/// The settings of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// How long a server may take to answer: its version, and each request.
+    /// How long a server may take to answer: with its version, and to each request.
     pub answer: Nanos,
 }
 
 impl Default for Config {
-    /// 5 s, as QEMU's client waits.
+    /// 5 s, as long as QEMU's client waits.
     fn default() -> Self {
         Self { answer: Nanos::from_secs(5) }
     }
 }
 
-/// How much room a server is given first to say what a region is: enough for as many areas as are taken.
+/// Room for a region's information that a server is first offered, in bytes: enough for as many
+/// areas as are accepted.
 const REGION_ROOM: u32 = 4064;
 
-/// One server's function, used.
+/// The user of one server's function.
 #[derive(Debug)]
 pub struct Client<D> {
     config: Config,
     peer: Peer,
     stream: Stream<D>,
     waiting: Waiting,
-    /// Accesses of the server to our memory.
+    /// Accesses by the server to our memory.
     pending: Pending<DmaAccess>,
     requests: u64,
     pool: Pool,
@@ -63,10 +65,10 @@ pub struct Client<D> {
 }
 
 impl<D: 'static> Client<D> {
-    /// A client without a server.
+    /// Creates a client without a server.
     ///
     /// # Panics
-    /// When the server has no time to answer in.
+    /// When `config.answer` is zero.
     pub fn new(config: Config) -> Self {
         assert!(config.answer > Nanos::ZERO, "a server has time to answer");
         Self {
@@ -81,42 +83,44 @@ impl<D: 'static> Client<D> {
         }
     }
 
-    /// What was agreed on with the present server, once it has said its version.
+    /// The agreement with the present server, once the server has sent its version.
     pub const fn negotiated(&self) -> Option<Negotiated> {
         self.peer.negotiated()
     }
 
-    /// Asks what the device is: [`Answer::Device`].
+    /// Asks for information about the device. The answer is [`Answer::Device`].
     pub fn device_info(&mut self, now: Instant) -> RequestId {
         self.ask(now, Ask::Device, [&DeviceInfo::default().emit(), &[]], Vec::new())
     }
 
-    /// Asks what a region is: [`Answer::Region`].
+    /// Asks for information about a region. The answer is [`Answer::Region`].
     pub fn region_info(&mut self, now: Instant, region: RegionIndex) -> RequestId {
         let request = self.next_request();
         self.ask_region(now, request, region.0, REGION_ROOM);
         request
     }
 
-    /// Asks what a kind of interrupts is: [`Answer::Interrupt`].
+    /// Asks for information about a kind of interrupts. The answer is [`Answer::Interrupt`].
     pub fn interrupt_info(&mut self, now: Instant, index: InterruptIndex) -> RequestId {
         let index = index.number();
         let request = InterruptInfo { index, ..InterruptInfo::default() };
         self.ask(now, Ask::Interrupt { index }, [&request.emit(), &[]], Vec::new())
     }
 
-    /// Shares memory: with a descriptor where it is a file's, without one where the server is to ask for each byte.
+    /// Shares memory: with a descriptor if the memory is that of a file, without one if the server
+    /// must access it by message.
     pub fn map(&mut self, now: Instant, map: DmaMap, descriptor: Option<D>) -> RequestId {
         let descriptors = descriptor.into_iter().collect();
         self.ask(now, Ask::Done(Command::DmaMap), [&map.emit(), &[]], descriptors)
     }
 
-    /// Takes back memory, one piece as it was shared, or all of it. When it is answered the server uses it no more.
+    /// Takes back memory: one piece as it was shared, or all. Once the request is answered, the
+    /// server does not use the memory any more.
     pub fn unmap(&mut self, now: Instant, unmap: DmaUnmap) -> RequestId {
         self.ask(now, Ask::Done(Command::DmaUnmap), [&unmap.emit(), &[]], Vec::new())
     }
 
-    /// Reads `count` bytes at `offset` of a region: [`Answer::Data`].
+    /// Reads `count` bytes at `offset` of a region. The answer is [`Answer::Data`].
     pub fn read(&mut self, now: Instant, region: RegionIndex, offset: u64, count: u32) -> RequestId {
         if self.negotiated().is_some_and(|server| count > server.data_max) {
             return self.refuse(Errno::E2BIG);
@@ -131,11 +135,11 @@ impl<D: 'static> Client<D> {
         self.ask(now, Ask::Done(Command::RegionWrite), [&access.emit(), data], Vec::new())
     }
 
-    /// Writes `data` at `offset` of a region without an answer, and nothing where there is no server. Whether the server
-    /// has done it is known when a later request is answered.
+    /// Writes `data` at `offset` of a region without an answer. Does nothing if there is no server.
+    /// The answer to a later request tells that the server has handled the write.
     ///
     /// # Panics
-    /// When `data` is more than the server takes in one message.
+    /// When `data` is longer than the server accepts in one message.
     pub fn post(&mut self, region: RegionIndex, offset: u64, data: &[u8]) {
         if self.negotiated().is_none() {
             return;
@@ -147,8 +151,8 @@ impl<D: 'static> Client<D> {
         self.outputs.push_back(Output::Transmit { bytes, descriptors: Vec::new() });
     }
 
-    /// Writes several times, at most 8 B each, in one message; fails with `EOPNOTSUPP` where the server doesn't say that it
-    /// takes such messages.
+    /// Writes several times, at most 8 B each, in one message. Fails with `EOPNOTSUPP` if the
+    /// server does not accept such messages.
     pub fn write_multiple(&mut self, now: Instant, writes: &[SingleWrite]) -> RequestId {
         if writes.len() > WRITES_MAX {
             return self.refuse(Errno::E2BIG);
@@ -162,8 +166,8 @@ impl<D: 'static> Client<D> {
         self.ask(now, Ask::WriteMultiple { count }, [&fixed, &bytes], Vec::new())
     }
 
-    /// Sets up, tears down, masks, unmasks or triggers `count` interrupts from `start` on; a `count` of 0 without data
-    /// tears down all of the kind.
+    /// Sets up, tears down, masks, unmasks or triggers `count` interrupts from number `start` on. A
+    /// `count` of 0 without data tears down all interrupts of the kind.
     pub fn set_interrupts(
         &mut self,
         now: Instant,
@@ -196,7 +200,7 @@ impl<D: 'static> Client<D> {
     /// Answers [`Output::DmaRead`].
     ///
     /// # Panics
-    /// When there are not as many bytes as were asked for.
+    /// When the number of bytes is not the requested one.
     pub fn dma_read_done(&mut self, token: Token, result: Result<&[u8], Errno>) {
         let Some((_, asked, access)) = self.pending.find(token) else { return };
         if asked.command != Command::DmaRead {
@@ -213,7 +217,7 @@ impl<D: 'static> Client<D> {
         }
     }
 
-    /// Answers an [`Output::DmaWrite`] that carries a token.
+    /// Answers an [`Output::DmaWrite`] that carries this token.
     pub fn dma_write_done(&mut self, token: Token, result: Result<(), Errno>) {
         let Some((_, asked, access)) = self.pending.find(token) else { return };
         if asked.command != Command::DmaWrite {
@@ -238,7 +242,7 @@ impl<D: 'static> Client<D> {
         RequestId(self.requests)
     }
 
-    /// A request that fails at once.
+    /// Creates a request that fails at once.
     fn refuse(&mut self, error: Errno) -> RequestId {
         let request = self.next_request();
         self.answer(request, Err(error));
@@ -306,7 +310,7 @@ impl<D: 'static> Client<D> {
         self.outputs.push_back(Output::Close { reason });
     }
 
-    /// The server has gone, or is left.
+    /// Forgets the server, which has gone or is left. All requests fail.
     fn forget(&mut self) {
         self.peer = Peer::Away;
         self.stream = Stream::default();

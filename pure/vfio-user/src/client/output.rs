@@ -1,4 +1,4 @@
-//! What goes into a client and what comes out of it.
+//! The output of a client.
 
 use alloc::vec::Vec;
 
@@ -10,72 +10,76 @@ use crate::pending::Token;
 use crate::version::Negotiated;
 use crate::wire::{DeviceInfo, InterruptInfo, RegionInfo};
 
-/// Names a request of ours until it is answered; never used again.
+/// Names a request of the client until the request is answered. A client never uses a name again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
 /// What a client asks of the world, or tells it.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Output<D> {
-    /// Append this message to the stream. One output is one message: its descriptors go with its first byte, and are
-    /// closed after that.
+    /// Append this message to the stream. Each output is one message, whose descriptors go with its
+    /// first byte and are closed afterwards.
     Transmit {
-        /// The message.
+        /// Bytes of the message.
         bytes: Buffer,
-        /// The descriptors.
+        /// Descriptors to send with the message.
         descriptors: Vec<D>,
     },
-    /// The server has said its version: requests may be made.
+    /// The server has sent its version, so requests may be made.
     Negotiated(Negotiated),
-    /// A request has been answered, or has failed: `ETIMEDOUT` where no answer came, `ENOTCONN` where there is no server
-    /// (any more), `EBUSY` where too many requests are open, `E2BIG` where the server takes less in one message.
+    /// A request was answered, or has failed: `ETIMEDOUT` if no answer came, `ENOTCONN` if there is
+    /// no server (any more), `EBUSY` if too many requests are open, `E2BIG` if the server accepts
+    /// less in one message.
     Answered {
-        /// The request.
+        /// The request that was answered.
         request: RequestId,
-        /// What the server says.
+        /// The server's answer, or the error.
         result: Result<Answer<D>, Errno>,
     },
     /// The server reads our memory. Answer with [`super::Client::dma_read_done`].
     DmaRead {
-        /// Names the request.
+        /// Names the request when it is answered.
         token: Token,
-        /// The first byte's address, as the device sees it. Whether there is memory of ours is for the world to check.
+        /// Address of the first byte, as the device sees it. The world must check that it is our
+        /// memory.
         address: u64,
-        /// Bytes, more than 0 and at most [`crate::DATA_MAX`].
+        /// How many bytes to read, more than 0 and at most [`crate::DATA_MAX`].
         length: u32,
     },
     /// The server writes our memory. Answer with [`super::Client::dma_write_done`].
     DmaWrite {
-        /// Names the request; none if no answer is wanted.
+        /// Names the request. `None` if no answer is wanted.
         token: Option<Token>,
-        /// The first byte's address, as the device sees it.
+        /// Address of the first byte, as the device sees it. The world must check that it is our
+        /// memory.
         address: u64,
-        /// The bytes, more than 0.
+        /// The bytes to write, at least one.
         data: Buffer,
     },
-    /// Close the connection once what was transmitted is on its way. The client has forgotten it.
+    /// Close the connection once all transmitted bytes are on their way. The client has forgotten
+    /// the connection.
     Close {
-        /// Why.
+        /// Why the client ends the connection.
         reason: CloseReason,
     },
 }
 
-/// What a server says.
+/// A server's answer to a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Answer<D> {
-    /// It is done.
+    /// The request has been executed.
     Done,
-    /// What the device is.
+    /// Information about the device.
     Device(DeviceInfo),
-    /// What a region is.
+    /// Information about a region.
     Region {
-        /// All of it.
+        /// The information itself, areas included.
         info: RegionInfo,
-        /// The file behind its mappable areas; some servers send one for each area.
+        /// Descriptors of the file behind the mappable areas. Some servers send one for each area.
         descriptors: Vec<D>,
     },
-    /// What a kind of interrupts is.
+    /// Information about a kind of interrupts.
     Interrupt(InterruptInfo),
-    /// The bytes read, fewer than asked for if there were no more.
+    /// The bytes read, fewer than requested if there were no more.
     Data(Buffer),
 }

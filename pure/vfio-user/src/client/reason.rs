@@ -1,4 +1,4 @@
-//! Why a connection is ended.
+//! Why a client ends a connection.
 
 use core::fmt;
 
@@ -8,23 +8,23 @@ use crate::wire::{HeaderError, VersionError};
 /// Why a client ends its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseReason {
-    /// A message's header can't be trusted.
+    /// A message's header cannot be trusted.
     Header(HeaderError),
     /// The server refuses the version.
     Refused {
-        /// Its error.
+        /// Error in the server's reply.
         error: Errno,
     },
     /// The server answers with a version that was not offered.
     Newer {
-        /// Major version.
+        /// Major version of the server's answer.
         major: u16,
-        /// Minor version.
+        /// Minor version of the server's answer.
         minor: u16,
     },
-    /// The server's version can't be read.
+    /// The server's version cannot be decoded.
     Version(VersionError),
-    /// The server has not said its version in time.
+    /// The server's version did not come in time.
     Handshake,
 }
 

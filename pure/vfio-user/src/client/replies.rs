@@ -1,4 +1,4 @@
-//! What a server sends: replies to us, and requests of its own.
+//! Handles the messages of a server: replies to the client, and requests by the server.
 
 use alloc::vec::Vec;
 
@@ -19,7 +19,7 @@ use crate::wire::{
     Version,
 };
 
-/// The longest that may be said of a region.
+/// The longest information about a region that is accepted, in bytes.
 const REGION_INFO_MAX: u32 = 1 << 16;
 
 impl<D: 'static> Client<D> {
@@ -60,7 +60,7 @@ impl<D: 'static> Client<D> {
         }
     }
 
-    /// A reply. One that nobody waits for has come too late and is ignored.
+    /// Handles a reply. A reply that nobody waits for has come too late and is ignored.
     fn on_reply(
         &mut self,
         now: Instant,
@@ -83,7 +83,7 @@ impl<D: 'static> Client<D> {
         self.answer(sent.request, result);
     }
 
-    /// What a reply says; nothing if it makes us ask again.
+    /// The answer in a reply; `None` if the client must ask again.
     fn answer_of(
         &mut self,
         now: Instant,
@@ -97,7 +97,8 @@ impl<D: 'static> Client<D> {
                 let info = RegionInfo::parse(payload)?;
                 check(info.index == index)?;
                 if info.argsz as usize > payload.len() {
-                    // There is more than there was room for. A server that says so twice is not asked a third time.
+                    // The reply has more than there was room for. A server that says so twice is
+                    // not asked a third time.
                     check(info.argsz > room && room < REGION_INFO_MAX)?;
                     self.ask_region(now, sent.request, index, REGION_INFO_MAX);
                     return Ok(None);
@@ -127,7 +128,7 @@ impl<D: 'static> Client<D> {
         Ok(Some(answer))
     }
 
-    /// A request of the server.
+    /// Handles a request by the server.
     fn on_request(&mut self, asked: Asked, payload: &[u8]) -> Result<(), Errno> {
         if !matches!(self.peer, Peer::Ready(_)) {
             return Err(Errno::EINVAL);
@@ -159,7 +160,7 @@ impl<D: 'static> Client<D> {
     }
 }
 
-/// Something that a well-behaved server sees to.
+/// Checks a rule that a well-behaved server keeps.
 const fn check(holds: bool) -> Result<(), Errno> {
     if holds { Ok(()) } else { Err(Errno::EINVAL) }
 }

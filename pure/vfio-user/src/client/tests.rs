@@ -1,4 +1,5 @@
-//! Byte sequences written down by hand, from the tables of the specification (QEMU's docs/interop/vfio-user.rst).
+//! Byte sequences written by hand, from the tables of the specification (QEMU's
+//! docs/interop/vfio-user.rst).
 
 use alloc::string::ToString;
 use alloc::vec;
@@ -25,7 +26,7 @@ impl Bench {
         client.handle_input(NOW, Input::Connected);
         Self { client, counter: Counter::default() }
     }
-    /// A client whose server has answered as libvfio-user does, with two descriptors a message.
+    /// A client whose server has answered like libvfio-user, with two descriptors per message.
     fn new() -> Self {
         let mut bench = Self::fresh();
         bench.drain();
@@ -84,7 +85,7 @@ fn a_version_is_offered_and_one_not_offered_is_not_taken() {
     let json = "{\"capabilities\":{\"max_msg_fds\":16,\"max_data_xfer_size\":1048576,\"max_dma_maps\":65535,\
                 \"pgsizes\":4096,\"write_multiple\":true}}\0";
     assert_eq!(core::str::from_utf8(&bytes[20..]), Ok(json));
-    // A request before the answer fails.
+    // A request before the server's answer fails.
     let request = bench.client.reset(NOW);
     bench.answered(request, Err(Errno::ENOTCONN));
 
@@ -126,7 +127,7 @@ fn a_region_is_asked_for_again_where_there_was_too_little_room() {
     bench.send_with(&["0100 0500 30000000 01000000 00000000  00200000", fixed].concat(), 1);
     bench.expect(&["0200 0500 30000000 00000000 00000000  00000100", nothing].concat());
     assert_eq!(bench.counter.count(), 0);
-    // A capability that is not known, then the areas.
+    // An unknown capability, then the areas.
     let fixed = "0f000000 00000000 20000000 0040000000000000 0000000000000000";
     let unknown = "0200 0100 30000000 0102030405060708";
     let sparse = "0100 0100 00000000 01000000 00000000 0010000000000000 0010000000000000";
@@ -138,7 +139,7 @@ fn a_region_is_asked_for_again_where_there_was_too_little_room() {
     };
     assert_eq!((found, descriptors.len(), info.size), (request, 1, 0x4000));
     assert_eq!(info.areas, [Area { offset: 0x1000, length: 0x1000 }]);
-    // Lists that don't end, or lie outside.
+    // Lists that do not end, or lie outside the payload.
     for chain in ["20000000", "f0000000", "10000000"] {
         let request = bench.client.region_info(NOW, RegionIndex::BAR0);
         let Some(Output::Transmit { bytes, .. }) = bench.next() else { panic!("nothing sent") };
@@ -171,7 +172,7 @@ fn requests_are_what_the_tables_say_and_answers_are_checked() {
     let multiple = bench.client.write_multiple(NOW, &[single]);
     bench.expect("0700 0f00 30000000 00000000 00000000  0100000000000000 0010000000000000 00000000 04000000 0102030400000000");
 
-    // In any order.
+    // Answers come in any order.
     bench.send("0600 0d00 10000000 01000000 00000000");
     bench.answered(reset, Ok(Answer::Done));
     bench.send("0300 0900 22000000 01000000 00000000  0400000000000000 07000000 02000000 0600");
@@ -187,7 +188,7 @@ fn requests_are_what_the_tables_say_and_answers_are_checked() {
     let info = DeviceInfo { resettable: true, pci: true, regions: 9, interrupts: 5 };
     bench.answered(device, Ok(Answer::Device(info)));
     assert_eq!(bench.client.poll_timeout(), None);
-    // Once more: nobody waits. And a reply to another command than was asked.
+    // Nobody waits for a repeated reply, or for a reply to another command.
     bench.send_with("0100 0400 20000000 01000000 00000000  10000000 03000000 09000000 05000000", 2);
     bench.client.reset(NOW);
     bench.drain();
@@ -199,7 +200,8 @@ fn requests_are_what_the_tables_say_and_answers_are_checked() {
 fn answers_that_do_not_fit_their_questions() {
     let mut bench = Bench::new();
     for payload in [
-        // Another offset, another region, more than asked for, not as many as it says, nothing.
+        // Another offset, another region, more than requested, fewer bytes than announced, no
+        // payload.
         "22000000 01000000 00000000  0500000000000000 07000000 02000000 0600",
         "22000000 01000000 00000000  0400000000000000 06000000 02000000 0600",
         "23000000 01000000 00000000  0400000000000000 07000000 03000000 060000",
@@ -248,7 +250,7 @@ fn memory_and_interrupts_go_with_their_descriptors() {
         InterruptData::Bools(vec![true, false]),
     );
     bench.expect("0400 0800 26000000 00000000 00000000  16000000 22000000 02000000 00000000 02000000 0100");
-    // More than the server takes.
+    // More descriptors than the server accepts.
     three.extend((0..2).map(|_| bench.counter.open()));
     let request = bench.client.set_interrupts(NOW, msix, trigger, (0, 3), InterruptData::Descriptors(three));
     bench.answered(request, Err(Errno::E2BIG));
@@ -273,7 +275,7 @@ fn a_server_reads_and_writes_memory_and_is_answered() {
     bench.client.dma_read_done(read, Ok(&[1, 2, 3, 4]));
     bench.expect("0700 0b00 24000000 01000000 00000000  0010000000000000 0400000000000000 01020304");
     bench.client.dma_read_done(read, Ok(&[1, 2, 3, 4]));
-    // Posted.
+    // The write is posted.
     bench.send("0700 0c00 22000000 10000000 00000000  0020000000000000 0200000000000000 0a0b");
     assert!(matches!(bench.drain()[..], [Output::DmaWrite { token: None, .. }]));
     for (refused, errno) in [

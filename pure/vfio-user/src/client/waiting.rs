@@ -1,4 +1,4 @@
-//! Requests of ours that the server has not answered.
+//! Requests of the client that the server has not answered.
 
 use alloc::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use super::output::RequestId;
 use crate::limits::REQUESTS_MAX;
 use crate::wire::{Command, RegionAccess};
 
-/// What the answer is for.
+/// What a request asked for, which tells how to read its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ask {
     Device,
@@ -23,7 +23,7 @@ pub(super) enum Ask {
     WriteMultiple {
         count: u64,
     },
-    /// A reply is all that is wanted.
+    /// The reply is wanted only for its success.
     Done(Command),
 }
 
@@ -40,7 +40,7 @@ impl Ask {
     }
 }
 
-/// A message without an answer.
+/// A message that has not been answered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sent {
     pub(super) id: u16,
@@ -49,7 +49,7 @@ pub(super) struct Sent {
     deadline: Instant,
 }
 
-/// All of them, in the order in which they were sent, which is that of their deadlines.
+/// All unanswered messages in the order of sending, which is also that of their deadlines.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     sent: VecDeque<Sent>,
@@ -73,14 +73,14 @@ impl Waiting {
         id
     }
 
-    /// An identifier for a message that is not answered.
+    /// An identifier for a message whose reply is not awaited here.
     pub(super) fn unanswered(&mut self) -> u16 {
         let id = self.next_id;
         self.next_id = self.next_id.wrapping_add(1);
         id
     }
 
-    /// Takes the message that a reply to `command` with identifier `id` answers.
+    /// Takes the message that is answered by a reply to `command` with identifier `id`.
     pub(super) fn take(&mut self, id: u16, command: Command) -> Option<Sent> {
         let at = self.sent.iter().position(|sent| sent.id == id && sent.ask.command() == command)?;
         self.sent.remove(at)
@@ -94,7 +94,7 @@ impl Waiting {
         self.sent.front().filter(|sent| sent.deadline <= now)?;
         self.pop()
     }
-    /// Takes any message.
+    /// Takes the oldest message.
     pub(super) fn pop(&mut self) -> Option<RequestId> {
         self.sent.pop_front().map(|sent| sent.request)
     }

@@ -1,4 +1,4 @@
-//! What a server is told when it is made.
+//! The settings of a server.
 
 use alloc::vec::Vec;
 
@@ -6,14 +6,14 @@ use engine::Nanos;
 
 use crate::index::{Area, INTERRUPTS, REGIONS};
 
-/// What a function offers.
+/// What a function offers, and how long its clients may take.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The regions, by number; one of length 0 is absent.
+    /// The regions, by number. A region of length 0 is absent.
     pub regions: [RegionConfig; REGIONS],
-    /// The kinds of interrupts, by number; one of count 0 is absent.
+    /// The kinds of interrupts, by number. A kind with count 0 is absent.
     pub interrupts: [InterruptConfig; INTERRUPTS],
-    /// Whether the function can be reset by a message.
+    /// Whether a message can reset the function.
     pub resettable: bool,
     /// How long a client may take from connecting to the end of its first message.
     pub handshake: Nanos,
@@ -22,7 +22,7 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// No regions, no interrupts; 10 s for the first message, 5 s for an answer.
+    /// No regions and no interrupts; 10 s for the first message, 5 s for an answer.
     fn default() -> Self {
         Self {
             regions: Default::default(),
@@ -37,21 +37,22 @@ impl Default for Config {
 /// A region of a function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RegionConfig {
-    /// Bytes; 0 for none.
+    /// Length of the region in bytes; 0 if it is absent.
     pub length: u64,
-    /// Whether it may be read.
+    /// Whether the region may be read.
     pub readable: bool,
-    /// Whether it may be written.
+    /// Whether the region may be written.
     pub writable: bool,
-    /// The parts that a client may map, in rising order and apart from each other; none for most regions.
+    /// The parts that a client may map, in rising order and apart from each other. Most regions
+    /// have none.
     pub areas: Vec<Area>,
-    /// Where the region begins in the file whose descriptor goes with [`super::Output::Transmit`]: a client maps an
-    /// area at this plus the area's offset.
+    /// Offset of the region in the file whose descriptor goes with [`super::Output::Transmit`]. A
+    /// client maps an area at this offset plus that of the area.
     pub file_offset: u64,
 }
 
 impl RegionConfig {
-    /// A region of `length` bytes that may be read and written with messages only.
+    /// Creates a region of `length` bytes that may be read and written by message only.
     pub fn new(length: u64) -> Self {
         Self { length, readable: true, writable: true, ..Self::default() }
     }
@@ -60,9 +61,9 @@ impl RegionConfig {
 /// A kind of interrupt of a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InterruptConfig {
-    /// How many (vectors); 0 for none.
+    /// How many interrupts (vectors) of the kind there are; 0 if the kind is absent.
     pub count: u32,
-    /// Whether all are set at once (`VFIO_IRQ_INFO_NORESIZE`): a client that wants one more tears all down first.
-    /// Without it they come one by one.
+    /// Whether all interrupts are set up at once (`VFIO_IRQ_INFO_NORESIZE`): a client that wants
+    /// one more tears all down first. Otherwise they are set up one by one.
     pub all_at_once: bool,
 }

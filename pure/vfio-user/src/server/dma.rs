@@ -1,4 +1,5 @@
-//! Accesses to the client's memory by message: split to what the client takes, a window of them under way.
+//! Accesses to the client's memory by message, split into messages that the client accepts, with a
+//! window of them under way.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -9,13 +10,13 @@ use super::output::Cookie;
 use crate::limits::{DMA_MAX, DMA_WINDOW};
 use crate::wire::Command;
 
-/// What was asked for, and how far it has come.
+/// An access to the client's memory, and its progress.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) cookie: Cookie,
     pub(super) address: u64,
     pub(super) length: usize,
-    /// What is to be written; none if it is a read.
+    /// The data to write; `None` for a read.
     pub(super) data: Option<Buffer>,
     sent: usize,
     arrived: usize,
@@ -35,20 +36,20 @@ impl Job {
 pub(super) struct Flight {
     pub(super) id: u16,
     job: usize,
-    /// Where in the job.
+    /// Offset of the message's data in the job.
     pub(super) offset: usize,
     pub(super) length: usize,
     deadline: Instant,
 }
 
-/// All accesses under way.
+/// All accesses that wait or are under way.
 #[derive(Debug, Default)]
 pub(super) struct Dma {
     jobs: Vec<Option<Job>>,
     free: Vec<usize>,
-    /// Jobs of which not everything has been sent, in order.
+    /// Slots of jobs that have more to send, in order.
     waiting: VecDeque<usize>,
-    /// In the order in which they were sent, which is that of their deadlines.
+    /// Unanswered messages in the order of sending, which is also that of their deadlines.
     flights: VecDeque<Flight>,
     next_id: u16,
 }
@@ -68,7 +69,7 @@ impl Dma {
         self.waiting.push_back(slot);
     }
 
-    /// The next message to send, of at most `data_max` bytes, if the window is open.
+    /// The next message to send, with at most `data_max` bytes, if the window is open.
     pub(super) fn launch(&mut self, data_max: usize, deadline: Instant) -> Option<(Flight, &Job)> {
         if self.flights.len() == DMA_WINDOW {
             return None;
@@ -89,13 +90,14 @@ impl Dma {
         Some((flight, job))
     }
 
-    /// The message called `id`, and what it is a part of; none if it is not waited for (any more).
+    /// The message called `id`, and the job that it belongs to. `None` if no answer to it is
+    /// awaited (any more).
     pub(super) fn find(&self, id: u16) -> Option<(Flight, &Job)> {
         let flight = self.flights.iter().find(|flight| flight.id == id)?;
         Some((*flight, self.jobs[flight.job].as_ref().expect("a message is a part of something")))
     }
 
-    /// The message has been answered; returns whether all of the access has been.
+    /// Notes that the message has been answered. Returns whether the whole access is complete.
     pub(super) fn land(&mut self, flight: Flight) -> bool {
         self.flights.retain(|other| other.id != flight.id);
         let job = self.jobs[flight.job].as_mut().expect("a message is a part of something");
@@ -107,7 +109,7 @@ impl Dma {
         done
     }
 
-    /// Gives up what the message is a part of. Answers that still come are not waited for.
+    /// Gives up the access that the message belongs to. Answers that still come are ignored.
     pub(super) fn fail(&mut self, flight: Flight) -> Option<Cookie> {
         self.flights.retain(|other| other.job != flight.job);
         self.waiting.retain(|slot| *slot != flight.job);
@@ -120,7 +122,7 @@ impl Dma {
         job
     }
 
-    /// Gives up everything.
+    /// Gives up all accesses and returns their cookies.
     pub(super) fn clear(&mut self) -> impl Iterator<Item = Cookie> + use<> {
         let jobs = core::mem::take(self).jobs;
         jobs.into_iter().flatten().map(|job| job.cookie)

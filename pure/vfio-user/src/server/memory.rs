@@ -1,4 +1,4 @@
-//! The client's memory, as far as it is shared.
+//! The memory that the client shares.
 
 use alloc::collections::BTreeMap;
 
@@ -9,21 +9,21 @@ use crate::wire::DmaMap;
 
 #[derive(Clone, Copy, Debug)]
 struct Piece {
-    /// The last byte's address.
+    /// Address of the last byte.
     last: u64,
     readable: bool,
     writable: bool,
-    /// Names the request that mapped it.
+    /// Names the request that mapped the piece.
     token: Token,
 }
 
-/// Pieces of memory by their first byte's address; none overlaps another.
+/// Pieces of memory by the address of their first byte. They do not overlap.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     pieces: BTreeMap<u64, Piece>,
 }
 
-/// What is done to memory.
+/// The kind of access to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     Read,
@@ -41,14 +41,14 @@ impl Memory {
         if self.pieces.len() >= MAPS_MAX { Err(Errno::ENOSPC) } else { Ok(()) }
     }
 
-    /// Adds what was checked.
+    /// Adds a piece that [`Memory::check`] has allowed.
     pub(super) fn insert(&mut self, map: &DmaMap, token: Token) {
         let last = map.address + (map.length - 1);
         let piece = Piece { last, readable: map.readable, writable: map.writable, token };
         self.pieces.insert(map.address, piece);
     }
 
-    /// Removes the piece that is exactly this one.
+    /// Removes the piece with exactly this address and length.
     pub(super) fn remove(&mut self, address: u64, length: u64) -> Result<(), Errno> {
         match self.pieces.get(&address) {
             Some(piece) if piece.last == address + (length - 1) => {
@@ -59,14 +59,14 @@ impl Memory {
         }
     }
 
-    /// Removes the piece at `address` if the request called `token` has put it there.
+    /// Removes the piece at `address` if the request called `token` has added it.
     pub(super) fn retract(&mut self, address: u64, token: Token) {
         if self.pieces.get(&address).is_some_and(|piece| piece.token == token) {
             self.pieces.remove(&address);
         }
     }
 
-    /// Removes some piece and returns its address and length.
+    /// Removes any piece and returns its address and length.
     pub(super) fn pop(&mut self) -> Option<(u64, u64)> {
         let (address, piece) = self.pieces.pop_first()?;
         Some((address, piece.last - address + 1))
@@ -76,7 +76,7 @@ impl Memory {
         self.pieces.len()
     }
 
-    /// Whether all of `address..address + length` is shared, and for this.
+    /// Checks that all of `address..address + length` is shared, and for this kind of access.
     pub(super) fn allows(&self, address: u64, length: u64, access: Access) -> Result<(), Errno> {
         let before = length.checked_sub(1).ok_or(Errno::EINVAL)?;
         let last = address.checked_add(before).ok_or(Errno::EFAULT)?;

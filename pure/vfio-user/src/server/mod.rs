@@ -1,8 +1,10 @@
-//! The function's side: a client's messages become requests to the world, and its answers replies.
+//! The function's side: turns a client's messages into requests to the world, and the world's
+//! answers into replies.
 //!
-//! Requests come out in the order in which the client made them and may be answered in any order. Whoever drives a
-//! server must not let a [`Output::RegionRead`] or [`Output::RegionWrite`] wait for a [`Server::dma_read`] or
-//! [`Server::dma_write`]: clients are known that serve neither while they wait for a region.
+//! Requests come out in the order in which the client made them, and may be answered in any order.
+//! The driver of a server must not let an [`Output::RegionRead`] or [`Output::RegionWrite`] wait
+//! for a [`Server::dma_read`] or [`Server::dma_write`]: some clients serve neither while they wait
+//! for a region.
 
 mod config;
 mod dma;
@@ -37,14 +39,14 @@ use dma::{Dma, Job};
 use memory::{Access, Memory};
 use requests::Request;
 
-/// One function, offered to one client at a time.
+/// A function that is offered to one client at a time.
 #[derive(Debug)]
 pub struct Server<D> {
     config: Config,
     peer: Peer,
     stream: Stream<D>,
     memory: Memory,
-    /// Which kinds of interrupts the client has given descriptors for.
+    /// The kinds of interrupts for which the client has given descriptors.
     set_up: [bool; INTERRUPTS],
     pending: Pending<Request>,
     dma: Dma,
@@ -53,11 +55,11 @@ pub struct Server<D> {
 }
 
 impl<D: 'static> Server<D> {
-    /// A function that no client uses yet.
+    /// Creates a server of a function that no client uses yet.
     ///
     /// # Panics
-    /// When the configuration contradicts itself: an area outside its region or too many of them, a region that doesn't
-    /// fit into a file, or no time to answer in.
+    /// When the configuration is inconsistent: an area lies outside its region, a region has too
+    /// many areas or does not fit in a file, or a timeout is zero.
     pub fn new(config: Config) -> Self {
         assert!(config.handshake > Nanos::ZERO && config.answer > Nanos::ZERO, "a client has time to answer");
         for region in &config.regions {
@@ -88,8 +90,8 @@ impl<D: 'static> Server<D> {
         }
     }
 
-    /// Answers [`Output::Map`]. After an error the memory counts as not mapped: no [`Output::Unmap`] comes for it, unless
-    /// the client had already taken it back.
+    /// Answers [`Output::Map`]. After an error, the memory counts as not mapped, and no
+    /// [`Output::Unmap`] comes for it unless the client had already taken it back.
     pub fn map_done(&mut self, token: Token, result: Result<(), Errno>) {
         let Some((asked, Request::Map { address })) =
             self.take(token, |request| matches!(request, Request::Map { .. }))
@@ -105,7 +107,7 @@ impl<D: 'static> Server<D> {
         }
     }
 
-    /// Answers one [`Output::Unmap`] that carries a token.
+    /// Answers one [`Output::Unmap`] that carries this token.
     pub fn unmap_done(&mut self, token: Token) {
         let Some((_, asked, Request::Unmap { remaining, unmap })) = self.pending.find(token) else { return };
         *remaining -= 1;
@@ -116,10 +118,11 @@ impl<D: 'static> Server<D> {
         }
     }
 
-    /// Answers [`Output::RegionRead`] with the bytes read, fewer than asked for if the device had no more.
+    /// Answers [`Output::RegionRead`] with the bytes read, which may be fewer than requested if the
+    /// device had no more.
     ///
     /// # Panics
-    /// When there are more bytes than were asked for.
+    /// When there are more bytes than requested.
     pub fn read_done(&mut self, token: Token, result: Result<&[u8], Errno>) {
         let Some((asked, Request::Read(access))) =
             self.take(token, |request| matches!(request, Request::Read(_)))
@@ -136,7 +139,7 @@ impl<D: 'static> Server<D> {
         }
     }
 
-    /// Answers an [`Output::RegionWrite`] that carries a token.
+    /// Answers an [`Output::RegionWrite`] that carries this token.
     pub fn write_done(&mut self, token: Token, result: Result<(), Errno>) {
         let Some((_, asked, request)) = self.pending.find(token) else { return };
         let (asked, outcome) = match request {
@@ -168,22 +171,24 @@ impl<D: 'static> Server<D> {
         }
     }
 
-    /// Reads `length` bytes of the client's memory by message; ends with a last [`Output::DmaData`] or with
-    /// [`Output::DmaFailed`]: `EFAULT` or `EACCES` where the client has not shared the memory for this.
+    /// Reads `length` bytes of the client's memory by message. The read ends with a last
+    /// [`Output::DmaData`], or with [`Output::DmaFailed`]: `EFAULT` or `EACCES` if the client has
+    /// not shared the memory for reading.
     pub fn dma_read(&mut self, now: Instant, cookie: Cookie, address: u64, length: usize) {
         self.start_dma(now, Job::new(cookie, address, length, None));
     }
 
-    /// Writes to the client's memory by message; ends with [`Output::DmaWritten`] or with [`Output::DmaFailed`].
+    /// Writes to the client's memory by message. The write ends with [`Output::DmaWritten`] or
+    /// [`Output::DmaFailed`].
     pub fn dma_write(&mut self, now: Instant, cookie: Cookie, address: u64, data: Buffer) {
         self.start_dma(now, Job::new(cookie, address, data.len(), Some(data)));
     }
 
-    /// What was agreed on with the present client, once it has said its version.
+    /// The agreement with the present client, once the client has sent its version.
     pub const fn negotiated(&self) -> Option<Negotiated> {
         self.peer.negotiated()
     }
-    /// The configuration.
+    /// The configuration of the function.
     pub const fn config(&self) -> &Config {
         &self.config
     }
@@ -225,7 +230,7 @@ impl<D: 'static> Server<D> {
         }
     }
 
-    /// Sends as many messages about the client's memory as the window lets.
+    /// Sends as many messages about the client's memory as the window allows.
     fn launch(&mut self, now: Instant) {
         let Peer::Ready(negotiated) = self.peer else { return };
         let deadline = now + self.config.answer;
@@ -265,7 +270,8 @@ impl<D: 'static> Server<D> {
         }
     }
 
-    /// A client's answer about its memory. One that nobody waits for has come too late and is ignored.
+    /// Handles a client's answer about its memory. An answer that nobody waits for has come too
+    /// late and is ignored.
     fn on_reply(&mut self, now: Instant, header: &Header, error: Option<Errno>, payload: &[u8]) {
         let Some((flight, job)) = self.dma.find(header.id) else { return };
         if job.command() != header.command {
@@ -277,7 +283,8 @@ impl<D: 'static> Server<D> {
             Some(Errno(0)) => Err(Errno::EIO),
             Some(error) => Err(error),
             None if is_read => read_reply(payload, expected),
-            // Old versions of QEMU answer a write with a header alone; what others say again needs no check.
+            // Old versions of QEMU answer a write with a header alone. What other clients repeat
+            // needs no check.
             None => Ok(&[][..]),
         };
         match data {
@@ -306,7 +313,7 @@ impl<D: 'static> Server<D> {
         self.outputs.push_back(Output::Close { reason });
     }
 
-    /// The client has gone, or is sent away: takes back all it had.
+    /// Takes back everything that the client had, since it has gone or is sent away.
     fn forget(&mut self) {
         self.peer = Peer::Away;
         self.stream = Stream::default();
@@ -326,12 +333,13 @@ impl<D: 'static> Server<D> {
     }
 }
 
-/// Whether it is a write that takes no room among the requests: losing it would be worse than any wait.
+/// Whether a request is a write without a reply. Such a write takes no room among the requests,
+/// because losing it would be worse than any wait.
 const fn is_posted(asked: Asked) -> bool {
     asked.no_reply && matches!(asked.command, Command::RegionWrite | Command::RegionWriteMulti)
 }
 
-/// What an answered write is a reply to.
+/// What the reply to a write must contain.
 enum Written {
     One(RegionAccess),
     Multiple(u64),
@@ -339,7 +347,7 @@ enum Written {
 
 const _: () = assert!(WriteMultiple::LENGTH == size_of::<u64>());
 
-/// The data of a reply to a read of the client's memory, if it is the one that was asked for.
+/// The data of a client's answer to a read of its memory, if the answer is the expected one.
 fn read_reply(payload: &[u8], expected: DmaAccess) -> Result<&[u8], Errno> {
     match DmaAccess::parse(payload) {
         Ok((access, data)) if access == expected && data.len() as u64 == access.count => Ok(data),
@@ -396,5 +404,5 @@ impl<D: 'static> Engine for Server<D> {
     }
 }
 
-/// The longest data is what is offered to clients.
+/// The pool must provide the longest data that clients are offered.
 const _: () = assert!(DATA_MAX as usize <= Pool::LENGTH_MAX);

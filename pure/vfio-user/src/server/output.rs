@@ -1,4 +1,4 @@
-//! What goes into a server and what comes out of it.
+//! The output of a server.
 
 use engine::Buffer;
 
@@ -9,119 +9,126 @@ use crate::interrupt::{InterruptAction, InterruptData};
 use crate::pending::Token;
 use crate::version::Negotiated;
 
-/// Names an access to the client's memory by message; chosen by the caller.
+/// Names an access to the client's memory by message. The caller chooses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cookie(pub u64);
 
-/// What a server asks of the world, or tells it. The order matters: a write precedes the read that followed it.
+/// What a server asks of the world, or tells it. The order matters: a write precedes a read that
+/// followed it.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Output<D> {
-    /// Append this message to the stream. One output is one message: its descriptor goes with its first byte.
+    /// Append this message to the stream. Each output is one message, whose descriptor goes with
+    /// its first byte.
     Transmit {
-        /// The message.
+        /// Bytes of the message.
         bytes: Buffer,
-        /// The region whose descriptor the world attaches, if any: the file behind the region's mappable areas.
+        /// The region whose descriptor the world attaches, if any: that of the file behind the
+        /// region's mappable areas.
         shared: Option<RegionIndex>,
     },
-    /// The client has said its version and has been answered.
+    /// The client has sent its version and was answered.
     Negotiated(Negotiated),
     /// The client's memory at `address..address + length` may be used from now on. Answer with
     /// [`super::Server::map_done`].
     Map {
-        /// Names the request.
+        /// Names the request when it is answered.
         token: Token,
-        /// Where the device sees it.
+        /// Address of the memory as the device sees it.
         address: u64,
-        /// Bytes, more than 0; `address + length` fits in 64 bits, or is 2^64.
+        /// Length of the memory in bytes, more than 0. `address + length` is at most 2^64.
         length: u64,
-        /// Where it begins in the descriptor's file; 0 without one.
+        /// Offset of the memory in the descriptor's file; 0 without a descriptor.
         offset: u64,
-        /// Whether the device may read it.
+        /// Whether the device may read the memory.
         readable: bool,
-        /// Whether the device may write it.
+        /// Whether the device may write the memory.
         writable: bool,
-        /// The file. Without one the memory can only be had by message ([`super::Server::dma_read`]).
+        /// Descriptor of the memory's file. Without one, the memory is only accessible by message
+        /// ([`super::Server::dma_read`]).
         descriptor: Option<D>,
     },
-    /// The client's memory at `address` must not be used any more: it was one [`Output::Map`]. Answer with
-    /// [`super::Server::unmap_done`] when nothing refers to it.
+    /// The client's memory at `address`, which came with one [`Output::Map`], must not be used any
+    /// more. Answer with [`super::Server::unmap_done`] when nothing refers to the memory.
     Unmap {
-        /// Names the request; none where the client has gone, and no answer is wanted. Several may carry the same,
-        /// each to be answered.
+        /// Names the request. `None` if the client has gone and no answer is wanted. Several
+        /// outputs may carry the same token, and each must be answered.
         token: Option<Token>,
-        /// Where the device saw it.
+        /// Address of the memory as the device saw it.
         address: u64,
-        /// Bytes.
+        /// Length of the memory in bytes.
         length: u64,
     },
-    /// A read of a region, within it. Answer with [`super::Server::read_done`].
+    /// The client reads within a region. Answer with [`super::Server::read_done`].
     RegionRead {
-        /// Names the request.
+        /// Names the request when it is answered.
         token: Token,
-        /// The region.
+        /// The region to read.
         region: RegionIndex,
-        /// Bytes from its start.
+        /// Offset of the first byte in the region.
         offset: u64,
-        /// Bytes, more than 0 and at most [`crate::DATA_MAX`].
+        /// How many bytes to read, more than 0 and at most [`crate::DATA_MAX`].
         length: u32,
     },
-    /// A write to a region, within it. Answer with [`super::Server::write_done`].
+    /// The client writes within a region. Answer with [`super::Server::write_done`].
     RegionWrite {
-        /// Names the request; none if it is posted, and no answer is wanted.
+        /// Names the request. `None` if the write is posted and no answer is wanted.
         token: Option<Token>,
-        /// The region.
+        /// The region to write.
         region: RegionIndex,
-        /// Bytes from its start.
+        /// Offset of the first byte in the region.
         offset: u64,
-        /// The bytes, more than 0.
+        /// The bytes to write, at least one.
         data: Buffer,
     },
-    /// Set up, tear down, mask, unmask or trigger interrupts; no answer is wanted. Comes also for each kind that was set
-    /// up, as a teardown, when the client goes.
+    /// Set up, tear down, mask, unmask or trigger interrupts. No answer is wanted. When the client
+    /// goes, each kind that was set up is torn down by such an output.
     SetInterrupts {
-        /// The kind.
+        /// The kind of interrupts.
         index: InterruptIndex,
-        /// What to do.
+        /// What to do with the interrupts.
         action: InterruptAction,
-        /// The first vector.
+        /// Number of the first vector.
         start: u32,
-        /// How many; 0 (with [`InterruptData::None`] and [`InterruptAction::Trigger`]) tears all of the kind down.
+        /// How many vectors. 0 (with [`InterruptData::None`] and [`InterruptAction::Trigger`])
+        /// tears down all interrupts of the kind.
         count: u32,
-        /// With what.
+        /// Data that comes with the operation.
         data: InterruptData<D>,
     },
     /// Reset the function. Answer with [`super::Server::reset_done`].
     Reset {
-        /// Names the request.
+        /// Names the request when it is answered.
         token: Token,
     },
-    /// Part of what [`super::Server::dma_read`] asked for. Parts may come in any order.
+    /// Part of the data that [`super::Server::dma_read`] asked for. Parts may come in any order.
     DmaData {
-        /// As given.
+        /// The cookie given to [`super::Server::dma_read`].
         cookie: Cookie,
-        /// Where in what was asked for this part begins.
+        /// Offset of this part in the requested data, in bytes.
         offset: usize,
-        /// The bytes.
+        /// Bytes of this part.
         data: Buffer,
         /// Whether all parts have come now.
         last: bool,
     },
-    /// All of a [`super::Server::dma_write`] has been written.
+    /// A [`super::Server::dma_write`] has been completed.
     DmaWritten {
-        /// As given.
+        /// The cookie given to [`super::Server::dma_write`].
         cookie: Cookie,
     },
-    /// A [`super::Server::dma_read`] or [`super::Server::dma_write`] has failed; nothing more comes of it.
+    /// A [`super::Server::dma_read`] or [`super::Server::dma_write`] has failed. No further output
+    /// comes for it.
     DmaFailed {
-        /// As given.
+        /// The cookie given to the failed access.
         cookie: Cookie,
-        /// Why.
+        /// Error of the access.
         error: Errno,
     },
-    /// Close the connection once what was transmitted is on its way. The server has forgotten it: no
-    /// [`Input::Disconnected`] is needed, and one does no harm.
+    /// Close the connection once all transmitted bytes are on their way. The server has forgotten
+    /// the connection. An [`Input::Disconnected`](crate::Input::Disconnected) is not needed but
+    /// harmless.
     Close {
-        /// Why.
+        /// Why the server ends the connection.
         reason: CloseReason,
     },
 }

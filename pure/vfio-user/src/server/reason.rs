@@ -1,4 +1,4 @@
-//! Why a connection is ended.
+//! Why a server ends a connection.
 
 use core::fmt;
 
@@ -7,21 +7,21 @@ use crate::wire::{Command, HeaderError, VersionError};
 /// Why a server ends a client's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseReason {
-    /// A message's header can't be trusted.
+    /// A message's header cannot be trusted.
     Header(HeaderError),
     /// The first message is not a version.
     NotVersion {
-        /// Its command.
+        /// Command of the first message.
         command: Command,
     },
-    /// A major version that is not ours.
+    /// The client speaks another major version.
     Major {
-        /// What the client proposes.
+        /// The client's major version.
         major: u16,
     },
-    /// The version's payload can't be read.
+    /// The payload of the client's version cannot be decoded.
     Version(VersionError),
-    /// No version came in time.
+    /// The client's version did not come in time.
     Handshake,
 }
 

@@ -1,4 +1,4 @@
-//! What a client asks for.
+//! Handles the requests of a client.
 
 use alloc::vec::Vec;
 
@@ -17,7 +17,7 @@ use crate::wire::{
     RegionIoDescriptors, SetInterrupts, Version, VersionError, WriteMultiple,
 };
 
-/// What a client asks for and the world must answer.
+/// A client's request that the world must answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
     Map { address: u64 },
@@ -29,14 +29,14 @@ pub(super) enum Request {
 }
 
 impl From<ParseError> for Errno {
-    /// What a client is told of a payload that can't be read.
+    /// The error that a client is told for a payload that cannot be decoded.
     fn from(_: ParseError) -> Self {
         Self::EINVAL
     }
 }
 
 impl<D: 'static> Server<D> {
-    /// The first message of a client.
+    /// Handles the first message of a client.
     pub(super) fn on_version(&mut self, asked: Asked, payload: &[u8]) {
         let parsed = Version::parse(payload);
         if let Ok(Version { major, .. }) = parsed
@@ -47,7 +47,7 @@ impl<D: 'static> Server<D> {
         }
         match parsed.and_then(|theirs| Negotiated::with(&theirs).map(|negotiated| (theirs, negotiated))) {
             Ok((theirs, negotiated)) => {
-                // Only what the client has named may be named to it.
+                // Only capabilities that the client has named may be named to it.
                 let capabilities = theirs.capabilities.map(|theirs| version::ours().in_common_with(&theirs));
                 let Negotiated { major, minor, .. } = negotiated;
                 self.reply(asked, [&Version { major, minor, capabilities }.emit(), &[]]);
@@ -63,7 +63,8 @@ impl<D: 'static> Server<D> {
         self.close(CloseReason::Version(error));
     }
 
-    /// Any message after the first. What is not answered here waits for the world.
+    /// Handles any message after the first. A request that is not answered here waits for the
+    /// world.
     pub(super) fn on_command(
         &mut self,
         asked: Asked,
@@ -90,7 +91,7 @@ impl<D: 'static> Server<D> {
             Command::DirtyPages | Command::DeviceFeature | Command::MigDataRead | Command::MigDataWrite => {
                 Err(Errno::EOPNOTSUPP)
             }
-            // A version is said once; the others are a server's to send.
+            // A version is sent once; the other commands are for servers to send.
             Command::Version | Command::DmaRead | Command::DmaWrite => Err(Errno::EINVAL),
             Command::DmaMap | Command::DmaUnmap | Command::DeviceSetIrqs => unreachable!("served above"),
             Command::Other(_) => Err(Errno::ENOSYS),
@@ -148,10 +149,11 @@ impl<D: 'static> Server<D> {
     }
 
     fn on_region_info(&mut self, asked: Asked, payload: &[u8]) -> Result<(), Errno> {
-        // SPDK's client sends as many bytes as it has room for; only the first are said to mean something.
+        // SPDK's client sends as many bytes as it has room for, of which only the first have a
+        // defined meaning.
         let request = RegionInfo::parse(payload.get(..RegionInfo::LENGTH).unwrap_or(payload))?;
         let region = self.region(request.index)?;
-        // Without its descriptor nothing of a region can be mapped.
+        // Without its descriptor, no part of a region can be mapped.
         let takes_descriptors = matches!(self.peer, Peer::Ready(client) if client.descriptors_max > 0);
         let areas = if takes_descriptors { region.areas.clone() } else { Vec::new() };
         let info = RegionInfo {
@@ -204,7 +206,7 @@ impl<D: 'static> Server<D> {
         if !teardown && (set.count == 0 || end > available) {
             return Err(Errno::EINVAL);
         }
-        // Only the pin can be masked, and nobody is told when it is.
+        // Only the pin can be masked, and no descriptor tells of its masking.
         if !triggers && (index != InterruptIndex::Intx || with_descriptors) {
             return Err(Errno::EINVAL);
         }
@@ -293,7 +295,7 @@ impl<D: 'static> Server<D> {
         usize::try_from(index).ok().and_then(|index| self.config.regions.get(index)).ok_or(Errno::EINVAL)
     }
 
-    /// Checks that an access lies within its region, which must allow it.
+    /// Checks that an access lies within its region and that the region allows it.
     fn check_access(
         &self,
         access: &RegionAccess,

@@ -1,5 +1,5 @@
-//! Byte sequences written down by hand, from the tables of the specification (QEMU's docs/interop/vfio-user.rst) and
-//! from what clients are seen to send.
+//! Byte sequences written by hand, from the tables of the specification (QEMU's
+//! docs/interop/vfio-user.rst) and from the observed messages of clients.
 
 use alloc::string::ToString;
 use alloc::vec;
@@ -39,7 +39,7 @@ impl Bench {
         server.handle_input(NOW, Input::Connected);
         Self { server, counter: Counter::default() }
     }
-    /// A server whose client has said version 0.1 without capabilities, as SPDK's does.
+    /// A server whose client has sent version 0.1 without capabilities, as SPDK's client does.
     fn new() -> Self {
         let mut bench = Self::fresh();
         bench.send("0000 0100 14000000 00000000 00000000  0000 0100");
@@ -59,7 +59,7 @@ impl Bench {
     fn drain(&mut self) -> Vec<Output<Counted>> {
         core::iter::from_fn(|| self.server.poll_output()).collect()
     }
-    /// The next output, which must be a message without a descriptor.
+    /// Expects the next output to be this message, without a descriptor.
     #[track_caller]
     fn expect(&mut self, text: &str) {
         match self.next() {
@@ -67,7 +67,8 @@ impl Bench {
             other => panic!("{other:?} where a message was expected"),
         }
     }
-    /// Sends `text`, and expects nothing but the reply `errno`: `text` begins with a header whose identifier is 0001.
+    /// Sends `text` and expects only the reply `errno`. `text` must begin with a header that has
+    /// identifier 0001.
     #[track_caller]
     fn refused(&mut self, text: &str, errno: Errno) {
         self.refused_with(text, 0, errno);
@@ -88,7 +89,7 @@ impl Bench {
     }
 }
 
-/// What QEMU sends first: version 0.0, and capabilities as JSON with a zero byte at the end.
+/// QEMU's first message: version 0.0, and capabilities as JSON with a zero byte at the end.
 #[test]
 fn qemu_is_answered_with_its_own_minor_version_and_the_capabilities_it_has_named() {
     let json = "{\"capabilities\": {\"pgsizes\": 4096, \"max_msg_fds\": 16, \"max_dma_maps\": 65535, \
@@ -144,7 +145,7 @@ fn what_must_not_come_first_or_cannot_be_a_header_ends_the_connection_and_says_w
         assert_eq!(last, Some(Output::Close { reason: expected }));
         assert!(expected.to_string().contains(says), "{expected}");
         assert_eq!(bench.counter.count(), 0);
-        // It is over: what still comes is dropped.
+        // The connection is over, and later bytes are dropped.
         bench.send_with("0100 0400 20000000 00000000 00000000", 2);
         assert_eq!((bench.next(), bench.counter.count(), bench.server.poll_timeout()), (None, 0, None));
     };
@@ -177,7 +178,8 @@ fn a_silent_client_is_sent_away() {
 #[test]
 fn memory_is_mapped_with_and_without_a_descriptor_and_taken_back() {
     let mut bench = Bench::new();
-    // argsz 32, readable and writable, offset 0, address 0x100000, size 0x200000; then a ROM, readable, without.
+    // argsz 32, readable and writable, offset 0, address 0x100000, size 0x200000; then a ROM,
+    // readable, without a descriptor.
     let map = "0500 0200 30000000 00000000 00000000  20000000 03000000 0000000000000000 0000100000000000 0000200000000000";
     bench.send_with(map, 1);
     bench.send("0600 0200 30000000 00000000 00000000  20000000 01000000 0000000000000000 0000fc0000000000 0000040000000000");
@@ -200,12 +202,12 @@ fn memory_is_mapped_with_and_without_a_descriptor_and_taken_back() {
     drop(descriptor);
     assert_eq!(bench.counter.count(), 0);
 
-    // A piece that overlaps is refused, whichever end of it does.
+    // A piece that overlaps another one at either end is refused.
     bench.refused_with(&map.replacen("0500", "0100", 1), 1, Errno::EEXIST);
     bench.refused("0100 0200 30000000 00000000 00000000  20000000 03000000 0000000000000000 00f00f0000000000 0020000000000000", Errno::EEXIST);
     bench.refused("0100 0200 30000000 00000000 00000000  20000000 03000000 0000000000000000 00f02f0000000000 0020000000000000", Errno::EEXIST);
 
-    // Only all of it can be taken back. SPDK sends the descriptor again.
+    // Only a whole piece can be taken back. SPDK sends the descriptor again.
     bench.refused(
         "0100 0300 28000000 00000000 00000000  18000000 00000000 0000100000000000 0000100000000000",
         Errno::ENOENT,
@@ -273,7 +275,7 @@ fn what_a_map_must_not_say() {
     }
     let fine = "0100 0200 30000000 00000000 00000000  20000000 03000000 0000000000000000 0000100000000000 0000200000000000";
     bench.refused_with(fine, 2, Errno::EINVAL);
-    // Memory that no file could hold is fine where there is no file.
+    // Memory that no file could hold is allowed without a file.
     bench.send("0100 0200 30000000 00000000 00000000  20000000 03000000 0000000000000000 0000008000000000 0000000000000080");
     assert!(matches!(
         bench.next(),
@@ -289,31 +291,32 @@ fn the_device_and_its_regions_are_told() {
     bench.send("0200 0400 20000000 00000000 00000000  10000000 00000000 00000000 00000000");
     bench.expect("0200 0400 20000000 01000000 00000000  10000000 03000000 09000000 05000000");
 
-    // QEMU has room for the fixed part only at first; already there the capability's place must be right.
+    // QEMU first has room for the fixed part only. The place of the capability must already be
+    // right there.
     bench.send("0300 0500 30000000 00000000 00000000  20000000 00000000 00000000 00000000 0000000000000000 0000000000000000");
     let fixed = "40000000 0f000000 00000000 20000000 0040000000000000 0000100000000000";
     let short = hex(&["0300 0500 30000000 01000000 00000000", fixed].concat());
     let shared = Some(RegionIndex::BAR0);
     assert_eq!(bench.next(), Some(Output::Transmit { bytes: short.into(), shared }));
     bench.send("0400 0500 30000000 00000000 00000000  40000000 00000000 00000000 00000000 0000000000000000 0000000000000000");
-    // Capability 1 in version 1, the last; one area, at 0x1000, of 0x1000.
+    // Capability 1 in version 1, the last; one area at 0x1000 with length 0x1000.
     let sparse = "0100 0100 00000000 01000000 00000000 0010000000000000 0010000000000000";
     let full = hex(&["0400 0500 50000000 01000000 00000000", fixed, sparse].concat());
     assert_eq!(bench.next(), Some(Output::Transmit { bytes: full.clone().into(), shared }));
 
-    // SPDK sends 4,064 B, all zeros but for the first, with room for as many.
+    // SPDK sends 4,064 B, all zeros except for the first, with room for as many.
     let mut request = hex("0400 0500 f00f0000 00000000 00000000  e00f0000");
     request.resize(4080, 0);
     bench.server.handle_input(NOW, Input::Received { bytes: &request, descriptors: vec![] });
     assert_eq!(bench.next(), Some(Output::Transmit { bytes: full.into(), shared }));
 
-    // Configuration space, a region that is absent, and one that there is not.
+    // Configuration space, an absent region, and a region that does not exist.
     bench.send("0500 0500 30000000 00000000 00000000  20000000 00000000 07000000 00000000 0000000000000000 0000000000000000");
     bench.expect("0500 0500 30000000 01000000 00000000  20000000 03000000 07000000 00000000 0010000000000000 0000000000000000");
     bench.send("0500 0500 30000000 00000000 00000000  20000000 00000000 05000000 00000000 0000000000000000 0000000000000000");
     bench.expect("0500 0500 30000000 01000000 00000000  20000000 00000000 05000000 00000000 0000000000000000 0000000000000000");
     bench.refused("0100 0500 30000000 00000000 00000000  20000000 00000000 09000000 00000000 0000000000000000 0000000000000000", Errno::EINVAL);
-    // No descriptors that stand for accesses.
+    // No descriptors stand for accesses.
     bench.send("0600 0600 20000000 00000000 00000000  10000000 00000000 00000000 00000000");
     bench.expect("0600 0600 20000000 01000000 00000000  10000000 00000000 00000000 00000000");
 }
@@ -346,7 +349,7 @@ fn kinds_of_interrupts_are_told() {
     bench.refused("0100 0700 20000000 00000000 00000000  10000000 00000000 05000000 00000000", Errno::EINVAL);
 }
 
-/// A `SET_IRQS` message with identifier 1: flags, index, start, count, and bytes.
+/// A `SET_IRQS` message with identifier 1, from flags, index, start, count, and bytes.
 fn set(flags: u8, index: u8, start: u8, count: u8, data: &str) -> alloc::string::String {
     let data_length = hex(data).len();
     let (argsz, size) = (20 + data_length, 36 + data_length);
@@ -369,7 +372,8 @@ fn interrupts_are_set_up_used_and_torn_down() {
     let (intx, msix) = (InterruptIndex::Intx, InterruptIndex::Msix);
     let mut opened = Counter::default();
     let mut open = |count| InterruptData::Descriptors((0..count).map(|_| opened.open()).collect());
-    // INTx as QEMU sets it up and unmasks it; MSI-X enabled without a descriptor, then vector by vector.
+    // INTx as QEMU sets it up and unmasks it; MSI-X enabled without a descriptor, then vector by
+    // vector.
     expect(&mut bench, &set(0x24, 0, 0, 1, ""), 1, intx, trigger, 0, 1, open(1));
     expect(&mut bench, &set(0x11, 0, 0, 1, ""), 0, intx, unmask, 0, 1, InterruptData::None);
     expect(&mut bench, &set(0x21, 0, 0, 0, ""), 0, intx, trigger, 0, 0, InterruptData::None);
@@ -379,7 +383,7 @@ fn interrupts_are_set_up_used_and_torn_down() {
     expect(&mut bench, &set(0x22, 2, 4, 3, "01 00 ff"), 0, msix, trigger, 4, 3, bools);
     expect(&mut bench, &set(0x21, 2, 0, 33, ""), 0, msix, trigger, 0, 33, InterruptData::None);
     assert_eq!(bench.counter.count(), 0);
-    // What is set up when the client goes is torn down; the pin was torn down before.
+    // Interrupts that are set up when the client goes are torn down. The pin was torn down before.
     bench.server.handle_input(NOW, Input::Disconnected);
     let data = InterruptData::None;
     assert_eq!(
@@ -392,28 +396,29 @@ fn interrupts_are_set_up_used_and_torn_down() {
 fn what_must_not_be_done_with_interrupts() {
     let mut bench = Bench::new();
     for (text, descriptors) in [
-        // No such kind; beyond the last vector; a range that wraps; none of a range.
+        // An unknown kind; beyond the last vector; a range that wraps; an empty range.
         (set(0x24, 5, 0, 1, ""), 1),
         (set(0x24, 2, 33, 1, ""), 1),
         (set(0x24, 2, 32, 2, ""), 2),
         (set(0x24, 2, 0, 0, ""), 0),
         (set(0x21, 2, 1, 0, ""), 0),
-        // Kinds of data or action together, none at all, or unknown.
+        // Several kinds of data or actions together, none at all, or unknown ones.
         (set(0x25, 2, 0, 1, ""), 1),
         (set(0x34, 2, 0, 1, ""), 1),
         (set(0x20, 2, 0, 1, ""), 0),
         (set(0x04, 2, 0, 1, ""), 1),
         (set(0x64, 2, 0, 1, ""), 1),
-        // Descriptors for some, or where none belong; bytes for some, or where none belong.
+        // Descriptors for only some vectors, or where none belong; bytes for only some vectors, or
+        // where none belong.
         (set(0x24, 2, 0, 2, ""), 1),
         (set(0x21, 2, 0, 1, ""), 1),
         (set(0x22, 2, 0, 2, "01"), 0),
         (set(0x22, 2, 0, 1, "01 01"), 0),
         (set(0x24, 2, 0, 1, "01"), 1),
-        // Masks of what can't be masked, and a descriptor for when it is.
+        // Masking of vectors that cannot be masked, and a descriptor for unmasking.
         (set(0x09, 2, 0, 1, ""), 0),
         (set(0x14, 0, 0, 1, ""), 1),
-        // Too many.
+        // Too many descriptors.
         (set(0x24, 2, 0, 17, ""), 17),
     ] {
         bench.refused_with(&text, descriptors, Errno::EINVAL);
@@ -429,7 +434,7 @@ fn regions_are_read_and_written_and_answered_in_any_order() {
     let mut bench = Bench::new();
     bench.send("0a00 0900 20000000 00000000 00000000  1400000000000000 00000000 04000000");
     bench.send("0b00 0a00 24000000 00000000 00000000  0400000000000000 07000000 04000000 06000000");
-    // Posted: QEMU's way of writing to a register.
+    // A posted write, which is how QEMU writes to a register.
     bench.send("0c00 0a00 24000000 10000000 00000000  0010000000000000 00000000 04000000 2a000000");
     let Some(Output::RegionRead { token: read, region: RegionIndex::BAR0, offset: 0x14, length: 4 }) =
         bench.next()
@@ -452,7 +457,7 @@ fn regions_are_read_and_written_and_answered_in_any_order() {
     bench.expect("0b00 0a00 20000000 01000000 00000000  0400000000000000 07000000 04000000");
     bench.server.read_done(read, Ok(&[1, 2, 3, 4]));
     bench.expect("0a00 0900 24000000 01000000 00000000  1400000000000000 00000000 04000000 01020304");
-    // Answered already.
+    // The read has been answered already.
     bench.server.read_done(read, Ok(&[1, 2, 3, 4]));
     assert_eq!(bench.next(), None);
 
@@ -465,7 +470,8 @@ fn regions_are_read_and_written_and_answered_in_any_order() {
 #[test]
 fn accesses_that_a_region_does_not_allow() {
     let mut bench = Bench::new();
-    // Beyond its end, a wrapping offset, none, more than 1 MiB, no such region, an absent one.
+    // Beyond the end, a wrapping offset, no bytes, more than 1 MiB, an unknown region, an absent
+    // region.
     for access in [
         "fd3f000000000000 00000000 04000000",
         "ffffffffffffffff 00000000 04000000",
@@ -480,7 +486,7 @@ fn accesses_that_a_region_does_not_allow() {
         "0100 0a00 24000000 00000000 00000000  0000000000000000 06000000 04000000 00000000",
         Errno::EACCES,
     );
-    // More or fewer bytes than it says; a read with bytes.
+    // More or fewer bytes than announced; a read with bytes.
     bench.refused(
         "0100 0a00 23000000 00000000 00000000  0000000000000000 00000000 04000000 000000",
         Errno::EINVAL,
@@ -498,7 +504,7 @@ fn accesses_that_a_region_does_not_allow() {
         1,
         Errno::EINVAL,
     );
-    // A posted one that is wrong is not even refused.
+    // A wrong posted write is not even refused.
     bench.send("0100 0a00 23000000 10000000 00000000  0000000000000000 00000000 04000000 000000");
     assert_eq!(bench.next(), None);
 }
@@ -523,7 +529,7 @@ fn several_writes_in_one_message_are_answered_when_all_are() {
     assert_eq!(bench.next(), None);
     bench.server.write_done(*first, Ok(()));
     bench.expect("0100 0f00 18000000 01000000 00000000  0200000000000000");
-    // None of them is done where one of them can't be; a count that lies.
+    // No write is executed if one of them is impossible; then counts that do not match.
     bench.refused(&two.replace("0410000000000000", "fd3f000000000000"), Errno::EINVAL);
     bench.refused(&two.replace("0200000000000000", "0300000000000000"), Errno::EINVAL);
     bench.refused(&two.replace("0200000000000000", "ffffffffffffffff"), Errno::EINVAL);
@@ -547,7 +553,7 @@ fn a_reset_is_passed_on_and_what_is_absent_is_said_to_be() {
     bench.refused("0100 0b00 20000000 00000000 00000000  0000000000000000 0400000000000000", Errno::EINVAL);
 }
 
-/// What QEMU 11.1.3 answers, as seen: 16 B read, 16 B written.
+/// Answers of QEMU 11.1.3, as observed: 16 B read, 16 B written.
 #[test]
 fn qemu_answers_about_its_memory() {
     let mut bench = Bench::new();
@@ -564,7 +570,8 @@ fn qemu_answers_about_its_memory() {
     assert_eq!(bench.next(), Some(Output::DmaWritten { cookie: Cookie(2) }));
 }
 
-/// A bench whose client takes 8 B a message and shares 64 KiB at 0, and a readable page after that.
+/// A bench whose client accepts 8 B per message and shares 64 KiB at address 0, and a readable page
+/// behind that.
 fn small() -> Bench {
     let mut bench = Bench::fresh();
     let json = "7b226361706162696c6974696573223a7b226d61785f646174615f786665725f73697a65223a387d7d00";
@@ -588,7 +595,7 @@ fn the_clients_memory_is_read_in_parts_as_large_as_it_takes() {
     bench.server.dma_read(NOW, cookie, 0xfff8, 12);
     bench.expect("0000 0b00 20000000 00000000 00000000  f8ff000000000000 0800000000000000");
     bench.expect("0100 0b00 20000000 00000000 00000000  0000010000000000 0400000000000000");
-    // The client asks something in between, with the same identifiers; and answers in another order.
+    // The client sends a request with the same identifier in between, and answers in another order.
     bench.send("0100 0d00 10000000 00000000 00000000");
     let Some(Output::Reset { token }) = bench.next() else { panic!("no reset") };
     bench.send("0100 0b00 24000000 01000000 00000000  0000010000000000 0400000000000000 0a0b0c0d");
@@ -599,7 +606,7 @@ fn the_clients_memory_is_read_in_parts_as_large_as_it_takes() {
     bench.send("0000 0b00 28000000 01000000 00000000  f8ff000000000000 0800000000000000 0102030405060708");
     let data = Buffer::copy_from_slice(&[1, 2, 3, 4, 5, 6, 7, 8]);
     assert_eq!(bench.next(), Some(Output::DmaData { cookie, offset: 0, data, last: true }));
-    // Once more: nobody waits for it.
+    // Nobody waits for the repeated answer.
     bench.send_with(
         "0000 0b00 28000000 01000000 00000000  f8ff000000000000 0800000000000000 0102030405060708",
         1,
@@ -633,14 +640,14 @@ fn accesses_to_the_clients_memory_fail_each_in_its_way() {
     assert_eq!(bench.next(), failed(Errno::EINVAL));
     bench.server.dma_write(NOW, cookie, 0xfffc, Buffer::zeroed(8));
     assert_eq!(bench.next(), failed(Errno::EACCES));
-    // One part refused: the access has failed, whatever comes of the other.
+    // One part is refused, so the access has failed whatever becomes of the other part.
     bench.server.dma_read(NOW, cookie, 0, 16);
     assert_eq!(bench.drain().len(), 2);
     bench.send("0000 0b00 10000000 21000000 0e000000");
     assert_eq!(bench.next(), failed(Errno::EFAULT));
     bench.send("0100 0b00 28000000 01000000 00000000  0800000000000000 0800000000000000 0102030405060708");
     assert_eq!(bench.next(), None);
-    // Another range than was asked for; fewer bytes than it says; an error without a number.
+    // Another range than requested; fewer bytes than announced; an error without a number.
     for reply in [
         "0b00 24000000 01000000 00000000  0400000000000000 0400000000000000 01020304",
         "0b00 23000000 01000000 00000000  0000000000000000 0400000000000000 010203",
@@ -659,7 +666,7 @@ fn accesses_to_the_clients_memory_fail_each_in_its_way() {
     assert_eq!(late, NOW + Nanos::from_secs(5));
     bench.server.handle_timeout(late);
     assert_eq!((bench.next(), bench.server.poll_timeout()), (failed(Errno::ETIMEDOUT), None));
-    // The client goes.
+    // The client goes away.
     bench.server.dma_read(NOW, cookie, 0, 4);
     bench.drain();
     bench.server.handle_input(NOW, Input::Disconnected);
@@ -690,7 +697,7 @@ fn a_client_that_goes_leaves_nothing() {
     let map = "0500 0200 30000000 00000000 00000000  20000000 03000000 0000000000000000 0000100000000000 0000200000000000";
     bench.send_with(map, 1);
     bench.send("0a00 0900 20000000 00000000 00000000  1400000000000000 00000000 04000000");
-    // And half a message with descriptors.
+    // Half a message follows, with descriptors.
     bench.send_with("0100 0800 24000000 00000000", 3);
     let outputs = bench.drain();
     let [Output::Map { token: map, .. }, Output::RegionRead { token: read, .. }] = outputs[..] else {
@@ -701,7 +708,7 @@ fn a_client_that_goes_leaves_nothing() {
     bench.server.handle_input(NOW, Input::Disconnected);
     let unmap = Output::Unmap { token: None, address: 0x10_0000, length: 0x20_0000 };
     assert_eq!((bench.drain(), bench.counter.count()), (vec![unmap], 0));
-    // The next one's requests have other names.
+    // Requests of the next client have other names.
     bench.server.handle_input(NOW, Input::Connected);
     bench.send("0000 0100 14000000 00000000 00000000  0000 0100");
     bench.send("0a00 0900 20000000 00000000 00000000  1400000000000000 00000000 04000000");

@@ -2,102 +2,103 @@
 
 use super::fields::{Emitter, Fields, ParseError};
 
-/// What `VFIO_USER_REGION_READ`, `VFIO_USER_REGION_WRITE` and their replies begin with.
+/// The fixed part of `VFIO_USER_REGION_READ`, `VFIO_USER_REGION_WRITE` and their replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionAccess {
-    /// Bytes from the region's start.
+    /// Offset of the first byte in the region.
     pub offset: u64,
-    /// The region's number.
+    /// Number of the region.
     pub region: u32,
-    /// Bytes.
+    /// How many bytes to read or write.
     pub count: u32,
 }
 
 impl RegionAccess {
-    /// Bytes of it.
+    /// Length of the encoded structure in bytes.
     pub const LENGTH: usize = 16;
 
-    /// Reads it, and returns what follows.
+    /// Decodes the structure from the start of `bytes`, and returns the bytes behind it, too.
     ///
     /// # Errors
-    /// When there are too few bytes.
+    /// When `bytes` is too short.
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), ParseError> {
         let mut fields = Fields::new(bytes, Self::LENGTH)?;
         let access = Self { offset: fields.u64(), region: fields.u32(), count: fields.u32() };
         Ok((access, fields.rest()))
     }
-    /// Its bytes.
+    /// Encodes the structure.
     pub fn emit(&self) -> [u8; Self::LENGTH] {
         Emitter::new().u64(self.offset).u32(self.region).u32(self.count).done()
     }
 }
 
-/// What `VFIO_USER_DMA_READ`, `VFIO_USER_DMA_WRITE` and their replies begin with.
+/// The fixed part of `VFIO_USER_DMA_READ`, `VFIO_USER_DMA_WRITE` and their replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DmaAccess {
-    /// The first byte's address.
+    /// Address of the first byte.
     pub address: u64,
-    /// Bytes.
+    /// How many bytes to read or write.
     pub count: u64,
 }
 
 impl DmaAccess {
-    /// Bytes of it.
+    /// Length of the encoded structure in bytes.
     pub const LENGTH: usize = 16;
 
-    /// Reads it, and returns what follows.
+    /// Decodes the structure from the start of `bytes`, and returns the bytes behind it, too.
     ///
     /// # Errors
-    /// When there are too few bytes.
+    /// When `bytes` is too short.
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), ParseError> {
         let mut fields = Fields::new(bytes, Self::LENGTH)?;
         let access = Self { address: fields.u64(), count: fields.u64() };
         Ok((access, fields.rest()))
     }
-    /// Its bytes.
+    /// Encodes the structure.
     pub fn emit(&self) -> [u8; Self::LENGTH] {
         Emitter::new().u64(self.address).u64(self.count).done()
     }
 }
 
-/// One of the writes of a [`WriteMultiple`].
+/// One write of a [`WriteMultiple`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SingleWrite {
-    /// Where, and how many bytes: at most 8.
+    /// Where to write, and how many bytes: at most 8.
     pub access: RegionAccess,
-    /// The bytes, from the first one on.
+    /// The bytes to write, at the start of the array.
     pub data: [u8; 8],
 }
 
 impl SingleWrite {
-    /// Bytes of it.
+    /// Length of the encoded structure in bytes.
     pub const LENGTH: usize = 24;
 
-    /// The bytes to be written.
+    /// The bytes to write: as many as `access` counts, at most 8.
     pub fn data(&self) -> &[u8] {
         &self.data[..self.data.len().min(self.access.count as usize)]
     }
-    /// Its bytes.
+    /// Encodes the structure.
     pub fn emit(&self) -> [u8; Self::LENGTH] {
         let fixed = Emitter::new().u64(self.access.offset).u32(self.access.region).u32(self.access.count);
         fixed.u64(u64::from_le_bytes(self.data)).done()
     }
 }
 
-/// `VFIO_USER_REGION_WRITE_MULTI`'s payload.
+/// The payload of `VFIO_USER_REGION_WRITE_MULTI`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteMultiple<'a> {
     writes: &'a [u8],
 }
 
 impl<'a> WriteMultiple<'a> {
-    /// Bytes of its fixed part, and of the reply's payload.
+    /// Length of the payload's fixed part, and of the reply's payload, in bytes.
     pub const LENGTH: usize = 8;
 
-    /// Reads a payload.
+    /// Decodes a payload.
     ///
     /// # Errors
-    /// When it is not as long as it says, or one of the writes has no bytes or more than 8.
+    /// When the length of `bytes` does not match the count of writes, or when a write has no bytes
+    /// or more than 8.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let mut fields = Fields::new(bytes, Self::LENGTH)?;
         let count = fields.u64();
@@ -111,7 +112,7 @@ impl<'a> WriteMultiple<'a> {
         }
         Ok(multiple)
     }
-    /// How many writes.
+    /// Number of writes.
     pub const fn count(&self) -> usize {
         self.writes.len() / SingleWrite::LENGTH
     }

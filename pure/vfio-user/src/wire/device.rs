@@ -1,31 +1,31 @@
-//! What a device is.
+//! Information about a device.
 
 use super::fields::{Emitter, Fields, ParseError};
 use super::memory::{argsz, check_argsz};
 
-/// `VFIO_USER_DEVICE_GET_INFO`'s reply; its request has the same form, with zeros.
+/// The reply to `VFIO_USER_DEVICE_GET_INFO`. The request has the same form, with zeros.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceInfo {
-    /// Whether it can be reset by a message.
+    /// Whether a message can reset the device.
     pub resettable: bool,
-    /// Whether it is a PCI function.
+    /// Whether the device is a PCI function.
     pub pci: bool,
-    /// How many regions it has, absent ones among them included.
+    /// How many regions the device has, absent ones included.
     pub regions: u32,
-    /// How many kinds of interrupts it has, absent ones among them included.
+    /// How many kinds of interrupts the device has, absent ones included.
     pub interrupts: u32,
 }
 
 impl DeviceInfo {
-    /// Bytes of the payload.
+    /// Length of the payload in bytes.
     pub const LENGTH: usize = 16;
     const RESET: u32 = 1;
     const PCI: u32 = 1 << 1;
 
-    /// Reads a payload; unknown flags are ignored.
+    /// Decodes a payload. Unknown flags are ignored.
     ///
     /// # Errors
-    /// When it is too short, or says that less fits in a reply.
+    /// When `bytes` or its field argsz is too short for this structure.
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let mut fields = Fields::new(bytes, Self::LENGTH)?;
         let (argsz, flags, regions, interrupts) = (fields.u32(), fields.u32(), fields.u32(), fields.u32());
@@ -33,7 +33,7 @@ impl DeviceInfo {
         Ok(Self { resettable: flags & Self::RESET != 0, pci: flags & Self::PCI != 0, regions, interrupts })
     }
 
-    /// The payload's bytes.
+    /// Encodes the payload.
     pub fn emit(&self) -> [u8; Self::LENGTH] {
         let flags = if self.resettable { Self::RESET } else { 0 } | if self.pci { Self::PCI } else { 0 };
         Emitter::new().u32(argsz(Self::LENGTH)).u32(flags).u32(self.regions).u32(self.interrupts).done()

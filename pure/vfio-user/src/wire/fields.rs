@@ -1,29 +1,29 @@
-//! Fields of fixed places, little-endian.
+//! Little-endian fields at fixed places.
 
 use core::fmt;
 
-/// Why a payload can't be read.
+/// Why a payload cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParseError {
-    /// It is shorter than its fixed part, or than it says.
+    /// The payload is shorter than its fixed part, or shorter than it says.
     Truncated {
-        /// Bytes that it must have.
+        /// How many bytes the payload must have.
         need: u64,
-        /// Bytes that it has.
+        /// How many bytes the payload has.
         have: u64,
     },
-    /// It is longer than it says.
+    /// The payload is longer than it says.
     Excess {
-        /// Bytes that it says it has.
+        /// How many bytes the payload should have.
         need: u64,
-        /// Bytes that it has.
+        /// How many bytes the payload has.
         have: u64,
     },
     /// A field has a value that is not allowed.
     Value {
-        /// The field, as the specification calls it.
+        /// Name of the field in the specification.
         field: &'static str,
-        /// What it holds.
+        /// Value of the field.
         value: u64,
     },
 }
@@ -54,11 +54,12 @@ impl fmt::Display for ParseError {
     }
 }
 
-/// Reads fields one after the other.
+/// Reads fields one after another.
 pub(crate) struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
-    /// Over `bytes`, of which there must be `need` at least; no more than these may be read as fields.
+    /// Reads from `bytes`, which must have at least `need` bytes. No more than these may be read as
+    /// fields.
     pub(crate) fn new(bytes: &'a [u8], need: usize) -> Result<Self, ParseError> {
         if bytes.len() < need {
             return Err(ParseError::Truncated { need: need as u64, have: bytes.len() as u64 });
@@ -82,13 +83,13 @@ impl<'a> Fields<'a> {
     pub(crate) fn bytes<const N: usize>(&mut self) -> [u8; N] {
         self.take()
     }
-    /// What follows the fields read so far.
+    /// The bytes behind the fields that have been read.
     pub(crate) const fn rest(&self) -> &'a [u8] {
         self.0
     }
 }
 
-/// Writes fields one after the other into an array that they fill.
+/// Writes fields one after another into an array, which they must fill.
 pub(crate) struct Emitter<const N: usize> {
     bytes: [u8; N],
     at: usize,

@@ -1,4 +1,4 @@
-//! The header that every message begins with.
+//! The header that begins every message.
 
 use core::fmt;
 
@@ -6,10 +6,10 @@ use super::fields::{Emitter, Fields};
 use crate::errno::Errno;
 use crate::limits::MESSAGE_MAX;
 
-/// Bytes of a header.
+/// Length of a header in bytes.
 pub const HEADER_LENGTH: usize = 16;
 
-/// Bits of the header's flags.
+/// Bits of a header's flags.
 mod flags {
     pub(super) const TYPE: u32 = 0xf;
     pub(super) const COMMAND: u32 = 0;
@@ -20,11 +20,11 @@ mod flags {
 
 macro_rules! commands {
     ($($name:ident = $number:literal $meaning:literal),* $(,)?) => {
-        /// What a message asks for, or answers.
+        /// What a message asks for or answers.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Command {
             $(#[doc = $meaning] $name,)*
-            /// A number that stands for nothing known.
+            /// A number without a known command.
             Other(u16),
         }
 
@@ -69,45 +69,46 @@ commands! {
     MigDataWrite = 18 "Write a device's state.",
 }
 
-/// Whether a message asks or answers.
+/// Whether a message is a command or a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It asks.
+    /// The message is a command, which asks for something.
     Command {
-        /// No reply is wanted, not even an error.
+        /// Whether no reply is wanted, not even an error.
         no_reply: bool,
     },
-    /// It answers the command with the same message identifier in the other direction.
+    /// The message is a reply to the command with the same message identifier in the other
+    /// direction.
     Reply {
-        /// The error, if it failed; its number may be 0 even so.
+        /// The error, if the command failed. Its number may be 0 nevertheless.
         error: Option<Errno>,
     },
 }
 
-/// A message's header.
+/// The header of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Message identifier: chosen by who asks, echoed by who answers.
+    /// Message identifier: chosen by the sender of a command, repeated by the sender of its reply.
     pub id: u16,
-    /// The command asked or answered.
+    /// The command that is asked for or answered.
     pub command: Command,
-    /// Bytes of the whole message, header included: from 16 up to [`MESSAGE_MAX`].
+    /// Length of the whole message in bytes, header included: from 16 to [`MESSAGE_MAX`].
     pub size: u32,
-    /// Whether it asks or answers.
+    /// Whether the message is a command or a reply.
     pub kind: Kind,
 }
 
-/// Why a header can't be trusted: where the next message begins is not known then.
+/// Why a header cannot be trusted. The start of the next message is then unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderError {
-    /// The size is less than a header's, or more than any message may have.
+    /// The size is less than that of a header, or more than any message may have.
     Size {
-        /// The size.
+        /// The size in the header, in bytes.
         size: u32,
     },
     /// The type is neither command nor reply.
     Type {
-        /// The flags.
+        /// The flags in the header.
         flags: u32,
     },
 }
@@ -129,23 +130,23 @@ impl fmt::Display for HeaderError {
 }
 
 impl Header {
-    /// The header of a command with a payload of `length` bytes.
+    /// Creates the header of a command with a payload of `length` bytes.
     pub fn command(id: u16, command: Command, length: usize, no_reply: bool) -> Self {
         Self { id, command, size: size_of_message(length), kind: Kind::Command { no_reply } }
     }
-    /// The header of a reply with a payload of `length` bytes.
+    /// Creates the header of a reply with a payload of `length` bytes.
     pub fn reply(id: u16, command: Command, length: usize) -> Self {
         Self { id, command, size: size_of_message(length), kind: Kind::Reply { error: None } }
     }
-    /// The header of a reply that says `error`; it has no payload.
+    /// Creates the header of a reply that reports `error` and has no payload.
     pub fn error(id: u16, command: Command, error: Errno) -> Self {
         Self { id, command, size: size_of_message(0), kind: Kind::Reply { error: Some(error) } }
     }
 
-    /// Reads a header. Flags that are not known, and a command's error field, are ignored.
+    /// Decodes a header. Unknown flags and the error field of a command are ignored.
     ///
     /// # Errors
-    /// When its size or its type can't be.
+    /// When the size or the type is impossible.
     pub fn parse(bytes: &[u8; HEADER_LENGTH]) -> Result<Self, HeaderError> {
         let mut fields = Fields::new(bytes, HEADER_LENGTH).expect("an array of a header's length");
         let (id, command) = (fields.u16(), fields.u16().into());
@@ -161,7 +162,7 @@ impl Header {
         Ok(Self { id, command, size, kind })
     }
 
-    /// The header's bytes.
+    /// Encodes the header.
     pub fn emit(&self) -> [u8; HEADER_LENGTH] {
         let (bits, number) = match self.kind {
             Kind::Command { no_reply: false } => (flags::COMMAND, 0),

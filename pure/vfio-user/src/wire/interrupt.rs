@@ -1,37 +1,38 @@
-//! Kinds of interrupts, and what to do with them.
+//! Kinds of interrupts, and operations on interrupts.
 
 use super::fields::{Emitter, Fields, ParseError};
 use super::memory::{argsz, check_argsz};
 
-/// `VFIO_USER_DEVICE_GET_IRQ_INFO`'s reply; its request has the same form, with zeros but for the index.
+/// The reply to `VFIO_USER_DEVICE_GET_IRQ_INFO`. The request has the same form, with zeros except
+/// for the index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InterruptInfo {
-    /// The kind's number.
+    /// Number of the kind.
     pub index: u32,
-    /// How many.
+    /// How many interrupts of the kind there are.
     pub count: u32,
-    /// Whether they can be signalled by a descriptor.
+    /// Whether descriptors can signal the interrupts.
     pub descriptors: bool,
-    /// Whether they can be masked and unmasked by a message.
+    /// Whether messages can mask and unmask the interrupts.
     pub maskable: bool,
-    /// Whether one masks itself when it is triggered.
+    /// Whether an interrupt masks itself when it is triggered.
     pub masks_itself: bool,
-    /// Whether all are set at once.
+    /// Whether all interrupts of the kind are set up at once.
     pub all_at_once: bool,
 }
 
 impl InterruptInfo {
-    /// Bytes of the payload.
+    /// Length of the payload in bytes.
     pub const LENGTH: usize = 16;
     const EVENTFD: u32 = 1;
     const MASKABLE: u32 = 1 << 1;
     const AUTOMASKED: u32 = 1 << 2;
     const NORESIZE: u32 = 1 << 3;
 
-    /// Reads a payload; unknown flags are ignored.
+    /// Decodes a payload. Unknown flags are ignored.
     ///
     /// # Errors
-    /// When it is too short, or says that less fits in a reply.
+    /// When `bytes` or its field argsz is too short for this structure.
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let mut fields = Fields::new(bytes, Self::LENGTH)?;
         let (argsz, flags, index, count) = (fields.u32(), fields.u32(), fields.u32(), fields.u32());
@@ -47,7 +48,7 @@ impl InterruptInfo {
         })
     }
 
-    /// The payload's bytes.
+    /// Encodes the payload.
     pub fn emit(&self) -> [u8; Self::LENGTH] {
         let flags = [
             (self.descriptors, Self::EVENTFD),
@@ -60,56 +61,58 @@ impl InterruptInfo {
     }
 }
 
-/// `VFIO_USER_DEVICE_SET_IRQS`'s payload; one byte for each vector follows where `bools` is set.
+/// The payload of `VFIO_USER_DEVICE_SET_IRQS`. With the flag [`SetInterrupts::BOOLS`], a byte for
+/// each vector follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetInterrupts<'a> {
-    /// The flags: one of [`SetInterrupts::NONE`], [`SetInterrupts::BOOLS`] and [`SetInterrupts::DESCRIPTORS`], and one
-    /// of [`SetInterrupts::MASK`], [`SetInterrupts::UNMASK`] and [`SetInterrupts::TRIGGER`].
+    /// The flags: one of [`SetInterrupts::NONE`], [`SetInterrupts::BOOLS`] and
+    /// [`SetInterrupts::DESCRIPTORS`], and one of [`SetInterrupts::MASK`],
+    /// [`SetInterrupts::UNMASK`] and [`SetInterrupts::TRIGGER`].
     pub flags: u32,
-    /// The kind's number.
+    /// Number of the kind.
     pub index: u32,
-    /// The first vector.
+    /// Number of the first vector.
     pub start: u32,
-    /// How many.
+    /// How many vectors are concerned.
     pub count: u32,
-    /// The bytes, 0 for false, one for each vector; none unless the flags say so.
+    /// A byte for each vector, 0 for false; empty unless the flags have [`SetInterrupts::BOOLS`].
     pub bools: &'a [u8],
 }
 
-/// Bytes of [`SetInterrupts`]' fixed part.
+/// Length of the fixed part of [`SetInterrupts`], in bytes.
 const SET_LENGTH: usize = 20;
 
 impl<'a> SetInterrupts<'a> {
-    /// Bytes of the payload's fixed part.
+    /// Length of the payload's fixed part in bytes.
     pub const LENGTH: usize = SET_LENGTH;
-    /// No data.
+    /// Flag: no data comes with the operation.
     pub const NONE: u32 = 1;
-    /// A byte for each vector.
+    /// Flag: a byte comes for each vector.
     pub const BOOLS: u32 = 1 << 1;
-    /// A descriptor for each vector, or none at all.
+    /// Flag: a descriptor comes for each vector, or none at all.
     pub const DESCRIPTORS: u32 = 1 << 2;
-    /// Mask.
+    /// Flag: mask the interrupts.
     pub const MASK: u32 = 1 << 3;
-    /// Unmask.
+    /// Flag: unmask the interrupts.
     pub const UNMASK: u32 = 1 << 4;
-    /// Trigger.
+    /// Flag: trigger the interrupts.
     pub const TRIGGER: u32 = 1 << 5;
     const DATA: u32 = Self::NONE | Self::BOOLS | Self::DESCRIPTORS;
     const ACTION: u32 = Self::MASK | Self::UNMASK | Self::TRIGGER;
 
-    /// What the flags say comes with it.
+    /// The flag that tells which data comes with the operation.
     pub const fn data(&self) -> u32 {
         self.flags & Self::DATA
     }
-    /// What the flags say is to be done.
+    /// The flag that tells what to do.
     pub const fn action(&self) -> u32 {
         self.flags & Self::ACTION
     }
 
-    /// Reads a payload.
+    /// Decodes a payload.
     ///
     /// # Errors
-    /// When it is not as long as it says, or its flags are not one of each group.
+    /// When the length of `bytes` is wrong, or when the flags are not one of each group.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let mut fields = Fields::new(bytes, Self::LENGTH)?;
         let argsz = fields.u32();
@@ -128,7 +131,7 @@ impl<'a> SetInterrupts<'a> {
         Ok(set)
     }
 
-    /// The fixed part's bytes.
+    /// Encodes the fixed part.
     pub fn emit(&self) -> [u8; SET_LENGTH] {
         let fixed = Emitter::new().u32(argsz(Self::LENGTH + self.bools.len())).u32(self.flags);
         fixed.u32(self.index).u32(self.start).u32(self.count).done()

@@ -1,17 +1,17 @@
-//! A reader of JSON that keeps nothing, as far as a version's capabilities need it: objects are walked, values are taken
-//! where somebody wants them and skipped where not.
+//! A JSON reader that keeps nothing, for the capabilities of a version. It walks objects, takes the
+//! values that are wanted, and skips all others.
 
 use core::fmt;
 
-/// How deep values may lie in each other.
+/// The deepest nesting of values.
 const DEPTH_MAX: u32 = 8;
 
-/// Where text stops being JSON, or stops being what was wanted.
+/// Where a text stops being JSON, or has something other than what was wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JsonError {
-    /// Bytes from the start.
+    /// Offset from the start of the text, in bytes.
     pub at: usize,
-    /// What was expected there.
+    /// What was expected at the offset.
     pub expected: &'static str,
 }
 
@@ -21,7 +21,7 @@ impl fmt::Display for JsonError {
     }
 }
 
-/// A place in a text.
+/// A position in a text.
 pub(super) struct Reader<'a> {
     text: &'a [u8],
     at: usize,
@@ -60,7 +60,7 @@ impl<'a> Reader<'a> {
         if self.peek().is_none() { Ok(()) } else { Err(self.error("the end")) }
     }
 
-    /// Walks an object: `member` is given each name, as it is written, and must take the value.
+    /// Walks an object. `member` is called with each name, as written, and must take the value.
     pub(super) fn object(
         &mut self,
         mut member: impl FnMut(&mut Self, &'a [u8]) -> Result<(), JsonError>,
@@ -103,7 +103,7 @@ impl<'a> Reader<'a> {
         if self.depth > DEPTH_MAX { Err(self.error("nothing as deep as this")) } else { Ok(()) }
     }
 
-    /// A string as it is written, without its quotes: escapes are checked for their end only.
+    /// A string as written, without its quotes. Escapes are only checked for where they end.
     fn string(&mut self) -> Result<&'a [u8], JsonError> {
         self.expect(b'"', "a string")?;
         let start = self.at;
@@ -120,7 +120,7 @@ impl<'a> Reader<'a> {
         Ok(string)
     }
 
-    /// A number as it is written.
+    /// A number as written.
     fn number(&mut self) -> Result<&'a [u8], JsonError> {
         self.skip_space();
         let start = self.at;
@@ -130,7 +130,7 @@ impl<'a> Reader<'a> {
         if start == self.at { Err(self.error("a value")) } else { Ok(&self.text[start..self.at]) }
     }
 
-    /// A number that is an integer of 64 bits.
+    /// A number that is an unsigned integer of 64 bits.
     pub(super) fn unsigned(&mut self) -> Result<u64, JsonError> {
         self.skip_space();
         let wrong = self.error("an unsigned integer");
@@ -159,7 +159,7 @@ impl<'a> Reader<'a> {
         next
     }
 
-    /// Any value, which nobody wants.
+    /// Skips a value of any type.
     pub(super) fn skip(&mut self) -> Result<(), JsonError> {
         self.skip_space();
         match self.peek() {

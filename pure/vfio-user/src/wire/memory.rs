@@ -2,32 +2,32 @@
 
 use super::fields::{Emitter, Fields, ParseError};
 
-/// `VFIO_USER_DMA_MAP`'s payload.
+/// The payload of `VFIO_USER_DMA_MAP`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DmaMap {
-    /// Whether the device may read it.
+    /// Whether the device may read the memory.
     pub readable: bool,
-    /// Whether the device may write it.
+    /// Whether the device may write the memory.
     pub writable: bool,
-    /// Where it begins in the file that goes with it.
+    /// Offset of the memory in the file that comes with the message.
     pub offset: u64,
-    /// Where the device sees it.
+    /// Address of the memory as the device sees it.
     pub address: u64,
-    /// Bytes.
+    /// Length of the memory in bytes.
     pub length: u64,
 }
 
 impl DmaMap {
-    /// Bytes of the payload.
+    /// Length of the payload in bytes.
     pub const LENGTH: usize = 32;
     const READABLE: u32 = 1;
     const WRITABLE: u32 = 1 << 1;
 
-    /// Reads a payload.
+    /// Decodes a payload.
     ///
     /// # Errors
-    /// When it is of another length, says so, or has unknown flags; when the memory is empty or reaches beyond 2^64,
-    /// there or in its file.
+    /// When `bytes` has another length, argsz is too small, or a flag is unknown. When the memory
+    /// is empty, or reaches beyond 2^64 in the address space or in its file.
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         ParseError::exact(Self::LENGTH as u64, bytes.len() as u64)?;
         let mut fields = Fields::new(bytes, Self::LENGTH)?;
@@ -45,12 +45,12 @@ impl DmaMap {
         Ok(Self { readable, writable, offset, address, length })
     }
 
-    /// Whether a file can have a part that begins and ends there.
+    /// Whether a file can have a part at this offset with this length.
     pub fn fits_a_file(&self) -> bool {
         self.offset.checked_add(self.length).is_some_and(|end| i64::try_from(end).is_ok())
     }
 
-    /// The payload's bytes.
+    /// Encodes the payload.
     pub fn emit(&self) -> [u8; Self::LENGTH] {
         let flags = [(self.readable, Self::READABLE), (self.writable, Self::WRITABLE)];
         let flags = flags.into_iter().filter(|(set, _)| *set).fold(0, |flags, (_, bit)| flags | bit);
@@ -59,38 +59,38 @@ impl DmaMap {
     }
 }
 
-/// `VFIO_USER_DMA_UNMAP`'s payload, and its reply's.
+/// The payload of `VFIO_USER_DMA_UNMAP` and of its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DmaUnmap {
-    /// The longest payload that the reply may have, as the client says.
+    /// The longest payload, in bytes, that the client accepts in the reply.
     pub argsz: u32,
-    /// Whether it is about all of the client's memory; address and length are 0 then.
+    /// Whether all of the client's memory is concerned. Address and length are then 0.
     pub all: bool,
-    /// Where the device saw it.
+    /// Address of the memory as the device saw it.
     pub address: u64,
-    /// Bytes.
+    /// Length of the memory in bytes.
     pub length: u64,
 }
 
 impl DmaUnmap {
-    /// Bytes of the payload.
+    /// Length of the payload in bytes.
     pub const LENGTH: usize = 24;
     const ALL: u32 = 1 << 1;
 
-    /// A payload about one piece of memory.
+    /// Creates the payload for one piece of memory.
     pub fn one(address: u64, length: u64) -> Self {
         Self { argsz: argsz(Self::LENGTH), all: false, address, length }
     }
-    /// The payload about all of a client's memory.
+    /// Creates the payload for all of a client's memory.
     pub fn all() -> Self {
         Self { argsz: argsz(Self::LENGTH), all: true, address: 0, length: 0 }
     }
 
-    /// Reads a payload.
+    /// Decodes a payload.
     ///
     /// # Errors
-    /// When it is of another length, says so, or has flags other than the one for all; when the memory is empty or
-    /// reaches beyond 2^64.
+    /// When `bytes` has another length, argsz is too small, or there is a flag other than the one
+    /// for all memory. When the memory is empty or reaches beyond 2^64.
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         ParseError::exact(Self::LENGTH as u64, bytes.len() as u64)?;
         let mut fields = Fields::new(bytes, Self::LENGTH)?;
@@ -106,19 +106,19 @@ impl DmaUnmap {
         Ok(Self { argsz, all: flags == Self::ALL, address, length })
     }
 
-    /// The payload's bytes.
+    /// Encodes the payload.
     pub fn emit(&self) -> [u8; Self::LENGTH] {
         let flags = if self.all { Self::ALL } else { 0 };
         Emitter::new().u32(self.argsz).u32(flags).u64(self.address).u64(self.length).done()
     }
 }
 
-/// What a payload of `length` bytes says of itself.
+/// The field argsz of a payload of `length` bytes.
 pub(super) fn argsz(length: usize) -> u32 {
     u32::try_from(length).expect("a payload is shorter than 4 GiB")
 }
 
-/// Checks the room that a client says it has against what is needed at least.
+/// Checks that a client's argsz leaves at least `need` bytes of room.
 pub(super) fn check_argsz(argsz: u32, need: usize) -> Result<(), ParseError> {
     if (argsz as usize) < need { Err(ParseError::value("argsz", argsz.into())) } else { Ok(()) }
 }

@@ -1,5 +1,5 @@
-//! The bytes: headers, payloads and the version's capabilities. Little-endian throughout, as on every system that
-//! speaks this protocol so far.
+//! The bytes of the protocol: headers, payloads and the capabilities of a version. All numbers are
+//! little-endian, as on every system that speaks this protocol so far.
 
 mod access;
 mod device;

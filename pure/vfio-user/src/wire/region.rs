@@ -1,4 +1,4 @@
-//! What a region is, and which parts of it may be mapped.
+//! Information about a region and its mappable areas.
 
 use alloc::vec::Vec;
 
@@ -7,22 +7,24 @@ use super::memory::{argsz, check_argsz};
 use crate::index::Area;
 use crate::limits::AREAS_MAX;
 
-/// `VFIO_USER_DEVICE_GET_REGION_INFO`'s reply; its request has the fixed part's form, with zeros but for the index.
+/// The reply to `VFIO_USER_DEVICE_GET_REGION_INFO`. The request has the form of the fixed part,
+/// with zeros except for the index and argsz.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RegionInfo {
-    /// In a request, the longest payload that the reply may have; in a reply, how long all of it is.
+    /// In a request, the longest payload that the reply may have. In a reply, the length of its
+    /// whole payload. In bytes.
     pub argsz: u32,
-    /// The region's number.
+    /// Number of the region.
     pub index: u32,
-    /// Whether it may be read.
+    /// Whether the region may be read.
     pub readable: bool,
-    /// Whether it may be written.
+    /// Whether the region may be written.
     pub writable: bool,
-    /// Whether it may be mapped: all of it, or the areas where there are some.
+    /// Whether the region may be mapped: its areas, or all of it if it has none.
     pub mappable: bool,
-    /// Bytes.
+    /// Length of the region in bytes.
     pub size: u64,
-    /// Where the region begins in the file that goes with the reply.
+    /// Offset of the region in the file that comes with the reply.
     pub offset: u64,
     /// The areas that may be mapped (the sparse mmap capability).
     pub areas: Vec<Area>,
@@ -32,21 +34,21 @@ const READ: u32 = 1;
 const WRITE: u32 = 1 << 1;
 const MMAP: u32 = 1 << 2;
 const CAPS: u32 = 1 << 3;
-/// The capability that lists areas (`VFIO_REGION_INFO_CAP_SPARSE_MMAP`), and its version.
+/// ID of the capability that lists areas (`VFIO_REGION_INFO_CAP_SPARSE_MMAP`), and its version.
 const SPARSE: u16 = 1;
 const SPARSE_VERSION: u16 = 1;
-/// Bytes of a capability's header, of what precedes the areas after it, and of an area.
+/// Bytes of a capability's header, of everything before the areas, and of an area.
 const CAPABILITY: usize = 8;
 const SPARSE_HEAD: usize = CAPABILITY + 8;
 const AREA: usize = 16;
-/// How many capabilities are looked at before the list counts as endless.
+/// How many capabilities are examined before the list counts as endless.
 const CAPABILITIES_MAX: usize = 16;
 
 impl RegionInfo {
-    /// Bytes of the fixed part.
+    /// Length of the fixed part in bytes.
     pub const LENGTH: usize = 32;
 
-    /// Bytes of all of it.
+    /// Length of the whole payload in bytes, areas included.
     pub fn full_length(&self) -> usize {
         match self.areas.len() {
             0 => Self::LENGTH,
@@ -54,11 +56,11 @@ impl RegionInfo {
         }
     }
 
-    /// Reads a request, or a reply that may be cut after its fixed part: [`RegionInfo::argsz`] is more than the payload
-    /// then, and there are no areas.
+    /// Decodes a request or a reply. A reply may be cut after its fixed part: [`RegionInfo::argsz`]
+    /// is then more than the length of the payload, and there are no areas.
     ///
     /// # Errors
-    /// When it is too short, or a capability lies outside it.
+    /// When `bytes` is too short, or a capability lies outside it.
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let mut fields = Fields::new(bytes, Self::LENGTH)?;
         let (argsz, flags, index, at) = (fields.u32(), fields.u32(), fields.u32(), fields.u32());
@@ -80,8 +82,8 @@ impl RegionInfo {
         Ok(info)
     }
 
-    /// The reply's bytes: all of them, or the fixed part alone where the client says it has room for no more. Both say
-    /// where the capability is.
+    /// Encodes the reply: all of it, or the fixed part alone if all of it is longer than `room`
+    /// bytes. Both forms tell where the capability is.
     pub fn emit(&self, room: u32) -> Vec<u8> {
         let full = self.full_length();
         let flags = [
@@ -106,7 +108,7 @@ impl RegionInfo {
         bytes
     }
 
-    /// A request's bytes, asking for region `index` with room for `room` bytes.
+    /// Encodes a request for region `index`, with room for `room` bytes in the reply.
     pub fn emit_request(index: u32, room: u32) -> [u8; Self::LENGTH] {
         Emitter::new().u32(room).u32(0).u32(index).u32(0).u64(0).u64(0).done()
     }
@@ -143,23 +145,23 @@ fn parse_areas(bytes: &[u8]) -> Result<Vec<Area>, ParseError> {
     Ok((0..count).map(|_| Area { offset: fields.u64(), length: fields.u64() }).collect())
 }
 
-/// `VFIO_USER_DEVICE_GET_REGION_IO_FDS`'s fixed part, in both directions.
+/// The fixed part of `VFIO_USER_DEVICE_GET_REGION_IO_FDS`, in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionIoDescriptors {
-    /// The region's number.
+    /// Number of the region.
     pub index: u32,
     /// How many entries follow.
     pub count: u32,
 }
 
 impl RegionIoDescriptors {
-    /// Bytes of it.
+    /// Length of the encoded structure in bytes.
     pub const LENGTH: usize = 16;
 
-    /// Reads it.
+    /// Decodes the fixed part.
     ///
     /// # Errors
-    /// When it is too short, says that less fits in a reply, or has flags.
+    /// When `bytes` or its field argsz is too short for the fixed part, or there are flags.
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let mut fields = Fields::new(bytes, Self::LENGTH)?;
         let (argsz, flags, index, count) = (fields.u32(), fields.u32(), fields.u32(), fields.u32());
@@ -169,7 +171,7 @@ impl RegionIoDescriptors {
         }
         Ok(Self { index, count })
     }
-    /// Its bytes, where no entries follow.
+    /// Encodes the fixed part, with no entries behind it.
     pub fn emit(&self) -> [u8; Self::LENGTH] {
         Emitter::new().u32(argsz(Self::LENGTH)).u32(0).u32(self.index).u32(self.count).done()
     }

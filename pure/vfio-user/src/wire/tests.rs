@@ -1,4 +1,4 @@
-//! What parses is what was emitted; what is not in form says where.
+//! Encoded structures parse to the same, and errors tell where the form is wrong.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -30,7 +30,7 @@ fn capabilities_are_found_among_what_is_not_known() {
     assert_eq!(version(text), Ok(Some(all)));
     assert_eq!(version("{}"), Ok(Some(Capabilities::default())));
     assert_eq!(version("{\"capabilities\":{}}"), Ok(Some(Capabilities::default())));
-    // The last one counts; a name in another place or with an escape is another name.
+    // The last value counts. A name in another place or with an escape is another name.
     let last = Capabilities { descriptors: Some(3), ..Capabilities::default() };
     assert_eq!(
         version("{\"capabilities\":{\"max_msg_fds\":2,\"max_msg_fds\":3,\"max_msg\\u005ffds\":4}}"),
@@ -86,7 +86,7 @@ fn headers_keep_what_they_say() {
     for number in 0..=u16::MAX {
         assert_eq!(u16::from(Command::from(number)), number);
     }
-    // The longest message there is.
+    // The longest possible message.
     let mut bytes = command.emit();
     bytes[4..8].copy_from_slice(&crate::MESSAGE_MAX.to_le_bytes());
     assert_eq!(Header::parse(&bytes).map(|header| header.size), Ok(crate::MESSAGE_MAX));
@@ -125,7 +125,7 @@ proptest! {
         let mut info = RegionInfo { argsz: 0, index, readable, writable, mappable, size, offset, areas };
         info.argsz = u32::try_from(info.full_length()).unwrap();
         prop_assert_eq!(&RegionInfo::parse(&info.emit(u32::MAX)), &Ok(info.clone()));
-        // Where there is no room, all but the areas is there.
+        // Without enough room, everything except the areas is there.
         let short = info.emit(info.argsz - 1);
         prop_assert_eq!(short.len(), if mappable { 32 } else { info.full_length() });
         prop_assert_eq!(RegionInfo::parse(&short), Ok(RegionInfo { areas: Vec::new(), ..info }));

@@ -7,43 +7,46 @@ use core::fmt::{self, Write as _};
 use super::fields::{Fields, ParseError};
 use super::json::{JsonError, Reader};
 
-/// The longest payload of a version message.
+/// The longest payload of a version message, in bytes.
 pub(crate) const VERSION_MAX: usize = 4096;
 
-/// `VFIO_USER_VERSION`'s payload, in both directions.
+/// The payload of `VFIO_USER_VERSION`, in both directions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Version {
-    /// Major version: the same at both ends.
+    /// Major version, which is the same at both ends.
     pub major: u16,
-    /// Minor version: the reply's is at most the request's.
+    /// Minor version. That of the reply is at most that of the request.
     pub minor: u16,
-    /// The capabilities; a message without any text has none at all, which is not the same as an empty list.
+    /// The capabilities. `None` is a message without any text, which differs from an empty list.
     pub capabilities: Option<Capabilities>,
 }
 
-/// What a sender can do. What it doesn't say has a default.
+/// What a sender can do. Each capability that is `None` has a default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
-    /// `max_msg_fds`: descriptors that it takes in one message; 1 unless it says.
+    /// `max_msg_fds`: how many descriptors the sender accepts in one message. The default is 1.
     pub descriptors: Option<u64>,
-    /// `max_data_xfer_size`: bytes of data that it takes in one message; 1 MiB unless it says.
+    /// `max_data_xfer_size`: how many bytes of data the sender accepts in one message. The default
+    /// is 1 MiB.
     pub data: Option<u64>,
-    /// `max_dma_maps`: pieces of memory at a time; 65535 unless it says.
+    /// `max_dma_maps`: how many pieces of memory the sender accepts at a time. The default is
+    /// 65535.
     pub maps: Option<u64>,
-    /// `pgsizes`: sizes of pages of mapped memory, one bit for each; 4096 unless it says.
+    /// `pgsizes`: page sizes of mapped memory, one bit for each. The default is 4096.
     pub page_sizes: Option<u64>,
-    /// `write_multiple`: whether several writes may come in one message; not unless it says.
+    /// `write_multiple`: whether the sender accepts several writes in one message. The default is
+    /// no.
     pub write_multiple: Option<bool>,
 }
 
-/// Why a version can't be read.
+/// Why a version cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionError {
     /// The payload is too short or too long.
     Payload(ParseError),
-    /// The text doesn't end with a zero byte.
+    /// The text does not end with a zero byte.
     Unterminated,
-    /// The text is not JSON, or something in it is of the wrong kind.
+    /// The text is not JSON, or a value in it has the wrong type.
     Json(JsonError),
 }
 
@@ -58,10 +61,10 @@ impl fmt::Display for VersionError {
 }
 
 impl Version {
-    /// Reads a payload; capabilities that are not known are skipped.
+    /// Decodes a payload. Unknown capabilities are skipped.
     ///
     /// # Errors
-    /// When it is not a version.
+    /// When the length is wrong, or the text is not JSON with a final zero byte.
     pub fn parse(bytes: &[u8]) -> Result<Self, VersionError> {
         let mut fields = Fields::new(bytes, 4).map_err(VersionError::Payload)?;
         if bytes.len() > VERSION_MAX {
@@ -77,7 +80,7 @@ impl Version {
         Ok(Self { major, minor, capabilities })
     }
 
-    /// The payload's bytes.
+    /// Encodes the payload.
     pub fn emit(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         bytes.extend_from_slice(&self.major.to_le_bytes());
@@ -91,7 +94,7 @@ impl Version {
 }
 
 impl Capabilities {
-    /// Reads the text.
+    /// Decodes the text.
     fn parse(text: &[u8]) -> Result<Self, JsonError> {
         let mut capabilities = Self::default();
         let mut reader = Reader::new(text);
@@ -115,7 +118,7 @@ impl Capabilities {
         Ok(())
     }
 
-    /// The text.
+    /// Encodes the text.
     fn emit(&self) -> String {
         let mut text = String::from("{\"capabilities\":{");
         let numbers = [
@@ -138,7 +141,8 @@ impl Capabilities {
         text
     }
 
-    /// Those of these that are also in `other`, whatever their values.
+    /// The capabilities that `other` also names, whatever their values. `write_multiple` remains
+    /// only if it is true in `other`.
     #[must_use]
     pub fn in_common_with(self, other: &Self) -> Self {
         Self {

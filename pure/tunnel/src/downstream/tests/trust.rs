@@ -3,7 +3,7 @@
 use super::*;
 use crate::frame::{HELLO_BODY_MAX, InstanceId, Member, Secret, SessionId};
 
-/// The Hello in `bytes`, changed.
+/// The Hello in `bytes` with a `change`.
 fn changed(bytes: &[u8], change: impl FnOnce(&mut Hello<'_>)) -> Vec<u8> {
     let (head, body) = bytes.split_first_chunk().unwrap();
     let header = FrameHeader::parse(head).unwrap();
@@ -16,7 +16,7 @@ fn changed(bytes: &[u8], change: impl FnOnce(&mut Hello<'_>)) -> Vec<u8> {
     changed
 }
 
-/// What `host` says first on its next connection.
+/// The first message of `host` on its next connection.
 fn next_hello(host: &mut Session, now: Instant) -> Buffer {
     host.handle_input(now, session::Input::Disconnected);
     let mut said = None;
@@ -59,7 +59,7 @@ fn a_stranger_that_knows_all_names_evicts_nobody() {
         assert!(!text.contains("host") && !text.contains(&instance), "{text}");
         assert_alive(&mut downstream, &mut host, at(3));
     }
-    // Nor is it told more when the host is away.
+    // The stranger is told no more while the host is away.
     downstream.handle_input(at(4), Input::Disconnected(ConnectionId(1)));
     drained(&mut downstream, at(4));
     for (number, bytes) in (60..).zip(&attempts) {
@@ -103,7 +103,7 @@ fn a_stranger_is_no_strand_of_a_link() {
     assert_eq!(header.kind, crate::frame::FrameKind::Welcome, "who knows the secret is one");
 }
 
-/// The Hello of a host with these settings.
+/// A host with these settings, and its Hello.
 fn hello_of(config: Config) -> (Session, Buffer) {
     let mut host = Session::upstream(config, Rng::from_seed(1));
     host.handle_timeout(at(1));
@@ -116,7 +116,7 @@ fn hello_of(config: Config) -> (Session, Buffer) {
 #[test]
 fn a_host_whose_link_is_down_takes_its_former_session_over_by_its_secret() {
     let (mut downstream, mut host) = confirmed();
-    // The box hears nothing of the end.
+    // The device's end does not hear of the end.
     host.close(at(10), "to begin again");
     settle(&mut host, at(10), |_| ());
     host.restart(at(10));
@@ -130,7 +130,7 @@ fn a_host_whose_link_is_down_takes_its_former_session_over_by_its_secret() {
 
 #[test]
 fn a_welcome_that_was_lost_locks_nobody_out() {
-    // The box takes the connection for alive, and the same host comes again.
+    // The device's end takes the connection for alive when the same host comes again.
     let (mut downstream, _) = joined();
     let (_, again) = hello("host", 1);
     let (_, other) = hello("other", 7);
@@ -138,7 +138,8 @@ fn a_welcome_that_was_lost_locks_nobody_out() {
     assert_eq!(refusal_to(&receive(&mut downstream, at(5), 2, &other), 2).0, RefuseCode::InUse);
     accept(&mut downstream, at(5), 3);
     assert!(receive(&mut downstream, at(5), 3, &again).contains(&Output::DeviceReset));
-    // It has seen the end of the connection: nothing is held for whom it does not know to have a session.
+    // The device's end has noticed the end of the connection. It holds nothing for a host that is
+    // not known to have a session.
     downstream.handle_input(at(6), Input::Disconnected(ConnectionId(3)));
     drained(&mut downstream, at(6));
     accept(&mut downstream, at(7), 4);
@@ -187,7 +188,8 @@ fn whoever_says_nothing_keeps_nobody_out() {
         }
         let most = u32::try_from(WAITING_PER_ADDRESS_MAX).unwrap();
         assert_eq!(strangers - closed, most, "so many of one address wait");
-        // Among all these a host comes back, and another one is told that it is too late.
+        // Among all these connections, the host comes back, and another host is told that it is too
+        // late.
         let back = next_hello(&mut host, at(4));
         accept(&mut downstream, at(4), 2);
         for number in 20_000..20_000 + most - 1 {
@@ -204,7 +206,7 @@ fn whoever_says_nothing_keeps_nobody_out() {
 #[test]
 fn the_places_at_the_gate_are_shared_among_addresses() {
     let (mut downstream, mut host) = confirmed();
-    // Of many addresses each has a few connections, and the host's has one that is slow.
+    // Each of many addresses has a few connections, and the host's address has one slow connection.
     let back = next_hello(&mut host, at(3));
     accept(&mut downstream, at(3), 2);
     assert_eq!(receive(&mut downstream, at(3), 2, &back[..20]), []);

@@ -1,9 +1,10 @@
-//! A bit that is turned over on the way, wherever it is: found out, and everything arrives as it was sent.
+//! A bit that is flipped on the way is detected wherever it is, and everything arrives as it was
+//! sent.
 
 use super::*;
 
-/// Until the last handshake that can be disturbed is over: a Hello whose length was changed is waited for in vain, and the next
-/// one comes after the longest pause.
+/// Time until the last handshake that can be disturbed is over. The rest of a Hello with a changed
+/// length never comes, and the next Hello comes after the longest pause.
 const PATIENCE: Nanos = Nanos::from_secs(20);
 
 fn pair(seed: u64, digests: bool) -> Pair {
@@ -11,7 +12,7 @@ fn pair(seed: u64, digests: bool) -> Pair {
     Pair::new(up, config("box", 2), seed)
 }
 
-/// A few packets of each kind each way, and a reset between them.
+/// Sends a few packets of each kind each way, and a reset between them.
 fn speak(pair: &mut Pair, pages: bool) -> [Vec<Packet>; 2] {
     let mut sent = [Vec::new(), Vec::new()];
     for number in 0..6 {
@@ -27,7 +28,7 @@ fn speak(pair: &mut Pair, pages: bool) -> [Vec<Packet>; 2] {
     sent
 }
 
-/// Bits that pass in `run`.
+/// Number of bits that pass while `run` runs.
 fn bits(pair: &mut Pair, run: impl FnOnce(&mut Pair)) -> usize {
     let before = pair.bytes;
     run(pair);
@@ -54,7 +55,7 @@ fn each_bit_of_a_conversation_is_found_out_and_the_session_goes_on() {
             speak(pair, pages);
             pair.run_for(Nanos::from_millis(50));
         });
-        // Each bit of the small frames; of two pages, some.
+        // Flips each bit of the small frames, but only some bits of two pages.
         for bit in (0..total).step_by(if pages { 97 } else { 1 }) {
             let mut pair = pair(1, true);
             pair.run_for(Nanos::from_millis(200));
@@ -83,7 +84,7 @@ fn each_bit_of_a_handshake_is_found_out_and_the_link_comes_up() {
         let sent = speak(&mut pair, false);
         pair.run_for(Nanos::from_millis(50));
         assert_whole(&pair, &sent, &what);
-        // What the box began and the host never heard of is no loss.
+        // A session that the device's end began and the host never heard of is no loss.
         let ups = pair.up.events.iter().filter(|event| event.starts_with("up")).count();
         let downs = pair.up.events.iter().filter(|event| event.starts_with("down")).count();
         assert!((ups, downs) == (1, 0), "{what}: {:?}, {:?}", pair.up.events, pair.down.events);

@@ -3,7 +3,7 @@
 use super::*;
 use engine::Buffer;
 
-/// More than one segment.
+/// Number of packets, which fill more than one segment.
 const PACKETS: u32 = 20;
 
 fn pages() -> Vec<Packet> {
@@ -18,7 +18,7 @@ fn pieces(session: &mut Session) -> Vec<Buffer> {
     core::iter::from_fn(next).collect()
 }
 
-/// The stream that the pieces make.
+/// The stream that consists of the pieces.
 fn joined(pieces: &[Buffer]) -> Vec<u8> {
     pieces.iter().flat_map(|piece| piece.iter().copied()).collect()
 }

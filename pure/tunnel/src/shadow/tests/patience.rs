@@ -6,11 +6,11 @@ use super::*;
 const NOW: Instant = Instant::ZERO;
 /// An endpoint with a PCI Express capability.
 const EXPRESS: [(u16, u32); 3] = [(0x04, 1 << 20), (0x34, 0x40), (0x40, 0x0002_0010)];
-/// Its Device Control.
+/// Offset of the capability's Device Control.
 const CONTROL: u16 = 0x48;
 const INITIATE_RESET: u32 = 1 << 15;
 
-/// Whether a request of function 0 would wait for the connection.
+/// Whether a request to function 0 would wait for the connection.
 fn waits(shadow: &mut Shadow) -> bool {
     let waits = shadow.wait(NOW, 0, request(900, 0, None)).is_none();
     while shadow.take_waiting(0).is_some() {}
@@ -33,12 +33,12 @@ fn answer(shadow: &mut Shadow, request: &Packet, status: CompletionStatus) {
 fn it_must_not_once_it_has_answered() {
     let mut shadow = shown_express();
     assert!(waits(&mut shadow));
-    // Near.
+    // The answer comes from near the host.
     assert!(read(&mut shadow, 0).is_some());
     assert!(!waits(&mut shadow));
     shadow.forget(0);
     assert!(waits(&mut shadow));
-    // At the far end.
+    // The answer comes from the far end.
     let far = request(2, 0x7c, None);
     assert!(shadow.on_down(0, &far, || true).is_none());
     answer(&mut shadow, &far, CompletionStatus::ConfigRequestRetry);
@@ -46,7 +46,7 @@ fn it_must_not_once_it_has_answered() {
     assert!(shadow.on_down(0, &far, || true).is_none());
     answer(&mut shadow, &far, CompletionStatus::Success);
     assert!(!waits(&mut shadow));
-    // An answer to a name that means something else by now is no answer.
+    // The answer to a request whose name has been used again does not count.
     shadow.forget(0);
     let _ = shadow.on_down(0, &far, || true);
     let _ = shadow.on_down(0, &Packet::memory_read(HOST, far.tag(), 0x1000, 4), || true);

@@ -12,7 +12,7 @@ fn world() -> World {
     world
 }
 
-/// The answers since the last time.
+/// The answers since the previous call.
 fn answers(world: &mut World) -> Vec<(Tag, CompletionStatus, Vec<u8>)> {
     let answer = |(packet, _): (Packet, _)| {
         let Kind::Completion(completion) = packet.header.kind else { panic!("{packet:?}") };
@@ -50,7 +50,7 @@ fn a_function_that_nobody_has_heard_of_asks_for_patience() {
     world.run_for(Nanos::from_millis(2));
     assert_eq!(answers(&mut world), [retry(READ_TAG), retry(WRITE_TAG)]);
     assert_eq!(retries(&world), 2);
-    // Neither is sent on when the connection is back.
+    // Neither request is sent on when the connection is back.
     world.reachable = true;
     world.run_for(Nanos::from_secs(5));
     assert!(world.events.iter().any(|event| event == "1: resumed"), "{:?}", world.events);
@@ -89,7 +89,7 @@ fn a_function_that_has_answered_asks_for_patience_only_when_it_was_reset() {
     assert_eq!((answers(&mut world), retries(&world)), ([retry(READ_TAG)].into(), 1));
     world.reachable = true;
     world.run_for(Nanos::from_secs(5));
-    // This device is none that forgets what it was asked before it was reset.
+    // This device does not forget what it was asked before its reset.
     world.to_root.clear();
     read(&mut world);
     assert_eq!(answers(&mut world), [done()]);
