@@ -1,4 +1,4 @@
-//! How many frames a second pass the models on one core: `cargo bench -p farlane-link`.
+//! Frames per second that pass the models on one core: `cargo bench -p farlane-link`.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on fails")]
 
@@ -15,7 +15,7 @@ use farlane_link::{AnyHop, Chance, Class, Frame, Hop, Path, Rate, Wire};
 
 const RUN: Duration = Duration::from_millis(500);
 
-/// Sends a frame each microsecond and takes out what comes; prints frames a second.
+/// Sends a frame every microsecond and takes out what arrives; prints frames per second.
 fn measure(name: &str, mut path: Path) {
     let payload = Buffer::copy_from_slice(&[0; 64]);
     let start = Stopwatch::now();

@@ -1,5 +1,6 @@
-//! What spreading commands over several connections does to their tail: commands of 4 KiB in one round trip each, with nothing
-//! simulated but the network and the TCP at both ends: 10 ms each way at 1 Gbit/s, of whose frames so many in a million are lost, or 5G.
+//! The effect of spreading commands over several connections on their tail latency. The commands
+//! have 4 KiB and take one round trip each. Only the network and the TCP at both ends are
+//! simulated: 10 ms each way at 1 Gbit/s, with a given number of lost frames in a million, or 5G.
 //!
 //! `cargo run -p farlane-link --example spread -- 1000` (or another number, or `5g`)
 
@@ -17,17 +18,18 @@ use farlane_link::{AnyHop, Chance, Path, Rate, Wire};
 const SEEDS: u64 = 4;
 /// Simulated time of each seed.
 const LENGTH: Nanos = Nanos::from_secs(100);
-/// Not counted: connections have not found their pace.
+/// Time that is not counted, while connections find their pace.
 const WARM_UP: Nanos = Nanos::from_secs(2);
-/// Commands under way at once, where each is followed by the next.
+/// Number of commands under way at once, if each is followed by the next.
 const DEPTH: usize = 32;
-/// Commands a second, where they begin evenly.
+/// Commands per second, if they begin at even intervals.
 const RATE: u64 = 400;
-/// Bytes of a command that carries data, and of one that carries none: doorbell, entry, completion, with their frames.
+/// Bytes of a command with data, and of one without: doorbell, entry, completion, with their
+/// frames.
 const HEAVY: usize = 4096 + 250;
 const LIGHT: usize = 150;
 
-/// The network that is called so.
+/// The network with this name.
 fn network(name: &str, rng: &Rng) -> Result<Network, String> {
     if name == "5g" {
         let path = |rng: &Rng| {
@@ -59,7 +61,8 @@ fn network(name: &str, rng: &Rng) -> Result<Network, String> {
 struct Line {
     id: Option<ConnectionId>,
     open: bool,
-    /// When the commands were begun whose request, and whose answer, has not come wholly.
+    /// Start times of the commands whose request has not fully arrived, and of those whose answer
+    /// has not.
     asked: VecDeque<Instant>,
     answered: VecDeque<Instant>,
     arrived: [usize; 2],
@@ -68,7 +71,7 @@ struct Line {
 struct Trial {
     network: Network,
     lines: Vec<Line>,
-    /// Bytes down and up of a command.
+    /// Bytes of a command, down and up.
     sizes: [usize; 2],
     turn: usize,
     waiting: usize,
@@ -137,7 +140,7 @@ impl Trial {
         }
     }
 
-    /// Runs; with commands at `rate` a second, or each after another.
+    /// Runs the trial: commands begin at `rate` per second, or each begins when another ends.
     fn run(mut self, rate: Option<u64>) -> Vec<Nanos> {
         let end = Instant::ZERO + LENGTH;
         let mut next = Instant::ZERO + Nanos::from_secs(1);

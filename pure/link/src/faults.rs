@@ -1,4 +1,4 @@
-//! What goes wrong with frames: at random, or at times that are told beforehand.
+//! Faults of links: at random, or at scheduled times.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -8,50 +8,51 @@ use engine::{Instant, Nanos, Rng};
 use crate::sample::{self, Chance};
 use crate::{Counts, Frame, Hop, Rate, Transmitter};
 
-/// How a link misbehaves. The default is not at all.
+/// How a link misbehaves. The default is no fault at all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Behaviour {
-    /// Frames that vanish.
+    /// Chance that a frame vanishes.
     pub loss: Chance,
-    /// Frames whose check sequence no longer fits: the next store-and-forward switch or the receiver drops them.
+    /// Chance that a frame is damaged, so that its check sequence no longer fits. The next
+    /// store-and-forward switch or the receiver drops it.
     pub corruption: Chance,
-    /// Frames that come twice.
+    /// Chance that a frame arrives twice.
     pub duplication: Chance,
-    /// Frames that are held for [`Behaviour::reorder_by`] while others pass them.
+    /// Chance that a frame is held for [`Behaviour::reorder_by`] while others pass it.
     pub reorder: Chance,
-    /// How long a frame that is reordered is held.
+    /// How long a reordered frame is held.
     pub reorder_by: Nanos,
-    /// What is added to each frame's time.
+    /// Fixed delay that is added for each frame.
     pub delay: Nanos,
-    /// What is added besides, each time another value of the distribution. Frames keep their order.
+    /// Random delay that is added for each frame. Frames keep their order.
     pub jitter: Jitter,
-    /// What the link is throttled to.
+    /// Rate that the link is throttled to, if any.
     pub rate: Option<Rate>,
-    /// Whether it is down: everything that enters is lost.
+    /// Whether the link is down: every frame that enters is lost.
     pub down: bool,
 }
 
-/// A random delay.
+/// Distribution of a random delay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Jitter {
-    /// None.
+    /// No delay.
     #[default]
     None,
-    /// Anything up to this.
+    /// Uniformly distributed from zero to this time.
     Uniform(Nanos),
     /// Exponentially distributed with this mean.
     Exponential(Nanos),
-    /// Normally distributed, none where it would be negative.
+    /// Normally distributed; zero where the value would be negative.
     Normal {
-        /// The mean.
+        /// Mean of the distribution.
         mean: Nanos,
-        /// The standard deviation.
+        /// Standard deviation of the distribution.
         deviation: Nanos,
     },
 }
 
 impl Jitter {
-    /// The delay of this time.
+    /// Draws one delay.
     pub fn sample(self, rng: &mut Rng) -> Nanos {
         match self {
             Self::None => Nanos::ZERO,
@@ -62,27 +63,27 @@ impl Jitter {
     }
 }
 
-/// Cuts at random: up and down for exponentially distributed times.
+/// Random cuts: the link is up and down for exponentially distributed times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flaps {
-    /// The mean of the times between two cuts.
+    /// Mean time between two cuts.
     pub up: Nanos,
-    /// The mean of a cut's length.
+    /// Mean length of a cut.
     pub down: Nanos,
 }
 
-/// A hop that takes no time of its own and does to frames what a [`Behaviour`] says.
+/// A hop that takes no time of its own and applies a [`Behaviour`] to frames.
 #[derive(Clone, Debug)]
 pub struct Faults {
     behaviour: Behaviour,
-    /// What is to come, the next first.
+    /// Future changes of the behaviour, the next one first.
     schedule: VecDeque<(Instant, Behaviour)>,
     flaps: Option<Flapping>,
     rng: Rng,
     transmitter: Transmitter,
-    /// By the time they come out.
+    /// Frames inside, in the order in which they leave.
     inside: VecDeque<(Instant, Frame)>,
-    /// When the last frame that was not held comes out.
+    /// When the last frame that was not held for reordering leaves.
     last: Instant,
     counts: Counts,
 }
@@ -91,15 +92,15 @@ pub struct Faults {
 struct Flapping {
     flaps: Flaps,
     down: bool,
-    /// When that changes.
+    /// When the link next goes up or down.
     until: Instant,
 }
 
 impl Faults {
-    /// The most frames inside; more are lost.
+    /// Maximum number of frames inside; further frames are lost.
     pub const INSIDE_MAX: usize = 1 << 16;
 
-    /// A link with `behaviour` from the beginning on; whatever is random comes from `rng`.
+    /// A link with `behaviour` from the beginning. Random values come from `rng`.
     pub const fn new(behaviour: Behaviour, rng: Rng) -> Self {
         Self {
             behaviour,
@@ -113,7 +114,7 @@ impl Faults {
         }
     }
 
-    /// The same with another behaviour from each of these times on.
+    /// Adds changes of the behaviour, each from its time on.
     #[must_use]
     pub fn with_schedule(mut self, changes: impl IntoIterator<Item = (Instant, Behaviour)>) -> Self {
         let mut changes: Vec<_> = changes.into_iter().collect();
@@ -122,7 +123,7 @@ impl Faults {
         self
     }
 
-    /// The same with cuts at random.
+    /// Adds random cuts.
     #[must_use]
     pub fn with_flaps(mut self, flaps: Flaps) -> Self {
         let until = Instant::ZERO + sample::exponential(&mut self.rng, flaps.up);
@@ -130,17 +131,17 @@ impl Faults {
         self
     }
 
-    /// Behaves like this from now on, until the next change of its schedule.
+    /// Sets the behaviour from now on, until the next scheduled change.
     pub const fn set(&mut self, behaviour: Behaviour) {
         self.behaviour = behaviour;
     }
 
-    /// Keeps what enters from now on inside until `until` at least; nothing of it is lost.
+    /// Keeps frames that enter from now on inside until `until` at least. No frame is lost.
     pub fn hold_until(&mut self, until: Instant) {
         self.last = self.last.max(until);
     }
 
-    /// How it behaves now.
+    /// The behaviour at this time.
     pub const fn behaviour(&self) -> &Behaviour {
         &self.behaviour
     }
@@ -157,7 +158,7 @@ impl Faults {
             while *until <= now {
                 *down = !*down;
                 let mean = if *down { flaps.down } else { flaps.up };
-                // At least a nanosecond, so that this ends.
+                // At least one nanosecond, so that the loop ends.
                 *until = *until + sample::exponential(&mut self.rng, mean) + Nanos::new(1);
             }
             return *down || self.behaviour.down;
@@ -165,7 +166,7 @@ impl Faults {
         self.behaviour.down
     }
 
-    /// Lets `frame` out at a time that follows from the behaviour.
+    /// Schedules the exit of `frame` according to the behaviour.
     fn keep(&mut self, now: Instant, mut frame: Frame) {
         if self.inside.len() >= Self::INSIDE_MAX {
             self.counts.lost += 1;
@@ -235,7 +236,7 @@ mod tests {
         Frame::new(id, 100, Class::BEST_EFFORT, Buffer::EMPTY)
     }
 
-    /// A frame each microsecond; what comes out, in its order.
+    /// Sends a frame every microsecond; returns the frames that leave, in order, with their times.
     fn run(mut faults: Faults, frames: u64) -> (Vec<(u64, u64)>, Counts) {
         let mut out = Vec::new();
         let mut drain = |faults: &mut Faults, until: u64| {
@@ -293,7 +294,7 @@ mod tests {
         let faults = Faults::new(Behaviour::default(), Rng::from_seed(1))
             .with_schedule([(at(6_000), slow), (at(3_000), down)]);
         let (out, counts) = run(faults, 8);
-        // 120 B at 8 Mbit/s are 120 us.
+        // 120 B at 8 Mbit/s are 120 µs.
         assert_eq!(out, [(0, 0), (1, 1_000), (2, 2_000), (6, 126_000), (7, 246_000)]);
         assert_eq!(counts.lost, 3);
     }

@@ -1,4 +1,4 @@
-//! What every model of one direction of one hop implements.
+//! The interface of all models of one direction of one hop.
 
 use alloc::boxed::Box;
 
@@ -10,66 +10,69 @@ use crate::stage::Stage;
 use crate::tsn::replication::Replicated;
 use crate::{Faults, Frame, Path, Wire};
 
-/// What became of the frames of a hop. Copies count like frames: `entered + copied` is `left + lost` and what
-/// is still inside.
+/// What happened to the frames of a hop. Copies count as frames: `entered + copied` equals `left +
+/// lost` plus the frames still inside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Frames that entered.
+    /// Number of frames that entered.
     pub entered: u64,
-    /// Frames that came out.
+    /// Number of frames that came out.
     pub left: u64,
-    /// Frames that were lost: full queues, faults, failed check sequences, copies that were eliminated.
+    /// Number of frames that were lost: to full queues, faults, failed check sequences, or
+    /// elimination of copies.
     pub lost: u64,
-    /// Frames that came into being: duplicates, replicas.
+    /// Number of frames that were created inside: duplicates and replicas.
     pub copied: u64,
 }
 
 /// One direction of something that frames pass.
 ///
 /// # Time
-/// Times never go backwards. [`Hop::next`] is when something happens inside, and [`Hop::poll`] at that very time
-/// makes it happen; a frame that comes out came out then. So whoever is late (a driver in real time) polls
-/// with what `next` says until that lies ahead. A frame that enters late is no reason to poll before: a
-/// hop catches up with itself.
+/// Times never go backwards. [`Hop::next`] is the time of the next event inside, and [`Hop::poll`]
+/// at exactly this time performs the event. A frame that `poll` returns left at this time. A late
+/// caller (such as a driver in real time) therefore polls with the times that `next` returns, until
+/// `next` lies in the future. It need not poll before a late frame enters: a hop catches up by
+/// itself.
 pub trait Hop {
-    /// A frame's last bit arrives at `now` (its header, where [`Frame::tail`] is more than zero).
+    /// Takes a frame whose last bit arrives at `now`. If [`Frame::tail`] is more than zero, the
+    /// header arrives at `now`.
     fn enter(&mut self, now: Instant, frame: Frame);
 
-    /// The next frame whose last bit has left by `now`. To be called again until there is none: then [`Hop::next`] is
-    /// later than `now`.
+    /// The next frame whose last bit has left by `now`. Must be called again until it returns
+    /// `None`; [`Hop::next`] is then later than `now`.
     fn poll(&mut self, now: Instant) -> Option<Frame>;
 
-    /// When to poll next; nothing happens before unless a frame enters.
+    /// When to poll next. Nothing happens earlier unless a frame enters.
     fn next(&self) -> Option<Instant>;
 
-    /// What became of the frames so far.
+    /// Counters of the frames so far.
     fn counts(&self) -> Counts;
 }
 
-/// Any of the hops, so that a path of them needs no pointers to functions.
+/// Any kind of hop, so that a path of hops needs no dynamic dispatch.
 #[derive(Clone, Debug)]
 pub enum AnyHop {
-    /// Latency and a rate.
+    /// A link with a latency and a rate.
     Wire(Wire),
     /// An Ethernet port and its link.
     Port(Box<Port>),
-    /// What goes wrong.
+    /// Faults of a link.
     Faults(Faults),
-    /// Several ways at once.
+    /// Several paths in parallel.
     Replicated(Replicated),
-    /// A step of a machine.
+    /// A processing step of a machine.
     Stage(Stage),
-    /// A radio link up.
+    /// A radio link from a device up to the base station.
     Uplink(Box<Uplink>),
-    /// A radio link down.
+    /// A radio link from the base station down to a device.
     Downlink(Box<Downlink>),
     /// A core network.
     Core(Core),
-    /// Hops in series.
+    /// Several hops in series.
     Path(Path),
 }
 
-/// Calls the hop that it is.
+/// Evaluates the call on the hop inside.
 macro_rules! any {
     ($hop:expr, $inner:ident => $call:expr) => {
         match $hop {

@@ -6,7 +6,8 @@ use engine::Instant;
 
 use crate::{Counts, Frame};
 
-/// What is inside a hop that knows when a frame leaves as soon as it enters, and what became of the rest.
+/// Frames inside a hop that knows when a frame leaves as soon as the frame enters, and the hop's
+/// counters.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Leaving {
     inside: VecDeque<(Instant, Frame)>,
@@ -14,14 +15,15 @@ pub(crate) struct Leaving {
 }
 
 impl Leaving {
-    /// Nothing is inside.
+    /// No frame is inside.
     pub(crate) const fn new() -> Self {
         let counts = Counts { entered: 0, left: 0, lost: 0, copied: 0 };
         Self { inside: VecDeque::new(), counts }
     }
 
-    /// Counts a frame that comes while `besides` others are elsewhere in the hop; whether there is room for it, where
-    /// `most` are inside at once. One that finds none is lost.
+    /// Counts a frame that enters while `besides` other frames are elsewhere in the hop. Returns
+    /// whether there is room, given that at most `most` frames may be inside. A frame without room
+    /// is lost.
     pub(crate) fn admit(&mut self, besides: usize, most: usize) -> bool {
         self.counts.entered += 1;
         let room = self.inside.len() + besides < most;
@@ -29,12 +31,13 @@ impl Leaving {
         room
     }
 
-    /// A frame that was admitted is lost.
+    /// Counts an admitted frame as lost.
     pub(crate) const fn lose(&mut self) {
         self.counts.lost += 1;
     }
 
-    /// A frame leaves at `at`, or with the one before it.
+    /// Schedules `frame` to leave at `at`, or together with the frame before if that one leaves
+    /// later.
     pub(crate) fn push(&mut self, at: Instant, frame: Frame) {
         let at = self.inside.back().map_or(at, |(last, _)| at.max(*last));
         self.inside.push_back((at, frame));

@@ -1,8 +1,8 @@
-//! What a network does to bytes: models of links, in integer time.
+//! Models of what a network does to bytes: links in integer time.
 //!
-//! A [`Frame`] passes [`Hop`]s, one direction each, and a [`Path`] is hops in series. The same models
-//! run in virtual time and in real time, so they know no clock but the one that is passed in. Every
-//! parameter carries its source in its doc comment; `docs/link-models.md` has the formulas.
+//! A [`Frame`] passes [`Hop`]s, each for one direction, and a [`Path`] is several hops in series.
+//! The same models run in virtual time and in real time, so they know no clock but the one passed
+//! in. The doc comment of each parameter names its source; `docs/link-models.md` has the formulas.
 
 #![no_std]
 #![forbid(unsafe_code)]

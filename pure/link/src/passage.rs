@@ -1,7 +1,8 @@
-//! Packets of stacks that are not ours, over one path a direction.
+//! Packets of foreign stacks, over one path for each direction.
 //!
-//! A [`Passage`] is an engine as [`Network`](crate::Network) is, without the TCP: what enters are whole IP packets, which become
-//! Ethernet frames, and what comes out are those that have arrived. Losses are for whoever sent them to cope with.
+//! A [`Passage`] is an engine like [`Network`](crate::Network), but without TCP. Whole IP packets
+//! enter and become Ethernet frames; the packets that have arrived come out. The senders must cope
+//! with losses.
 
 use alloc::collections::VecDeque;
 
@@ -11,26 +12,26 @@ use crate::frame::{CHECK_SEQUENCE, HEADER};
 use crate::network::{Config, Side};
 use crate::{Class, Counts, Frame, Hop, Path};
 
-/// A packet: what goes in, and what comes out.
+/// An IP packet that enters or leaves a [`Passage`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// Who sends it, or who is given it.
+    /// The side that sends the packet, or the side that receives it.
     pub side: Side,
-    /// From its first header on.
+    /// The packet, starting with its first header.
     pub data: Buffer,
 }
 
-/// What belongs to the direction that begins at one side.
+/// State of the direction that begins at one side.
 #[derive(Debug)]
 struct Lane {
     path: Path,
-    /// Bytes of the frames that entered.
+    /// Total length in bytes of the frames that entered.
     bytes: u64,
-    /// Packets that fit into no frame.
+    /// Number of packets that do not fit into a frame.
     too_long: u64,
 }
 
-/// The engine; see the module.
+/// An engine that carries whole packets between two sides, over one path for each direction.
 #[derive(Debug)]
 pub struct Passage {
     mtu: u32,
@@ -41,7 +42,8 @@ pub struct Passage {
 }
 
 impl Passage {
-    /// A way through these paths, near to far and back. Of `config`, what is of the frames holds here.
+    /// A passage through the given paths: from near to far, and from far to near. Of `config`, only
+    /// the MTU and the class of frames are used.
     pub fn new(config: &Config, paths: [Path; 2]) -> Self {
         Self {
             mtu: config.mtu,
@@ -52,19 +54,19 @@ impl Passage {
         }
     }
 
-    /// What became of the frames that `side` sent. Packets that fit into none are among those that were lost.
+    /// Counters of the frames that `side` sent. Packets that do not fit into a frame count as lost.
     pub fn counts(&self, side: Side) -> Counts {
         let lane = &self.lanes[side.index()];
         let counts = lane.path.counts();
         Counts { entered: counts.entered + lane.too_long, lost: counts.lost + lane.too_long, ..counts }
     }
 
-    /// Bytes of the frames that `side` has sent.
+    /// Total length in bytes of the frames that `side` has sent.
     pub fn bytes(&self, side: Side) -> u64 {
         self.lanes[side.index()].bytes
     }
 
-    /// Bytes of the longest packet.
+    /// Maximum length of a packet in bytes.
     pub const fn mtu(&self) -> u32 {
         self.mtu
     }
@@ -129,7 +131,7 @@ mod tests {
         Packet { side, data: Buffer::zeroed(length) }
     }
 
-    /// When which packets come out.
+    /// The times of the packets that come out.
     fn run(passage: &mut Passage) -> Vec<(u64, Side, usize)> {
         let mut out = Vec::new();
         drain(passage, |packet| out.push((0, packet.side, packet.data.len())));
@@ -145,7 +147,7 @@ mod tests {
         let mut passage = Passage::new(&Config::default(), wires());
         passage.handle_input(Instant::ZERO, packet(Side::Near, 1500));
         passage.handle_input(Instant::ZERO, packet(Side::Far, 20));
-        // 1518 bytes and the preamble of 8 at 1 Gbit/s; the smallest frame has 64.
+        // 1518 bytes and the preamble of 8 bytes at 1 Gbit/s. The smallest frame has 64 bytes.
         assert_eq!(run(&mut passage), [(10_012_208, Side::Far, 1500), (20_000_576, Side::Near, 20)]);
         assert_eq!((passage.bytes(Side::Near), passage.bytes(Side::Far)), (1518, 64));
     }

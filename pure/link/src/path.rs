@@ -8,30 +8,31 @@ use crate::faults::Behaviour;
 use crate::trail::Crossing;
 use crate::{AnyHop, Counts, Faults, Frame, Hop};
 
-/// One direction of a whole way: hops in series, the first entered first. A path of no hops takes no time.
+/// Hops in series for one direction; a frame enters the first hop first. A path without hops takes
+/// no time.
 ///
-/// A frame that arrives damaged at the end is dropped there, as every receiver's MAC does.
+/// A frame that is damaged at the end of the path is dropped there, as in every receiver's MAC.
 #[derive(Clone, Debug, Default)]
 pub struct Path {
     stages: Vec<Stage>,
-    /// [`Path::find`], remembered: it is asked more often than it changes.
+    /// Cached result of [`Path::find`], which is needed more often than it changes.
     earliest: Option<(usize, Instant)>,
-    /// What a path of no hops holds.
+    /// Frames in a path without hops.
     through: alloc::collections::VecDeque<(Instant, Frame)>,
     entered: u64,
     left: u64,
-    /// At the end, damaged, or at the beginning of no hops at all.
+    /// Frames that were damaged at the end, or found a path without hops full.
     lost: u64,
-    /// Which frames left which hop, where somebody watches.
+    /// Which frames left which hop, while the path is watched.
     crossings: Option<Vec<Crossing>>,
-    /// Whether the last stage is [`Path::faults`].
+    /// Whether the last stage is the one of [`Path::faults`].
     has_faults: bool,
 }
 
 #[derive(Clone, Debug)]
 struct Stage {
     hop: AnyHop,
-    /// `hop.next()`, remembered: each event looks at all stages.
+    /// Cached result of `hop.next()`, since each event looks at all stages.
     next: Option<Instant>,
 }
 
@@ -42,15 +43,16 @@ impl Stage {
 }
 
 impl Path {
-    /// The most hops of a path.
+    /// Maximum number of hops in a path.
     pub const HOPS_MAX: usize = 256;
-    /// The most frames that a path of no hops holds until it is polled; more are lost.
+    /// Maximum number of frames that a path without hops holds until it is polled; further frames
+    /// are lost.
     pub const THROUGH_MAX: usize = 1 << 18;
 
     /// A path through `hops`.
     ///
     /// # Panics
-    /// When there are more than [`Path::HOPS_MAX`].
+    /// When there are more than [`Path::HOPS_MAX`] hops.
     pub fn new(hops: impl IntoIterator<Item = AnyHop>) -> Self {
         let stages: Vec<_> = hops.into_iter().map(|hop| Stage { next: hop.next(), hop }).collect();
         assert!(stages.len() <= Self::HOPS_MAX, "a path of {} hops", stages.len());
@@ -59,23 +61,24 @@ impl Path {
         path
     }
 
-    /// Its hops, the first entered first.
+    /// The hops of the path; frames enter the first one first.
     pub fn hops(&self) -> impl ExactSizeIterator<Item = &AnyHop> {
         self.stages.iter().map(|stage| &stage.hop)
     }
 
-    /// Notes when frames leave its hops, or no longer.
+    /// Starts or stops recording when frames leave the hops.
     pub(crate) fn watch(&mut self, on: bool) {
         self.crossings = on.then(Vec::new);
     }
 
-    /// What has been noted since the last time.
+    /// Takes what was recorded since the last call.
     pub(crate) fn crossings(&mut self) -> impl Iterator<Item = Crossing> + use<'_> {
         self.crossings.iter_mut().flat_map(|crossings| crossings.drain(..))
     }
 
-    /// Faults at its end, which begin with none, besides whatever its hops do: for whoever changes a path that is in use. What is
-    /// random in them comes from `rng`, the first time.
+    /// Faults at the end of the path, in addition to its hops, for callers that change a path in
+    /// use. There are no faults at first. Random values come from `rng`, which only the first call
+    /// uses.
     pub fn faults(&mut self, rng: impl FnOnce() -> Rng) -> &mut Faults {
         if !self.has_faults {
             let hop = AnyHop::from(Faults::new(Behaviour::default(), rng()));
@@ -88,8 +91,9 @@ impl Path {
         }
     }
 
-    /// The stage where something happens next, and when. Of several at one time the last of the way:
-    /// what leaves makes room for what comes.
+    /// The stage with the next event, and the time of the event. If several stages have events at
+    /// the same time, the last of these stages goes first: a frame that leaves makes room for one
+    /// that comes.
     fn find(&self) -> Option<(usize, Instant)> {
         let mut earliest: Option<(usize, Instant)> = None;
         for (index, stage) in self.stages.iter().enumerate().rev() {
@@ -102,7 +106,7 @@ impl Path {
         earliest
     }
 
-    /// A frame at the end of the way.
+    /// Handles a frame at the end of the path.
     fn arrive(&mut self, frame: Frame) -> Option<Frame> {
         if !frame.intact {
             self.lost += 1;
@@ -140,7 +144,7 @@ impl Hop for Path {
                 return Some(frame);
             }
         }
-        // Everything happens at its own time, however late the caller is.
+        // Every event happens at its own time, however late the caller is.
         while let Some((index, at)) = self.earliest.filter(|(_, at)| *at <= now) {
             let stage = &mut self.stages[index];
             let frame = stage.hop.poll(at);
@@ -197,7 +201,7 @@ mod tests {
         Frame::new(id, length, Class::BEST_EFFORT, Buffer::EMPTY)
     }
 
-    /// When each frame comes out, polled as soon as it can be, or only at the end.
+    /// The times when frames come out, polled as soon as possible or only at the end.
     fn run(mut path: Path, entries: &[(u64, u32)], late: bool) -> Vec<(u64, u64)> {
         let mut out = Vec::new();
         let mut drain = |path: &mut Path, until: Instant| {
@@ -223,7 +227,8 @@ mod tests {
 
     #[test]
     fn latencies_and_transmissions_add_up() {
-        // 1518 B and 20 B of preamble and gap at 1 Gbit/s are 12.304 us, of which the gap is no delay: 12.208 us.
+        // 1518 B and 20 B of preamble and gap at 1 Gbit/s are 12.304 µs. The gap is not part of the
+        // delay: 12.208 µs.
         let path: Path =
             [wire(1_000, Some(1_000)), wire(50, None), wire(0, Some(1_000))].into_iter().collect();
         let out = run(path, &[(0, 1518), (0, 1518)], false);

@@ -1,4 +1,4 @@
-//! Bits a second, and what is sending at such a rate.
+//! Bit rates, and transmitters that send at such a rate.
 
 use core::fmt;
 use core::str::FromStr;
@@ -8,43 +8,43 @@ use engine::{Instant, Nanos};
 const PICOSECONDS_A_SECOND: u128 = 1_000_000_000_000;
 const PICOSECONDS_A_NANOSECOND: u64 = 1_000;
 
-/// Bits a second, more than none.
+/// Bits per second, always more than zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rate(u64);
 
 impl Rate {
-    /// `bits` a second.
+    /// A rate of `bits` per second.
     ///
     /// # Panics
-    /// When `bits` is 0: what never sends is a link that is down.
+    /// When `bits` is 0: a link that never sends is a link that is down.
     pub const fn new(bits: u64) -> Self {
         assert!(bits > 0, "a rate of no bits a second");
         Self(bits)
     }
-    /// `megabits` times 10^6 bits a second.
+    /// A rate of `megabits` times 10^6 bits per second.
     ///
     /// # Panics
     /// When `megabits` is 0.
     pub const fn from_megabits(megabits: u64) -> Self {
         Self::new(megabits.saturating_mul(1_000_000))
     }
-    /// `gigabits` times 10^9 bits a second.
+    /// A rate of `gigabits` times 10^9 bits per second.
     ///
     /// # Panics
     /// When `gigabits` is 0.
     pub const fn from_gigabits(gigabits: u64) -> Self {
         Self::new(gigabits.saturating_mul(1_000_000_000))
     }
-    /// Bits a second.
+    /// The rate in bits per second.
     pub const fn bits(self) -> u64 {
         self.0
     }
 
-    /// How long `bytes` take, in picoseconds rounded up; saturates.
+    /// Time that `bytes` take, in picoseconds, rounded up; saturates.
     #[inline]
     pub fn picoseconds(self, bytes: u64) -> u64 {
         match bytes.checked_mul(8 * 1_000_000_000_000) {
-            // Every frame of every link: 64 bits are enough.
+            // 64 bits are enough for every frame of every link.
             Some(scaled) => scaled.div_ceil(self.0),
             None => {
                 let scaled = u128::from(bytes) * 8 * PICOSECONDS_A_SECOND;
@@ -52,11 +52,11 @@ impl Rate {
             }
         }
     }
-    /// How long `bytes` take, rounded up to a nanosecond.
+    /// Time that `bytes` take, rounded up to a nanosecond.
     pub fn time_of(self, bytes: u64) -> Nanos {
         Nanos::new(self.picoseconds(bytes).div_ceil(PICOSECONDS_A_NANOSECOND))
     }
-    /// Whole bytes that pass in `time`; saturates.
+    /// Number of whole bytes that pass in `time`; saturates.
     pub fn bytes_in(self, time: Nanos) -> u64 {
         let bits = u128::from(self.0) * u128::from(time.get()) / 1_000_000_000;
         u64::try_from(bits / 8).unwrap_or(u64::MAX)
@@ -64,7 +64,8 @@ impl Rate {
 }
 
 impl fmt::Display for Rate {
-    /// The unit that a person would choose, with three decimals at most: `100 Mbit/s`, `2.5 Gbit/s`.
+    /// Writes the rate in the unit that a person would choose, with at most three decimals: `100
+    /// Mbit/s`, `2.5 Gbit/s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit, name) = match self.0 {
             0..1_000 => return write!(f, "{} bit/s", self.0),
@@ -85,7 +86,7 @@ impl fmt::Display for Rate {
     }
 }
 
-/// What was said is no rate.
+/// The text is not a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRate;
 
@@ -100,7 +101,8 @@ impl core::error::Error for NoRate {}
 impl FromStr for Rate {
     type Err = NoRate;
 
-    /// A number, with up to nine decimals, and a unit: `bit/s`, `kbit/s`, `Mbit/s`, `Gbit/s`, with or without `/s`.
+    /// Parses a number with up to nine decimals and a unit: `bit/s`, `kbit/s`, `Mbit/s`, `Gbit/s`
+    /// or `Tbit/s`, with or without `/s`.
     fn from_str(text: &str) -> Result<Self, NoRate> {
         let text = text.trim();
         let text = text.strip_suffix("/s").unwrap_or(text).strip_suffix("bit").ok_or(NoRate)?;
@@ -126,21 +128,22 @@ impl FromStr for Rate {
     }
 }
 
-/// Something that sends one thing after the other at a rate. It counts picoseconds, so that short frames
-/// on fast links are neither sent too fast nor too slowly; the times that it tells are rounded up.
+/// A transmitter that sends one item after the other at a rate. It counts picoseconds, so that
+/// short frames on fast links are sent neither too fast nor too slowly. The times that it returns
+/// are rounded up.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Transmitter {
-    /// The nanosecond in which it becomes free.
+    /// The nanosecond in which the transmitter becomes free.
     free: Instant,
-    /// And how far into it.
+    /// Picoseconds into that nanosecond.
     picoseconds: u64,
 }
 
 impl Transmitter {
-    /// One that has sent nothing yet.
+    /// A transmitter that has sent nothing yet.
     pub const IDLE: Self = Self { free: Instant::ZERO, picoseconds: 0 };
 
-    /// When it has sent everything, rounded up.
+    /// When the transmitter has sent everything, rounded up.
     #[inline]
     pub fn free(&self) -> Instant {
         if self.picoseconds == 0 { self.free } else { self.free + Nanos::new(1) }
@@ -152,16 +155,18 @@ impl Transmitter {
         self.free() <= now
     }
 
-    /// Sends `bytes` as soon as it is free, not before `now`; returns when their last bit is out.
+    /// Sends `bytes` as soon as the transmitter is free, but not before `now`. Returns when the
+    /// last bit is out.
     #[inline]
     pub fn send(&mut self, now: Instant, rate: Rate, bytes: u64) -> Instant {
         self.occupy(now, rate.picoseconds(bytes))
     }
 
-    /// Is busy for `picoseconds` as soon as it is free, not before `now`; returns the end.
+    /// Occupies the transmitter for `picoseconds` as soon as it is free, but not before `now`.
+    /// Returns the end.
     #[inline]
     pub fn occupy(&mut self, now: Instant, picoseconds: u64) -> Instant {
-        // What was free in the middle of this nanosecond goes on from there.
+        // A transmitter that becomes free in the middle of this nanosecond continues from there.
         if self.free() < now {
             (self.free, self.picoseconds) = (now, 0);
         }
@@ -171,7 +176,7 @@ impl Transmitter {
         self.free()
     }
 
-    /// Is free from `at` on, whatever it was doing.
+    /// Frees the transmitter at `at`, whatever it was sending.
     pub const fn interrupt(&mut self, at: Instant) {
         (self.free, self.picoseconds) = (at, 0);
     }
@@ -184,8 +189,9 @@ mod tests {
 
     #[test]
     fn frames_take_what_the_tables_say() {
-        // link-models: 1538 B on the wire take 12.304 / 1.230 / 0.492 / 0.246 / 0.123 us, the smallest
-        // frame (84 B) 672 / 67.2 / 26.9 / 13.4 / 6.7 ns, at 1 / 10 / 25 / 50 / 100 Gbit/s.
+        // Link models: 1538 B on the wire take 12.304 / 1.230 / 0.492 / 0.246 / 0.123 µs, and the
+        // smallest frame (84 B) takes 672 / 67.2 / 26.9 / 13.4 / 6.7 ns, at 1 / 10 / 25 / 50 / 100
+        // Gbit/s.
         let picoseconds = [
             (1, 12_304_000, 672_000),
             (10, 1_230_400, 67_200),
@@ -208,7 +214,7 @@ mod tests {
             end = transmitter.send(Instant::ZERO, rate, 84);
         }
         assert_eq!(end, Instant::from_nanos(6_720));
-        // Nor where each is sent when the one before has left.
+        // The same holds if each frame is sent when the one before has left.
         let mut transmitter = Transmitter::IDLE;
         for _ in 0..1_000 {
             transmitter.send(transmitter.free(), rate, 84);

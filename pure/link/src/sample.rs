@@ -1,40 +1,42 @@
-//! Random times and chances in integer arithmetic, so that a seed gives the same run in every build.
+//! Random times and chances in integer arithmetic, so that a seed gives the same run in every
+//! build.
 
 use engine::{Nanos, Rng};
 
-/// log2(e) the other way round: ln 2, in units of 2^-32.
+/// ln 2, the reciprocal of log2(e), in units of 2^-32.
 const LN_2: u64 = 2_977_044_472;
-/// Bits of a logarithm's fraction that are computed: an error below 10^-6.
+/// Number of bits of a logarithm's fraction that are computed, for an error below 10^-6.
 const FRACTION_BITS: u32 = 20;
 
-/// How likely something is, in parts of 10^9.
+/// The probability of an event, in parts of 10^9.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Chance(u32);
 
 impl Chance {
-    /// It does not happen.
+    /// The event never happens.
     pub const NEVER: Self = Self(0);
-    /// It happens each time.
+    /// The event happens each time.
     pub const ALWAYS: Self = Self(1_000_000_000);
 
-    /// `parts` of 10^9; more than all are all.
+    /// A chance of `parts` in 10^9, at most 1.
     pub const fn parts_per_billion(parts: u32) -> Self {
         if parts > Self::ALWAYS.0 { Self::ALWAYS } else { Self(parts) }
     }
-    /// `parts` of 10^6; more than all are all.
+    /// A chance of `parts` in 10^6, at most 1.
     pub const fn parts_per_million(parts: u32) -> Self {
         Self::parts_per_billion(parts.saturating_mul(1_000))
     }
-    /// `percent` of a hundred; more than all are all.
+    /// A chance of `percent` in 100, at most 1.
     pub const fn percent(percent: u32) -> Self {
         Self::parts_per_billion(percent.saturating_mul(10_000_000))
     }
-    /// Parts of 10^9.
+    /// The chance in parts of 10^9.
     pub const fn in_parts_per_billion(self) -> u32 {
         self.0
     }
 
-    /// Whether it happens this time. What never or always happens takes nothing from `rng`.
+    /// Whether the event happens this time. [`Chance::NEVER`] and [`Chance::ALWAYS`] take no number
+    /// from `rng`.
     pub fn happens(self, rng: &mut Rng) -> bool {
         match self {
             Self::NEVER => false,
@@ -44,7 +46,7 @@ impl Chance {
     }
 }
 
-/// A time in `0..=longest`, each equally likely.
+/// A uniformly distributed time in `0..=longest`.
 pub fn uniform(rng: &mut Rng, longest: Nanos) -> Nanos {
     match longest {
         Nanos::ZERO => Nanos::ZERO,
@@ -52,10 +54,11 @@ pub fn uniform(rng: &mut Rng, longest: Nanos) -> Nanos {
     }
 }
 
-/// An exponentially distributed time: the gaps of a Poisson process of one event each `mean`.
+/// An exponentially distributed time: a gap of a Poisson process with one event each `mean` on
+/// average.
 pub fn exponential(rng: &mut Rng, mean: Nanos) -> Nanos {
-    // -ln(u) of a u in 0..1: its leading zeros are the whole part of -log2(u), and squaring what remains
-    // gives a bit of the fraction each time.
+    // -ln(u) for a u in 0..1. The leading zeros of u are the whole part of -log2(u). Squaring the
+    // rest gives one more bit of the fraction each time.
     let bits = rng.next_u64() | 1;
     let zeros = bits.leading_zeros();
     let mut mantissa = (bits << zeros) >> 32;
@@ -74,8 +77,8 @@ pub fn exponential(rng: &mut Rng, mean: Nanos) -> Nanos {
     Nanos::new(u64::try_from((log * u128::from(mean.get())) >> 32).unwrap_or(u64::MAX))
 }
 
-/// A normally distributed time, none where it would be negative: the sum of twelve uniform numbers, which
-/// ends six deviations from the mean and is thin beyond four.
+/// A normally distributed time, zero where it would be negative. It is the sum of twelve uniform
+/// numbers, which ends six deviations from the mean and is thin beyond four.
 pub fn normal(rng: &mut Rng, mean: Nanos, deviation: Nanos) -> Nanos {
     let mut sum = 0_u64;
     for _ in 0..6 {
@@ -83,7 +86,7 @@ pub fn normal(rng: &mut Rng, mean: Nanos, deviation: Nanos) -> Nanos {
         sum += (bits >> 32) + (bits & u64::from(u32::MAX));
     }
     let scaled = u128::from(sum) * u128::from(deviation.get());
-    // Twelve halves too much, and rounded.
+    // Subtract twelve halves, the mean of the sum.
     let too_much = 6 * u128::from(deviation.get());
     let value = (u128::from(mean.get()) + (scaled >> 32)).saturating_sub(too_much);
     Nanos::new(u64::try_from(value).unwrap_or(u64::MAX))
@@ -121,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_seed_gives_the_same_samples_everywhere() {
-        // Golden: what a debug and a release build gave alike.
+        // Golden values: a debug and a release build gave the same.
         let mut rng = Rng::from_seed(7);
         let mean = Nanos::from_micros(10);
         let samples =

@@ -1,45 +1,48 @@
-//! A step of a machine on a frame's way: an operating system's, a driver's, a DMA engine's.
+//! A processing step on a frame's way: in an operating system, a driver or a DMA engine.
 
 use engine::{Instant, Nanos};
 
 use crate::leaving::Leaving;
 use crate::{Counts, Frame, Hop};
 
-/// What a [`Stage`] takes. A frame is worked on for [`Settings::occupancy`], in which the next one waits, and has passed
-/// after [`Settings::latency`]; both grow with its bytes.
+/// Timing of a [`Stage`]. A frame occupies the stage for [`Settings::occupancy`], during which the
+/// next one waits. The frame leaves after the latency, which grows with its length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// From the frame's arrival, or the end of the one before, until it has passed.
+    /// Time from the frame's arrival, or from the end of the occupancy before it, until the frame
+    /// has passed.
     pub latency: Nanos,
-    /// More for each byte beyond [`Settings::SHORTEST`], picoseconds.
+    /// Additional latency for each byte beyond [`Settings::SHORTEST`], in picoseconds.
     pub picoseconds_per_byte: u32,
-    /// How long the next frame has to wait; zero for a pipeline or a machine with many processors.
+    /// How long the next frame has to wait. Zero for a pipeline or a machine with many processors.
     pub occupancy: Nanos,
-    /// Frames are taken only at multiples of this, as a bus that is polled does; zero for at once.
+    /// Frames are taken only at multiples of this time, as by a polled bus. Zero takes frames at
+    /// once.
     pub interval: Nanos,
 }
 
 impl Settings {
-    /// The length of frame for which the latency is meant, bytes.
+    /// Frame length for which [`Settings::latency`] is meant, in bytes.
     pub const SHORTEST: u32 = 68;
 
-    /// A stage of a machine's kernel, during which its processor does nothing else.
+    /// A stage in a machine's kernel, during which its processor does nothing else.
     pub const fn busy(latency: Nanos) -> Self {
         Self { occupancy: latency, ..Self::pipeline(latency) }
     }
 
-    /// The DMA interface between the logic and the processor of an embedded Linux box, as an Ethernet device
-    /// (published: nvme-5g, component_us.fake_ethernet, both directions).
+    /// The DMA interface between logic and processor of an embedded Linux box, used as an Ethernet
+    /// device (published: nvme-5g, component_us.fake_ethernet, both directions).
     pub const DMA: Self = Self::between(Nanos::new(816), Nanos::new(2_320));
-    /// Routing by iptables in the box at the host (published: nvme-5g, component_us.linux_iptables): work of a processor, which
-    /// does one packet after the other.
+    /// Routing by iptables in the box at the host (published: nvme-5g,
+    /// component_us.linux_iptables). A processor routes one packet after the other.
     pub const ROUTING_UPSTREAM: Self = Self::busy(Nanos::new(10_200));
-    /// The same in the box at the device.
+    /// Routing by iptables in the box at the device (published: nvme-5g,
+    /// component_us.linux_iptables).
     pub const ROUTING_DOWNSTREAM: Self = Self::busy(Nanos::new(11_000));
-    /// The USB stack of the box at the host, to a modem or an adapter (published: nvme-5g, component_us.linux_usb_stack), which
-    /// mostly waits for its controller.
+    /// The USB stack of the box at the host, to a modem or an adapter (published: nvme-5g,
+    /// component_us.linux_usb_stack). It mostly waits for its controller.
     pub const USB_UPSTREAM: Self = Self::pipeline(Nanos::new(36_200));
-    /// The same in the box at the device.
+    /// The USB stack of the box at the device (published: nvme-5g, component_us.linux_usb_stack).
     pub const USB_DOWNSTREAM: Self = Self::pipeline(Nanos::new(23_900));
 
     /// A stage in which frames do not wait for each other.
@@ -47,10 +50,11 @@ impl Settings {
         Self { latency, picoseconds_per_byte: 0, occupancy: Nanos::ZERO, interval: Nanos::ZERO }
     }
 
-    /// A stage that takes `shortest` for the smallest frame of 68 B and `longest` for the largest of 1518 B.
+    /// A stage that takes `shortest` for the smallest frame of 68 B and `longest` for the largest
+    /// of 1518 B.
     ///
     /// # Panics
-    /// When there is no such [`Settings::slope`].
+    /// When [`Settings::slope`] is `None` for these times.
     pub const fn between(shortest: Nanos, longest: Nanos) -> Self {
         let Some(slope) = Self::slope(shortest, longest) else {
             panic!("a byte takes a microsecond or less than nothing")
@@ -58,8 +62,9 @@ impl Settings {
         Self { picoseconds_per_byte: slope, ..Self::pipeline(shortest) }
     }
 
-    /// Picoseconds of each further byte, where 68 B take `shortest` and 1518 B `longest`: if that is not less, and a byte takes less
-    /// than a microsecond.
+    /// Picoseconds for each further byte, if a frame of 68 B takes `shortest` and one of 1518 B
+    /// takes `longest`. `None` if `longest` is less than `shortest`, or if a byte takes 1 µs or
+    /// more.
     pub const fn slope(shortest: Nanos, longest: Nanos) -> Option<u32> {
         let Some(more) = longest.get().checked_sub(shortest.get()) else { return None };
         let slope = more.saturating_mul(1_000) / (1_518 - Self::SHORTEST as u64);
@@ -67,19 +72,20 @@ impl Settings {
         if slope < 1_000_000 { Some(slope as u32) } else { None }
     }
 
-    /// A bus that is polled each `interval` (USB: a micro-frame of 125 us), and takes `latency` besides.
+    /// A polled bus that takes frames every `interval` (USB: a micro-frame of 125 µs), and then
+    /// needs `latency`.
     pub const fn polled(interval: Nanos, latency: Nanos) -> Self {
         Self { interval, ..Self::pipeline(latency) }
     }
 
-    /// What a frame of `length` bytes takes on an idle stage that is not polled.
+    /// Time that a frame of `length` bytes takes on an idle stage that is not polled.
     pub fn of(&self, length: u32) -> Nanos {
         let further = u64::from(length.saturating_sub(Self::SHORTEST));
         self.latency + Nanos::new(further * u64::from(self.picoseconds_per_byte) / 1_000)
     }
 }
 
-/// One direction of a step of a machine; frames keep their order.
+/// One direction of a processing step. Frames keep their order.
 #[derive(Clone, Debug)]
 pub struct Stage {
     settings: Settings,
@@ -88,15 +94,15 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// The most frames inside; more are lost.
+    /// Maximum number of frames inside; further frames are lost.
     pub const INSIDE_MAX: usize = 1 << 12;
 
-    /// An idle stage.
+    /// An idle stage with these settings.
     pub const fn new(settings: Settings) -> Self {
         Self { settings, busy_until: Instant::ZERO, leaving: Leaving::new() }
     }
 
-    /// What it was told.
+    /// The settings that the stage was built with.
     pub const fn settings(&self) -> &Settings {
         &self.settings
     }

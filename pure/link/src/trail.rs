@@ -1,4 +1,4 @@
-//! Where a frame's time goes: what it did when, and what a hop's time consists of.
+//! The time that frames take: when each step was done, and what the time in a hop consists of.
 
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
@@ -10,21 +10,22 @@ use engine::{Instant, Nanos};
 
 use crate::AnyHop;
 
-/// What a stretch of time is spent on.
+/// What a span of time is spent on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
-    /// For others: in queues, before gates, for grants and slots, for what was lost to be sent again.
+    /// Waiting for others: in queues, at gates, for grants and slots, and for lost data to be sent
+    /// again.
     Waiting,
     /// Steps that take as long on an idle machine.
     Processing,
-    /// Bit after bit.
+    /// Sending the bits of a frame one after the other.
     Serialisation,
-    /// From one end to the other: MACs, PHYs and cable.
+    /// Passing from one end to the other: MACs, PHYs and cable.
     Propagation,
 }
 
 impl Part {
-    /// As it is printed.
+    /// The name that is printed.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Waiting => "queueing",
@@ -35,18 +36,18 @@ impl Part {
     }
 }
 
-/// What a frame that has arrived did when.
+/// The times of a frame that has arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trail {
-    /// Bytes from the destination address to the frame check sequence.
+    /// Length in bytes from the destination address to the frame check sequence.
     pub length: u32,
-    /// The sender's stack made the segment.
+    /// When the sender's stack made the segment.
     pub made: Instant,
-    /// It left the stack and entered the first hop.
+    /// When the frame left the stack and entered the first hop.
     pub sent: Instant,
-    /// It left each hop.
+    /// When the frame left each hop.
     pub hops: Vec<Instant>,
-    /// The receiver's stack was done with it.
+    /// When the receiver's stack was done with the frame.
     pub arrived: Instant,
 }
 
@@ -58,18 +59,19 @@ pub(crate) struct Crossing {
     pub(crate) at: Instant,
 }
 
-/// What whoever watches a network is told.
+/// What the network records while it is watched.
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
     under_way: BTreeMap<u64, Trail>,
     /// The trail of the frame that is being handed over.
     pub(crate) current: Option<Trail>,
-    /// For each piece of data that was handed over, the frame that brought it.
+    /// The trail of the frame that brought each piece of data that was handed over.
     pub(crate) handed: VecDeque<Option<Trail>>,
 }
 
 impl Watched {
-    /// Frames that are followed; of more the oldest are forgotten, which were lost.
+    /// Maximum number of frames that are followed. Beyond this the oldest are forgotten, since they
+    /// were lost.
     const UNDER_WAY_MAX: usize = 1 << 14;
 
     pub(crate) fn made(&mut self, frame: u64, length: u32, now: Instant) {
@@ -88,7 +90,7 @@ impl Watched {
 
     pub(crate) fn crossed(&mut self, crossing: Crossing) {
         if let Some(trail) = self.under_way.get_mut(&crossing.frame) {
-            // Of several copies the first one counts, which is the one that arrives.
+            // Only the first of several copies counts, because it is the one that arrives.
             if trail.hops.len() == crossing.hop {
                 trail.hops.push(crossing.at);
             }
@@ -101,7 +103,7 @@ impl Watched {
 }
 
 impl AnyHop {
-    /// What it is called in a drawing.
+    /// Name of the hop in a drawing.
     pub fn name(&self) -> Cow<'static, str> {
         match self {
             Self::Wire(wire) => match wire.rate() {
@@ -127,8 +129,9 @@ impl AnyHop {
         }
     }
 
-    /// What the time `took` of a frame of `length` bytes consists of, in the order in which it passed: what the frame would
-    /// have taken anyway, and the rest, for which it waited. The parts add up to `took`.
+    /// What the time `took` of a frame of `length` bytes consists of, in the order in which the
+    /// parts pass. Waiting is the time beyond what the frame would take on an idle hop. The parts
+    /// add up to `took`.
     pub fn parts(&self, length: u32, took: Nanos) -> [(Part, Nanos); 4] {
         let zero = Nanos::ZERO;
         let (processing, serialisation, propagation) = match self {
@@ -153,7 +156,8 @@ impl AnyHop {
             Self::Core(core) => (core.settings().delay, zero, zero),
             Self::Faults(_) | Self::Replicated(_) | Self::Path(_) => (zero, zero, zero),
         };
-        // Where a switch cuts through, parts overlap, and what came last is what was seen of them.
+        // Parts overlap in a cut-through switch. Later parts are counted first, and earlier ones
+        // get the rest.
         let propagation = propagation.min(took);
         let rest = took.saturating_sub(propagation);
         let serialisation = serialisation.min(rest);
@@ -169,7 +173,8 @@ impl AnyHop {
     }
 }
 
-/// The way of a frame, hop by hop: when it left which, and what it was there for. Adds up to the whole way.
+/// The steps of a frame hop by hop: the index of the hop, the part, and the time when the part
+/// ended. They add up to the whole way.
 pub fn steps<'a>(
     trail: &'a Trail,
     hops: impl Iterator<Item = &'a AnyHop> + 'a,
@@ -199,14 +204,14 @@ mod tests {
             PortSettings { processing: Nanos::new(700), ..PortSettings::new(Rate::from_gigabits(1)) },
             &Rng::from_seed(1),
         ));
-        // 64 B and 8 B of preamble at 1 Gbit/s: 576 ns.
+        // 64 B and 8 B of preamble at 1 Gbit/s take 576 ns.
         let [processing, waiting, serialisation, propagation] = port.parts(64, Nanos::new(2_000));
         assert_eq!(processing, (Part::Processing, Nanos::new(700)));
         assert_eq!(waiting, (Part::Waiting, Nanos::new(724)));
         assert_eq!(serialisation, (Part::Serialisation, Nanos::new(576)));
         assert_eq!(propagation, (Part::Propagation, Nanos::ZERO));
         assert_eq!(port.name(), "Ethernet, 1 Gbit/s");
-        // Less than it should take: the parts never exceed what was taken.
+        // Even for a time shorter than expected, the parts never exceed the time taken.
         let sum = port.parts(64, Nanos::new(100)).into_iter().fold(Nanos::ZERO, |sum, (_, time)| sum + time);
         assert_eq!(sum, Nanos::new(100));
     }

@@ -7,19 +7,20 @@ use engine::{Instant, Nanos};
 use crate::frame::INTER_FRAME_GAP;
 use crate::{Counts, Frame, Hop, Rate, Transmitter};
 
-/// One direction of a link of which only latency and rate are known. Frames keep their order; those that
-/// don't fit into its queue are lost.
+/// One direction of a link that is described only by latency and rate. Frames keep their order. A
+/// frame that doesn't fit into the queue is lost.
 #[derive(Clone, Debug)]
 pub struct Wire {
     latency: Nanos,
     rate: Option<Rate>,
     queue_bytes: u64,
     transmitter: Transmitter,
-    /// Where and how long each frame is sent: when its last bit is out here, when at the far end.
+    /// Frames inside, in order. Each has the time when its last bit is out here, and the time when
+    /// the bit is at the far end.
     inside: VecDeque<Passing>,
-    /// Frames at the front of `inside` whose last bit is out.
+    /// Number of frames at the front of `inside` whose last bit is out.
     sent: usize,
-    /// Bytes of the others.
+    /// Total length in bytes of the frames whose last bit is not out.
     queued: u64,
     counts: Counts,
 }
@@ -32,12 +33,12 @@ struct Passing {
 }
 
 impl Wire {
-    /// What it queues unless told otherwise, bytes.
+    /// Default size of the queue in bytes.
     pub const QUEUE_BYTES: u64 = 1 << 20;
-    /// The most frames on their way; more are lost.
+    /// Maximum number of frames on their way; further frames are lost.
     pub const INSIDE_MAX: usize = 1 << 18;
 
-    /// A link of `latency`, and of `rate` where it is limited. Ethernet's framing counts.
+    /// A link with `latency`, and with `rate` if it is limited. Ethernet's framing counts.
     pub const fn new(latency: Nanos, rate: Option<Rate>) -> Self {
         Self {
             latency,
@@ -51,19 +52,19 @@ impl Wire {
         }
     }
 
-    /// The same with a queue of `bytes` before it; at least one frame is always taken.
+    /// This link with a queue of `bytes` in front. At least one frame is always accepted.
     #[must_use]
     pub const fn with_queue(mut self, bytes: u64) -> Self {
         self.queue_bytes = bytes;
         self
     }
 
-    /// What it takes besides sending.
+    /// Latency of the link, without the time to send a frame.
     pub const fn latency(&self) -> Nanos {
         self.latency
     }
 
-    /// Its rate, where it is limited.
+    /// Rate of the link, if it is limited.
     pub const fn rate(&self) -> Option<Rate> {
         self.rate
     }
@@ -88,12 +89,12 @@ impl Hop for Wire {
             self.counts.lost += 1;
             return;
         }
-        // What is still arriving of it must have arrived.
+        // The whole frame must have arrived before it is sent.
         let now = now + core::mem::take(&mut frame.tail);
         let out = match self.rate {
             None => now,
             Some(rate) => {
-                // The gap belongs to the link's time, not to the frame's.
+                // The gap occupies the link, but does not delay the frame.
                 self.transmitter.send(now, rate, frame.wire_bytes() - u64::from(INTER_FRAME_GAP));
                 let out = self.transmitter.free();
                 self.transmitter.send(now, rate, u64::from(INTER_FRAME_GAP));
@@ -138,7 +139,7 @@ mod tests {
             wire.enter(Instant::ZERO, frame(id));
         }
         assert_eq!(wire.counts().lost, 2);
-        // After the first (1008 us) there is room for another.
+        // After the first frame (1008 µs) there is room for another.
         wire.enter(Instant::from_nanos(1_008_000), frame(5));
         let mut out = alloc::vec::Vec::new();
         while let Some(at) = wire.next() {

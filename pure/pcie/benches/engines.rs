@@ -1,4 +1,4 @@
-//! Nanoseconds a packet costs in an endpoint and in a switch: the least of several rounds.
+//! Time that a packet costs in an endpoint and in a switch, in ns: the minimum of several rounds.
 
 use std::hint::black_box;
 

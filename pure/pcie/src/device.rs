@@ -1,36 +1,36 @@
 //! What a function asks of the link it sits on, whatever that link is.
 //!
-//! The same device logic works behind a TLP link (an endpoint turns these into packets), in a local
-//! virtual machine (guest memory answers at once) and in virtual time.
+//! The same device logic works behind a TLP link (an endpoint turns its requests into packets), in
+//! a local virtual machine (guest memory answers at once) and in virtual time.
 
 use engine::Buffer;
 
-/// Names a read of host memory between its request and its data; chosen by the device.
+/// Names a read of host memory from its request to its data. The device chooses the name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DmaId(pub u32);
 
-/// What a device asks of the host's side.
+/// A request of a device to the host's side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dma {
-    /// Read `length` bytes of host memory; answered by [`DmaResult`]s.
+    /// Reads `length` bytes of host memory. [`DmaResult`]s answer it.
     Read {
         /// Names the read in its answers.
         id: DmaId,
-        /// Where the bytes are.
+        /// Host address of the first byte.
         address: u64,
-        /// How many, at least 1.
+        /// Length of the read in bytes, at least 1.
         length: u32,
     },
-    /// Write to host memory; posted.
+    /// Writes to host memory; posted.
     Write {
-        /// Where the bytes go.
+        /// Host address of the first byte.
         address: u64,
-        /// The bytes.
+        /// The bytes to write.
         data: Buffer,
     },
-    /// Raise an interrupt; ordered behind the writes before it.
+    /// Raises an interrupt, ordered behind all earlier writes.
     Interrupt {
-        /// The MSI-X vector.
+        /// The MSI-X vector to raise.
         vector: u16,
     },
 }
@@ -38,21 +38,21 @@ pub enum Dma {
 /// The answer to a [`Dma::Read`], in one piece or several, in any order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DmaResult {
-    /// Some of the bytes.
+    /// Some of the bytes of the read.
     Data {
-        /// The read's name.
+        /// The name that the device gave the read.
         id: DmaId,
-        /// Where in the read these bytes belong.
+        /// Position of these bytes in the read, in bytes from its start.
         offset: u32,
-        /// The bytes.
+        /// The bytes that arrived.
         data: Buffer,
-        /// Whether every byte of the read has now arrived; the name is free again.
+        /// Whether every byte of the read has now arrived; the name is then free again.
         last: bool,
     },
-    /// The read failed (Unsupported Request, Completer Abort, completion timeout, poisoned data); no more will
-    /// come and the name is free again.
+    /// The read failed: Unsupported Request, Completer Abort, completion timeout or poisoned data.
+    /// No more of the read will come, and its name is free again.
     Failed {
-        /// The read's name.
+        /// The name that the device gave the read.
         id: DmaId,
     },
 }

@@ -1,4 +1,4 @@
-//! Entry points for fuzzing: any bytes go in, nothing panics.
+//! Entry points for fuzzing: they take any bytes and must not panic.
 
 use alloc::vec;
 
@@ -8,10 +8,7 @@ use crate::requester::{self, Requester};
 use crate::root_complex::{Config, Input, Output, Plan, RootComplex};
 use crate::wire::{Bdf, CompletionStatus, Packet, Tlp};
 
-/// Parses `bytes` as a TLP; what parses is emitted to the same bytes and has a line of text.
-///
-/// # Panics
-/// When a property of the codec does not hold.
+/// Parses `bytes` as a TLP. A TLP that parses must emit the same bytes and have a line of text.
 pub fn tlp(bytes: &[u8]) {
     use core::fmt::Write as _;
     struct Nowhere;
@@ -33,10 +30,8 @@ pub fn tlp(bytes: &[u8]) {
     }
 }
 
-/// Enumerates a hierarchy whose every configuration read is answered with the next bytes, until there are none.
-///
-/// # Panics
-/// When enumeration panics or does not end.
+/// Enumerates a hierarchy in which the next bytes answer each configuration read, until there are
+/// none.
 pub fn enumeration(bytes: &[u8]) {
     let mut root = RootComplex::new(Config::default());
     let mut now = Instant::ZERO;
@@ -60,7 +55,7 @@ pub fn enumeration(bytes: &[u8]) {
     }
 }
 
-/// What a device that is made of fuzz answers; a piece that is not a whole word is silence.
+/// The answer of a device made of fuzz. A piece that is not a whole word means no answer.
 fn answer(request: &Packet, word: Option<&[u8]>) -> Option<Packet> {
     let completer = Bdf::new(1, 0, 0);
     let Some(word) = word else {
@@ -73,11 +68,8 @@ fn answer(request: &Packet, word: Option<&[u8]>) -> Option<Packet> {
         .then(|| Packet::completion_with_data(completer, &request.header, 0, Buffer::copy_from_slice(word)))
 }
 
-/// Gives a requester with reads under way the TLPs that `bytes` are, one behind the other; words that begin none
-/// are skipped.
-///
-/// # Panics
-/// When the requester panics.
+/// Gives the TLPs in `bytes`, one behind the other, to a requester with reads under way. Words that
+/// begin no TLP are skipped.
 pub fn requester(mut bytes: &[u8]) {
     let mut requester = Requester::new(requester::Settings::default());
     for cookie in 0..8 {
@@ -114,7 +106,7 @@ mod tests {
         fn a_requester_takes_any_completion(
             pieces in prop::collection::vec((any::<bool>(), any::<u8>(), 0u16..0x400, any::<[u8; 8]>()), 0..60)
         ) {
-            // Completions with one word of data, near enough to right ones to get past the first checks.
+            // Completions with one word of data, valid enough to pass the first checks.
             let bytes = pieces.into_iter().flat_map(|(data, status, tag, rest)| {
                 let [a, b, c, d, e, f, g, h] = rest;
                 let kind = if data { 0x4a } else { 0x0a };

@@ -1,8 +1,9 @@
 //! PCI Express (PCI Express Base Specification 4.0), as pure engines.
 //!
-//! The bytes are in [`wire`]. What sends requests and waits for completions is a requester, what answers
-//! them a completer; a function's configuration space and BARs make an endpoint; a switch routes between
-//! them, and the root complex at the top enumerates it all.
+//! The bytes are in [`wire`]. A [`requester`] sends requests and waits for their completions; a
+//! [`completer`] answers requests. An [`endpoint`] is a function with a configuration space and
+//! BARs. A [`switch`] routes packets between ports, and the [`root_complex`] at the top enumerates
+//! the hierarchy.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -3,12 +3,12 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-/// An access outside what is mapped.
+/// An access outside the mapped memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unmapped {
     /// First address of the access.
     pub address: u64,
-    /// Its length in bytes.
+    /// Length of the access in bytes.
     pub length: usize,
 }
 
@@ -20,48 +20,48 @@ impl fmt::Display for Unmapped {
 
 impl core::error::Error for Unmapped {}
 
-/// Memory of a host that devices may reach.
+/// Host memory that devices can reach.
 pub trait Memory {
     /// Copies the bytes at `address` into `bytes`.
     ///
     /// # Errors
-    /// When any of them is not mapped; `bytes` is then unspecified.
+    /// When any byte of the range is not mapped; the contents of `bytes` are then unspecified.
     fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Unmapped>;
 
     /// Copies `bytes` to `address`.
     ///
     /// # Errors
-    /// When any of the range is not mapped; nothing is then written.
+    /// When any byte of the range is not mapped; nothing is then written.
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Unmapped>;
 }
 
-/// A piece of host memory in a vector.
+/// A piece of host memory, held in a vector.
 pub struct Ram {
     base: u64,
     bytes: Vec<u8>,
 }
 
 impl Ram {
-    /// `length` zero bytes at `base`.
+    /// Memory of `length` zero bytes that starts at address `base`.
     pub fn new(base: u64, length: usize) -> Self {
         Self { base, bytes: alloc::vec![0; length] }
     }
-    /// The first address.
+    /// The first address of the memory.
     pub const fn base(&self) -> u64 {
         self.base
     }
-    /// The bytes at `address`, in place.
+    /// The `length` bytes at `address`, in place.
     ///
     /// # Errors
-    /// When any of them is outside.
+    /// When any byte of the range is outside the memory.
     pub fn slice(&self, address: u64, length: usize) -> Result<&[u8], Unmapped> {
         let start = self.offset(address, length)?;
         Ok(&self.bytes[start..start + length])
     }
-    /// The bytes at `address`, in place, for writing.
+    /// The `length` bytes at `address`, in place, for writing.
     ///
     /// # Errors
-    /// When any of them is outside.
+    /// When any byte of the range is outside the memory.
     pub fn slice_mut(&mut self, address: u64, length: usize) -> Result<&mut [u8], Unmapped> {
         let start = self.offset(address, length)?;
         Ok(&mut self.bytes[start..start + length])

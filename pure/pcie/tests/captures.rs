@@ -1,8 +1,8 @@
-//! Real captures decode completely, TLP by TLP, and re-encode to the same bytes.
+//! Real captures decode completely, TLP by TLP, and encode to the same bytes again.
 //!
-//! The captures are Ethernet frames (some with a VLAN tag) of UDP datagrams in which NetTLP carries one TLP
-//! each, behind a sequence number (2 bytes) and a time stamp (4 bytes) of its own. They were cut at 128 bytes
-//! a frame: of a longer TLP its length and its first bytes are known.
+//! The captures are Ethernet frames (some with a VLAN tag) of UDP datagrams. NetTLP carries one TLP
+//! in each datagram, behind its own sequence number (2 bytes) and time stamp (4 bytes). Each frame
+//! was cut at 128 bytes: of a longer TLP, the length and the first bytes are known.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -11,13 +11,13 @@ use farlane_pcie::wire::{Head, Kind, MemoryOperation, Tag, Tlp};
 
 /// A TLP of a capture.
 struct Captured {
-    /// What was captured of it.
+    /// The bytes that were captured.
     bytes: Vec<u8>,
-    /// Its length on the wire.
+    /// Length of the TLP on the wire, in bytes.
     length: usize,
 }
 
-/// The frames of a pcap file: what was captured of each.
+/// The captured bytes of each frame of a pcap file.
 fn frames(file: &[u8]) -> Vec<&[u8]> {
     const NANOSECOND_MAGIC: u32 = 0xa1b2_3c4d;
     const MICROSECOND_MAGIC: u32 = 0xa1b2_c3d4;
@@ -67,7 +67,7 @@ fn captures() -> Option<Vec<(PathBuf, Vec<Captured>)>> {
     Some(captures)
 }
 
-/// The whole TLP: what was not captured of its payload is zero.
+/// The whole TLP; payload bytes that were not captured are zero.
 fn whole(captured: &Captured) -> Vec<u8> {
     let mut bytes = captured.bytes.clone();
     bytes.resize(captured.length, 0);
@@ -102,8 +102,8 @@ fn every_captured_tlp_decodes_and_re_encodes_to_the_same_bytes() {
     assert_eq!(counts, HashMap::from([("MRd", 120), ("MWr", 218), ("CplD", 232)]));
 }
 
-/// Reads of one tag that wait for completions: address and bytes left of each. The capture shows a tag used
-/// again a little before the last completion of its earlier use.
+/// Reads that wait for completions, by tag: the address and the number of bytes left. The capture
+/// shows a tag used again shortly before the last completion of its earlier use.
 type Waiting = HashMap<Tag, VecDeque<(u64, u32)>>;
 
 #[test]

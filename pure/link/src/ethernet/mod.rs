@@ -1,4 +1,4 @@
-//! Ethernet (IEEE 802.3, and what IEEE 802.1Q has a port do).
+//! Ethernet (IEEE 802.3), with the functions of a port from IEEE 802.1Q.
 
 pub mod medium;
 mod port;

@@ -1,4 +1,4 @@
-//! What a port is told.
+//! Settings of a port.
 
 use alloc::vec::Vec;
 
@@ -14,90 +14,94 @@ use crate::{Class, Rate};
 /// How a node treats a frame that has begun to arrive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Forwarding {
-    /// It has arrived when its last bit has; damaged frames go no further.
+    /// The frame goes on when its last bit has arrived; a damaged frame goes no further.
     #[default]
     StoreAndForward,
-    /// It goes on as soon as its header is there, and nothing is in the way.
+    /// The frame goes on as soon as its header has arrived and nothing is in the way.
     CutThrough,
 }
 
-/// What a port hands over at the other end of its cable.
+/// When a port hands over a frame at the other end of its cable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Handover {
-    /// Whole frames.
+    /// When the whole frame has arrived.
     #[default]
     Frame,
-    /// Frames whose header has arrived: the next node is a cut-through switch.
+    /// When the frame's header has arrived, because the next node is a cut-through switch.
     Header,
 }
 
-/// A buffer that a frame must partly fill before it goes on: a MAC for Time-Sensitive Networking has more of
-/// them than an ordinary one.
+/// A buffer that a frame must partly fill before it goes on. A MAC for Time-Sensitive Networking
+/// has more of these buffers than an ordinary MAC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FifoStage {
-    /// Bytes that must be in it; a shorter frame must be in it as a whole.
+    /// Number of bytes that must be in the buffer. A shorter frame must be in the buffer as a
+    /// whole.
     pub threshold: u32,
-    /// What it takes besides.
+    /// Additional latency of the buffer.
     pub latency: Nanos,
 }
 
 impl FifoStage {
-    /// What a TSN MAC adds each way in the published measurements of NVMe/TSN: the tunnel's one-way time is 3405
-    /// instead of 2870 ns, 535 more. One buffer that holds the smallest frame (512 ns at 1 Gbit/s) and three clocks of
-    /// 125 MHz are 536 ns. Derived: the publication says what was measured, not what is inside.
+    /// The delay that a TSN MAC adds each way in the published measurements of NVMe/TSN. The
+    /// tunnel's one-way time is 3405 ns instead of 2870 ns, which is 535 ns more. One buffer that
+    /// holds the smallest frame (512 ns at 1 Gbit/s) and three clocks of 125 MHz are 536 ns.
+    /// Derived: the publication gives the measurement, not the internals.
     pub const TSN_MAC: Self = Self { threshold: FRAME_MIN, latency: Nanos::new(24) };
 
-    /// What it adds to a frame of `length` bytes.
+    /// Delay that the buffer adds to a frame of `length` bytes.
     pub fn delay(&self, rate: Rate, length: u32) -> Nanos {
         rate.time_of(u64::from(self.threshold.min(length))) + self.latency
     }
 }
 
-/// An Ethernet port that sends: its queues, what lies between it and the next node, and who else uses it.
+/// An Ethernet port that sends: its queues, the link to the next node, and the background traffic.
 #[derive(Clone, Debug)]
 pub struct PortSettings {
-    /// Bits a second.
+    /// Bit rate of the link.
     pub rate: Rate,
-    /// The longest payload of a frame, bytes: 1500, or 9000 for jumbo frames. Longer ones are lost.
+    /// Maximum payload of a frame in bytes: 1500, or 9000 for jumbo frames. Longer frames are lost.
     pub mtu: u32,
-    /// Frames that each queue holds; more are lost.
+    /// Number of frames that each queue holds; further frames are lost.
     pub queue_frames: u32,
-    /// The queue of each class: strict priority, or all in one.
+    /// Index of the queue of each class. Queues have strict priority; one queue may serve all
+    /// classes.
     pub queue_of: [usize; Class::COUNT],
-    /// What the node takes from a frame's arrival to its place in a queue.
+    /// Time from a frame's arrival at the node to its place in a queue.
     pub processing: Nanos,
-    /// When a frame has arrived.
+    /// When an incoming frame counts as arrived.
     pub forwarding: Forwarding,
-    /// When a frame has arrived at the other end.
+    /// When a sent frame counts as arrived at the other end.
     pub handover: Handover,
-    /// MACs and PHYs of both ends.
+    /// Latency of the MACs and PHYs of both ends.
     pub latency: PortLatency,
-    /// What connects them.
+    /// The cable between both ends.
     pub cable: Cable,
-    /// Buffers that a frame passes besides.
+    /// Additional buffers that a frame passes.
     pub stages: Vec<FifoStage>,
-    /// Gates of the queues (802.1Qbv).
+    /// Schedule of the queues' gates (802.1Qbv).
     pub gates: Option<GateSchedule>,
-    /// What queues with a credit-based shaper are promised (802.1Qav).
+    /// Rate promised to each queue with a credit-based shaper (802.1Qav).
     pub idle_slopes: [Option<Rate>; Class::COUNT],
-    /// Whose frames interrupt others (802.1Qbu).
+    /// Which queues' frames interrupt others (802.1Qbu).
     pub preemption: Option<Preemption>,
-    /// Who else sends.
+    /// Sources of background traffic.
     pub background: Vec<Source>,
 }
 
 impl PortSettings {
-    /// Payload of an ordinary frame, bytes.
+    /// Payload of an ordinary frame in bytes.
     pub const MTU: u32 = 1500;
-    /// Payload of a jumbo frame, bytes.
+    /// Payload of a jumbo frame in bytes.
     pub const MTU_JUMBO: u32 = 9000;
-    /// Frames of a queue, if nothing else is said.
+    /// Default number of frames in a queue.
     pub const QUEUE_FRAMES: u32 = 1024;
-    /// Bytes of a frame after which a cut-through switch knows where it goes: preamble, addresses, type. The simulator
-    /// INET takes the same 22 (`showcases/tsn/cutthroughswitching`).
+    /// Number of bytes after which a cut-through switch knows the destination of a frame: preamble,
+    /// addresses, type. The simulator INET uses the same 22 bytes
+    /// (`showcases/tsn/cutthroughswitching`).
     pub const HEADER_BYTES: u64 = (PREAMBLE + HEADER) as u64;
 
-    /// A port of `rate` without any latency, with strict priorities.
+    /// A port of `rate` with strict priorities and without any latency.
     pub const fn new(rate: Rate) -> Self {
         Self {
             rate,
@@ -117,12 +121,14 @@ impl PortSettings {
         }
     }
 
-    /// The longest frame that it sends, header, tag and check sequence included, bytes.
+    /// Length in bytes of the longest frame that the port sends, including header, tag and check
+    /// sequence.
     pub const fn frame_max(&self) -> u32 {
         self.mtu.saturating_add(HEADER + TAG + CHECK_SEQUENCE)
     }
 
-    /// What lies between the two MACs' user sides for a frame of `length` bytes, besides sending it.
+    /// Time between the two MACs' user sides for a frame of `length` bytes, without the time to
+    /// send it.
     pub fn passage(&self, length: u32) -> Nanos {
         let stages = self.stages.iter().map(|stage| stage.delay(self.rate, length));
         stages.fold(self.latency.total() + self.cable.latency(), |sum, stage| sum + stage)

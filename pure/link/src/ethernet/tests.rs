@@ -1,4 +1,4 @@
-//! A port against what can be computed by hand, and against published results.
+//! A port compared with results that can be computed by hand, and with published results.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -28,7 +28,7 @@ fn port(settings: PortSettings) -> Port {
     Port::new(settings, &Rng::from_seed(1))
 }
 
-/// Enters frames at their times; what comes out with its time and its delay.
+/// Enters frames at their times. Returns the number and the time of each frame that comes out.
 fn run(hop: &mut impl Hop, entries: impl IntoIterator<Item = (u64, Frame)>) -> Vec<(u64, u64)> {
     let mut out = Vec::new();
     let mut drain = |hop: &mut dyn FnMut(u64) -> Option<(u64, u64)>, until: u64| {
@@ -85,9 +85,10 @@ fn a_damaged_frame_passes_a_cut_through_switch_only() {
     }
 }
 
-/// INET, `showcases/tsn/cutthroughswitching`: its configuration sends 1200 B of UDP payload (its text says 1000 B), which are
-/// 1254 B with the preamble, over three links of 1 Gbit/s and 10 m, and a switch knows where to after 22 B.
-/// Published: 30.246 us stored and forwarded, 10.534 us cut through.
+/// INET, `showcases/tsn/cutthroughswitching`. Its configuration sends 1200 B of UDP payload (its
+/// text says 1000 B), which are 1254 B with the preamble, over three links of 1 Gbit/s and 10 m. A
+/// switch knows the destination after 22 B. Published: 30.246 µs stored and forwarded, 10.534 µs
+/// cut through.
 #[test]
 fn two_switches_take_what_inet_says() {
     let length = 1200 + 8 + 20 + 18;
@@ -120,7 +121,7 @@ fn cut_through_to_a_faster_link_waits_until_the_bits_are_there_in_time() {
         ..PortSettings::new(Rate::from_gigabits(10))
     });
     let mut path: Path = [slow, fast].into_iter().collect();
-    // 1526 B at 1 Gbit/s end at 12.208 us; the copy ends at the same time.
+    // 1526 B at 1 Gbit/s end at 12.208 µs; the copy ends at the same time.
     assert_eq!(run(&mut path, [(0, frame(0, 1518, FIRST))]), [(0, 12_208)]);
 }
 
@@ -132,9 +133,9 @@ fn gates(entries: &[(u8, u64)]) -> GateSchedule {
     GateSchedule::new(Instant::ZERO, entries.iter().map(entry)).unwrap()
 }
 
-/// INET, `showcases/tsn/trafficshaping/timeawareshaper`: frames of 64 B each millisecond over two links of 100 Mbit/s and 10 m; the
-/// switch opens their gate for the first 20 us of each millisecond, and others' 1500 B for the rest.
-/// Published: 11.62 us each.
+/// INET, `showcases/tsn/trafficshaping/timeawareshaper`: frames of 64 B each millisecond over two
+/// links of 100 Mbit/s and 10 m. The switch opens their gate for the first 20 µs of each
+/// millisecond, and the gate of other traffic with 1500 B for the rest. Published: 11.62 µs each.
 #[test]
 fn gates_make_the_delay_what_inet_says() {
     let rate = Rate::from_megabits(100);
@@ -156,15 +157,16 @@ fn gates_make_the_delay_what_inet_says() {
     let out = run(&mut path, frames());
     assert_eq!(out.len(), 1_000);
     assert!(out.iter().all(|(id, time)| time - id * 1_000_000 == 11_620));
-    // Without gates the others are in the way: up to a frame of theirs.
+    // Without gates, other traffic is in the way: up to one of its frames.
     let mut path: Path = [port(sender), port(PortSettings { gates: None, ..switch })].into_iter().collect();
     let worst = run(&mut path, frames()).iter().map(|(id, time)| time - id * 1_000_000).max().unwrap();
     assert!((100_000..140_000).contains(&worst), "{worst}");
 }
 
-/// INET, `showcases/tsn/framepreemption`: two kinds of frames with 1200 B of UDP payload share a link of 100 Mbit/s, one each
-/// 100 us and one each millisecond (normally distributed), in queues of four. Published estimates of the mean
-/// delay of the latter: 0.36 ms in one queue (from a measured 2.6 frames in it), 0.15 ms with priorities, 0.1 ms with preemption.
+/// INET, `showcases/tsn/framepreemption`: two kinds of frames with 1200 B of UDP payload share a
+/// link of 100 Mbit/s, in queues of four. One comes each 100 µs, and the other each millisecond
+/// (normally distributed). Published estimates of the mean delay of the second kind: 0.36 ms in one
+/// queue (from a measured 2.6 frames in it), 0.15 ms with priorities, 0.1 ms with preemption.
 #[test]
 fn preemption_helps_as_much_as_inet_says() {
     let length = 1200 + 8 + 20 + 18;
@@ -216,14 +218,15 @@ fn an_interrupted_frame_goes_on_and_costs_24_bytes() {
     assert_eq!(express.0, 1);
     assert!(express.1 - 4_000 - 576 <= 18 * 8, "{express:?}");
     assert_eq!(interrupted, (0, 12_208 + 672 + 24 * 8));
-    // What is too short to be cut is sent first.
+    // A frame too short to be cut is sent first.
     let out = run(&mut port(settings), [(0, frame(0, 123, BEST_EFFORT)), (1, frame(1, 64, FIRST))]);
     assert_eq!(out, [(0, 131 * 8), (1, 143 * 8 + 576)]);
 }
 
 #[test]
 fn a_preemptable_frame_uses_what_is_left_of_its_window() {
-    // Without preemption 1518 B don't start in the 10 us before the window closes; with it 1.2 kB of them do.
+    // Without preemption, 1518 B don't start in the 10 µs before the window closes. With
+    // preemption, 1.2 kB of them do.
     let gated = PortSettings {
         gates: Some(gates(&[(0x7f, 10), (0x80, 10)])),
         ..PortSettings::new(Rate::from_gigabits(1))
@@ -235,7 +238,8 @@ fn a_preemptable_frame_uses_what_is_left_of_its_window() {
         &mut port(PortSettings { preemption, ..gated }),
         [(0, frame(0, 1518, BEST_EFFORT)), (11_000, frame(1, 64, FIRST))],
     );
-    // 10 us are 1250 B: preamble, 1238 B of the frame, mCRC. The rest of 280 B with its preamble follows at 20 us.
+    // 10 µs are 1250 B: preamble, 1238 B of the frame, mCRC. The rest of 280 B follows with its
+    // preamble at 20 µs.
     assert_eq!(out, [(1, 11_576), (0, 20_000 + (280 + 8) * 8)]);
 }
 
@@ -247,13 +251,13 @@ fn port_counts(settings: PortSettings) -> Counts {
 
 #[test]
 fn a_shaped_class_gets_what_it_was_promised() {
-    // 20 of 100 Mbit/s for class 6, whatever it sends, and the rest for the others.
+    // Class 6 has 20 of 100 Mbit/s, whatever it sends, and other traffic has the rest.
     let mut slopes = [None; 8];
     slopes[6] = Some(Rate::from_megabits(20));
     let settings = PortSettings { idle_slopes: slopes, ..PortSettings::new(Rate::from_megabits(100)) };
     let class = Class::new(6).unwrap();
     let out = run(&mut port(settings), (0..100).map(|id| (0, frame(id, 480, class))));
-    // 500 B of link each: 200 us apart instead of 40.
+    // 500 B of link time each: 200 µs apart instead of 40.
     assert!(out.windows(2).all(|pair| pair[1].1 - pair[0].1 == 200_000), "{out:?}");
 }
 

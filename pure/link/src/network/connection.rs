@@ -10,15 +10,15 @@ use crate::tcp::{Endpoint, Event, Gone, Segment};
 #[derive(Debug)]
 pub(super) struct End {
     pub(super) endpoint: Endpoint,
-    /// What this side has given and the other has not taken out yet.
+    /// Bytes that this side's application sent and that were not handed over at the other side yet.
     stream: Stream,
-    /// Bytes that were handed to this side's application.
+    /// Number of bytes that were handed to this side's application.
     delivered: u64,
-    /// The application was refused room, and is told when there is some.
+    /// Whether the application found too little room, so that it must be told when there is more.
     blocked: bool,
     told_finished: bool,
     told_gone: bool,
-    /// It waits for its turn to send.
+    /// Whether the end waits for its turn to send.
     pub(super) queued: bool,
 }
 
@@ -43,12 +43,12 @@ impl End {
     }
 }
 
-/// Two ends.
+/// A connection with its two ends.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) id: ConnectionId,
     pub(super) ends: [End; 2],
-    /// The earliest deadline of either end, as the network knows it.
+    /// The earliest deadline of either end, as known to the network.
     pub(super) wake: Option<Instant>,
 }
 
@@ -88,7 +88,7 @@ impl Connection {
         self.ends[side.index()].endpoint.on_segment(now, segment);
     }
 
-    /// Tells the application at `side` what has become of its end.
+    /// Tells the application at `side` about changes of its end.
     pub(super) fn tell(&mut self, side: Side, mut output: impl FnMut(Output)) {
         let (connection, there) = (self.id, side.other().index());
         while let Some(event) = self.ends[side.index()].endpoint.poll_event() {
@@ -131,14 +131,15 @@ impl Connection {
         }
     }
 
-    /// The application at `side` wants no more of it, and is told no more.
+    /// The application at `side` gives up the connection, and is told nothing more.
     pub(super) fn reset(&mut self, side: Side) {
         let end = &mut self.ends[side.index()];
         end.endpoint.reset();
         end.told_gone = true;
     }
 
-    /// Whether both sides are done with it, or one is and the other has never heard of it.
+    /// Whether both sides are done with the connection, or one is and the other has never heard of
+    /// it.
     pub(super) fn is_over(&self) -> bool {
         self.ends.iter().any(|end| end.told_gone)
             && self

@@ -1,7 +1,8 @@
-//! A whole network between two sides: connections of TCP over one path a direction.
+//! A whole network between two sides: TCP connections over one path for each direction.
 //!
-//! [`Network`] is an engine. Its application is at both sides: it opens connections, gives bytes and is given them when
-//! they have arrived. The same engine runs behind the streams of the virtual world and, in real time, between two sockets.
+//! [`Network`] is an engine. Its application is at both sides: it opens connections, hands over
+//! bytes and receives them on arrival. The same engine runs behind the streams of the virtual world
+//! and, in real time, between two sockets.
 
 mod connection;
 mod stream;
@@ -21,29 +22,30 @@ use crate::trail::{Trail, Watched};
 use crate::{Class, Counts, Frame, Hop, Path, Rate, Transmitter};
 use connection::Connection;
 
-/// Connections that a network carries at once.
+/// Maximum number of connections that a network carries at once.
 pub const CONNECTIONS_MAX: usize = 4096;
-/// Bytes before a segment's header in a frame's payload: which connection it belongs to.
+/// Length in bytes of what precedes a segment's header in a frame's payload: the connection that
+/// the segment belongs to.
 const ADDRESS_BYTES: usize = 8;
-/// Later than anything.
+/// A time later than any other.
 const NEVER: Instant = Instant::from_nanos(u64::MAX);
-/// What a network keeps of free header blocks, in bytes.
+/// Free header blocks that a network keeps, in bytes.
 const POOL_BYTES: usize = 4 << 20;
 
-/// One of the two sides.
+/// One of the two sides of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Side {
-    /// The first one.
+    /// The first side.
     Near,
-    /// The other one.
+    /// The second side.
     Far,
 }
 
 impl Side {
-    /// Both.
+    /// Both sides, near before far.
     pub const BOTH: [Self; 2] = [Self::Near, Self::Far];
 
-    /// The other one.
+    /// The opposite side.
     #[must_use]
     pub const fn other(self) -> Self {
         match self {
@@ -52,7 +54,7 @@ impl Side {
         }
     }
 
-    /// 0 or 1.
+    /// Index of the side in arrays: 0 for near, 1 for far.
     pub const fn index(self) -> usize {
         match self {
             Self::Near => 0,
@@ -61,68 +63,70 @@ impl Side {
     }
 }
 
-/// Names a connection, the same at both sides, never used again.
+/// Names a connection. Both sides use the same name, and a name is never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId {
     index: u32,
     generation: u32,
 }
 
-/// What a network is like, besides its paths.
+/// Parameters of a network, besides its paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The stack of each side.
+    /// The TCP stack of each side.
     pub tcp: [Parameters; 2],
-    /// Bytes of payload in the longest Ethernet frame.
+    /// Payload of the longest Ethernet frame, in bytes.
     pub mtu: u32,
-    /// The class of all frames.
+    /// The traffic class of all frames.
     pub class: Class,
-    /// The rate of each side's own line, if the stack is to wait for it; see [`Parameters::backlog`].
+    /// The rate of each side's own line, if the stack is to wait for the line; see
+    /// [`Parameters::backlog`].
     pub line: [Option<Rate>; 2],
 }
 
 impl Default for Config {
-    /// Linux at both sides, frames of 1500 bytes.
+    /// Linux at both sides, and frames with 1500 bytes of payload.
     fn default() -> Self {
         Self { tcp: [Parameters::LINUX; 2], mtu: 1500, class: Class::BEST_EFFORT, line: [None; 2] }
     }
 }
 
-/// What the application asks of a network. A connection that is gone is asked in vain.
+/// A request of the application to a network. A request for a connection that is gone is ignored.
 #[derive(Debug)]
 pub enum Input {
-    /// Takes an incoming connection.
+    /// Accepts an incoming connection.
     Accept(ConnectionId),
-    /// Sends `data` from `side`: no more than there is [`Network::room`] for.
+    /// Sends `data` from `side`; at most as much as [`Network::room`] allows.
     Send {
-        /// The connection.
+        /// The connection to send on.
         connection: ConnectionId,
-        /// Who sends.
+        /// The side that sends.
         side: Side,
-        /// The bytes.
+        /// The bytes to send.
         data: Buffer,
     },
-    /// The application at `side` has used `bytes` of what it was given: there is room for as many more.
+    /// The application at `side` has used `bytes` of the data it received, which makes room for as
+    /// many more.
     Consume {
-        /// The connection.
+        /// The connection that the data came from.
         connection: ConnectionId,
-        /// Who was given them.
+        /// The side that received the data.
         side: Side,
-        /// How many.
+        /// Number of bytes that were used.
         bytes: usize,
     },
-    /// `side` sends nothing more; it may still receive.
+    /// Ends the data of `side`, which may still receive.
     Finish {
-        /// The connection.
+        /// The connection to finish.
         connection: ConnectionId,
-        /// Who has finished.
+        /// The side that sends nothing more.
         side: Side,
     },
-    /// `side` ends the connection at once, or does not take it. It is told nothing more of it.
+    /// Ends or refuses the connection at once. `side` is told nothing more about the connection.
     Reset {
-        /// The connection.
+        /// The connection to end.
         connection: ConnectionId,
-        /// Who ends it.
+        /// The side that ends the connection.
         side: Side,
     },
 }
@@ -130,70 +134,70 @@ pub enum Input {
 /// What a network tells its application.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Output {
-    /// The other side dials: answer with [`Input::Accept`] or [`Input::Reset`].
+    /// The other side dials; answer with [`Input::Accept`] or [`Input::Reset`].
     Incoming {
-        /// The connection.
+        /// The new connection.
         connection: ConnectionId,
-        /// Who is dialled.
+        /// The side that is dialled.
         side: Side,
     },
-    /// The handshake is over for `side`.
+    /// The handshake is complete for `side`.
     Opened {
-        /// The connection.
+        /// The connection that was opened.
         connection: ConnectionId,
-        /// Whose end is open.
+        /// The side whose end is open.
         side: Side,
     },
-    /// Bytes have arrived; [`Input::Consume`] makes room for others.
+    /// Bytes have arrived; [`Input::Consume`] makes room for more.
     Data {
-        /// The connection.
+        /// The connection that the bytes came from.
         connection: ConnectionId,
-        /// Where.
+        /// The side that receives the bytes.
         side: Side,
-        /// The bytes.
+        /// The bytes that arrived.
         data: Buffer,
     },
-    /// There is room again, after [`Network::room`] was less than wanted.
+    /// There is room to send again, after [`Network::room`] offered less than wanted.
     Writable {
-        /// The connection.
+        /// The connection with room.
         connection: ConnectionId,
-        /// Who may send.
+        /// The side that may send.
         side: Side,
     },
-    /// The other side has finished, and everything it sent was handed over.
+    /// The other side has finished, and all its data was handed over.
     Finished {
-        /// The connection.
+        /// The connection that the other side finished.
         connection: ConnectionId,
-        /// Who has everything.
+        /// The side that has received everything.
         side: Side,
     },
-    /// It is gone for `side`; nothing follows.
+    /// The connection is gone for `side`; nothing follows.
     Closed {
-        /// The connection.
+        /// The connection that is gone.
         connection: ConnectionId,
-        /// For whom.
+        /// The side that is told.
         side: Side,
-        /// Why.
+        /// Why the connection is gone.
         why: Gone,
     },
 }
 
-/// What belongs to one side and the direction that begins there.
+/// State of one side and of the direction that begins there.
 #[derive(Debug)]
 struct Lane {
-    /// The way to the other side.
+    /// The path to the other side.
     path: Path,
-    /// What takes its time in this side's stack.
+    /// Frames on their way out through this side's stack.
     sending: Leaving,
-    /// What has come from the other side and is in this side's stack.
+    /// Frames from the other side on their way in through this side's stack.
     receiving: Leaving,
     line: Transmitter,
-    /// Connections whose end here may have something to send, in turn.
+    /// Connections whose end at this side may have something to send, in turn.
     waiting: VecDeque<u32>,
     bytes: u64,
 }
 
-/// The engine; see the module.
+/// An engine for TCP connections between two sides, over one path for each direction.
 #[derive(Debug)]
 pub struct Network {
     config: Config,
@@ -201,24 +205,24 @@ pub struct Network {
     slots: Vec<Option<Connection>>,
     free: Vec<u32>,
     generation: u32,
-    /// The earliest deadline of the connections.
+    /// The earliest deadline of any connection.
     wake: Option<Instant>,
-    /// When something happens next.
+    /// Time of the next event.
     due: Option<Instant>,
     outputs: VecDeque<Output>,
     pool: Pool,
     frames: u64,
-    /// What connections that are over had counted.
+    /// Counters of connections that are over.
     past: Statistics,
-    /// What frames do when, where somebody watches.
+    /// Trails of frames, while the application watches.
     watched: Option<Box<Watched>>,
 }
 
 impl Network {
-    /// A network over these paths: from near to far, and back.
+    /// A network over the given paths: from near to far, and from far to near.
     ///
     /// # Panics
-    /// When the MTU leaves no room for data.
+    /// When the MTU is below 68 bytes.
     pub fn new(config: Config, paths: [Path; 2]) -> Self {
         assert!(config.mtu >= 68, "an MTU of {} B carries no IPv4 (RFC 791 asks for 68)", config.mtu);
         let lanes = paths.map(|path| Lane {
@@ -245,7 +249,8 @@ impl Network {
         }
     }
 
-    /// Dials from `side` to the other one; none where there are [`CONNECTIONS_MAX`] connections already.
+    /// Dials from `side` to the other side. Returns `None` if there are [`CONNECTIONS_MAX`]
+    /// connections already.
     pub fn open(&mut self, now: Instant, side: Side) -> Option<ConnectionId> {
         self.run(now);
         let index = match self.free.pop() {
@@ -267,13 +272,15 @@ impl Network {
         Some(id)
     }
 
-    /// Bytes that `side` may send now. Where it `wanted` more, [`Output::Writable`] follows when there is room again.
+    /// Number of bytes that `side` may send now. If this is less than `wanted`,
+    /// [`Output::Writable`] follows when there is room again.
     pub fn room(&mut self, connection: ConnectionId, side: Side, wanted: usize) -> usize {
         self.slot(connection).map_or(0, |connection| connection.room(side, wanted))
     }
 
-    /// Lets both ways behave like this from `now` on, besides whatever their hops do and in place of what was told before.
-    /// What is random in it comes from `rng`, the first time.
+    /// Gives both directions `behaviour` from `now` on, in addition to what their hops do and in
+    /// place of any earlier behaviour. Random values come from `rng`, which only the first call
+    /// uses.
     pub fn impair(&mut self, now: Instant, behaviour: Behaviour, rng: &Rng) {
         self.run(now);
         for (lane, name) in self.lanes.iter_mut().zip(["there", "back"]) {
@@ -281,8 +288,8 @@ impl Network {
         }
     }
 
-    /// Keeps what comes to the end of either way from `now` on back until `until`; nothing of it is lost, but TCP may have
-    /// repeated it by then.
+    /// Holds the frames that reach the end of either direction from `now` on until `until`. No
+    /// frame is lost, but TCP may have sent its data again by then.
     pub fn hold(&mut self, now: Instant, until: Instant, rng: &Rng) {
         self.run(now);
         for (lane, name) in self.lanes.iter_mut().zip(["there", "back"]) {
@@ -290,33 +297,34 @@ impl Network {
         }
     }
 
-    /// What became of the frames that `side` sent.
+    /// Counters of the frames that `side` sent.
     pub fn counts(&self, side: Side) -> Counts {
         self.lanes[side.index()].path.counts()
     }
 
-    /// Bytes of the frames that `side` has sent.
+    /// Total length in bytes of the frames that `side` has sent.
     pub fn bytes(&self, side: Side) -> u64 {
         self.lanes[side.index()].bytes
     }
 
-    /// What TCP has counted at both sides, over all connections.
+    /// Counters of TCP at both sides, over all connections.
     pub fn statistics(&self) -> Statistics {
         let ends = self.slots.iter().flatten().flat_map(|connection| &connection.ends);
         ends.fold(self.past, |sum, end| sum + end.endpoint.statistics())
     }
 
-    /// Connections that are not over yet.
+    /// Number of connections that are not over yet.
     pub fn connections(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// The way that frames of `side` go.
+    /// The path that frames of `side` take.
     pub fn path(&self, side: Side) -> &Path {
         &self.lanes[side.index()].path
     }
 
-    /// Follows every frame from now on, or none any more. To be called when all outputs have been polled.
+    /// Starts or stops recording the trail of every frame. Must be called when all outputs have
+    /// been polled.
     pub fn watch(&mut self, on: bool) {
         if self.is_watched() != on {
             self.watched = on.then(Box::default);
@@ -324,13 +332,14 @@ impl Network {
         }
     }
 
-    /// Whether frames are followed.
+    /// Whether the trails of frames are recorded.
     pub const fn is_watched(&self) -> bool {
         self.watched.is_some()
     }
 
-    /// The trail of the frame that brought what the next [`Output::Data`] told. To be called for each of them while somebody
-    /// watches; none where the frame was sent before.
+    /// The trail of the frame that brought the data of the next [`Output::Data`]. While watching,
+    /// this must be called for each of these outputs. Returns `None` if the frame was sent before
+    /// watching began.
     pub fn trail(&mut self) -> Option<Trail> {
         self.watched.as_mut()?.handed.pop_front().flatten()
     }
@@ -339,7 +348,7 @@ impl Network {
         self.slots.get_mut(id.index as usize)?.as_mut().filter(|connection| connection.id == id)
     }
 
-    /// An end has changed: it may have something to send, to tell, and another deadline.
+    /// Handles a change of an end: it may have something to send or to tell, and another deadline.
     fn touch(&mut self, id: ConnectionId, side: Side) {
         let Some(connection) = self.slots.get_mut(id.index as usize).and_then(Option::as_mut) else { return };
         connection.tell(side, |output| {
@@ -354,7 +363,7 @@ impl Network {
         }
     }
 
-    /// Remembers the deadlines of a connection, and forgets the connection once it is over.
+    /// Updates the deadline of a connection, and forgets the connection once it is over.
     fn settle(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
         let Some(connection) = slot else { return };
@@ -381,7 +390,7 @@ impl Network {
         }
     }
 
-    /// When a side may make the next segment.
+    /// When a side may make its next segment.
     fn line_ready(&self, side: Side) -> Instant {
         let tcp = &self.config.tcp[side.index()];
         let ahead = (tcp.transmit.fixed + tcp.backlog).get();
@@ -444,21 +453,21 @@ impl Network {
         }
     }
 
-    /// Notes the hops that frames of `side` have left.
+    /// Records which hops the frames of `side` have left.
     fn follow(&mut self, side: Side) {
         if let Some(watched) = &mut self.watched {
             self.lanes[side.index()].path.crossings().for_each(|crossing| watched.crossed(crossing));
         }
     }
 
-    /// A frame has come through the stack of `side`.
+    /// Delivers a frame that has come through the stack of `side`.
     fn deliver(&mut self, now: Instant, side: Side, frame: &Frame) {
         let Some((address, header)) = frame.payload.split_first_chunk::<ADDRESS_BYTES>() else { return };
         let [a, b, c, d, e, f, g, h] = *address;
         let index = u32::from_le_bytes([a, b, c, d]);
         let id = ConnectionId { index, generation: u32::from_le_bytes([e, f, g, h]) };
         let Some(segment) = Segment::parse(header) else { return };
-        // Something may arrive for a connection that is over.
+        // A frame may arrive for a connection that is already over.
         let Some(connection) = self.slot(id) else { return };
         connection.on_segment(now, side, &segment);
         if let Some(watched) = &mut self.watched {
@@ -470,7 +479,7 @@ impl Network {
         }
     }
 
-    /// Finds out when something happens next.
+    /// Computes the time of the next event.
     fn refresh(&mut self) {
         let mut due = self.wake.unwrap_or(NEVER);
         for side in Side::BOTH {
@@ -484,14 +493,15 @@ impl Network {
         self.due = (due < NEVER).then_some(due);
     }
 
-    /// Does everything that is due by `now`, each thing at its own time: whoever calls late misses nothing.
+    /// Handles everything that is due by `now`, each event at its own time, so that a late caller
+    /// misses nothing.
     fn run(&mut self, now: Instant) {
         while let Some(at) = self.due.filter(|at| *at <= now) {
             self.step(at);
         }
     }
 
-    /// Does what is due at `now`, and nothing is due before.
+    /// Handles what is due at `now`. Nothing may be due earlier.
     fn step(&mut self, now: Instant) {
         if self.wake.is_some_and(|at| at <= now) {
             self.expire(now);
@@ -523,7 +533,7 @@ impl Network {
         self.refresh();
     }
 
-    /// Lets every connection that has a deadline do what is due.
+    /// Lets every connection whose deadline has passed do what is due.
     fn expire(&mut self, now: Instant) {
         for index in 0..self.slots.len() {
             let Some(connection) = &mut self.slots[index] else { continue };

@@ -1,17 +1,18 @@
-//! The bytes of one direction of a connection, from when they are given until they have arrived.
+//! The bytes of one direction of a connection, from the sending application until their arrival.
 
 use alloc::collections::VecDeque;
 
 use engine::Buffer;
 
-/// Buffers that one direction holds at most; a sender of single bytes must wait for them to arrive.
+/// Maximum number of buffers in one direction. A sender of single bytes must wait for their
+/// arrival.
 pub(super) const BUFFERS_MAX: usize = 1 << 16;
 
-/// Bytes in order.
+/// Bytes in order, in the buffers in which they were sent.
 #[derive(Debug, Default)]
 pub(super) struct Stream {
     buffers: VecDeque<Buffer>,
-    /// Bytes of the first buffer that were taken.
+    /// Number of bytes of the first buffer that were taken.
     taken: usize,
 }
 
@@ -26,7 +27,7 @@ impl Stream {
         }
     }
 
-    /// Takes up to `most` bytes, those of one buffer.
+    /// Takes up to `most` bytes, all from one buffer.
     pub(super) fn take(&mut self, most: usize) -> Buffer {
         let Some(first) = self.buffers.front() else { return Buffer::EMPTY };
         let end = first.len().min(self.taken + most);

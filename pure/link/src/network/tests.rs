@@ -1,4 +1,4 @@
-//! Connections over good paths and bad ones.
+//! Connections over good and bad paths.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -12,23 +12,23 @@ use crate::faults::{Behaviour, Faults};
 use crate::tcp::CongestionControl;
 use crate::{AnyHop, Chance, Wire};
 
-/// What the application at one side does.
+/// The application at one side.
 #[derive(Default)]
 struct Application {
-    /// What is still to be given to the network.
+    /// Data that is still to be given to the network.
     outgoing: Vec<u8>,
     given: usize,
-    /// How it is cut.
+    /// Length of the pieces in which the data is given.
     piece: usize,
     finish: bool,
     finished: bool,
     received: Vec<u8>,
-    /// When each byte count was reached.
+    /// Time at which each byte count was reached.
     arrivals: Vec<(Instant, usize)>,
     opened: Option<Instant>,
     got_everything: Option<Instant>,
     gone: Option<(Instant, Gone)>,
-    /// Leaves what arrives unread until then.
+    /// The application reads nothing before this time.
     reads_from: Instant,
     unread: usize,
 }
@@ -54,7 +54,7 @@ impl Bench {
         &mut self.sides[side.index()]
     }
 
-    /// Gives the network what it takes.
+    /// Gives the network as much data as it takes.
     fn give(&mut self, side: Side) {
         let connection = self.id;
         let application = &mut self.sides[side.index()];
@@ -110,7 +110,7 @@ impl Bench {
         }
     }
 
-    /// Runs until nothing happens any more or `until`.
+    /// Runs until nothing more happens, or until `until`.
     fn run(&mut self, until: Instant) {
         loop {
             for side in Side::BOTH {
@@ -150,7 +150,7 @@ fn wires(latency: Nanos, rate: Option<Rate>) -> [Path; 2] {
     [(); 2].map(|()| Path::new([AnyHop::from(Wire::new(latency, rate))]))
 }
 
-/// The same with a fault on the way there.
+/// Paths with a wire and then faults in each direction.
 fn faulty(latency: Nanos, rate: Option<Rate>, faults: [Faults; 2]) -> [Path; 2] {
     faults.map(|faults| Path::new([AnyHop::from(Wire::new(latency, rate)), AnyHop::from(faults)]))
 }
@@ -159,7 +159,7 @@ fn none() -> Faults {
     Faults::new(Behaviour::default(), Rng::from_seed(1))
 }
 
-/// Loses everything in these stretches of milliseconds.
+/// Loses everything in these intervals, in milliseconds.
 fn gaps(stretches: &[(u64, u64)]) -> Faults {
     let down = Behaviour { down: true, ..Behaviour::default() };
     let changes =
@@ -195,7 +195,7 @@ fn a_close_ends_each_direction_by_itself() {
     bench.run(at(200));
     assert_eq!(bench.side(Side::Far).got_everything, Some(at(30)));
     assert_eq!(bench.side(Side::Near).gone, None);
-    // The other direction goes on.
+    // The other direction continues.
     bench.side(Side::Far).outgoing = noise(5_000, 2);
     bench.side(Side::Far).finish = true;
     bench.run_all();
@@ -231,14 +231,16 @@ fn a_lost_syn_comes_again_after_one_second_then_two() {
     let mut bench = Bench::new(Config::default(), faulty(latency, None, [gaps(&[(0, 2_000)]), none()]));
     bench.run(at(10_000));
     assert_eq!(bench.side(Side::Near).opened, Some(at(3_020)));
-    // Nobody there at all: seven SYNs, the last of which is waited for as long as for all before.
+    // Nobody answers: seven SYNs, where the wait after the last is as long as all waits before
+    // together.
     let mut bench = Bench::new(Config::default(), faulty(latency, None, [gaps(&[(0, 1_000_000)]), none()]));
     bench.run_all();
     assert_eq!(bench.side(Side::Near).gone, Some((at(127_000), Gone::TimedOut)));
     assert_eq!(bench.network.connections(), 0);
 }
 
-/// Sends ten segments at 1 s, the last `lost` of which are, on a path of 50 ms each way; the milliseconds until they are there.
+/// Sends ten segments at 1 s, the last `lost` of which are lost, on a path of 50 ms each way.
+/// Returns the milliseconds until all have arrived.
 fn tail_loss(tcp: Parameters, lost: u64) -> (u64, Statistics) {
     let bytes = 10 * 1448;
     let latency = Nanos::from_millis(50);
@@ -258,16 +260,19 @@ fn tail_loss(tcp: Parameters, lost: u64) -> (u64, Statistics) {
 #[test]
 fn a_lost_tail_is_probed_for_after_two_round_trips_and_waits_for_the_timeout_without() {
     let (with, counted) = tail_loss(Parameters::LINUX, 2);
-    // Two round trips and two ticks after the last acknowledgement (at 110 ms); the probe's own acknowledgement, a round trip
-    // later, tells of the other lost segment, which takes half of one.
+    // The probe follows two round trips and two ticks after the last acknowledgement (at 110 ms).
+    // Its acknowledgement comes one round trip later and reports the other lost segment, which then
+    // takes half a round trip.
     assert!((445..=475).contains(&with), "{with} ms");
     assert_eq!((counted.probes, counted.timeouts), (1, 0));
     let without = Parameters { tail_loss_probe: None, ..Parameters::LINUX };
     let (without, counted) = tail_loss(without, 2);
-    // A round trip and the floor of 200 ms after the last acknowledgement, then the first, and a round trip later the rest.
+    // One round trip and the floor of 200 ms after the last acknowledgement comes the first
+    // segment, and one round trip later the rest.
     assert!((560..=600).contains(&without), "{without} ms");
     assert_eq!((counted.probes, counted.timeouts), (0, 1));
-    // One segment alone may be acknowledged late: its probe is no quicker than the timeout, counted from when it was sent.
+    // A single segment may be acknowledged late, so its probe is no faster than the timeout,
+    // counted from its sending.
     let (alone, counted) = tail_loss(Parameters::LINUX, 1);
     assert!((345..=365).contains(&alone), "{alone} ms");
     assert_eq!((counted.probes, counted.timeouts), (1, 0));
@@ -289,7 +294,7 @@ fn a_loss_in_the_middle_costs_one_round_trip_more() {
     for tcp in [Parameters::LINUX, Parameters::NPAP] {
         let latency = Nanos::from_millis(50);
         let rate = Some(Rate::from_megabits(12));
-        // Frames arrive from 1051 ms on, one a millisecond; one of them is lost.
+        // Frames arrive from 1051 ms on, one each millisecond; one of them is lost.
         let path = faulty(latency, rate, [gaps(&[(1_052, 1_053)]), none()]);
         let mut bench = Bench::new(of(Parameters { initial_window: 20, ..tcp }), path);
         bench.run(at(1_000));
@@ -303,7 +308,7 @@ fn a_loss_in_the_middle_costs_one_round_trip_more() {
     }
 }
 
-/// The rate of 30 MB, in Mbit/s of data.
+/// The rate of a transfer of `bytes`, in Mbit/s of data.
 fn throughput(tcp: Parameters, paths: [Path; 2], bytes: usize) -> u64 {
     let mut bench = Bench::new(of(tcp), paths);
     bench.side(Side::Near).outgoing = noise(bytes, 5);
@@ -316,13 +321,13 @@ fn throughput(tcp: Parameters, paths: [Path; 2], bytes: usize) -> u64 {
 
 #[test]
 fn a_link_without_losses_is_filled() {
-    // 1448 of 1538 bytes are data: 941 Mbit/s at most.
+    // 1448 of 1538 bytes are data: at most 941 Mbit/s.
     for control in [CongestionControl::Cubic, CongestionControl::NewReno] {
         let tcp = Parameters { congestion: control, ..Parameters::LINUX };
         let rate = throughput(tcp, wires(Nanos::from_micros(50), Some(Rate::from_gigabits(1))), 10 << 20);
         assert!((930..=942).contains(&rate), "{rate} Mbit/s");
     }
-    // 64 KiB of window over 1 ms each way are 262 Mbit/s.
+    // A window of 64 KiB over 1 ms each way gives 262 Mbit/s.
     let rate =
         throughput(Parameters::NPAP, wires(Nanos::from_millis(1), Some(Rate::from_gigabits(1))), 10 << 20);
     assert!((240..=262).contains(&rate), "{rate} Mbit/s");
@@ -330,7 +335,7 @@ fn a_link_without_losses_is_filled() {
 
 #[test]
 fn a_short_queue_is_filled_again_and_again() {
-    // The window grows until a queue of 64 KiB overflows: what a bottleneck does to TCP.
+    // The window grows until a queue of 64 KiB overflows, as at a bottleneck.
     for control in [CongestionControl::Cubic, CongestionControl::NewReno] {
         let tcp = Parameters { congestion: control, ..Parameters::LINUX };
         let rate = Rate::from_megabits(100);
@@ -427,7 +432,7 @@ fn the_hardware_stack_takes_its_published_time() {
     assert!(arrived.get().abs_diff(3_616) <= 1, "{arrived}");
 }
 
-/// Two directions over a bad path.
+/// Transfers data in both directions over a bad path.
 fn survive(seed: u64, tcp: Parameters, behaviour: Behaviour, bytes: [usize; 2]) -> (Statistics, Instant) {
     let rng = Rng::from_seed(seed);
     let faults = ["there", "back"].map(|name| Faults::new(behaviour, rng.fork(name)));
@@ -439,7 +444,7 @@ fn survive(seed: u64, tcp: Parameters, behaviour: Behaviour, bytes: [usize; 2]) 
         application.piece = 1 + usize::try_from(seed % 5_000).unwrap();
         application.finish = true;
     }
-    // A SYN may be lost too often, but not with these chances; everything else comes through.
+    // A SYN could be lost too often, but not with these chances. Everything else gets through.
     bench.run(Instant::ZERO + Nanos::from_secs(36_000));
     for side in Side::BOTH {
         let (sent, received) =
@@ -459,7 +464,7 @@ fn survive(seed: u64, tcp: Parameters, behaviour: Behaviour, bytes: [usize; 2]) 
     (bench.network.statistics(), end.unwrap())
 }
 
-/// Once in `times`.
+/// A chance of one in `times`.
 fn chance(times: u64) -> Chance {
     Chance::parts_per_billion(u32::try_from(1_000_000_000 / times).unwrap())
 }
@@ -530,7 +535,7 @@ fn many_connections_share_a_path_fairly() {
     }
     let total: usize = received.values().sum();
     assert_eq!(received.len(), 20);
-    // 2 s of 100 Mbit/s are 25 MB, of which 94 % are data.
+    // 2 s at 100 Mbit/s are 25 MB, of which 94 % are data.
     assert!((21_000_000..24_000_000).contains(&total), "{total}");
     let (least, most) = (received.values().min().unwrap(), received.values().max().unwrap());
     assert!(most / least < 8, "{least} to {most}");

@@ -1,13 +1,13 @@
-//! What a cell and its devices are.
+//! Parameters of a cell and its devices.
 
 use engine::{Instant, Nanos, Rng};
 
 use crate::Chance;
 
-/// Symbols of a slot (TS 38.211, normal cyclic prefix).
+/// Number of symbols in a slot (TS 38.211, normal cyclic prefix).
 const SYMBOLS: u64 = 14;
 
-/// Which way.
+/// Direction of a transmission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From the network to the device.
@@ -25,43 +25,45 @@ impl core::fmt::Display for Direction {
     }
 }
 
-/// What the slots of a period are for: downlink, one special slot, uplink.
+/// The use of the slots in a TDD period: downlink slots, one special slot, uplink slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern {
-    /// Downlink slots at the beginning.
+    /// Number of downlink slots at the beginning.
     pub down: u32,
-    /// Whether a special slot follows.
+    /// Whether a special slot follows the downlink slots.
     pub special: bool,
-    /// Symbols of the special slot for downlink, at its beginning, and for uplink, at its end.
+    /// Number of symbols in the special slot for downlink (at its beginning) and for uplink (at its
+    /// end).
     pub special_symbols: (u32, u32),
-    /// Whether downlink data is sent in the special slot.
+    /// Whether the special slot carries downlink data.
     pub special_used: bool,
-    /// Uplink slots at the end.
+    /// Number of uplink slots at the end.
     pub up: u32,
 }
 
 impl Pattern {
-    /// Slots of a pattern at most: 20 ms at 30 kHz.
+    /// Maximum number of slots in a pattern: 20 ms at 30 kHz.
     pub const SLOTS_MAX: u32 = 40;
-    /// DDDSU with S of 10 downlink, 2 guard and 2 uplink symbols: 2.5 ms at 30 kHz.
+    /// DDDSU, where S has 10 downlink, 2 guard and 2 uplink symbols: 2.5 ms at 30 kHz.
     pub const DDDSU: Self =
         Self { down: 3, special: true, special_symbols: (10, 2), special_used: true, up: 1 };
-    /// 7 downlink, one special, 2 uplink slots: 5 ms at 30 kHz.
+    /// 7 downlink slots, one special slot, 2 uplink slots: 5 ms at 30 kHz.
     pub const D7S_U2: Self = Self { down: 7, up: 2, ..Self::DDDSU };
 
-    /// Slots of the period.
+    /// Number of slots in the period.
     pub fn slots(&self) -> u32 {
         self.down + u32::from(self.special) + self.up
     }
 
-    /// The symbols of slot `index` that go `direction`: the first one and how many.
+    /// The symbols of slot `index` for `direction`: the first symbol and the count.
     fn symbols(&self, index: u32, direction: Direction) -> (u64, u64) {
         let (down, up) = (u64::from(self.special_symbols.0), u64::from(self.special_symbols.1));
         let is_special = self.special && index == self.down;
         match direction {
             Direction::Down if index < self.down => (0, SYMBOLS),
             Direction::Down if is_special && self.special_used => (0, down),
-            // Data goes up in whole uplink slots; the special slot's two symbols are for signals.
+            // Uplink data uses whole uplink slots. The two uplink symbols of the special slot are
+            // for signals.
             Direction::Up if index >= self.slots() - self.up => (0, SYMBOLS),
             Direction::Up if is_special => (SYMBOLS - up, up),
             _ => (0, 0),
@@ -69,23 +71,23 @@ impl Pattern {
     }
 }
 
-/// How often a transmission fails, and what that costs.
+/// How often a transmission fails (HARQ), and the time that failures cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Harq {
-    /// The first attempt fails.
+    /// Chance that the first attempt fails.
     pub first: Chance,
-    /// Each later one does, which is combined with those before.
+    /// Chance that a later attempt fails; the receiver combines it with the earlier ones.
     pub later: Chance,
-    /// Attempts at most; then the frame is left to the layer above (RLC).
+    /// Maximum number of attempts. After these, the layer above (RLC) recovers the frame.
     pub attempts: u32,
-    /// From one attempt to the next.
+    /// Time from one attempt to the next.
     pub round_trip: Nanos,
-    /// What RLC's repetition takes.
+    /// Time that the retransmission by RLC takes.
     pub recovery: Nanos,
 }
 
 impl Harq {
-    /// No failures.
+    /// A link without failures.
     pub const NONE: Self = Self {
         first: Chance::NEVER,
         later: Chance::NEVER,
@@ -94,7 +96,7 @@ impl Harq {
         recovery: Nanos::ZERO,
     };
 
-    /// What failures add to a transmission this time.
+    /// Draws the time that failures add to one transmission.
     pub fn sample(&self, rng: &mut Rng) -> Nanos {
         let mut time = Nanos::ZERO;
         let mut chance = self.first;
@@ -109,84 +111,91 @@ impl Harq {
     }
 }
 
-/// Grants that a device is given without asking while it is active.
+/// Grants that an active device gets without asking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proactive {
-    /// For how long after its last frame.
+    /// How long the grants continue after the device's last frame.
     pub lasts: Nanos,
-    /// Bytes of each; one in every uplink slot.
+    /// Size of each grant in bytes; there is one in every uplink slot.
     pub bytes: u32,
 }
 
-/// How a device comes to send.
+/// How a device gets permission to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grants {
-    /// It asks with a scheduling request, unless it has proactive grants.
+    /// The device sends a scheduling request, unless it has proactive grants.
     Dynamic {
-        /// Slots from one chance to ask to the next (TS 38.331: 1, 2, 4, 8, 10, 16, 20, 40, 80 at 30 kHz).
+        /// Slots between two opportunities for a request (TS 38.331: 1, 2, 4, 8, 10, 16, 20, 40, 80
+        /// at 30 kHz).
         request_period: u32,
-        /// The slot of the first one.
+        /// Slot of the first opportunity for a request.
         request_offset: u32,
-        /// Bytes of the grant that answers a request, when nobody knows yet how much is waiting.
+        /// Size in bytes of the grant that answers a request. At this point nobody knows how much
+        /// data waits.
         first: u32,
-        /// Grants without asking.
+        /// Grants without a request, if the cell gives any.
         proactive: Option<Proactive>,
     },
-    /// It was given slots beforehand (configured grant).
+    /// The device was assigned slots in advance (configured grant).
     Configured {
-        /// Slots from one to the next.
+        /// Slots between two assigned slots.
         period: u32,
-        /// The first one.
+        /// The first assigned slot.
         offset: u32,
-        /// Bytes of each.
+        /// Size of each grant in bytes.
         bytes: u32,
     },
 }
 
-/// A cell, and a device in it.
+/// A cell, and one device in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
-    /// Subcarrier spacing 15 kHz * 2^numerology; a slot is 1 ms / 2^numerology.
+    /// Numerology of the cell: subcarrier spacing is 15 kHz * 2^numerology, and a slot is 1 ms /
+    /// 2^numerology.
     pub numerology: u32,
-    /// What slots are for.
+    /// The TDD pattern of the slots.
     pub pattern: Pattern,
-    /// Symbols of a transmission: 14, or 2, 4 or 7 for mini-slots, which may begin at each multiple.
+    /// Length of a transmission in symbols: 14, or 2, 4 or 7 for mini-slots, which may begin at
+    /// each multiple of their length.
     pub mini_slot: u32,
-    /// Bytes that a downlink slot carries.
+    /// Capacity of a downlink slot in bytes.
     pub down_bytes: u32,
-    /// Bytes that an uplink slot carries.
+    /// Capacity of an uplink slot in bytes.
     pub up_bytes: u32,
-    /// How a device comes to send.
+    /// How the device gets permission to send.
     pub grants: Grants,
-    /// From a grant to its slot, in slots, at least (k2).
+    /// Minimum number of slots from a grant to the slot that it is for (k2).
     pub k2: u32,
-    /// What the base station takes to decode or to schedule.
+    /// Time that the base station needs to decode or to schedule.
     pub station: Nanos,
-    /// What the device takes to decode (N1), in symbols.
+    /// Time that the device needs to decode (N1), in symbols.
     pub n1: u32,
-    /// What the device takes to prepare a transmission (N2), in symbols.
+    /// Time that the device needs to prepare a transmission (N2), in symbols.
     pub n2: u32,
-    /// Failures of a transmission going up.
+    /// Failures of uplink transmissions.
     pub harq_up: Harq,
-    /// Failures of one going down.
+    /// Failures of downlink transmissions.
     pub harq_down: Harq,
 }
 
 impl Cell {
-    /// N1 and N2 of processing capability 1, in symbols by numerology (TS 38.214, tables 5.3-1 and 6.4-1).
+    /// N1 and N2 of processing capability 1, in symbols, indexed by numerology (TS 38.214, tables
+    /// 5.3-1 and 6.4-1).
     pub const CAPABILITY_1: [(u32, u32); 4] = [(8, 10), (10, 12), (17, 23), (20, 36)];
 
-    /// The same of processing capability 2, which is for up to 60 kHz (ibid., tables 5.3-2 and 6.4-2); the 4.5 and 5.5 symbols at
-    /// 30 kHz are rounded up.
+    /// N1 and N2 of processing capability 2, in symbols, indexed by numerology up to 60 kHz (TS
+    /// 38.214, tables 5.3-2 and 6.4-2). The 4.5 and 5.5 symbols at 30 kHz are rounded up.
     pub const CAPABILITY_2: [(u32, u32); 3] = [(3, 5), (5, 6), (9, 11)];
 
-    /// The stand-alone Release-15 cell of the published 5G experiment: 3.6 GHz, 100 MHz, 30 kHz, TDD.
+    /// The stand-alone Release-15 cell of the published 5G experiment: 3.6 GHz, 100 MHz, 30 kHz,
+    /// TDD.
     ///
-    /// Published are numerology and bandwidth, and 50 to 70 Mbit/s on the air upwards: 60 Mbit/s are 18,750 bytes for each
-    /// uplink slot of DDDSU, the usual pattern. Requests each 10 slots are a common setting, and the device has
-    /// processing capability 1. Downlink bytes are those of about 600 Mbit/s (estimate). The station's time, k2, and that grants
-    /// go on without asking while a device is active, are calibrated: see `docs/published.md`. A first attempt fails
-    /// once in ten; a HARQ round trip is one period of the pattern.
+    /// Numerology, bandwidth and an uplink rate of 50 to 70 Mbit/s on the air are published. 60
+    /// Mbit/s are 18,750 bytes for each uplink slot of DDDSU, the usual pattern. Requests every 10
+    /// slots are a common setting, and the device has processing capability 1. The downlink bytes
+    /// stand for about 600 Mbit/s (estimate). The station's time, k2, and the proactive grants to
+    /// an active device are calibrated: see `docs/published.md`. One first attempt in ten fails; a
+    /// HARQ round trip is one period of the pattern.
     pub const CAMPUS: Self = Self {
         numerology: 1,
         pattern: Pattern::DDDSU,
@@ -219,12 +228,12 @@ impl Cell {
         },
     };
 
-    /// A slot's length.
+    /// Length of a slot.
     pub const fn slot(&self) -> Nanos {
         Nanos::new(1_000_000 >> self.numerology)
     }
 
-    /// How long `symbols` take.
+    /// Duration of `symbols` symbols.
     pub const fn symbols(&self, symbols: u32) -> Nanos {
         Nanos::new(self.slot().get() * symbols as u64 / SYMBOLS)
     }
@@ -234,16 +243,18 @@ impl Cell {
         self.symbols(self.mini_slot)
     }
 
-    /// The symbols of a transmission `direction` in a slot that has `count` symbols for it, if one fits.
+    /// Length in symbols of a transmission in `direction` in a slot with `count` symbols for this
+    /// direction; `None` if none fits.
     fn usable(&self, direction: Direction, count: u64) -> Option<u64> {
         let length = u64::from(self.mini_slot);
-        // A transmission shorter than a slot's symbols may begin at each multiple of its length; in a special slot, one
-        // of a whole slot is cut to what there is, which only the downlink does.
+        // A transmission shorter than the slot's symbols may begin at each multiple of its length.
+        // In a special slot, a transmission of a whole slot is cut to the available symbols, but
+        // only in the downlink.
         let usable = if direction == Direction::Down { length.min(count) } else { length };
         (count > 0 && usable > 0 && usable <= count).then_some(usable)
     }
 
-    /// A direction in which nothing can ever be sent.
+    /// A direction in which nothing can ever be sent, if any.
     pub fn lacks(&self) -> Option<Direction> {
         let none = |direction: &Direction| {
             let mut slots = (0..self.pattern.slots()).map(|index| self.pattern.symbols(index, *direction).1);
@@ -252,10 +263,10 @@ impl Cell {
         [Direction::Down, Direction::Up].into_iter().find(none)
     }
 
-    /// The first transmission `direction` that starts at `at` or later: when it starts and when it ends.
+    /// Start and end of the first transmission in `direction` that starts at `at` or later.
     ///
     /// # Panics
-    /// When the pattern has no slot of that direction, or too many slots.
+    /// When the pattern has no slot for the direction, or has too many slots.
     pub fn next(&self, direction: Direction, at: Instant) -> (Instant, Instant) {
         let slots = self.pattern.slots();
         assert!(slots <= Pattern::SLOTS_MAX, "a pattern of {slots} slots");
@@ -278,7 +289,7 @@ impl Cell {
         panic!("a pattern without slots for {direction:?}: {:?}", self.pattern)
     }
 
-    /// The first of the slots `offset`, `offset + period`, … that starts at `at` or later.
+    /// Start of the first of the slots `offset`, `offset + period`, … that starts at `at` or later.
     pub fn occasion(&self, period: u32, offset: u32, at: Instant) -> Instant {
         let (slot, period) = (self.slot().get(), u64::from(period.max(1)));
         let first = at.as_nanos().div_ceil(slot).saturating_sub(u64::from(offset)).div_ceil(period);

@@ -1,29 +1,31 @@
-//! From the base station through the core network, and to the next one.
+//! The core network between base stations and other networks.
 
 use engine::{Instant, Nanos, Rng};
 
 use crate::leaving::Leaving;
 use crate::{Chance, Counts, Frame, Hop, sample};
 
-/// What a core network adds. Its time varies with what its machines do, so that frames which come together take equally
-/// long.
+/// Delay and losses of a core network. The delay depends on the momentary load of its machines, so
+/// frames that come close together take equally long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoreSettings {
-    /// The least that a frame takes.
+    /// Minimum delay of a frame.
     pub delay: Nanos,
-    /// Up to so much more, evenly.
+    /// Maximum additional delay, uniformly distributed.
     pub spread: Nanos,
-    /// A frame that comes this soon after the one before takes as long as that.
+    /// A frame that comes within this time after the previous one has the same delay as the
+    /// previous one.
     pub coherence: Nanos,
-    /// Frames that are lost for good.
+    /// Chance that a frame is lost for good.
     pub loss: Chance,
 }
 
 impl CoreSettings {
-    /// That of the published 5G experiment, and the machines that run it and the base station's upper layers. Calibrated: the sum on the mean of
-    /// the register reads, the spread on their deviation (95 % of stand-alone downlink delays lie within 6 ms: Rischke et al.).
-    /// One frame in 100,000 is lost for good, which TCP then repeats after its timeout of 200 ms or more: so few that less than
-    /// 0.01 % of reads take that long.
+    /// The core network of the published 5G experiment, including the machines that run it and the
+    /// upper layers of the base station. Calibrated: the total on the mean of the register reads,
+    /// the spread on their deviation (95 % of stand-alone downlink delays lie within 6 ms: Rischke
+    /// et al.). One frame in 100,000 is lost for good, and TCP sends it again after its timeout of
+    /// 200 ms or more. This is so rare that less than 0.01 % of reads take that long.
     pub const CAMPUS: Self = Self {
         delay: Nanos::from_micros(330),
         spread: Nanos::from_micros(6_950),
@@ -37,21 +39,21 @@ impl CoreSettings {
 pub struct Core {
     settings: CoreSettings,
     rng: Rng,
-    /// When the last frame came, and what it took.
+    /// Time and delay of the last frame.
     last: Option<(Instant, Nanos)>,
     leaving: Leaving,
 }
 
 impl Core {
-    /// The most frames inside; more are lost.
+    /// Maximum number of frames inside; further frames are lost.
     pub const INSIDE_MAX: usize = 1 << 14;
 
-    /// A core network whose variation and losses come out of `rng`.
+    /// A core network. `rng` supplies its delays and losses.
     pub const fn new(settings: CoreSettings, rng: Rng) -> Self {
         Self { settings, rng, last: None, leaving: Leaving::new() }
     }
 
-    /// What it was told.
+    /// The settings that the core network was built with.
     pub const fn settings(&self) -> &CoreSettings {
         &self.settings
     }

@@ -1,4 +1,4 @@
-//! From the core network to a device.
+//! The radio link from the base station down to a device.
 
 use engine::{Instant, Nanos, Rng};
 
@@ -6,29 +6,30 @@ use super::cell::{Cell, Direction};
 use crate::leaving::Leaving;
 use crate::{Counts, Frame, Hop};
 
-/// One direction of a radio link: the base station schedules, sends, and the device decodes.
+/// One direction of a radio link, from base station to device: the base station schedules and
+/// sends, and the device decodes.
 #[derive(Clone, Debug)]
 pub struct Downlink {
     cell: Cell,
     rng: Rng,
-    /// The slot that was last used, and what is left of it.
+    /// Start of the last slot that was used, and the number of bytes left in it.
     slot: Instant,
     left: u32,
-    /// What failures add to that slot's transmission: all frames in it share it.
+    /// Time that failures add to the last slot's transmission; all frames in the slot share it.
     failures: Nanos,
     leaving: Leaving,
 }
 
 impl Downlink {
-    /// The most frames inside; more are lost.
+    /// Maximum number of frames inside; further frames are lost.
     pub const INSIDE_MAX: usize = 1 << 14;
 
-    /// The link down to a device of `cell`; failures come out of `rng`.
+    /// The downlink to a device in `cell`. Random failures come from `rng`.
     pub const fn new(cell: Cell, rng: Rng) -> Self {
         Self { cell, rng, slot: Instant::ZERO, left: 0, failures: Nanos::ZERO, leaving: Leaving::new() }
     }
 
-    /// The cell.
+    /// The cell that the device is in.
     pub const fn cell(&self) -> &Cell {
         &self.cell
     }

@@ -1,9 +1,10 @@
-//! 5G New Radio: when a slot may be used, and what has to happen before it is.
+//! 5G New Radio: when a slot may be used, and what has to happen before.
 //!
-//! Time division duplex (TS 38.213): a pattern of downlink, uplink and one special slot repeats. A frame that goes down
-//! waits for the next downlink slot. One that goes up needs a grant: asked for with a scheduling request, or given
-//! beforehand. Each transmission may fail and is then repeated (HARQ); that is sampled, never averaged, since the
-//! tail is what matters. Layers above keep the order of frames.
+//! Time division duplex (TS 38.213): a pattern of downlink slots, one special slot and uplink slots
+//! repeats. A downlink frame waits for the next downlink slot. An uplink frame needs a grant, which
+//! the device asks for with a scheduling request or gets in advance. Each transmission may fail and
+//! is then repeated (HARQ). Failures are sampled, never averaged, since the tail of the
+//! distribution matters. The layers above keep the order of frames.
 
 mod cell;
 mod core;

@@ -1,4 +1,4 @@
-//! Against what can be derived on paper.
+//! The models against results that can be derived on paper.
 
 use alloc::vec::Vec;
 
@@ -10,7 +10,7 @@ use crate::{Chance, Class, Frame, Hop};
 const IDEAL: Cell =
     Cell { station: Nanos::ZERO, n1: 0, n2: 0, harq_up: Harq::NONE, harq_down: Harq::NONE, ..Cell::CAMPUS };
 
-/// Mean and longest wait for a transmission over arrivals all over the period, in microseconds.
+/// Mean and maximum wait for a transmission, over arrivals throughout the period, in microseconds.
 fn waits(cell: Cell, direction: Direction) -> (u64, u64) {
     let period = cell.slot().get() * u64::from(cell.pattern.slots());
     let step = 500;
@@ -23,7 +23,8 @@ fn waits(cell: Cell, direction: Direction) -> (u64, u64) {
     (sum / (period / step as u64) / 1_000, longest.div_ceil(1_000))
 }
 
-/// `sum(gap^2) / (2 * period)` over the starts of usable slots, as `docs/link-models.md` derives it.
+/// Checks `sum(gap^2) / (2 * period)` over the starts of usable slots, as `docs/link-models.md`
+/// derives it.
 #[test]
 fn waits_for_slots_are_what_was_derived() {
     let near = |found: u64, expected: u64| found.abs_diff(expected) <= 2;
@@ -69,8 +70,9 @@ fn run(hop: &mut impl Hop, entries: &[(u64, u32)]) -> Vec<u64> {
 #[test]
 fn a_request_takes_a_pattern_and_a_proactive_grant_the_next_slot() {
     let mut uplink = Uplink::new(IDEAL, Rng::from_seed(1));
-    // Asked in slot 4, told in slot 5, four slots later is slot 9, which goes up: sent by 5 ms. The next frame is granted
-    // without asking, and one after a second of silence has to ask in slot 2004.
+    // The request in slot 4 is granted in slot 5. Four slots later is slot 9, an uplink slot, so
+    // the frame is sent by 5 ms. The next frame has a proactive grant. A frame after a second of
+    // silence needs a request in slot 2004.
     let out = run(&mut uplink, &[(0, 100), (5_600_000, 100), (1_000_000_000, 100)]);
     assert_eq!(out, [5_000_000, 7_500_000, 1_005_000_000]);
 }

@@ -1,4 +1,4 @@
-//! From a device to the core network.
+//! The radio link from a device up to the base station.
 
 use alloc::collections::VecDeque;
 
@@ -16,12 +16,14 @@ struct Grant {
     bytes: u32,
 }
 
-/// One direction of a radio link: the device asks where it has to, sends, and the base station decodes.
+/// One direction of a radio link, from device to base station: the device asks for grants if needed
+/// and sends, and the base station decodes.
 #[derive(Clone, Debug)]
 pub struct Uplink {
     cell: Cell,
     rng: Rng,
-    /// Frames that wait, from when they are ready, with the bytes that have not been sent.
+    /// Frames that wait, each with the time when it is ready and the number of bytes still to be
+    /// sent.
     waiting: VecDeque<(Instant, u32, Frame)>,
     grant: Option<Grant>,
     /// When the device last had something to send.
@@ -30,15 +32,15 @@ pub struct Uplink {
 }
 
 impl Uplink {
-    /// The most frames inside; more are lost.
+    /// Maximum number of frames inside; further frames are lost.
     pub const INSIDE_MAX: usize = 1 << 12;
 
-    /// The link up from a device of `cell`; failures come out of `rng`.
+    /// The uplink of a device in `cell`. Random failures come from `rng`.
     pub const fn new(cell: Cell, rng: Rng) -> Self {
         Self { cell, rng, waiting: VecDeque::new(), grant: None, active: None, leaving: Leaving::new() }
     }
 
-    /// The cell.
+    /// The cell that the device is in.
     pub const fn cell(&self) -> &Cell {
         &self.cell
     }
@@ -48,7 +50,7 @@ impl Uplink {
         Grant { start, end, bytes: bytes.max(1) }
     }
 
-    /// The slot that the base station grants when it has heard at `at` of something to send.
+    /// The slot that the base station grants after it learned at `at` that data waits.
     fn granted(&self, at: Instant, bytes: u32) -> Grant {
         let decided = at + self.cell.station;
         let (told, _) = self.cell.next(Direction::Down, decided);
@@ -56,7 +58,7 @@ impl Uplink {
         self.in_uplink(told + prepared, bytes)
     }
 
-    /// How a device that has had nothing to send comes to a grant for what is ready at `ready`.
+    /// The grant that an idle device gets for data that is ready at `ready`.
     fn ask(&mut self, ready: Instant) -> Grant {
         match self.cell.grants {
             Grants::Configured { period, offset, bytes } => {
@@ -93,7 +95,7 @@ impl Uplink {
         }
         self.active = Some(grant.end);
         self.grant = self.waiting.front().map(|(ready, ..)| *ready).map(|ready| match self.cell.grants {
-            // The buffer status report went with what was sent.
+            // The buffer status report was sent with the data.
             Grants::Dynamic { .. } if ready <= grant.start => self.granted(grant.end, self.cell.up_bytes),
             Grants::Configured { .. } => self.ask(ready.max(grant.start + engine::Nanos::new(1))),
             Grants::Dynamic { .. } => self.ask(ready),

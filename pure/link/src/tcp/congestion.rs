@@ -1,16 +1,18 @@
-//! How many segments may be under way: NewReno (RFC 5681) and CUBIC (RFC 9438), counted in segments as Linux does.
+//! How many segments may be under way: NewReno (RFC 5681) and CUBIC (RFC 9438), counted in segments
+//! as in Linux.
 
 use engine::{Instant, Nanos};
 
 use super::CongestionControl;
 
-/// The least threshold after a loss (RFC 5681, equation 4), in segments.
+/// Minimum threshold after a loss, in segments (RFC 5681, equation 4).
 const THRESHOLD_MIN: u32 = 2;
-/// The largest window, in segments.
+/// Maximum window, in segments.
 const WINDOW_MAX: u32 = 1 << 24;
-/// CUBIC's share of the window that stays after a loss, in thousandths (RFC 9438, section 4.6).
+/// CUBIC's share of the window that remains after a loss, in thousandths (RFC 9438, section 4.6).
 const CUBIC_BETA: u64 = 700;
-/// The growth that makes up for it in the Reno-friendly region, `3 (1 - beta) / (1 + beta)`, in thousandths (section 4.3).
+/// CUBIC's growth in the Reno-friendly region, which makes up for the larger share: `3 (1 - beta) /
+/// (1 + beta)`, in thousandths (RFC 9438, section 4.3).
 const CUBIC_ALPHA: u64 = 529;
 
 /// The congestion window.
@@ -20,23 +22,23 @@ pub(super) struct Window {
     initial: u32,
     segments: u32,
     threshold: u32,
-    /// Acknowledged segments towards the next one that the window grows by, in thousandths.
+    /// Acknowledged segments that count towards the next growth of the window, in thousandths.
     credit: u64,
     cubic: Cubic,
 }
 
-/// What CUBIC remembers.
+/// State of CUBIC.
 #[derive(Clone, Debug, Default)]
 struct Cubic {
     /// When the current growth began.
     epoch: Option<Instant>,
     /// W_max: the window before the last loss.
     most: u32,
-    /// K: when the window is `most` again, in milliseconds after the epoch.
+    /// K: the time after the epoch when the window is `most` again, in milliseconds.
     plateau: u64,
-    /// The plateau's window.
+    /// The window at the plateau.
     origin: u32,
-    /// W_est: what Reno would have, in millionths.
+    /// W_est: the window that Reno would have, in millionths.
     reno: u64,
 }
 
@@ -46,17 +48,18 @@ impl Window {
         Self { control, initial, segments: initial, threshold: u32::MAX, credit: 0, cubic: Cubic::default() }
     }
 
-    /// Segments that may be under way.
+    /// Number of segments that may be under way.
     pub(super) const fn segments(&self) -> u32 {
         self.segments
     }
 
-    /// Whether the window doubles each round trip.
+    /// Whether the window doubles in each round trip.
     pub(super) const fn in_slow_start(&self) -> bool {
         self.segments < self.threshold
     }
 
-    /// `acknowledged` segments have arrived, and the window was what held the sender back.
+    /// Grows the window for `acknowledged` segments that have arrived while the window held the
+    /// sender back.
     pub(super) fn grow(&mut self, now: Instant, acknowledged: u32, round_trip: Nanos) {
         let mut left = acknowledged;
         if self.in_slow_start() {
@@ -71,7 +74,8 @@ impl Window {
             CongestionControl::NewReno => self.grow_by(u64::from(left) * 1_000, self.segments),
             CongestionControl::Cubic => {
                 let wanted = self.cubic.target(now, self.segments, left, round_trip);
-                // Section 4.4: (target - cwnd) / cwnd for each acknowledged segment, half a window at most a round trip.
+                // Section 4.4: (target - cwnd) / cwnd for each acknowledged segment, at most half a
+                // window in a round trip.
                 let target = wanted.min(self.segments + self.segments / 2 + 1);
                 let per = match target.saturating_sub(self.segments) {
                     0 => self.segments.saturating_mul(100),
@@ -82,11 +86,12 @@ impl Window {
         }
     }
 
-    /// One segment more for each `per` thousand of credit.
+    /// Adds `credit` (in thousandths of a segment), and grows the window by one segment for each
+    /// `per` segments of credit.
     fn grow_by(&mut self, credit: u64, per: u32) {
         let per = u64::from(per) * 1_000;
         if self.credit >= per {
-            // What came together while growth was slower counts for one segment, as with Linux.
+            // Credit from a time of slower growth counts for one segment, as in Linux.
             self.credit = 0;
             self.segments = self.segments.saturating_add(1).min(WINDOW_MAX);
         }
@@ -97,14 +102,16 @@ impl Window {
         self.segments = self.segments.saturating_add(more).min(WINDOW_MAX);
     }
 
-    /// A loss was found: the window that is aimed for (ssthresh). The window itself is brought there by its owner.
+    /// Handles a loss: returns the window to aim for (ssthresh). The caller brings the window
+    /// there.
     pub(super) fn on_loss(&mut self) -> u32 {
         self.credit = 0;
         self.threshold = match self.control {
             CongestionControl::NewReno => self.segments / 2,
             CongestionControl::Cubic => {
                 self.cubic.epoch = None;
-                // Fast convergence (section 4.7): a window that shrinks again leaves room for others.
+                // Fast convergence (section 4.7): a window that shrinks again leaves room for
+                // others.
                 self.cubic.most = if self.segments < self.cubic.most {
                     share(self.segments, (1_000 + CUBIC_BETA) / 2)
                 } else {
@@ -117,12 +124,13 @@ impl Window {
         self.threshold
     }
 
-    /// Sets the window, as recovery wants it.
+    /// Sets the window during recovery.
     pub(super) fn set(&mut self, segments: u32) {
         self.segments = segments.clamp(1, WINDOW_MAX);
     }
 
-    /// Nothing was sent for `timeouts` retransmission timeouts (RFC 5681, section 4.1, halving for each as Linux does).
+    /// Shrinks the window after nothing was sent for `timeouts` retransmission timeouts (RFC 5681,
+    /// section 4.1, halving for each timeout as in Linux).
     pub(super) fn rest(&mut self, timeouts: u64) {
         let restart = self.initial.min(self.segments);
         if self.in_slow_start() || timeouts > 0 {
@@ -135,13 +143,13 @@ impl Window {
 }
 
 impl Cubic {
-    /// The window that CUBIC wants a round trip from now.
+    /// The window that CUBIC wants one round trip from now.
     fn target(&mut self, now: Instant, window: u32, acknowledged: u32, round_trip: Nanos) -> u32 {
         let epoch = *self.epoch.get_or_insert_with(|| {
             self.reno = u64::from(window) * 1_000_000;
             self.origin = window.max(self.most);
             let below = u128::from(self.origin - window);
-            // K = cbrt((W_max - cwnd) / C) with C = 0.4 and K in milliseconds.
+            // K = cbrt((W_max - cwnd) / C), with C = 0.4 and K in milliseconds.
             self.plateau = cube_root(below * 2_500_000_000);
             now
         });
@@ -158,7 +166,7 @@ impl Cubic {
     }
 }
 
-/// `thousandths` of a window.
+/// The given share of a window, in thousandths.
 fn share(segments: u32, thousandths: u64) -> u32 {
     u32::try_from(u64::from(segments) * thousandths / 1_000).unwrap_or(WINDOW_MAX)
 }

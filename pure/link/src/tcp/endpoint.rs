@@ -7,54 +7,55 @@ use super::segment::{Flags, Segment};
 use super::sender::{Acknowledged, Sender};
 use super::{Parameters, Statistics};
 
-/// Where an end stands (RFC 9293, section 3.3.2, with the states after a close told by its halves).
+/// State of an end (RFC 9293, section 3.3.2). The states after a close are those of sender and
+/// receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// Waits for a SYN.
     Listen,
-    /// Has one to send.
+    /// Sends a SYN and waits for the answer.
     Dialling,
-    /// Has got one; the application has yet to say whether it wants the connection.
+    /// Has received a SYN. The application has yet to accept the connection.
     Asked,
-    /// Has got one and answers.
+    /// Has received a SYN and answers it.
     Answering,
     Open,
-    /// Gone.
+    /// The connection has ended.
     Gone,
 }
 
 /// What an end tells its application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// Somebody dials: accept or refuse.
+    /// The other end dials; the application accepts or refuses.
     Asked,
-    /// The handshake is over.
+    /// The handshake is complete.
     Opened,
-    /// It is gone.
+    /// The connection has ended.
     Gone(Gone),
 }
 
-/// Why a connection is gone.
+/// Why a connection has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gone {
-    /// Nobody listens at the other end.
+    /// The other end refused the connection.
     Refused,
-    /// The other end has ended it without closing.
+    /// The other end ended the connection without closing it.
     Reset,
-    /// Nothing came back.
+    /// No answer came in time.
     TimedOut,
-    /// Both ends have closed it, and everything has arrived.
+    /// Both ends closed the connection, and all data has arrived.
     Closed,
 }
 
-/// One end.
+/// One end of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Endpoint {
     state: State,
     parameters: Parameters,
     sender: Sender,
     receiver: Receiver,
-    /// A SYN is to be sent; when it is sent again; how often it was.
+    /// Whether a SYN is to be sent, when it is sent again, and how often it was sent.
     syn_due: bool,
     retry_at: Option<Instant>,
     syns: u32,
@@ -64,7 +65,7 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// An end that waits for the other one, on frames whose payload is at most `mtu` bytes.
+    /// An end that waits for the other end to dial, on frames whose payload is at most `mtu` bytes.
     pub(crate) fn new(parameters: Parameters, mtu: u32) -> Self {
         let segment_max = parameters.segment_max(mtu);
         Self {
@@ -87,7 +88,7 @@ impl Endpoint {
         self.syn_due = true;
     }
 
-    /// Takes the connection that was asked for.
+    /// Accepts the connection that the other end asked for.
     pub(crate) fn accept(&mut self) {
         if self.state == State::Asked {
             self.state = State::Answering;
@@ -95,7 +96,7 @@ impl Endpoint {
         }
     }
 
-    /// Ends the connection at once; the peer is told, if the segment arrives.
+    /// Ends the connection at once. The peer learns of it if the segment arrives.
     pub(crate) fn reset(&mut self) {
         if self.state != State::Gone {
             self.reset_due =
@@ -104,22 +105,22 @@ impl Endpoint {
         }
     }
 
-    /// Whether this end is gone.
+    /// Whether the connection has ended for this end.
     pub(crate) fn is_gone(&self) -> bool {
         self.state == State::Gone
     }
 
-    /// Whether it has not heard of the connection yet.
+    /// Whether this end has not heard of the connection yet.
     pub(crate) fn is_listening(&self) -> bool {
         self.state == State::Listen
     }
 
-    /// Whether everything was closed and has arrived, both ways.
+    /// Whether both directions are closed and all data has arrived.
     pub(crate) fn is_closed(&self) -> bool {
         self.sender.is_done() && self.receiver.is_finished()
     }
 
-    /// Whether it has something left to send though it is gone.
+    /// Whether this end still has a segment to send although the connection has ended.
     pub(crate) const fn has_last_word(&self) -> bool {
         self.reset_due
     }
@@ -128,7 +129,7 @@ impl Endpoint {
         self.event.take()
     }
 
-    /// What was counted.
+    /// Counters of this end.
     pub(crate) const fn statistics(&self) -> Statistics {
         self.sender.statistics
     }
@@ -139,7 +140,7 @@ impl Endpoint {
         self.event = why.map(Event::Gone);
     }
 
-    /// The earliest of its deadlines.
+    /// The earliest deadline of this end.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
             State::Gone => None,
@@ -150,7 +151,7 @@ impl Endpoint {
         }
     }
 
-    /// Does what has become due.
+    /// Does what is due at `now`.
     pub(crate) fn on_timeout(&mut self, now: Instant) {
         match self.state {
             State::Gone => {}
@@ -173,7 +174,7 @@ impl Endpoint {
         }
     }
 
-    /// Takes a segment.
+    /// Takes a segment from the peer.
     pub(crate) fn on_segment(&mut self, now: Instant, segment: &Segment) {
         if segment.flags.rst {
             return self.on_reset();
@@ -193,7 +194,7 @@ impl Endpoint {
                 self.open(now, segment.window);
                 self.on_segment(now, segment);
             }
-            // Our acknowledgement of it was lost.
+            // The acknowledgement of the SYN was lost.
             State::Open if segment.flags.syn => self.receiver.acknowledge(),
             State::Open => {
                 let told = Acknowledged {
@@ -205,7 +206,7 @@ impl Endpoint {
                 self.sender.on_acknowledged(now, told);
                 self.receiver.on_segment(now, segment);
             }
-            // To whoever has not heard yet.
+            // The peer has not heard of the end yet.
             State::Gone => self.reset_due = true,
             State::Listen | State::Dialling | State::Asked => {}
         }
@@ -215,7 +216,7 @@ impl Endpoint {
         match self.state {
             State::Gone | State::Listen => {}
             State::Dialling => self.leave(Some(Gone::Refused)),
-            // What was closed both ways has no more to lose.
+            // A connection that was closed in both directions has nothing to lose.
             _ if self.is_closed() => self.leave(Some(Gone::Closed)),
             _ => self.leave(Some(Gone::Reset)),
         }
@@ -229,7 +230,7 @@ impl Endpoint {
         self.event = Some(Event::Opened);
     }
 
-    /// The next segment to send, until there is none.
+    /// The next segment to send; `None` when there is none.
     pub(crate) fn poll(&mut self, now: Instant) -> Option<Segment> {
         if core::mem::take(&mut self.reset_due) {
             let flags = Flags { rst: true, ..Flags::default() };
@@ -253,7 +254,7 @@ impl Endpoint {
         let mut segment = Segment { sequence: 0, ..Segment::default() };
         self.receiver.fill(&mut segment);
         segment.flags = Flags { syn: true, ack: self.state == State::Answering, ..Flags::default() };
-        // Window scaling begins behind the handshake (RFC 7323, section 2.2).
+        // Window scaling begins after the handshake (RFC 7323, section 2.2).
         segment.window = segment.window.min(u32::from(u16::MAX));
         Some(segment)
     }
@@ -282,33 +283,33 @@ impl Endpoint {
         Some(segment)
     }
 
-    /// How many bytes have arrived in order.
+    /// Number of bytes that have arrived in order.
     pub(crate) fn arrived(&self) -> u64 {
-        // The first byte is number 1.
+        // The first byte has number 1.
         self.receiver.arrived() - 1
     }
 
-    /// Whether the peer has finished, and everything it sent has arrived.
+    /// Whether the peer has finished and all its data has arrived.
     pub(crate) fn is_finished(&self) -> bool {
         self.receiver.is_finished()
     }
 
-    /// The application has taken `bytes` of what has arrived.
+    /// The application has used `bytes` of the data that has arrived.
     pub(crate) fn consume(&mut self, bytes: u32) {
         self.receiver.consume(bytes);
     }
 
-    /// Bytes that the application may give now.
+    /// Number of bytes that the application may send now.
     pub(crate) fn room(&self) -> u32 {
         if self.is_gone() { 0 } else { self.sender.room() }
     }
 
-    /// The application gives `bytes` more.
+    /// The application sends `bytes` more.
     pub(crate) fn write(&mut self, bytes: u32) {
         self.sender.write(bytes);
     }
 
-    /// The application gives no more.
+    /// The application sends nothing more.
     pub(crate) const fn finish(&mut self) {
         self.sender.finish();
     }

@@ -1,9 +1,10 @@
-//! A TCP in virtual time: both ends of connections whose segments pass modelled paths.
+//! TCP in virtual time: both ends of connections whose segments pass modelled paths.
 //!
-//! RFC 9293 (data transfer, handshake, close), 5681 and 9438 (congestion control), 6298 (timeouts), 2018 and 2883
-//! (selective acknowledgement), 6675 and 8985 (loss recovery, tail loss probes), 6937 (rate reduction), 7323 (scaled
-//! windows). Numbers do not wrap and a segment's bytes stay in the one place where the sender put them until the receiver
-//! takes them: a model needs neither checksums nor copies.
+//! RFC 9293 (data transfer, handshake, close), 5681 and 9438 (congestion control), 6298 (timeouts),
+//! 2018 and 2883 (selective acknowledgement), 6675 and 8985 (loss recovery, tail loss probes), 6937
+//! (rate reduction), 7323 (scaled windows). Sequence numbers do not wrap. A segment's bytes stay
+//! where the sender put them until the receiver takes them, because a model needs neither checksums
+//! nor copies.
 
 mod congestion;
 mod endpoint;
@@ -22,14 +23,14 @@ pub use parameters::{
     Acknowledgement, CongestionControl, Parameters, Processing, Retransmission, TailLossProbe,
 };
 
-/// What one end of a connection has counted.
+/// Counters of one end of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Segments that were sent again, probes included.
+    /// Segments that were sent again, including probes.
     pub retransmitted: u64,
-    /// Retransmission timeouts.
+    /// Retransmission timeouts that expired.
     pub timeouts: u64,
-    /// Probes for a loss at the tail.
+    /// Probes for a loss at the tail that were sent.
     pub probes: u64,
 }
 

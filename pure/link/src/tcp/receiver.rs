@@ -1,4 +1,4 @@
-//! The receiving half of an end: what has arrived, and when to say so.
+//! The receiving half of an end: what has arrived, and when to acknowledge it.
 
 use alloc::collections::VecDeque;
 
@@ -7,14 +7,15 @@ use engine::{Instant, Nanos};
 use super::Parameters;
 use super::segment::{BLOCKS_MAX, Blocks, Range, Segment, Sequence};
 
-/// Gaps that are remembered; what would make another is dropped, and comes again.
+/// Maximum number of ranges behind gaps. A segment that would add another is dropped, and will be
+/// sent again.
 const RANGES_MAX: usize = 1_024;
-/// The largest window without scaling, in bytes (RFC 9293, section 3.1).
+/// Maximum window without scaling, in bytes (RFC 9293, section 3.1).
 const WINDOW_UNSCALED_MAX: u32 = u16::MAX as u32;
-/// The largest window with it (RFC 7323, section 2.3).
+/// Maximum window with scaling, in bytes (RFC 7323, section 2.3).
 const WINDOW_SCALED_MAX: u32 = WINDOW_UNSCALED_MAX << 14;
 
-/// When an acknowledgement is sent.
+/// When an acknowledgement is to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Due {
     Never,
@@ -22,26 +23,26 @@ enum Due {
     Now,
 }
 
-/// The receiving half.
+/// The receiving half of an end.
 #[derive(Clone, Debug)]
 pub(super) struct Receiver {
     parameters: Parameters,
     segment_max: u32,
-    /// The least number that has not arrived.
+    /// The lowest number that has not arrived.
     next: Sequence,
-    /// What has arrived beyond it, the latest first.
+    /// Ranges beyond `next` that have arrived, the latest first.
     ranges: VecDeque<Range>,
-    /// What the application has taken.
+    /// The number after the last byte that the application has used.
     consumed: Sequence,
-    /// The number behind the last one that the peer was told there is room for.
+    /// The number after the last one that the peer was told there is room for.
     edge: Sequence,
     /// The number of the FIN, once it was seen.
     fin: Option<Sequence>,
     due: Due,
-    /// What the latest acknowledgement told.
+    /// The number that the latest acknowledgement carried.
     told: Sequence,
     quick: u32,
-    /// What came twice.
+    /// The range that arrived twice.
     duplicate: Option<Range>,
 }
 
@@ -69,12 +70,12 @@ impl Receiver {
         self.parameters.receive_buffer.min(most)
     }
 
-    /// The number behind the last byte that has arrived in order, the FIN not counted.
+    /// The number after the last byte that has arrived in order, without the FIN.
     pub(super) fn arrived(&self) -> Sequence {
         if self.is_finished() { self.next - 1 } else { self.next }
     }
 
-    /// Whether the peer's FIN has arrived, and everything before it.
+    /// Whether the peer's FIN and everything before it have arrived.
     pub(super) fn is_finished(&self) -> bool {
         self.fin.is_some_and(|fin| fin < self.next)
     }
@@ -94,21 +95,21 @@ impl Receiver {
         }
     }
 
-    /// Whether an acknowledgement has to be sent now.
+    /// Whether an acknowledgement must be sent now.
     pub(super) fn must_acknowledge(&self) -> bool {
         self.due == Due::Now
     }
 
-    /// An acknowledgement has to be sent now.
+    /// Requests an acknowledgement now.
     pub(super) const fn acknowledge(&mut self) {
         self.due = Due::Now;
     }
 
-    /// Takes a segment that has bytes or a FIN, or the number of one that has gone before.
+    /// Takes a segment with bytes or a FIN, or an empty one with an earlier number.
     pub(super) fn on_segment(&mut self, now: Instant, segment: &Segment) {
         let (start, end) = (segment.sequence, segment.end());
         if start == end {
-            // Nothing in it: an acknowledgement, or a question whether there is room.
+            // An empty segment: an acknowledgement, or a question whether there is room.
             if start < self.next {
                 self.due = Due::Now;
             }
@@ -121,7 +122,7 @@ impl Receiver {
             self.duplicate = Some((start, end));
             self.due = Due::Now;
         } else if end > self.edge + u64::from(segment.flags.fin) {
-            // Beyond the window.
+            // The segment is beyond the window.
             self.due = Due::Now;
         } else if start <= self.next {
             self.next = end;
@@ -135,7 +136,7 @@ impl Receiver {
         }
     }
 
-    /// What was waiting for the bytes that have arrived is in order now.
+    /// Moves on over the ranges that are now in order.
     fn close_gap(&mut self) {
         while let Some(index) =
             self.ranges.iter().position(|(start, end)| *start <= self.next && *end > self.next)
@@ -146,7 +147,7 @@ impl Receiver {
         self.ranges.retain(|(_, end)| *end > next);
     }
 
-    /// Remembers what came too early.
+    /// Remembers a range that came too early.
     fn keep(&mut self, mut range: Range) {
         if self.ranges.iter().any(|(start, end)| *start <= range.0 && range.1 <= *end) {
             self.duplicate = Some(range);
@@ -164,7 +165,7 @@ impl Receiver {
         }
     }
 
-    /// When to acknowledge what has arrived in order.
+    /// Decides when to acknowledge data that has arrived in order.
     fn schedule(&mut self, now: Instant, gaps: bool) {
         let rule = self.parameters.acknowledgement;
         let unacknowledged = self.next - self.told;
@@ -177,12 +178,12 @@ impl Receiver {
         }
     }
 
-    /// The application has taken `bytes`: there may be room to tell of.
+    /// The application has used `bytes`, so there may be more room to report.
     pub(super) fn consume(&mut self, bytes: u32) {
         self.consumed += u64::from(bytes);
         assert!(self.consumed <= self.arrived(), "more bytes taken than have arrived");
         let (now, then) = (self.edge.saturating_sub(self.next), self.free());
-        // As Linux has it: once the window can be doubled.
+        // As in Linux: once the window can be doubled.
         if now <= u64::from(self.window_max() / 2) && then >= (2 * now).max(1) {
             let enough = u64::from(self.segment_max.min(self.window_max() / 2));
             if then - now >= enough {
@@ -191,12 +192,12 @@ impl Receiver {
         }
     }
 
-    /// Bytes that there is room for behind what has arrived.
+    /// Number of bytes that there is room for after the data that has arrived.
     fn free(&self) -> u64 {
         u64::from(self.window_max()).saturating_sub(self.arrived() - self.consumed)
     }
 
-    /// Fills in what every segment tells the peer; it counts as told.
+    /// Fills in the fields that every segment has for the peer. This counts as an acknowledgement.
     pub(super) fn fill(&mut self, segment: &mut Segment) {
         self.edge = self.edge.max(self.next + self.free());
         segment.flags.ack = true;

@@ -4,7 +4,7 @@ use engine::{Instant, Nanos};
 
 use super::Retransmission;
 
-/// How long the least round trip that was measured counts (Linux, tcp_min_rtt_wlen).
+/// How long the lowest measured round trip counts (Linux, tcp_min_rtt_wlen).
 const LEAST_FOR: Nanos = Nanos::from_secs(300);
 
 /// Measured round trips, and the timeout that follows from them.
@@ -13,7 +13,7 @@ pub(super) struct RoundTrip {
     rule: Retransmission,
     /// SRTT and RTTVAR, once there is a measurement.
     smoothed: Option<(Nanos, Nanos)>,
-    /// The least of late, and when it was measured.
+    /// The lowest recent round trip, and when it was measured.
     least: Option<(Nanos, Instant)>,
     latest: Nanos,
 }
@@ -40,17 +40,17 @@ impl RoundTrip {
         }
     }
 
-    /// SRTT.
+    /// The smoothed round trip (SRTT).
     pub(super) fn smoothed(&self) -> Option<Nanos> {
         self.smoothed.map(|(mean, _)| mean)
     }
 
-    /// The least round trip of late.
+    /// The lowest recent round trip.
     pub(super) fn least(&self) -> Option<Nanos> {
         self.least.map(|(least, _)| least)
     }
 
-    /// RTO, after `backoff` expiries in a row.
+    /// The timeout (RTO) after `backoff` expiries in a row.
     pub(super) fn timeout(&self, backoff: u32) -> Nanos {
         let once = match self.smoothed {
             None => self.rule.initial,
@@ -74,7 +74,7 @@ mod tests {
         let mut trip = RoundTrip::new(rule);
         assert_eq!((trip.timeout(0), trip.timeout(1)), (Nanos::from_secs(1), Nanos::from_secs(2)));
         trip.measure(Instant::ZERO, Nanos::from_millis(100));
-        // SRTT 100 ms, RTTVAR 50 ms: 4 * 50 is the floor just so.
+        // SRTT is 100 ms and RTTVAR is 50 ms, so that 4 * RTTVAR just equals the floor.
         assert_eq!(trip.timeout(0), Nanos::from_millis(300));
         trip.measure(Instant::ZERO, Nanos::from_millis(180));
         assert_eq!(trip.smoothed(), Some(Nanos::from_millis(110)));

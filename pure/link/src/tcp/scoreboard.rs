@@ -1,4 +1,5 @@
-//! What was sent and is not acknowledged, segment by segment, and which of it is lost (RFC 8985, RFC 6675).
+//! The segments that were sent and are not acknowledged, and which of them are lost (RFC 8985, RFC
+//! 6675).
 
 use alloc::collections::VecDeque;
 
@@ -6,17 +7,18 @@ use engine::{Instant, Nanos};
 
 use super::segment::{Range, Sequence};
 
-/// Segments that came later, after which one counts as lost where time does not decide (RFC 5681's three duplicates).
+/// Number of later segments that must arrive before a segment counts as lost, unless time decides
+/// (RFC 5681's three duplicates).
 pub(super) const DUPLICATES: u32 = 3;
 
 /// What is known of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// Under way.
+    /// The segment is under way.
     Flying,
-    /// Arrived, before something that did not.
+    /// The segment has arrived, but an earlier one has not.
     Arrived,
-    /// To be sent again.
+    /// The segment is to be sent again.
     Lost,
 }
 
@@ -25,20 +27,20 @@ pub(super) enum Fate {
 pub(super) struct Sent {
     pub(super) start: Sequence,
     pub(super) end: Sequence,
-    /// When it was sent last.
+    /// When the segment was last sent.
     pub(super) at: Instant,
     pub(super) fate: Fate,
     pub(super) again: bool,
 }
 
-/// What one acknowledgement has told.
+/// What one acknowledgement has reported.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct News {
-    /// Segments that are now known to have arrived.
+    /// Number of segments that are now known to have arrived.
     pub(super) delivered: u32,
-    /// The round trip of the first of them that was sent once.
+    /// Round trip of the first arrived segment that was sent only once.
     pub(super) sample: Option<Nanos>,
-    /// Whether the least unacknowledged number has moved.
+    /// Whether the lowest unacknowledged number has moved.
     pub(super) advanced: bool,
 }
 
@@ -51,7 +53,7 @@ struct Recent {
     again: bool,
 }
 
-/// Segments in order of their numbers.
+/// Segments in the order of their numbers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scoreboard {
     sent: VecDeque<Sent>,
@@ -59,42 +61,42 @@ pub(super) struct Scoreboard {
     arrived: u32,
     lost: u32,
     recent: Recent,
-    /// Nothing before it is lost.
+    /// No segment before this number is lost.
     lost_from: Sequence,
     /// The highest number that is known to have arrived (RACK.fack).
     highest: Sequence,
-    /// Whether something arrived after what was sent later (RACK.reordering_seen).
+    /// Whether a segment arrived after one that was sent later (RACK.reordering_seen).
     pub(super) reordered: bool,
 }
 
 impl Scoreboard {
-    /// Segments under way.
+    /// Number of segments under way.
     pub(super) const fn flying(&self) -> u32 {
         self.flying
     }
 
-    /// Segments that arrived before something that did not.
+    /// Number of segments that have arrived while an earlier one has not.
     pub(super) const fn arrived(&self) -> u32 {
         self.arrived
     }
 
-    /// Segments in all.
+    /// Number of all segments on the board.
     pub(super) fn outstanding(&self) -> usize {
         self.sent.len()
     }
 
-    /// The first of them.
+    /// The first segment on the board.
     pub(super) fn first(&self) -> Option<&Sent> {
         self.sent.front()
     }
 
-    /// A new segment goes out.
+    /// Adds a new segment that is sent now.
     pub(super) fn push(&mut self, start: Sequence, end: Sequence, now: Instant) {
         self.flying += 1;
         self.sent.push_back(Sent { start, end, at: now, fate: Fate::Flying, again: false });
     }
 
-    /// Takes the first lost segment to be sent again now.
+    /// Takes the first lost segment, to be sent again now.
     pub(super) fn resend(&mut self, now: Instant) -> Option<Sent> {
         if self.lost == 0 {
             return None;
@@ -108,7 +110,7 @@ impl Scoreboard {
         Some(*sent)
     }
 
-    /// The last segment goes out once more, as a probe.
+    /// Takes the last segment, to be sent again as a probe.
     pub(super) fn resend_last(&mut self, now: Instant) -> Option<Sent> {
         let sent = self.sent.back_mut()?;
         if sent.fate == Fate::Lost {
@@ -128,7 +130,7 @@ impl Scoreboard {
         }
     }
 
-    /// Everything before `acknowledgement` and within `blocks` has arrived.
+    /// Records that everything before `acknowledgement` and within `blocks` has arrived.
     pub(super) fn on_acknowledged(
         &mut self,
         now: Instant,
@@ -167,7 +169,7 @@ impl Scoreboard {
         news
     }
 
-    /// RFC 8985, section 6.2, steps 1 to 3.
+    /// Handles the arrival of a segment (RFC 8985, section 6.2, steps 1 to 3).
     fn on_arrival(&mut self, now: Instant, sent: Sent, least: Option<Nanos>, news: &mut News) {
         news.delivered += 1;
         let trip = now - sent.at;
@@ -176,7 +178,7 @@ impl Scoreboard {
         } else if sent.end < self.highest && !sent.again {
             self.reordered = true;
         }
-        // What came back sooner than anything ever did answers the first copy.
+        // An answer that is faster than any round trip so far is for the first copy.
         if sent.again && least.is_some_and(|least| trip < least) {
             return;
         }
@@ -188,12 +190,13 @@ impl Scoreboard {
         }
     }
 
-    /// Marks as lost what was sent before something that arrived, and `window` longer ago than that took (section 6.2,
-    /// step 5). Returns how many, and when others may become so.
+    /// Marks segments as lost that were sent before one that has arrived, and whose answer is
+    /// overdue by `window` (RFC 8985, section 6.2, step 5). Returns how many, and when others may
+    /// be lost.
     pub(super) fn find_by_time(&mut self, now: Instant, window: Nanos) -> (u32, Option<Instant>) {
         let (mut found, mut later) = (0, None);
         let Recent { at, end, trip, again } = self.recent;
-        // Without a gap, only something that was sent again can have overtaken others.
+        // Without a gap, only a segment that was sent again can have overtaken others.
         if self.arrived == 0 && !again {
             return (0, None);
         }
@@ -213,7 +216,8 @@ impl Scoreboard {
         (found, later)
     }
 
-    /// Marks as lost, once each, what three segments behind it have overtaken (RFC 6675, IsLost).
+    /// Marks segments as lost, each only once, that three later segments have overtaken (RFC 6675,
+    /// IsLost).
     pub(super) fn find_by_count(&mut self) -> u32 {
         let (mut found, mut above) = (0, 0);
         if self.arrived < DUPLICATES {
@@ -233,7 +237,8 @@ impl Scoreboard {
         found
     }
 
-    /// Marks the first segment as lost, unless it was sent again already or `even_again`; whether it did.
+    /// Marks the first segment as lost if it is under way and was sent only once, or if
+    /// `even_again` is set. Returns whether it did.
     pub(super) fn lose_first(&mut self, even_again: bool) -> bool {
         match self.sent.front_mut() {
             Some(first) if first.fate == Fate::Flying && (even_again || !first.again) => {
@@ -245,7 +250,7 @@ impl Scoreboard {
         }
     }
 
-    /// The timeout: everything that has not arrived is lost.
+    /// Marks everything as lost that has not arrived, after a timeout.
     pub(super) fn lose_all(&mut self) {
         for sent in &mut self.sent {
             if sent.fate == Fate::Flying {

@@ -1,23 +1,26 @@
-//! What travels: a segment's header. Its bytes stay where the sender keeps them until they have arrived.
+//! Headers of segments, which travel over the paths. A segment's bytes stay with the sender until
+//! they have arrived.
 
 use crate::frame::{CHECK_SEQUENCE, FRAME_MIN, HEADER};
 
-/// Bytes of an IPv4 header without options (RFC 791).
+/// Length of an IPv4 header without options, in bytes (RFC 791).
 pub(crate) const IP_HEADER: u32 = 20;
-/// Bytes of a TCP header without options (RFC 9293).
+/// Length of a TCP header without options, in bytes (RFC 9293).
 pub(crate) const TCP_HEADER: u32 = 20;
-/// Bytes of the time stamp option with its padding (RFC 7323, appendix A).
+/// Length of the time stamp option with its padding, in bytes (RFC 7323, appendix A).
 pub(crate) const TIMESTAMP_OPTION: u32 = 12;
-/// Bytes of the options of a SYN: maximum segment size 4, window scale 3 and padding 1, SACK permitted 2 and padding 2.
+/// Length of a SYN's options in bytes: maximum segment size 4, window scale 3 and padding 1, SACK
+/// permitted 2 and padding 2.
 const SYN_OPTIONS: u32 = 12;
-/// Selective acknowledgements in one segment: four fit the options, three with time stamps (RFC 2018, section 3).
+/// Maximum number of selective acknowledgements in one segment: four fit the options, or three with
+/// time stamps (RFC 2018, section 3).
 pub(crate) const BLOCKS_MAX: usize = 4;
 
-/// A position in one direction of a connection. The SYN is number 0, the first byte 1; the numbers are wider than on a
-/// wire and never wrap.
+/// A position in one direction of a connection. The SYN is number 0, and the first byte is
+/// number 1. The numbers are wider than on a wire and never wrap.
 pub(crate) type Sequence = u64;
 
-/// Bytes from the first number to before the second.
+/// The numbers from the first up to, but not including, the second.
 pub(crate) type Range = (Sequence, Sequence);
 
 /// Control bits (RFC 9293, section 3.1).
@@ -29,7 +32,7 @@ pub(crate) struct Flags {
     pub(crate) rst: bool,
 }
 
-/// Selective acknowledgements (RFC 2018); the first may tell of a duplicate (RFC 2883).
+/// Selective acknowledgements (RFC 2018). The first one may report a duplicate (RFC 2883).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Blocks {
     ranges: [Range; BLOCKS_MAX],
@@ -41,7 +44,7 @@ impl Blocks {
         &self.ranges[..usize::from(self.count)]
     }
 
-    /// Adds a block, if there is room for it among `most`.
+    /// Adds a block if fewer than `most` are present.
     pub(crate) fn push(&mut self, range: Range, most: usize) {
         if usize::from(self.count) < most.min(BLOCKS_MAX) {
             self.ranges[usize::from(self.count)] = range;
@@ -54,23 +57,23 @@ impl Blocks {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub(crate) flags: Flags,
-    /// The number of its first byte.
+    /// The number of the segment's first byte.
     pub(crate) sequence: Sequence,
-    /// Bytes of data.
+    /// Number of data bytes in the segment.
     pub(crate) length: u32,
     pub(crate) acknowledgement: Sequence,
-    /// Bytes that the receiver has room for behind what it acknowledges.
+    /// Number of bytes that the receiver has room for after the acknowledged ones.
     pub(crate) window: u32,
     pub(crate) blocks: Blocks,
 }
 
 impl Segment {
-    /// The number behind its last byte; SYN and FIN have one each.
+    /// The number after the segment's last byte. SYN and FIN each take one number.
     pub(crate) fn end(&self) -> Sequence {
         self.sequence + u64::from(self.length) + u64::from(self.flags.syn) + u64::from(self.flags.fin)
     }
 
-    /// Bytes of the Ethernet frame, header and check sequence included.
+    /// Length of the Ethernet frame in bytes, including header and check sequence.
     pub(crate) fn frame_length(&self, option_bytes: u32) -> u32 {
         let blocks = u32::from(self.blocks.count);
         let selective = if blocks == 0 { 0 } else { 4 + 8 * blocks };
@@ -80,15 +83,16 @@ impl Segment {
     }
 }
 
-/// Bytes of a header as models carry it, without blocks.
+/// Length in bytes of a header in the models' own form, without blocks.
 const HEADER_BYTES: usize = 26;
-/// Bytes of a block.
+/// Length of a block in bytes.
 const BLOCK_BYTES: usize = 16;
-/// Bytes of the longest header.
+/// Length of the longest header in bytes.
 pub(crate) const HEADER_BYTES_MAX: usize = HEADER_BYTES + BLOCKS_MAX * BLOCK_BYTES;
 
 impl Segment {
-    /// Writes the header in the models' own form, and returns its length: numbers on a wire are narrower.
+    /// Writes the header in the models' own form, which has wider numbers than a wire, and returns
+    /// its length.
     pub(crate) fn emit(&self, bytes: &mut [u8; HEADER_BYTES_MAX]) -> usize {
         let Flags { syn, ack, fin, rst } = self.flags;
         bytes[0] = u8::from(syn) | u8::from(ack) << 1 | u8::from(fin) << 2 | u8::from(rst) << 3;
@@ -106,7 +110,7 @@ impl Segment {
         length
     }
 
-    /// Reads what [`Segment::emit`] wrote.
+    /// Parses a header that [`Segment::emit`] wrote; `None` if it is truncated.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let (header, blocks) = bytes.split_first_chunk::<HEADER_BYTES>()?;
         let bit = |bit: u8| header[0] & (1 << bit) != 0;

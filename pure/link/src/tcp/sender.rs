@@ -1,4 +1,4 @@
-//! The sending half of an end: what goes out, what goes out again, and when.
+//! The sending half of an end: what is sent, what is sent again, and when.
 
 use engine::{Instant, Nanos};
 
@@ -8,12 +8,13 @@ use super::scoreboard::{DUPLICATES, News, Scoreboard};
 use super::segment::{Range, Sequence};
 use super::{Parameters, Statistics};
 
-/// The largest multiple of a quarter round trip that reordering may take (RFC 8985, section 6.2, step 4).
+/// Maximum multiple of a quarter round trip that reordering may take (RFC 8985, section 6.2, step
+/// 4).
 const REORDER_MULTIPLE_MAX: u64 = 64;
-/// Recoveries after which a larger multiple is forgotten (the same step).
+/// Number of recoveries after which a larger multiple is forgotten (RFC 8985, section 6.2, step 4).
 const REORDER_RECOVERIES: u32 = 16;
 
-/// What is to be sent: bytes from `start` on, the FIN behind them.
+/// What to send: bytes from `start` on, and the FIN behind them if `fin` is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     pub(super) start: Sequence,
@@ -21,22 +22,22 @@ pub(super) struct Piece {
     pub(super) fin: bool,
 }
 
-/// What an acknowledgement says to the sender.
+/// What an acknowledgement tells the sender.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Acknowledged<'a> {
     pub(super) number: Sequence,
     pub(super) window: u32,
     pub(super) blocks: &'a [Range],
-    /// It came with data or a FIN: no duplicate.
+    /// Whether the acknowledgement came with data or a FIN, so that it is not a duplicate.
     pub(super) carries: bool,
 }
 
-/// Where loss recovery stands.
+/// State of loss recovery.
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// Nothing is known to be lost.
+    /// No segment is known to be lost.
     Open,
-    /// Fast recovery: the window goes down by proportional rate reduction (RFC 6937).
+    /// Fast recovery: proportional rate reduction shrinks the window (RFC 6937).
     Recovery(Reduction),
     /// After a timeout, until this number is acknowledged.
     Timeout(Sequence),
@@ -46,7 +47,7 @@ enum Phase {
 struct Reduction {
     /// Recovery ends when this number is acknowledged.
     point: Sequence,
-    /// The window at its beginning, and the one at its end.
+    /// The window at the beginning of recovery, and the window at its end.
     prior: u32,
     threshold: u32,
     delivered: u32,
@@ -60,29 +61,29 @@ struct Tail {
     again: bool,
 }
 
-/// The sending half.
+/// The sending half of an end.
 #[derive(Clone, Debug)]
 pub(super) struct Sender {
     parameters: Parameters,
     segment_max: u32,
-    /// The least number that is not acknowledged.
+    /// The lowest number that is not acknowledged.
     unacknowledged: Sequence,
     /// The next number to be sent.
     next: Sequence,
-    /// The number behind the last byte that the application has given.
+    /// The number after the last byte from the application.
     written: Sequence,
-    /// The application gives no more: a FIN follows.
+    /// Whether the application sends nothing more, so that a FIN follows.
     finished: bool,
-    /// The number behind the last one that the peer has room for, and the largest window seen.
+    /// The number after the last one that the peer has room for, and the largest window seen.
     edge: Sequence,
     window_max: u32,
     board: Scoreboard,
     window: Window,
     trip: RoundTrip,
     phase: Phase,
-    /// Duplicate acknowledgements, where there are no selective ones.
+    /// Number of duplicate acknowledgements, if there are no selective ones.
     duplicates: u32,
-    /// No recovery by duplicates before this number (RFC 6582, section 3.2).
+    /// Duplicates start no recovery before this number (RFC 6582, section 3.2).
     recovered: Sequence,
     backoff: u32,
     timeout_at: Option<Instant>,
@@ -95,7 +96,7 @@ pub(super) struct Sender {
     /// The end of the last segment that was not full.
     small_end: Sequence,
     last_sent: Instant,
-    /// The congestion window was what held data back.
+    /// Whether the congestion window was what held data back.
     limited: bool,
     reorder_multiple: u64,
     reorder_recoveries: u32,
@@ -136,7 +137,8 @@ impl Sender {
         }
     }
 
-    /// The handshake is over: the peer's window, and the round trip if its SYN was sent once.
+    /// Completes the handshake with the peer's window, and with a measured round trip if the SYN
+    /// was sent once.
     pub(super) fn open(&mut self, now: Instant, window: u32, sample: Option<Nanos>) {
         self.edge = 1 + u64::from(window);
         self.window_max = window;
@@ -146,7 +148,7 @@ impl Sender {
         }
     }
 
-    /// Bytes that the application may give now.
+    /// Number of bytes that the application may send now.
     pub(super) fn room(&self) -> u32 {
         if self.finished {
             return 0;
@@ -155,18 +157,18 @@ impl Sender {
         self.parameters.send_buffer.saturating_sub(held)
     }
 
-    /// The application has given `bytes` more.
+    /// The application sends `bytes` more.
     pub(super) fn write(&mut self, bytes: u32) {
         assert!(bytes <= self.room(), "more bytes than there is room for");
         self.written += u64::from(bytes);
     }
 
-    /// The application gives no more.
+    /// The application sends nothing more.
     pub(super) const fn finish(&mut self) {
         self.finished = true;
     }
 
-    /// Whether everything, the FIN included, has arrived.
+    /// Whether everything, including the FIN, has arrived.
     pub(super) const fn is_done(&self) -> bool {
         self.finished && self.unacknowledged > self.written
     }
@@ -176,12 +178,13 @@ impl Sender {
         self.backoff > self.parameters.retries
     }
 
-    /// What a segment without data carries as its number.
+    /// The sequence number of a segment without data.
     pub(super) const fn number(&self) -> Sequence {
         self.next
     }
 
-    /// Segments under way, as far as is known. A duplicate acknowledgement tells of one that has arrived.
+    /// Number of segments under way, as far as is known. Each duplicate acknowledgement reports one
+    /// that has arrived.
     fn under_way(&self) -> u32 {
         self.board.flying().saturating_sub(self.duplicates)
     }
@@ -190,10 +193,10 @@ impl Sender {
         [self.timeout_at, self.probe_at, self.reorder_at, self.persist_at].into_iter().flatten().min()
     }
 
-    /// Takes an acknowledgement.
+    /// Takes an acknowledgement from the peer.
     pub(super) fn on_acknowledged(&mut self, now: Instant, told: Acknowledged<'_>) {
         if told.number > self.next {
-            // Of something that was never sent.
+            // It acknowledges something that was never sent.
             return;
         }
         let duplicate = match told.blocks {
@@ -236,7 +239,8 @@ impl Sender {
         }
     }
 
-    /// Segments that an acknowledgement tells of, as far as can be said without selective ones (RFC 6582).
+    /// Number of segments that an acknowledgement reports as arrived, as far as this is known
+    /// without selective acknowledgements (RFC 6582).
     fn count_duplicates(&mut self, news: News, repeated: bool) -> u32 {
         if self.parameters.selective_acknowledgement {
             return news.delivered;
@@ -261,12 +265,13 @@ impl Sender {
                 self.backoff = 0;
             }
         } else if self.persist_at.is_some() {
-            // The peer is there, its application does not read: that is no reason to give up.
+            // The peer is alive, but its application does not read. This is no reason to give up.
             self.backoff = self.backoff.min(self.parameters.retries.saturating_sub(1));
         }
     }
 
-    /// A segment came twice: what was taken for a loss was late (RFC 8985, section 6.2, step 4).
+    /// A segment arrived twice: the supposed loss was a late arrival (RFC 8985, section 6.2, step
+    /// 4).
     fn on_duplicate_arrival(&mut self) {
         if self.tail.is_none() {
             self.reorder_multiple = (self.reorder_multiple + 1).min(REORDER_MULTIPLE_MAX);
@@ -274,20 +279,20 @@ impl Sender {
         }
     }
 
-    /// RFC 8985, section 7.4.
+    /// Handles the acknowledgement of a probe (RFC 8985, section 7.4).
     fn on_tail_acknowledged(&mut self, number: Sequence, duplicate: bool, repeated: bool) {
         let Some(tail) = self.tail.filter(|tail| number >= tail.end) else { return };
         if !tail.again || duplicate || (repeated && number == tail.end) {
             self.tail = None;
         } else if number > tail.end {
-            // The probe has repaired a loss, which must count as one.
+            // The probe has repaired a loss, which must count as a loss.
             self.tail = None;
             let threshold = self.window.on_loss();
             self.window.set(threshold);
         }
     }
 
-    /// Recovery is over once everything that was under way at its beginning has arrived.
+    /// Ends recovery once everything that was under way at its beginning has arrived.
     fn end_phase(&mut self) {
         match self.phase {
             Phase::Recovery(reduction) if self.unacknowledged >= reduction.point => {
@@ -307,12 +312,12 @@ impl Sender {
         }
     }
 
-    /// Finds what is lost, and begins recovery with the first; returns how many were found.
+    /// Finds lost segments, and begins recovery with the first one. Returns how many were found.
     fn find_losses(&mut self, now: Instant, advanced: bool) -> u32 {
         let found = if !self.parameters.selective_acknowledgement {
             let again = match self.phase {
                 Phase::Open => self.duplicates >= DUPLICATES && self.unacknowledged >= self.recovered,
-                // A partial acknowledgement: the next one is lost too.
+                // A partial acknowledgement: the next segment is lost, too.
                 Phase::Recovery(_) => advanced,
                 Phase::Timeout(_) => false,
             };
@@ -338,7 +343,8 @@ impl Sender {
         found
     }
 
-    /// How much later than others a segment may arrive without being lost (RFC 8985, section 6.2, step 4).
+    /// How much later than other segments a segment may arrive without counting as lost (RFC 8985,
+    /// section 6.2, step 4).
     fn reorder_window(&self) -> Nanos {
         let recovering = !matches!(self.phase, Phase::Open);
         if !self.board.reordered && (recovering || self.board.arrived() >= DUPLICATES) {
@@ -360,12 +366,13 @@ impl Sender {
             let bound = reduction.delivered.saturating_sub(reduction.sent).max(delivered) + u32::from(safe);
             bound.min(reduction.threshold - under_way)
         };
-        // The first retransmission goes out at once.
+        // The first retransmission is sent at once.
         let allowed = allowed.max(u32::from(reduction.sent == 0));
         self.window.set(under_way + allowed);
     }
 
-    /// Sets the timer for what is under way: a probe if one may be sent, otherwise the timeout.
+    /// Sets the timer for the segments under way: a probe if one may be sent, otherwise the
+    /// timeout.
     fn arm(&mut self, now: Instant) {
         (self.timeout_at, self.probe_at) = (None, None);
         let Some(first) = self.board.first() else {
@@ -382,7 +389,8 @@ impl Sender {
         }
     }
 
-    /// When to probe the tail, if that is allowed (RFC 8985, section 7.2).
+    /// The time after which to probe the tail; `None` if a probe is not allowed (RFC 8985, section
+    /// 7.2).
     fn probe_after(&self) -> Option<Nanos> {
         let rule = self.parameters.tail_loss_probe?;
         let open = matches!(self.phase, Phase::Open) && self.backoff == 0;
@@ -394,7 +402,7 @@ impl Sender {
         Some(trip * 2 + more)
     }
 
-    /// Does what has become due.
+    /// Does what is due at `now`.
     pub(super) fn on_timeout(&mut self, now: Instant) {
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         if due(self.reorder_at) {
@@ -432,7 +440,7 @@ impl Sender {
         self.timeout_at = Some(now + self.trip.timeout(self.backoff));
     }
 
-    /// What is to be sent next, if anything may be.
+    /// What to send next; `None` if nothing may be sent.
     pub(super) fn poll(&mut self, now: Instant) -> Option<Piece> {
         if core::mem::take(&mut self.probe_due)
             && let Some(piece) = self.probe(now)
@@ -455,7 +463,8 @@ impl Sender {
         self.poll_new(now, false)
     }
 
-    /// The probe for a loss at the tail: new data if there is any, otherwise the last segment once more.
+    /// The probe for a loss at the tail: new data if there is any, otherwise the last segment
+    /// again.
     fn probe(&mut self, now: Instant) -> Option<Piece> {
         self.statistics.probes += 1;
         if let Some(piece) = self.poll_new(now, true) {
@@ -471,7 +480,7 @@ impl Sender {
         Some(self.piece(sent.start, sent.end))
     }
 
-    /// The segment of these numbers; the FIN is behind the last byte.
+    /// The segment with these numbers. The number of the FIN follows the last byte.
     fn piece(&self, start: Sequence, end: Sequence) -> Piece {
         let fin = self.finished && end > self.written;
         let bytes = end - start - u64::from(fin);
@@ -485,7 +494,7 @@ impl Sender {
         }
     }
 
-    /// New data, while the congestion window allows it, or one segment `beyond` it.
+    /// New data that the congestion window allows, or one segment `beyond` it.
     fn poll_new(&mut self, now: Instant, beyond: bool) -> Option<Piece> {
         if self.next >= self.written + u64::from(self.finished) {
             self.limited &= self.under_way() >= self.window.segments();
@@ -532,7 +541,8 @@ impl Sender {
         Some(piece)
     }
 
-    /// The peer has no room: asks again later, unless an acknowledgement is on its way that will tell.
+    /// Sets a timer to ask a peer without room again, unless an acknowledgement is still to come,
+    /// which will report the window.
     fn persist(&mut self, now: Instant) {
         if self.board.outstanding() == 0 && self.persist_at.is_none() {
             self.persist_at = Some(now + self.trip.timeout(self.backoff));

@@ -1,35 +1,35 @@
-//! How far a node's synchronised clock is off (IEEE 802.1AS).
+//! The error of a node's synchronised clock (IEEE 802.1AS).
 
 use engine::Nanos;
 
-/// Parts of 10^9.
+/// Divisor of parts per 10^9.
 const BILLION: i128 = 1_000_000_000;
 
-/// The error of a node's clock: an offset that stays, a drift that each synchronisation ends, and what each
-/// synchronisation leaves.
+/// The error of a node's clock: a constant offset, a drift that each synchronisation ends, and a
+/// remainder that each synchronisation leaves.
 ///
-/// 802.1AS-2020 B.3 asks for 1 us over a chain of seven nodes; a node whose oscillator is within 100 ppm (ibid., B.1.1)
-/// and that is synchronised eight times a second (ibid., 10.7.2.3: 125 ms) would drift 12.5 us in between if it did not
-/// correct its rate. To check: recalled, not read.
+/// 802.1AS-2020 B.3 asks for 1 µs over a chain of seven nodes. A node whose oscillator is within
+/// 100 ppm (ibid., B.1.1) and that is synchronised eight times a second (ibid., 10.7.2.3: 125 ms)
+/// would drift by 12.5 µs in between if it did not correct its rate. To check: recalled, not read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockError {
-    /// Nanoseconds that the clock is ahead all the time.
+    /// Constant lead of the clock, in nanoseconds.
     pub offset: i64,
-    /// Nanoseconds a second that it gains between two synchronisations.
+    /// Nanoseconds that the clock gains in a second between two synchronisations.
     pub drift: i64,
-    /// The time between two synchronisations.
+    /// Time between two synchronisations.
     pub interval: Nanos,
-    /// The most that a synchronisation leaves, early or late; each leaves something else.
+    /// Maximum error, early or late, that remains after a synchronisation; each one leaves another.
     pub wander: Nanos,
-    /// Makes the wander of one node another than that of the next.
+    /// Seed of the remaining errors, which makes those of two nodes differ.
     pub seed: u64,
 }
 
 impl ClockError {
-    /// A clock that is always right.
+    /// A clock without error.
     pub const NONE: Self = Self { offset: 0, drift: 0, interval: Nanos::ZERO, wander: Nanos::ZERO, seed: 0 };
 
-    /// Nanoseconds that the clock is ahead at `time`, nanoseconds of the true clock.
+    /// Nanoseconds that the clock is ahead at `time`, in nanoseconds of the true clock.
     pub fn at(&self, time: i64) -> i64 {
         if *self == Self::NONE {
             return 0;
@@ -42,7 +42,7 @@ impl ClockError {
             .saturating_add(self.left_by(synchronisation))
     }
 
-    /// The most that the clock is ever off, either way.
+    /// Maximum error of the clock, in either direction.
     pub fn bound(&self) -> Nanos {
         let drifted =
             u128::from(self.drift.unsigned_abs()) * u128::from(self.interval.get()) / BILLION.unsigned_abs();
@@ -51,7 +51,8 @@ impl ClockError {
             + self.wander
     }
 
-    /// What synchronisation number `number` left: a hash of it, as one can ask for any of them at any time.
+    /// The error that remains after synchronisation `number`. It is a hash of `number`, so that any
+    /// of these errors can be asked for at any time.
     fn left_by(&self, number: i64) -> i64 {
         if self.wander == Nanos::ZERO {
             return 0;

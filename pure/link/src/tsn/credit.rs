@@ -5,21 +5,23 @@ use engine::{Instant, Nanos};
 use super::gates::GateSchedule;
 use crate::Rate;
 
-/// The credit of one queue. A frame may start while it is not negative; it grows by the idle slope while
-/// frames wait or while it is negative, and shrinks by the port's rate less the idle slope while one is sent.
+/// The credit of one queue. A frame may start while the credit is not negative. The credit grows by
+/// the idle slope while frames wait or while it is negative. While a frame is sent, it shrinks by
+/// the port's rate minus the idle slope.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Credit {
-    /// Bits a second that the queue was promised, for the time that its gate is open.
+    /// Growth of the credit while the gate is open, in bits per second.
     slope: i128,
-    /// In 10^-9 bits.
+    /// The credit in 10^-9 bits.
     value: i128,
-    /// When it was that.
+    /// When the credit had this value.
     at: Instant,
 }
 
 impl Credit {
-    /// A queue that was promised `idle_slope`. Under gates that are open a part of the time it earns all of it in that
-    /// part: the slope is `idle_slope * cycle / open` (8.6.8.2 d).
+    /// The credit of a queue that was promised `idle_slope`. If the gate is open only part of the
+    /// time, the queue earns everything in this part: the slope is `idle_slope * cycle / open`
+    /// (8.6.8.2 d).
     pub(crate) fn new(idle_slope: Rate, gates: Option<&GateSchedule>, queue: usize) -> Self {
         let promised = i128::from(idle_slope.bits());
         let slope = match gates {
@@ -31,8 +33,8 @@ impl Credit {
         Self { slope, value: 0, at: Instant::ZERO }
     }
 
-    /// Brings the credit up to `now`, during which frames were `waiting` or were not. It stands still while the gate is
-    /// closed, and what a queue without frames has saved is lost.
+    /// Advances the credit to `now`; `waiting` says whether frames have waited. The credit does not
+    /// change while the gate is closed, and a queue without frames loses what it has saved.
     pub(crate) fn settle(&mut self, now: Instant, waiting: bool, gates: Option<&GateSchedule>, queue: usize) {
         if now > self.at {
             if waiting || self.value < 0 {
@@ -49,7 +51,8 @@ impl Credit {
         }
     }
 
-    /// When a frame may start, not before `now`, to which it was settled; `None` if the gate never opens.
+    /// When a frame may start, not before `now`, for a credit that was advanced to `now`; `None` if
+    /// the gate never opens.
     pub(crate) fn ready(&self, now: Instant, gates: Option<&GateSchedule>, queue: usize) -> Option<Instant> {
         if self.value >= 0 {
             return Some(now.max(self.at));
@@ -63,13 +66,13 @@ impl Credit {
         }
     }
 
-    /// Pays for what occupies the port of `rate` for `picoseconds`, until `end`.
+    /// Pays for a frame that occupies a port of `rate` for `picoseconds`, until `end`.
     pub(crate) fn send(&mut self, end: Instant, picoseconds: u64, rate: Rate) {
         self.value += (self.slope - i128::from(rate.bits())) * i128::from(picoseconds) / 1_000;
         self.at = end;
     }
 
-    /// In bits.
+    /// The credit in bits.
     #[cfg(test)]
     pub(crate) const fn bits(&self) -> i128 {
         self.value / 1_000_000_000
@@ -87,7 +90,8 @@ mod tests {
 
     #[test]
     fn credit_follows_its_slopes() {
-        // 25 of 100 Mbit/s: a frame of 100 us costs 75 us of 100 bit/us, and is earned back in 300 us.
+        // 25 of 100 Mbit/s: a frame of 100 µs costs 75 µs of 100 bit/µs, and is earned back in 300
+        // µs.
         let mut credit = Credit::new(Rate::from_megabits(25), None, 0);
         let port = Rate::from_megabits(100);
         credit.send(at(100), 100_000_000, port);
@@ -110,7 +114,7 @@ mod tests {
         };
         let gates = GateSchedule::new(Instant::ZERO, [entry(1, 250), entry(0, 750)]).unwrap();
         let mut credit = Credit::new(Rate::from_megabits(20), Some(&gates), 0);
-        // 80 Mbit/s while the gate is open, for 20 overall.
+        // 80 Mbit/s while the gate is open are 20 Mbit/s overall.
         credit.settle(at(10), true, Some(&gates), 0);
         assert_eq!(credit.bits(), 800);
         credit.settle(at(1_000), true, Some(&gates), 0);

@@ -12,20 +12,20 @@ use super::clock::ClockError;
 pub struct GateStates(u8);
 
 impl GateStates {
-    /// All are closed.
+    /// All gates are closed.
     pub const CLOSED: Self = Self(0);
-    /// All are open.
+    /// All gates are open.
     pub const OPEN: Self = Self(u8::MAX);
 
-    /// The gates of these queues are open (0 to 7; others are ignored).
+    /// The gates of these queues are open. Queues beyond 7 are ignored.
     pub fn of(queues: impl IntoIterator<Item = usize>) -> Self {
         Self(queues.into_iter().filter(|queue| *queue < 8).fold(0, |bits, queue| bits | 1 << queue))
     }
-    /// The states whose octet is `bits`.
+    /// Decodes the octet in which bit n is queue n.
     pub const fn from_bits(bits: u8) -> Self {
         Self(bits)
     }
-    /// As an octet.
+    /// The states as an octet, in which bit n is queue n.
     pub const fn bits(self) -> u8 {
         self.0
     }
@@ -33,7 +33,7 @@ impl GateStates {
     pub const fn is_open(self, queue: usize) -> bool {
         queue < 8 && self.0 >> queue & 1 == 1
     }
-    /// Those that are closed here are open.
+    /// These states with every gate reversed.
     #[must_use]
     pub const fn inverted(self) -> Self {
         Self(!self.0)
@@ -43,20 +43,20 @@ impl GateStates {
 /// An entry of a gate control list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GateEntry {
-    /// The gates' states.
+    /// The states of all gates.
     pub states: GateStates,
-    /// For how long.
+    /// How long the states last.
     pub length: Nanos,
 }
 
-/// Why a list of entries is no schedule.
+/// Why a list of entries is not a valid schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScheduleError {
-    /// There are none, or more than [`GateSchedule::ENTRIES_MAX`].
+    /// The list has no entries, or more than [`GateSchedule::ENTRIES_MAX`].
     Entries(usize),
-    /// They last no time at all, or longer than [`GateSchedule::CYCLE_MAX`].
+    /// The cycle is longer than [`GateSchedule::CYCLE_MAX`].
     Cycle(Nanos),
-    /// The clock's error is not less than half a cycle: which cycle it is could not be told.
+    /// The clock's error is half a cycle or more, so that the number of a cycle would be ambiguous.
     Clock(Nanos),
 }
 
@@ -78,12 +78,12 @@ impl fmt::Display for ScheduleError {
     }
 }
 
-/// A gate control list, repeated for ever, as one node's clock tells the time.
+/// A gate control list that repeats for ever, by the clock of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GateSchedule {
     entries: Vec<GateEntry>,
     cycle: i64,
-    /// Where a cycle begins, in `0..cycle`.
+    /// Start of a cycle, in `0..cycle`.
     base: i64,
     clock: ClockError,
 }
@@ -97,18 +97,19 @@ struct Segment {
 }
 
 impl GateSchedule {
-    /// The most entries of a list.
+    /// Maximum number of entries in a list.
     pub const ENTRIES_MAX: usize = 1024;
-    /// The longest cycle.
+    /// Maximum length of a cycle.
     pub const CYCLE_MAX: Nanos = Nanos::from_secs(1_000);
-    /// How many cycles are searched for a window that is long enough.
+    /// Number of cycles that are searched for a window of sufficient length.
     const SEARCH_CYCLES: usize = 16;
 
-    /// `entries` one after the other from `base` on, for ever and since ever. Gates change when a clock that is never
-    /// wrong says so.
+    /// A schedule that repeats `entries` in order. A cycle begins at `base`, and the schedule
+    /// extends infinitely in both directions. Its clock has no error.
     ///
     /// # Errors
-    /// See [`ScheduleError`]. Entries of no length are left out.
+    /// [`ScheduleError::Entries`] or [`ScheduleError::Cycle`] when the number of entries or the
+    /// cycle is out of range. Entries of no length are left out.
     pub fn new(base: Instant, entries: impl IntoIterator<Item = GateEntry>) -> Result<Self, ScheduleError> {
         let entries: Vec<_> = entries.into_iter().filter(|entry| entry.length > Nanos::ZERO).collect();
         let cycle = entries.iter().fold(Nanos::ZERO, |sum, entry| sum + entry.length);
@@ -122,10 +123,10 @@ impl GateSchedule {
         Ok(Self { entries, cycle, base: signed(base.as_nanos()).rem_euclid(cycle), clock: ClockError::NONE })
     }
 
-    /// The same by a clock that is wrong.
+    /// This schedule by a clock that has an error.
     ///
     /// # Errors
-    /// [`ScheduleError::Clock`].
+    /// [`ScheduleError::Clock`] when the clock's error is half a cycle or more.
     pub fn with_clock(mut self, clock: ClockError) -> Result<Self, ScheduleError> {
         if signed(clock.bound().get()) >= self.cycle / 2 {
             return Err(ScheduleError::Clock(clock.bound()));
@@ -134,19 +135,19 @@ impl GateSchedule {
         Ok(self)
     }
 
-    /// Its entries.
+    /// The entries of the gate control list.
     pub fn entries(&self) -> &[GateEntry] {
         &self.entries
     }
-    /// How long they take together.
+    /// Length of the cycle: all entries together.
     pub fn cycle(&self) -> Nanos {
         Nanos::new(self.cycle.unsigned_abs())
     }
-    /// The time after a whole number of cycles at which the first entry begins.
+    /// Start of the first entry, as the time after a whole number of cycles.
     pub fn base(&self) -> Nanos {
         Nanos::new(self.base.unsigned_abs())
     }
-    /// How wrong its clock is.
+    /// The error of the schedule's clock.
     pub const fn clock(&self) -> &ClockError {
         &self.clock
     }
@@ -157,8 +158,9 @@ impl GateSchedule {
         open.fold(Nanos::ZERO, |sum, entry| sum + entry.length)
     }
 
-    /// The windows of `queue` in a cycle that starts at its first entry: start and length of each; a window that goes
-    /// on in the next cycle is told with the cycle in which it starts. One of a whole cycle never closes.
+    /// The windows of `queue` in a cycle that starts at the first entry: start and length of each.
+    /// A window that continues in the next cycle is listed in the cycle in which it starts. A
+    /// window of a whole cycle never closes.
     pub fn windows(&self, queue: usize) -> Vec<(Nanos, Nanos)> {
         let mut windows: Vec<(Nanos, Nanos)> = Vec::new();
         let mut at = Nanos::ZERO;
@@ -190,7 +192,8 @@ impl GateSchedule {
         self.segments(at).next().is_some_and(|segment| segment.states.is_open(queue))
     }
 
-    /// The first time, not before `at`, from which the gate of `queue` stays open for `need`; `None` if no window is long enough.
+    /// The first time, not before `at`, from which the gate of `queue` stays open for `need`;
+    /// `None` if no window is long enough.
     pub fn earliest(&self, queue: usize, at: Instant, need: Nanos) -> Option<Instant> {
         let (now, need) = (signed(at.as_nanos()), signed(need.get()));
         let mut opened = None;
@@ -207,7 +210,7 @@ impl GateSchedule {
         None
     }
 
-    /// How long the gate of `queue` stays open from `at` on; not more than `enough`, however long it really is.
+    /// How long the gate of `queue` stays open from `at` on, limited to `enough`.
     pub fn open_for(&self, queue: usize, at: Instant, enough: Nanos) -> Nanos {
         let (now, enough) = (signed(at.as_nanos()), signed(enough.get()));
         let mut until = now;
@@ -232,7 +235,8 @@ impl GateSchedule {
         Nanos::new(open.unsigned_abs())
     }
 
-    /// When the gate of `queue` will have been open for `long` since `from`; `None` if it never opens.
+    /// When the gate of `queue` will have been open for `long` in total since `from`; `None` if the
+    /// gate never opens.
     pub fn after_open(&self, queue: usize, from: Instant, long: Nanos) -> Option<Instant> {
         if self.open_time(queue) == Nanos::ZERO {
             return None;
@@ -248,14 +252,14 @@ impl GateSchedule {
         None
     }
 
-    /// When cycle `number` begins in true time.
+    /// Start of cycle `number` in true time.
     fn start_of(&self, number: i64) -> i64 {
         let nominal = self.base.saturating_add(number.saturating_mul(self.cycle));
         // A clock that is ahead does everything too early.
         nominal.saturating_sub(self.clock.at(nominal))
     }
 
-    /// The parts of cycles from the one on that contains `at`, without end.
+    /// The parts of cycles without end, starting with the one that contains `at`.
     fn segments(&self, at: Instant) -> impl Iterator<Item = Segment> + '_ {
         let now = signed(at.as_nanos());
         let mut number = (now - self.base).div_euclid(self.cycle);
@@ -277,7 +281,7 @@ impl GateSchedule {
                 let entry = self.entries[index];
                 index += 1;
                 let begin = start;
-                // The last one ends with the cycle, be the clock slow or fast.
+                // The last entry ends with the cycle, whether the clock is slow or fast.
                 start = match index == self.entries.len() {
                     true => next,
                     false => begin.saturating_add(signed(entry.length.get())).min(next),
@@ -312,7 +316,7 @@ mod tests {
         GateEntry { states: GateStates::from_bits(states), length: Nanos::new(length) }
     }
 
-    /// Queue 1 for 20 ns, queue 0 for 70, all of them for 10.
+    /// Queue 1 for 20 ns, queue 0 for 70 ns, all queues for 10 ns.
     fn schedule() -> GateSchedule {
         GateSchedule::new(at(1_000), [entry(2, 20), entry(1, 70), entry(0xff, 10)]).unwrap()
     }
@@ -321,7 +325,7 @@ mod tests {
     fn a_frame_waits_for_a_window_in_which_it_ends() {
         let schedule = schedule();
         assert_eq!(schedule.earliest(1, at(1_005), Nanos::new(15)), Some(at(1_005)));
-        // Open until 1020, and again from 1090 through the next cycle's first entry.
+        // Open until 1020, and again from 1090 through the first entry of the next cycle.
         assert_eq!(schedule.earliest(1, at(1_006), Nanos::new(15)), Some(at(1_090)));
         assert_eq!(schedule.earliest(1, at(1_006), Nanos::new(30)), Some(at(1_090)));
         assert_eq!(schedule.earliest(1, at(1_006), Nanos::new(31)), None);
@@ -382,7 +386,7 @@ mod tests {
                 prop_assert!(found >= at(now));
                 prop_assert_eq!(schedule.open_between(0, found, end), Nanos::new(need));
                 prop_assert_eq!(schedule.open_for(0, found, Nanos::new(need)), Nanos::new(need));
-                // Brute force: no earlier time would have done.
+                // Brute force: no earlier time has such a window.
                 for early in now..found.as_nanos() {
                     prop_assert!(schedule.open_for(0, at(early), Nanos::new(need)) < Nanos::new(need));
                 }

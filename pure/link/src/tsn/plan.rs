@@ -1,5 +1,5 @@
-//! A gate schedule for one flow: a window at each hop, in which the flow has the link to itself and which opens
-//! when the flow's frames arrive from the hop before.
+//! A gate schedule for one flow: a window at each hop, in which the flow has the link to itself.
+//! The window opens when the flow's frames arrive from the hop before.
 
 #[cfg(test)]
 mod tests;
@@ -17,46 +17,49 @@ use crate::ethernet::{Port, PortSettings};
 use crate::frame::{CHECK_SEQUENCE, HEADER, INTER_FRAME_GAP, PREAMBLE, TAG};
 use crate::{Class, Frame, Hop, Path};
 
-/// What is to be planned.
+/// The flow to plan for, and the network that it passes.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The flow's class; it has the queue of this number to itself.
+    /// Class of the flow, which has the queue of this number to itself.
     pub class: Class,
-    /// The frames of a message, in their order: header, tag and check sequence included, bytes.
+    /// Length in bytes of each frame of a message, in order, including header, tag and check
+    /// sequence.
     pub frames: Vec<u32>,
-    /// The least time from one message to the next.
+    /// Minimum time from one message to the next.
     pub period: Nanos,
-    /// How often the schedule starts anew.
+    /// Length of the schedule's cycle.
     pub cycle: Nanos,
-    /// The ports that the flow passes, the sender's first. Their gates, shapers and others' traffic are ignored.
+    /// The ports that the flow passes, starting with the sender's. Their gates, shapers and
+    /// background traffic are ignored.
     pub ports: Vec<PortSettings>,
-    /// The longest payload of others' frames, bytes.
+    /// Maximum payload of other traffic's frames, in bytes.
     pub others_mtu: u32,
-    /// Whether others' frames are interrupted: the guard band is a fragment instead of a frame.
+    /// Whether frames of other traffic are interrupted. The guard band is then a fragment instead
+    /// of a frame.
     pub preemption: bool,
-    /// How wrong each node's clock may be, either way.
+    /// Maximum error of each node's clock, in either direction.
     pub clock_error: Nanos,
 }
 
 /// Why there is no plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlanError {
-    /// No hop, or more than [`Plan::HOPS_MAX`].
+    /// There is no hop, or there are more than [`Plan::HOPS_MAX`].
     Hops(usize),
-    /// No frame, or more than [`Plan::FRAMES_MAX`] in a cycle.
+    /// There is no frame, or there are more than [`Plan::FRAMES_MAX`] in a cycle.
     Frames(usize),
     /// A frame of this length does not fit the MTU of this hop (0 is the first).
     TooLong(usize, u32),
-    /// At this hop (0 is the first), a window and its guard band don't fit into the cycle.
+    /// A window and its guard band leave no time for other traffic in the cycle at one hop.
     Cycle {
-        /// The hop, 0 is the first.
+        /// Index of the hop; 0 is the first.
         hop: usize,
-        /// The window.
+        /// Length of the window.
         window: Nanos,
-        /// The guard band.
+        /// Length of the guard band.
         guard: Nanos,
     },
-    /// The cycle or the clock's error is none.
+    /// The gates cannot have a schedule with such a cycle or clock error.
     Schedule(ScheduleError),
 }
 
@@ -81,38 +84,39 @@ impl fmt::Display for PlanError {
     }
 }
 
-/// What one hop does.
+/// The plan for one hop.
 #[derive(Clone, Debug)]
 pub struct HopPlan {
-    /// When the flow's window opens, nanoseconds after (or before) that of the first hop.
+    /// When the flow's window opens, in nanoseconds after the window of the first hop; negative if
+    /// before.
     pub offset: i64,
-    /// How long it is open.
+    /// How long the window is open.
     pub window: Nanos,
-    /// How long before it nobody may start to send.
+    /// Time before the window in which nobody may start to send.
     pub guard: Nanos,
-    /// The schedule; its base is the offset.
+    /// The gate schedule; its base is the offset.
     pub schedule: GateSchedule,
 }
 
-/// A schedule for each hop, and what it promises.
+/// A schedule for each hop, and the delays that these schedules guarantee.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What was asked.
+    /// The request that the plan is for.
     pub request: Request,
-    /// Messages that a window has room for.
+    /// Number of messages that a window has room for.
     pub messages: u64,
-    /// Each hop's part.
+    /// The plan for each hop.
     pub hops: Vec<HopPlan>,
-    /// The longest a message takes that is sent when the first window opens by the sender's clock.
+    /// Maximum delay of a message that is sent when the first window opens by the sender's clock.
     pub synchronised: Nanos,
-    /// The longest a message takes that comes at any time.
+    /// Maximum delay of a message that is sent at any time.
     pub unsynchronised: Nanos,
 }
 
 impl Plan {
-    /// The most hops.
+    /// Maximum number of hops.
     pub const HOPS_MAX: usize = 64;
-    /// The most frames of a cycle.
+    /// Maximum number of frames in a cycle.
     pub const FRAMES_MAX: usize = 100_000;
 
     /// Plans for `request`.
@@ -123,7 +127,7 @@ impl Plan {
         if request.ports.is_empty() || request.ports.len() > Self::HOPS_MAX {
             return Err(PlanError::Hops(request.ports.len()));
         }
-        // In any time of a cycle there begin at most so many.
+        // The maximum number of messages that begin within the time of a cycle.
         let messages = request.cycle.get().div_ceil(request.period.get().max(1)).max(1);
         let count = usize::try_from(messages).unwrap_or(usize::MAX).saturating_mul(request.frames.len());
         if request.frames.is_empty() || count > Self::FRAMES_MAX {
@@ -132,7 +136,8 @@ impl Plan {
         let mut hops: Vec<HopPlan> = Vec::with_capacity(request.ports.len());
         let error = signed(request.clock_error);
         let (longest, shortest) = request.extremes();
-        // When the first frame arrives at the earliest, and when the last one is out at the latest.
+        // The earliest arrival of the first frame, and the latest time at which the last one is
+        // out.
         let (mut offset, mut last) = (0_i64, 0_i64);
         for (hop, port) in request.ports.iter().enumerate() {
             if longest > port.frame_max() {
@@ -145,7 +150,7 @@ impl Plan {
                 None => open + signed(work),
                 Some(before) => {
                     let arrived = last + signed(before.passage(longest) + port.processing);
-                    // A slower link makes them wait for each other.
+                    // On a slower link, the frames wait for each other.
                     let rest = if port.rate < before.rate { work } else { frame };
                     (arrived + signed(rest)).max(open + signed(work))
                 }
@@ -167,14 +172,15 @@ impl Plan {
         Ok(Self { messages, hops, synchronised, unsynchronised, request })
     }
 
-    /// The part of the link that the flow's windows and their guard bands take at the first hop, in thousandths.
+    /// The share of the link that the flow's windows and their guard bands take at the first hop,
+    /// in thousandths.
     pub fn share(&self) -> u64 {
         let taken = self.hops.first().map_or(Nanos::ZERO, |hop| hop.window + hop.guard);
         taken.get().saturating_mul(1_000) / self.request.cycle.get().max(1)
     }
 
-    /// The ports with their gates, clocks that are wrong by as much as they may be (each differently), and others that always have
-    /// a frame to send.
+    /// The ports with their gates, with saturated background traffic, and with clocks whose errors
+    /// go up to the limit and differ from each other.
     pub fn ports(&self, seed: u64) -> Vec<PortSettings> {
         let mut rng = Rng::from_seed(seed);
         let error = self.request.clock_error;
@@ -196,8 +202,9 @@ impl Plan {
         ports
     }
 
-    /// Delays of `messages` messages in a run of the models: from a message's sending to its last frame's arrival. The sender
-    /// is synchronised, or its messages come at times that drift through the cycle.
+    /// Delays of `messages` messages in a run of the models, from the sending of a message to the
+    /// arrival of its last frame. The sender is synchronised, or its messages drift through the
+    /// cycle.
     pub fn simulate(&self, messages: u64, synchronised: bool, seed: u64) -> Vec<Nanos> {
         let rng = Rng::from_seed(seed);
         let ports = self.ports(seed).into_iter().map(|port| Port::new(port, &rng.fork("others")));
@@ -211,11 +218,11 @@ impl Plan {
                 }
             }
         };
-        // Late enough for windows that open before the first hop's.
+        // Late enough for windows that open before the window of the first hop.
         let start = Instant::ZERO + self.request.cycle * 2;
         let spacing = match synchronised {
             true => self.request.cycle * self.request.period.get().div_ceil(self.request.cycle.get().max(1)),
-            // A prime more than the period: after a while every phase has been.
+            // The period plus a prime: over time, messages come at every phase of the cycle.
             false => self.request.period + Nanos::new(997),
         };
         for message in 0..messages {
@@ -232,43 +239,45 @@ impl Plan {
 }
 
 impl Request {
-    /// The longest and the shortest frame.
+    /// Lengths of the longest and the shortest frame, in bytes.
     fn extremes(&self) -> (u32, u32) {
         let lengths = || self.frames.iter().map(|length| (*length).max(crate::frame::FRAME_MIN));
         (lengths().max().unwrap_or(0), lengths().min().unwrap_or(0))
     }
 
-    /// How long a port sends the frames of a cycle.
+    /// Time that a port takes to send the frames of a cycle.
     fn work(&self, port: &PortSettings, messages: u64) -> Nanos {
         let frames =
             self.frames.iter().map(|length| Frame::new(0, *length, self.class, Buffer::EMPTY).wire_bytes());
         port.rate.time_of(frames.sum::<u64>() * messages)
     }
 
-    /// Whose frames interrupt others.
+    /// Which queues' frames interrupt others, if preemption is requested.
     pub fn preempting(&self) -> Option<Preemption> {
         let express = GateStates::of([self.class.index()]);
         self.preemption.then_some(Preemption { express, additional: 0 })
     }
 
-    /// The longest frame of others, bytes.
+    /// Maximum length of other traffic's frames in bytes.
     fn others_frame(&self) -> u32 {
         self.others_mtu.saturating_add(HEADER + TAG + CHECK_SEQUENCE)
     }
 
-    /// Others that always have a frame to send.
+    /// Background traffic that always has a frame to send.
     pub fn others(&self) -> Vec<Source> {
         let class = if self.class == Class::BEST_EFFORT { Class::HIGHEST } else { Class::BEST_EFFORT };
         alloc::vec![Source { class, length: self.others_frame(), pattern: Pattern::Saturated }]
     }
 
-    /// How long before a window nobody may start: a frame of others, or what can't be cut of it.
+    /// Time before a window in which nobody may start: a frame of other traffic, or the part of it
+    /// that can't be cut.
     fn guard(&self, port: &PortSettings) -> Nanos {
         let whole = u64::from(self.others_frame() + PREAMBLE + INTER_FRAME_GAP);
         port.rate.time_of(self.preempting().map_or(whole, |preemption| preemption.blocking().min(whole)))
     }
 
-    /// The flow's window, others' time, the guard band; `None` where others would get nothing.
+    /// The flow's window, the time of other traffic, and the guard band. `None` if other traffic
+    /// would get no time.
     fn schedule(
         &self,
         port: &PortSettings,
@@ -277,7 +286,7 @@ impl Request {
         guard: Nanos,
     ) -> Option<Result<GateSchedule, ScheduleError>> {
         let others = self.cycle.get().checked_sub(window.get())?.checked_sub(guard.get())?;
-        // At least a frame of theirs.
+        // The other traffic needs time for at least one frame.
         if others <= port.rate.time_of(u64::from(self.others_frame() + PREAMBLE)).get() {
             return None;
         }
@@ -290,7 +299,7 @@ impl Request {
         ];
         let clock = ClockError { wander: self.clock_error, ..ClockError::NONE };
         let schedule = GateSchedule::new(Instant::from_nanos(base), entries);
-        // Whether it makes sense with such clocks; the plan itself is in true time.
+        // The clock error is only checked here; the plan itself is in true time.
         Some(schedule.and_then(|schedule| schedule.clone().with_clock(clock).map(|_| schedule)))
     }
 }

@@ -4,56 +4,62 @@ use super::gates::GateStates;
 use crate::Rate;
 use crate::frame::{CHECK_SEQUENCE, INTER_FRAME_GAP, PREAMBLE};
 
-/// What the last fragment of a frame has at least, its check sequence included, bytes.
+/// Minimum length of a frame's last fragment in bytes, including the check sequence.
 const LAST_MIN: u32 = 64;
-/// What the steps of `addFragSize` add, bytes.
+/// Number of bytes that each step of `addFragSize` adds.
 const STEP: u32 = 64;
 
-/// A port that interrupts preemptable frames for express ones. Each fragment is a frame of its own on the
-/// link: preamble with a start-of-mPacket delimiter (8 bytes with the fragment count), gap, and a check sequence of 4
-/// bytes, the mCRC, where the frame's own does not end it.
+/// Preemption of a port, which interrupts preemptable frames for express ones. Each fragment is a
+/// frame of its own on the link. It has a preamble with a start-of-mPacket delimiter (8 bytes with
+/// the fragment count), a gap, and a check sequence of 4 bytes: the mCRC, or the frame's own in the
+/// last fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preemption {
     /// The queues whose frames interrupt others and are never interrupted.
     pub express: GateStates,
-    /// `addFragSize`, 0 to 3: fragments that don't end a frame have at least 64 * (1 + this) bytes, mCRC included.
+    /// `addFragSize`, 0 to 3. A fragment that doesn't end a frame has at least 64 * (1 +
+    /// `addFragSize`) bytes, including the mCRC.
     pub additional: u8,
 }
 
 impl Preemption {
-    /// Bytes of a frame in a fragment that doesn't end it, at least: 60 and not 64, as the mCRC comes on top.
+    /// Minimum number of a frame's bytes in a fragment that doesn't end the frame: 60 instead of 64
+    /// with the smallest `addFragSize`, since the mCRC is added.
     pub const fn fragment_min(&self) -> u32 {
         let steps = if self.additional > 3 { 3 } else { self.additional };
         STEP * (1 + steps as u32) - CHECK_SEQUENCE
     }
 
-    /// Where a frame of which `left` bytes are being sent, `sent` of them already, is cut: bytes that go before the cut,
-    /// or `None` where what remains would be too short.
+    /// Where to cut a frame that has `left` bytes to send, of which `sent` are already out. Returns
+    /// the number of bytes before the cut, or `None` if the remainder would be too short.
     pub const fn cut(&self, left: u32, sent: u32) -> Option<u32> {
         let first = if sent > self.fragment_min() { sent } else { self.fragment_min() };
         if left >= first + LAST_MIN { Some(first) } else { None }
     }
 
-    /// How much of a frame of which `left` bytes remain goes into `room` bytes of a window, preamble and mCRC included, if
-    /// not all of it does: the longest fragment that fits.
+    /// Number of bytes of a frame with `left` bytes that fit into `room` bytes of a window,
+    /// including preamble and mCRC, if the whole rest does not fit: the longest possible fragment.
+    /// `None` if no fragment fits.
     pub fn fitting(&self, left: u32, room: u64) -> Option<u32> {
         let room = u32::try_from(room).unwrap_or(u32::MAX).saturating_sub(PREAMBLE + CHECK_SEQUENCE);
         let most = room.min(left.saturating_sub(LAST_MIN));
         (most >= self.fragment_min()).then_some(most)
     }
 
-    /// Bytes of time for which an express frame waits at most for a preemptable one: what is one byte too short to
-    /// be cut, with preamble and gap. 143 for the shortest fragments: 1.144 us at 1 Gbit/s.
+    /// Maximum link time, in bytes, that an express frame waits for a preemptable one. The worst
+    /// case is a frame one byte too short to be cut, with preamble and gap. It is 143 bytes for the
+    /// shortest fragments: 1.144 µs at 1 Gbit/s.
     pub const fn blocking(&self) -> u64 {
         (self.fragment_min() + LAST_MIN - 1 + PREAMBLE + INTER_FRAME_GAP) as u64
     }
 
-    /// Bytes of time that each interruption costs the frame that is interrupted: mCRC, gap, another preamble.
+    /// Link time, in bytes, that each interruption costs the interrupted frame: mCRC, gap, another
+    /// preamble.
     pub const fn overhead(&self) -> u64 {
         (CHECK_SEQUENCE + INTER_FRAME_GAP + PREAMBLE) as u64
     }
 
-    /// As [`Preemption::blocking`], but as a time, picoseconds.
+    /// [`Preemption::blocking`] as a time in picoseconds at `rate`.
     pub fn blocking_time(&self, rate: Rate) -> u64 {
         rate.picoseconds(self.blocking())
     }
@@ -68,10 +74,10 @@ mod tests {
     #[test]
     fn an_express_frame_waits_for_143_bytes_at_most() {
         assert_eq!(SHORTEST.blocking_time(Rate::from_gigabits(1)), 1_144_000);
-        // Whatever a frame's length and whenever the interruption comes.
+        // For every length of a frame and every time of the interruption.
         let worst = (64..=1522).flat_map(|left| {
             (0..left).map(move |sent| match SHORTEST.cut(left, sent) {
-                // Gap after the mCRC; before the first byte there is the preamble.
+                // The gap follows the mCRC; the preamble precedes the first byte.
                 Some(cut) => cut - sent + 4 + 12 + if sent == 0 { 8 } else { 0 },
                 None => left - sent + 12 + if sent == 0 { 8 } else { 0 },
             })

@@ -7,25 +7,27 @@ use engine::Instant;
 
 use crate::{Counts, Frame, Hop, Path};
 
-/// The redundancy tag that carries the sequence number, bytes (IEEE 802.1CB-2017, 7.8).
+/// Length in bytes of the redundancy tag, which carries the sequence number (IEEE 802.1CB-2017,
+/// 7.8).
 pub const REDUNDANCY_TAG: u32 = 6;
 
-/// Every frame goes over each of several ways, and the first copy to arrive is let through.
+/// Sends every frame over each of several paths, and lets the first copy to arrive through.
 ///
-/// Its delay is the shortest of the ways', and it is lost where all of them lose it. A copy that is more
-/// than [`Replicated::HISTORY`] frames behind the latest is taken for one that was seen, as the vector recovery
-/// algorithm (7.4.3.4) does with what lies outside its history.
+/// The delay is the shortest of the paths' delays, and a frame is lost only if all paths lose it. A
+/// copy that is more than [`Replicated::HISTORY`] frames behind the latest frame counts as seen, as
+/// in the vector recovery algorithm (7.4.3.4) for frames outside its history.
 #[derive(Clone, Debug)]
 pub struct Replicated {
     ways: Vec<Path>,
-    /// The next frame's sequence number.
+    /// Sequence number of the next frame.
     next: u64,
-    /// Frames whose copies may still come, the oldest first; the last one is the one before `next`.
+    /// Frames whose copies may still come, the oldest first. The last one has sequence number
+    /// `next` - 1.
     history: VecDeque<Remembered>,
     counts: Counts,
 }
 
-/// What the sender called a frame, and whether a copy of it has arrived.
+/// The sender's number of a frame, and whether a copy of the frame has arrived.
 #[derive(Clone, Copy, Debug)]
 struct Remembered {
     id: u64,
@@ -33,23 +35,23 @@ struct Remembered {
 }
 
 impl Replicated {
-    /// How many frames are remembered. The standard's default is 2, which is only enough for ways of one length
-    /// (`frerSeqRcvyHistoryLength`, 10.4.1.5).
+    /// Number of frames that are remembered. The standard's default is 2, which is only enough for
+    /// paths of equal length (`frerSeqRcvyHistoryLength`, 10.4.1.5).
     pub const HISTORY: usize = 4096;
-    /// The most ways.
+    /// Maximum number of paths.
     pub const WAYS_MAX: usize = 8;
 
-    /// Copies over each of `ways`.
+    /// Replication over each of `ways`.
     ///
     /// # Panics
-    /// When there are none, or more than [`Replicated::WAYS_MAX`].
+    /// When `ways` is empty or has more than [`Replicated::WAYS_MAX`] paths.
     pub fn new(ways: impl IntoIterator<Item = Path>) -> Self {
         let ways: Vec<_> = ways.into_iter().collect();
         assert!((1..=Self::WAYS_MAX).contains(&ways.len()), "replication over {} ways", ways.len());
         Self { ways, next: 0, history: VecDeque::new(), counts: Counts::default() }
     }
 
-    /// The ways.
+    /// The paths that frames are replicated over.
     pub fn ways(&self) -> &[Path] {
         &self.ways
     }
@@ -159,7 +161,7 @@ mod tests {
         let (out, _) = run(Replicated::new(ways), 100_000);
         let lost = 100_000 - out.len();
         assert!(lost.abs_diff(2_000) < 150, "{lost}");
-        // Those that only the slower way brought come later, each once.
+        // Frames that only the slower path brought come later, each once.
         let mut ids: Vec<_> = out.iter().map(|(id, _)| *id).collect();
         ids.sort_unstable();
         ids.dedup();

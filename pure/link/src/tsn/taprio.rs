@@ -1,4 +1,4 @@
-//! A schedule as Linux takes it: the `taprio` queueing discipline (tc-taprio(8)).
+//! A gate schedule in the form that Linux takes: the `taprio` queueing discipline (tc-taprio(8)).
 
 use alloc::string::String;
 use core::fmt::Write as _;
@@ -7,21 +7,21 @@ use super::gates::GateSchedule;
 use super::preemption::Preemption;
 use crate::Class;
 
-/// Bytes of link time that `tc` does not see of a frame: preamble, gap and check sequence.
+/// Link time of a frame that `tc` does not see, in bytes: preamble, gap and check sequence.
 const OVERHEAD: u32 = 24;
 
-/// Who opens the gates.
+/// Where the gates are operated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Offload {
-    /// The network card or the switch, by its own clock.
+    /// In the network card or the switch, by its own clock.
     #[default]
     Hardware,
-    /// The kernel, by CLOCK_TAI.
+    /// In the kernel, by CLOCK_TAI.
     Software,
 }
 
-/// The command that gives `device` this schedule. Priority and queue n are traffic class n; the schedule starts at
-/// the next multiple of its cycle plus its base.
+/// The command that gives `device` this schedule. Priority n and queue n are traffic class n. The
+/// schedule starts at the next multiple of its cycle plus its base.
 pub fn command(
     device: &str,
     schedule: &GateSchedule,
@@ -62,7 +62,8 @@ mod tests {
     use crate::tsn::gates::{GateEntry, GateStates};
     use engine::{Instant, Nanos};
 
-    /// The example of tc-taprio(8) for a network card that opens the gates: classes 7, 7 and 5, all but 7, from 200 ns on.
+    /// The example of tc-taprio(8) for a network card that operates the gates: class 7, then 7 and
+    /// 5, then all but 7 and 5, from 200 ns on.
     #[test]
     fn the_manuals_example_comes_out() {
         let entry =

@@ -1,64 +1,65 @@
-//! Other people's frames on the same port.
+//! Background traffic on the same port.
 
 use engine::{Instant, Nanos, Rng};
 
 use crate::sample;
 use crate::{Class, Rate};
 
-/// Frames that share a port with those that are looked at, and leave after it.
+/// A source of frames that share a port with the frames of interest, and leave the path behind the
+/// port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// Their class.
+    /// Class of the frames.
     pub class: Class,
-    /// The length of each, header and check sequence included, bytes.
+    /// Length of each frame in bytes, including header and check sequence.
     pub length: u32,
-    /// When they come.
+    /// When the frames come.
     pub pattern: Pattern,
 }
 
-/// When frames come.
+/// When the frames of a source come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// Several at once, again and again.
+    /// Bursts at regular intervals.
     Periodic {
-        /// The time from one burst to the next.
+        /// Time from one burst to the next.
         period: Nanos,
-        /// The time of the first.
+        /// Time of the first burst.
         offset: Nanos,
-        /// Frames in a burst.
+        /// Number of frames in a burst.
         frames: u32,
-        /// How much later than planned a burst comes at most, at random.
+        /// Maximum random delay of a burst.
         jitter: Nanos,
     },
-    /// One after the other, independently of each other (a Poisson process), one each `mean`.
+    /// Single frames, independent of each other (a Poisson process), one each `mean` on average.
     Random {
-        /// The mean time from one to the next.
+        /// Mean time between two frames.
         mean: Nanos,
     },
-    /// One after the other in normally distributed times.
+    /// Single frames with normally distributed times between them.
     Normal {
-        /// Their mean.
+        /// Mean time between two frames.
         mean: Nanos,
-        /// Their standard deviation.
+        /// Standard deviation of the time between two frames.
         deviation: Nanos,
     },
-    /// As many as a token bucket lets pass, at random times.
+    /// As many frames as a token bucket lets pass, at random times.
     Policed {
-        /// What passes on average.
+        /// Average rate that may pass.
         rate: Rate,
-        /// What passes at once, bytes of a link's time.
+        /// Maximum burst, in bytes of link time.
         burst: u64,
     },
-    /// There is always another one.
+    /// There is always another frame.
     Saturated,
 }
 
-/// The most that a source sends in any time of length t: `burst` and `rate` times t, in bytes of a link's time.
+/// The most that a source sends in any time t: `burst` plus `rate` times t, in bytes of link time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Envelope {
-    /// Bytes of a link's time (preamble and gap included).
+    /// Burst in bytes of link time, including preamble and gap.
     pub burst: u64,
-    /// Bits a second.
+    /// Rate in bits per second.
     pub rate: u64,
 }
 
@@ -70,22 +71,22 @@ impl core::ops::Add for Envelope {
 }
 
 impl Source {
-    /// The most frames of a burst.
+    /// Maximum number of frames in a burst.
     pub const BURST_MAX: u32 = 1 << 16;
 
-    /// Bytes of a link's time that each frame takes.
+    /// Link time of each frame, in bytes.
     pub fn wire_bytes(&self) -> u64 {
         crate::Frame::new(0, self.length, self.class, engine::Buffer::EMPTY).wire_bytes()
     }
 
-    /// What it sends at most; `None` where there is no such thing.
+    /// The most that the source sends; `None` if there is no limit.
     pub fn envelope(&self) -> Option<Envelope> {
         match self.pattern {
             Pattern::Periodic { period, frames, jitter, .. } => {
                 let each = self.wire_bytes() * u64::from(frames);
                 let bits = u128::from(each) * 8 * 1_000_000_000;
                 let rate = u64::try_from(bits.div_ceil(u128::from(period.get().max(1)))).ok()?;
-                // Jitter brings bursts nearer to each other: what comes in that time may come at once.
+                // Jitter brings bursts closer together: the traffic of this time may come at once.
                 let early = u128::from(rate) * u128::from(jitter.get()) / 8_000_000_000 + 1;
                 let burst =
                     each.saturating_add(if jitter == Nanos::ZERO { 0 } else { u64::try_from(early).ok()? });
@@ -99,17 +100,17 @@ impl Source {
     }
 }
 
-/// A source that runs.
+/// A source in operation.
 #[derive(Clone, Debug)]
 pub(crate) struct Running {
     pub(crate) source: Source,
     rng: Rng,
-    /// Planned, before jitter.
+    /// Planned time of the burst, before jitter.
     planned: Instant,
     next: Instant,
-    /// Of the burst that is coming: frames still to come.
+    /// Number of frames still to come in the current burst.
     left: u32,
-    /// Tokens of a policed source: 10^-9 bits, and when they were counted.
+    /// Tokens of a policed source, in 10^-9 bits, and the time when they were counted.
     tokens: u128,
     counted: Instant,
 }
@@ -129,7 +130,8 @@ impl Running {
         running
     }
 
-    /// When its next frame comes; a saturated source has one whenever it is asked.
+    /// When the source's next frame comes; `None` for a saturated source, which has a frame
+    /// whenever it is asked.
     pub(crate) fn next(&self) -> Option<Instant> {
         (self.source.pattern != Pattern::Saturated).then_some(self.next)
     }
@@ -138,7 +140,7 @@ impl Running {
         self.source.pattern == Pattern::Saturated
     }
 
-    /// The frame of [`Running::next`] came: the next one after it.
+    /// Moves on to the frame after the one of [`Running::next`].
     pub(crate) fn advance(&mut self) {
         if self.left > 1 {
             self.left -= 1;
@@ -151,7 +153,7 @@ impl Running {
         self.plan(now);
     }
 
-    /// Nobody looked at the port for a long time: goes on not long before `now`.
+    /// Continues shortly before `now`, after nobody has looked at the port for a long time.
     pub(crate) fn skip_to(&mut self, now: Instant) {
         if self.next >= now || self.is_saturated() {
             return;
@@ -168,7 +170,7 @@ impl Running {
         }
     }
 
-    /// Chooses the next frame's time, not before `now`.
+    /// Chooses the time of the next frame, not before `now`.
     fn plan(&mut self, now: Instant) {
         self.next = match self.source.pattern {
             Pattern::Periodic { frames, jitter, .. } => {
@@ -184,8 +186,8 @@ impl Running {
         };
     }
 
-    /// A random time at which the bucket has enough tokens; takes them. One time in four nothing comes for a
-    /// while, so that the bucket fills and a burst follows.
+    /// A random time at which the bucket has enough tokens, which are then taken. One time in four,
+    /// the source pauses, so that the bucket fills and a burst follows.
     fn police(&mut self, now: Instant, rate: Rate, burst: u64) -> Instant {
         let need = full(self.source.wire_bytes());
         let frame_time = rate.time_of(self.source.wire_bytes());
@@ -208,7 +210,7 @@ impl Running {
     }
 }
 
-/// `bytes` in 10^-9 bits.
+/// The number of tokens for `bytes`, in 10^-9 bits.
 fn full(bytes: u64) -> u128 {
     u128::from(bytes) * 8_000_000_000
 }

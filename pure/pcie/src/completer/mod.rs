@@ -7,30 +7,31 @@ use engine::{Buffer, Pool};
 
 use crate::wire::{Bdf, Completion, CompletionStatus, Header, Kind, MemoryOperation, Packet};
 
-/// The wire's unit.
+/// Bytes of a double word, the wire's unit.
 const DWORD: usize = 4;
-/// Lower Address counts modulo this.
+/// Lower Address in a completion is the address modulo this.
 const LOWER_ADDRESS_SPAN: u64 = 128;
 
-/// What decides how completions are cut.
+/// Limits that decide how completions are cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The function that answers.
     pub id: Bdf,
-    /// Read Completion Boundary (RCB) in bytes, 64 or 128: completions but the last end at a multiple of it.
+    /// Read Completion Boundary (RCB) in bytes, 64 or 128. Every completion of a read but the last
+    /// ends at a multiple of the RCB.
     pub boundary: u32,
     /// Max_Payload_Size in bytes: a power of two from 128 to 4096.
     pub payload_size: u32,
 }
 
 impl Default for Settings {
-    /// What a function starts with: MPS 128 B, RCB 64 B.
+    /// The values after power-up: MPS 128 B, RCB 64 B.
     fn default() -> Self {
         Self { id: Bdf::default(), boundary: 64, payload_size: 128 }
     }
 }
 
-/// Answers requests.
+/// Turns requests into the completions that answer them.
 #[derive(Debug, Default)]
 pub struct Completer {
     settings: Settings,
@@ -38,7 +39,7 @@ pub struct Completer {
 }
 
 impl Completer {
-    /// A completer that cuts by `settings`.
+    /// A completer that cuts completions by `settings`.
     pub fn new(settings: Settings) -> Self {
         Self { settings, pool: Pool::default() }
     }
@@ -46,22 +47,22 @@ impl Completer {
     pub const fn settings(&self) -> &Settings {
         &self.settings
     }
-    /// Changes the settings, for what is answered from now on.
+    /// Changes the settings for everything that is answered from now on.
     pub const fn set(&mut self, settings: Settings) {
         self.settings = settings;
     }
 
-    /// A completion without data: what a write that succeeded gets, or any request that did not. For requests
-    /// that are not posted.
+    /// A completion without data, for a non-posted request: a write that succeeded, or any request
+    /// that failed.
     pub fn status(&self, request: &Header, status: CompletionStatus) -> Packet {
         Packet::completion(self.settings.id, status, request)
     }
 
     /// Gives `send` the completions with data (CplD) that answer `request`, in order.
     ///
-    /// `bytes` are those from the first enabled byte to the last one ([`Header::byte_length`]), or all bytes of
-    /// the request's double words. Payloads are slices of it, except where the first or the last double word
-    /// isn't whole.
+    /// `bytes` is either the range from the first enabled byte to the last one
+    /// ([`Header::byte_length`]), or all bytes of the request's double words. Payloads are slices
+    /// of `bytes`, except where the first or the last double word isn't whole.
     ///
     /// # Panics
     /// When `bytes` has neither length.
@@ -75,7 +76,7 @@ impl Completer {
         let end = usize::from(request.length) * DWORD;
         let lead = usize::from(request.lead());
         let span = byte_count_of(request) as usize;
-        // Where `bytes` starts within the request's double words.
+        // Start of `bytes` within the request's double words.
         let skipped = if bytes.len() == end { 0 } else { lead };
         let exact = request.byte_length() as usize;
         assert!(
@@ -98,16 +99,19 @@ impl Completer {
         }
     }
 
-    /// Bytes of the next completion's payload when it starts at the double word at `address`.
+    /// Length in bytes of the next completion's payload if it starts at the double word at
+    /// `address`.
     fn piece(&self, address: u64) -> usize {
         let (size, boundary) = (u64::from(self.settings.payload_size), u64::from(self.settings.boundary));
-        // Counted from the boundary before it, for the last one of all addresses has none behind it.
+        // Counted from the boundary before the address, because no boundary follows the last
+        // address of all.
         let start = address % boundary;
         let end = (start + size) & !(boundary - 1);
         usize::try_from(end.saturating_sub(start)).unwrap_or(DWORD).max(DWORD)
     }
 
-    /// The bytes `start..stop` of a request's double words, of which `bytes` lacks the first `skipped`.
+    /// The bytes `start..stop` of the request's double words. `bytes` lacks the first `skipped` of
+    /// these.
     fn dwords(&mut self, bytes: &Buffer, skipped: usize, start: usize, stop: usize) -> Buffer {
         if start >= skipped && stop <= skipped + bytes.len() {
             return bytes.slice(start - skipped..stop - skipped);
@@ -122,7 +126,7 @@ impl Completer {
         self.pool.seal(padded)
     }
 
-    /// One completion with all of `bytes`: configuration and I/O reads, AtomicOps.
+    /// One completion with all of `bytes`, for configuration and I/O reads and AtomicOps.
     fn whole(&self, request: &Header, bytes: &Buffer) -> Packet {
         let count = request.byte_count();
         assert!(bytes.len() == usize::from(count), "{} B answer a request of {count} B", bytes.len());
@@ -157,7 +161,7 @@ impl Completer {
     }
 }
 
-/// Bytes that a memory read asks for; a zero-length one counts as one byte.
+/// Number of bytes that a memory read asks for; a zero-length read counts as one byte.
 const fn byte_count_of(request: &Header) -> u32 {
     match request.byte_length() {
         0 => 1,

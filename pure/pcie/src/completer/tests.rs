@@ -14,7 +14,7 @@ fn pattern(length: usize) -> Buffer {
     Buffer::from((0..length).map(|index| u8::try_from(index % 251).unwrap()).collect::<Vec<_>>())
 }
 
-/// (lower address, byte count, payload length) of each completion.
+/// Lower address, byte count and payload length of each completion.
 fn cut(completer: &mut Completer, request: &Packet, bytes: &Buffer) -> Vec<(u8, u16, usize)> {
     let mut pieces = Vec::new();
     completer.data(&request.header, bytes, |packet| {
@@ -40,7 +40,7 @@ fn an_aligned_page_is_cut_by_max_payload_size() {
 
 #[test]
 fn pieces_end_at_the_read_completion_boundary() {
-    // Section 2.3.1.1 gives these: a 100h-byte read from 10020h.
+    // The example of section 2.3.1.1: a read of 100h bytes from 10020h.
     let pieces = cut(&mut completer(64, 128), &read(0x1_0020, 0x100), &pattern(0x100));
     assert_eq!(pieces, [(0x20, 0x100, 0x60), (0, 0xa0, 0x80), (0, 0x20, 0x20)]);
     let pieces = cut(&mut completer(128, 256), &read(0x1_0020, 0x100), &pattern(0x100));

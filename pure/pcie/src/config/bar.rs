@@ -2,12 +2,12 @@
 
 use super::{ConfigSpace, Field, header};
 
-/// Which of the six Base Address Registers: 0..6. A 64-bit one is named by its low half.
+/// Number of a Base Address Register: 0..6. A 64-bit BAR has the number of its low half.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BarIndex(u8);
 
 impl BarIndex {
-    /// BAR 0.
+    /// BAR 0, the first one.
     pub const ZERO: Self = Self(0);
 
     /// The BAR numbered `index`.
@@ -24,44 +24,45 @@ impl BarIndex {
     }
 }
 
-/// What a BAR decodes.
+/// Address space that a BAR decodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BarKind {
-    /// Memory below 4 GiB.
+    /// Memory space below 4 GiB.
     Memory32,
-    /// Memory anywhere; takes two registers.
+    /// Memory space at any address; takes two registers.
     Memory64,
-    /// I/O.
+    /// I/O space.
     Io,
 }
 
-/// A Base Address Register as it is built.
+/// Parameters that a Base Address Register is built with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bar {
-    /// What it decodes.
+    /// Address space that the BAR decodes.
     pub kind: BarKind,
-    /// Reads have no side effects and writes may be merged.
+    /// Whether reads have no side effects and writes may be merged.
     pub prefetchable: bool,
-    /// Bytes: a power of two; at least 16 for memory, 4 for I/O.
+    /// Size of the decoded range in bytes: a power of two, at least 16 for memory and 4 for I/O.
     pub size: u64,
 }
 
 impl Bar {
-    /// A 64-bit, not prefetchable memory BAR of `size` bytes.
+    /// A 64-bit memory BAR of `size` bytes that is not prefetchable.
     pub const fn memory64(size: u64) -> Self {
         Self { kind: BarKind::Memory64, prefetchable: false, size }
     }
-    /// A 32-bit, not prefetchable memory BAR of `size` bytes.
+    /// A 32-bit memory BAR of `size` bytes that is not prefetchable.
     pub const fn memory32(size: u64) -> Self {
         Self { kind: BarKind::Memory32, prefetchable: false, size }
     }
-    /// The same BAR, prefetchable.
+    /// This BAR made prefetchable.
     #[must_use]
     pub const fn prefetchable(self) -> Self {
         Self { prefetchable: true, ..self }
     }
 
-    /// Where this BAR, at `index` of `space`, now is; nothing of its space's enable bit.
+    /// The addresses that this BAR, at `index` of `space`, is set to. The enable bits of the
+    /// Command register are not considered.
     pub fn window(self, space: &ConfigSpace, index: BarIndex) -> Window {
         let low = u64::from(space.read(register(index.0).offset()));
         let high = match self.kind {
@@ -76,14 +77,14 @@ impl Bar {
 /// A range of addresses: `base..=last`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// First address.
+    /// First address of the window.
     pub base: u64,
-    /// Last address; below `base` where the window is closed.
+    /// Last address of the window; below `base` if the window is closed.
     pub last: u64,
 }
 
 impl Window {
-    /// Nothing.
+    /// A window that holds no address.
     pub const CLOSED: Self = Self { base: u64::MAX, last: 0 };
 
     /// Whether `address` lies in the window.
@@ -97,7 +98,7 @@ impl Window {
     }
 }
 
-/// Type bits of a BAR.
+/// Bits in the low part of a BAR that tell its type.
 const IO_SPACE: u32 = 0b1;
 const MEMORY_64: u32 = 0b100;
 const PREFETCHABLE: u32 = 0b1000;
@@ -109,7 +110,7 @@ const fn register(index: u8) -> Field {
 /// Builds the registers of `bar`.
 ///
 /// # Panics
-/// When the size is none that a BAR can have, or a 64-bit BAR has no second register.
+/// When a BAR cannot have this size, or when a 64-bit BAR has no second register.
 pub(super) fn define(space: &mut ConfigSpace, index: BarIndex, bar: Bar) {
     use super::Access;
     let smallest = if bar.kind == BarKind::Io { 4 } else { 16 };

@@ -1,27 +1,28 @@
-//! Puts a configuration space together.
+//! Construction of a configuration space.
 
 use super::{
     Access, Bar, BarIndex, CONFIG_SPACE_SIZE, ConfigSpace, Field, aer, bar, bridge, capability, error,
     express, header, msi, msix, power, serial_number,
 };
 
-/// Where this crate's functions have their capabilities. What it did not build, look up in the lists.
+/// Byte offsets of the capabilities in functions that this crate builds. For other functions,
+/// search the capability lists.
 pub mod offset {
-    /// Power Management.
+    /// Offset of Power Management.
     pub const POWER: u16 = 0x40;
-    /// MSI.
+    /// Offset of MSI.
     pub const MSI: u16 = 0x50;
-    /// PCI Express.
+    /// Offset of PCI Express.
     pub const EXPRESS: u16 = 0x70;
-    /// MSI-X.
+    /// Offset of MSI-X.
     pub const MSIX: u16 = 0xb0;
-    /// Advanced Error Reporting.
+    /// Offset of Advanced Error Reporting.
     pub const AER: u16 = 0x100;
-    /// Device Serial Number.
+    /// Offset of Device Serial Number.
     pub const SERIAL_NUMBER: u16 = 0x150;
 }
 
-/// What a function says it is.
+/// Identification registers of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Vendor ID.
@@ -32,22 +33,22 @@ pub struct Identity {
     pub revision: u8,
     /// Class Code: base class, subclass, programming interface; 24 bits.
     pub class: u32,
-    /// Subsystem Vendor ID (type 0).
+    /// Subsystem Vendor ID; type 0 headers only.
     pub subsystem_vendor: u16,
-    /// Subsystem ID (type 0).
+    /// Subsystem ID; type 0 headers only.
     pub subsystem: u16,
 }
 
 /// Device/Port Type of the PCI Express capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortType {
-    /// PCI Express Endpoint.
+    /// PCI Express Endpoint, encoded as 0.
     Endpoint,
-    /// Root Port.
+    /// Root Port, encoded as 4.
     RootPort,
-    /// Upstream Port of a switch.
+    /// Upstream Port of a switch, encoded as 5.
     Upstream,
-    /// Downstream Port of a switch.
+    /// Downstream Port of a switch, encoded as 6.
     Downstream,
 }
 
@@ -70,16 +71,16 @@ impl PortType {
 pub struct Link {
     /// Max Link Speed: 1 (2.5 GT/s) to 5 (32 GT/s).
     pub speed: u8,
-    /// Lanes: 1, 2, 4, 8, 12, 16 or 32.
+    /// Maximum Link Width in lanes: 1, 2, 4, 8, 12, 16 or 32.
     pub width: u8,
-    /// Port Number.
+    /// Port Number in Link Capabilities.
     pub port: u8,
     /// Max_Payload_Size Supported in bytes: a power of two, 128..=4096.
     pub payload_max: u32,
 }
 
 impl Default for Link {
-    /// 16 GT/s, four lanes, 4 KiB payloads.
+    /// 16 GT/s, four lanes, payloads of 4 KiB.
     fn default() -> Self {
         Self { speed: 4, width: 4, port: 0, payload_max: 4096 }
     }
@@ -88,14 +89,13 @@ impl Default for Link {
 /// The slot below a downstream port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Physical Slot Number, 13 bits.
+    /// Physical Slot Number, which has 13 bits.
     pub number: u16,
-    /// Hot-Plug Surprise: a device may vanish without notice, and that is not an error.
+    /// Hot-Plug Surprise: a device may vanish without notice, which is not an error.
     pub surprise: bool,
 }
 
-/// Puts a [`ConfigSpace`] together; capabilities join the lists in the order of their offsets if they are
-/// added in it.
+/// Builds a [`ConfigSpace`]. Capabilities join their list in the order in which they are added.
 #[derive(Clone, Debug)]
 pub struct Builder {
     space: ConfigSpace,
@@ -104,7 +104,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// The type 0 header of an endpoint.
+    /// Starts with the type 0 header of an endpoint.
     pub fn endpoint(identity: Identity) -> Self {
         let mut space = ConfigSpace::new();
         define_common(&mut space, identity, 0);
@@ -113,8 +113,8 @@ impl Builder {
         Self { space, last: header::CAPABILITIES, last_extended: None }
     }
 
-    /// The type 1 header of a bridge: a root port or a port of a switch, with 32-bit I/O and 64-bit
-    /// prefetchable windows.
+    /// Starts with the type 1 header of a bridge: a root port or a port of a switch. It has 32-bit
+    /// I/O and 64-bit prefetchable windows.
     pub fn bridge(identity: Identity) -> Self {
         let mut space = ConfigSpace::new();
         define_common(&mut space, identity, 1);
@@ -156,7 +156,7 @@ impl Builder {
     /// Adds a Base Address Register.
     ///
     /// # Panics
-    /// When the size is none that a BAR can have.
+    /// When a BAR cannot have this size, or when a 64-bit BAR has no second register.
     #[must_use]
     pub fn bar(mut self, index: BarIndex, bar: Bar) -> Self {
         if bar.kind == super::BarKind::Io {
@@ -185,7 +185,8 @@ impl Builder {
         self.last_extended = Some(at);
     }
 
-    /// Adds Power Management with D0 and D3hot. Without `no_soft_reset`, D3hot to D0 resets the function.
+    /// Adds Power Management with D0 and D3hot. Without `no_soft_reset`, a change from D3hot to D0
+    /// resets the function.
     #[must_use]
     pub fn power_management(mut self, no_soft_reset: bool) -> Self {
         let at = offset::POWER;
@@ -210,11 +211,11 @@ impl Builder {
         self
     }
 
-    /// Adds MSI-X: `vectors` (1..=2048) in a table at `table_offset` and a pending bit array at
-    /// `pending_offset` of BAR `bar`.
+    /// Adds MSI-X with `vectors` (1..=2048) in a table at `table_offset` and a pending bit array at
+    /// `pending_offset`, both in BAR `bar`.
     ///
     /// # Panics
-    /// When the count or an offset is none that MSI-X can have.
+    /// When MSI-X cannot have this number of vectors, or when an offset is not a multiple of 8.
     #[must_use]
     pub fn msix(mut self, bar: BarIndex, vectors: u16, table_offset: u32, pending_offset: u32) -> Self {
         assert!((1..=msix::VECTORS_MAX).contains(&vectors), "MSI-X can't have {vectors} vectors");
@@ -231,10 +232,10 @@ impl Builder {
         self
     }
 
-    /// Adds the PCI Express capability; `slot` where a downstream port has one.
+    /// Adds the PCI Express capability, with `slot` for a downstream port that has one.
     ///
     /// # Panics
-    /// When the largest payload is none of 128, 256, 512, 1024, 2048 and 4096 bytes.
+    /// When `link.payload_max` is not one of 128, 256, 512, 1024, 2048 and 4096 bytes.
     #[must_use]
     pub fn express(mut self, port: PortType, link: Link, slot: Option<Slot>) -> Self {
         self.link_capability(offset::EXPRESS, capability::EXPRESS);
@@ -266,7 +267,7 @@ impl Builder {
         read_only(express::EXTENDED_TAG_SUPPORTED, 1);
         read_only(express::ROLE_BASED_ERRORS, 1);
         read_only(express::FUNCTION_LEVEL_RESET, u32::from(endpoint));
-        // Every range, A to D: the link may be far.
+        // Every range, A to D, because the link may be long.
         read_only(express::TIMEOUT_RANGES, if endpoint { 0b1111 } else { 0 });
         read_only(express::TIMEOUT_DISABLE_SUPPORTED, u32::from(endpoint));
         read_only(express::TEN_BIT_COMPLETER, 1);

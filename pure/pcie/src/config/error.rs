@@ -6,19 +6,19 @@ use crate::wire::{Bdf, Head, Header, MessageRouting, Packet, Prefixes, message};
 /// An error that a function detects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FunctionError {
-    /// Surprise Down.
+    /// Surprise Down: the link went down unexpectedly.
     SurpriseDown,
-    /// Poisoned TLP Received.
+    /// Poisoned TLP Received: a TLP arrived with poisoned data.
     PoisonedTlp,
-    /// Completion Timeout.
+    /// Completion Timeout: a request was not completed in time.
     CompletionTimeout,
-    /// Completer Abort.
+    /// Completer Abort: the function could not complete a request.
     CompleterAbort,
-    /// Unexpected Completion.
+    /// Unexpected Completion: a completion matched no outstanding request.
     UnexpectedCompletion,
-    /// Malformed TLP.
+    /// Malformed TLP: a TLP broke the rules of its format.
     MalformedTlp,
-    /// Unsupported Request.
+    /// Unsupported Request: the function does not support a request.
     UnsupportedRequest,
 }
 
@@ -33,7 +33,7 @@ impl FunctionError {
         Self::UnsupportedRequest,
     ];
 
-    /// The error's bit in the three uncorrectable registers.
+    /// Number of the error's bit in the three uncorrectable error registers.
     const fn bit(self) -> u8 {
         match self {
             Self::SurpriseDown => 5,
@@ -53,19 +53,19 @@ impl FunctionError {
     }
 }
 
-/// A message to the root complex that tells of an error.
+/// A message that reports an error to the root complex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorMessage {
-    /// ERR_COR.
+    /// ERR_COR: a correctable error.
     Correctable,
-    /// ERR_NONFATAL.
+    /// ERR_NONFATAL: an uncorrectable, non-fatal error.
     NonFatal,
-    /// ERR_FATAL.
+    /// ERR_FATAL: an uncorrectable, fatal error.
     Fatal,
 }
 
 impl ErrorMessage {
-    /// The Message Code.
+    /// The Message Code of this message.
     pub const fn code(self) -> u8 {
         match self {
             Self::Correctable => message::ERR_COR,
@@ -73,7 +73,7 @@ impl ErrorMessage {
             Self::Fatal => message::ERR_FATAL,
         }
     }
-    /// The message with this Message Code.
+    /// The message with this Message Code; `None` for other codes.
     pub const fn from_code(code: u8) -> Option<Self> {
         match code {
             message::ERR_COR => Some(Self::Correctable),
@@ -82,13 +82,13 @@ impl ErrorMessage {
             _ => None,
         }
     }
-    /// The message as the function `requester` sends it.
+    /// The message as sent by the function `requester`.
     pub const fn packet(self, requester: Bdf) -> Packet {
         Packet::message(requester, MessageRouting::ToRootComplex, self.code(), 0)
     }
 }
 
-/// The registers of Advanced Error Reporting but the header log.
+/// Builds the registers of Advanced Error Reporting, without the header log.
 pub(super) fn define(space: &mut ConfigSpace, at: u16) {
     for error in FunctionError::ALL {
         let severity = u32::from(error.fatal_by_default());
@@ -102,11 +102,12 @@ pub(super) fn define(space: &mut ConfigSpace, at: u16) {
     space.define(aer::FIRST_ERROR.at(at), Access::State, 0);
 }
 
-/// Logs `error` in `space` and says which message, if any, its enable bits let the function send.
+/// Logs `error` in `space`, and returns the message that the function must send, if its enable bits
+/// allow one.
 ///
-/// `advisory` where the specification has the error signalled as correctable because another agent
-/// recovers (an Unsupported Request that is answered, an unexpected completion). `log` is the header of the
-/// TLP that is to blame.
+/// `advisory` is set when the specification signals the error as correctable because another agent
+/// recovers from it: an Unsupported Request that is answered, or an unexpected completion. `log` is
+/// the header of the TLP that caused the error.
 pub fn report_error(
     space: &mut ConfigSpace,
     error: FunctionError,
@@ -151,8 +152,8 @@ pub fn report_error(
     sent.then_some(message)
 }
 
-/// Sets the error's status bit; the first unmasked error also sets pointer and header log. Says whether
-/// the error is unmasked.
+/// Sets the error's status bit; the first unmasked error also sets the First Error Pointer and the
+/// header log. Returns whether the error is unmasked.
 fn log_uncorrectable(space: &mut ConfigSpace, error: FunctionError, log: Option<&Header>) -> bool {
     let masked = space.is_set(error.place(aer::UNCORRECTABLE_MASK));
     let pointer = aer::FIRST_ERROR.at(offset::AER);
@@ -168,7 +169,7 @@ fn log_uncorrectable(space: &mut ConfigSpace, error: FunctionError, log: Option<
     !masked
 }
 
-/// The four double words of `header`, as on the wire; the last is 0 where it has three.
+/// The four double words of `header`, as on the wire; the last is 0 for a 3 DW header.
 fn header_words(header: &Header) -> [u32; 4] {
     let mut bytes = [0; Head::LENGTH_MAX];
     Head { prefixes: Prefixes::NONE, header: *header, digest: false }.emit(&mut bytes);

@@ -2,7 +2,8 @@
 
 /// A bit field of one double word of a configuration space or of a capability.
 ///
-/// Fields of capabilities are given relative to the capability's first byte; [`Field::at`] places them.
+/// Offsets of fields in a capability count from the capability's first byte; [`Field::at`] places
+/// such a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
     offset: u16,
@@ -16,7 +17,7 @@ impl Field {
         assert!(offset.is_multiple_of(4) && high < 32 && low <= high, "not a field of a double word");
         Self { offset, low, width: high - low + 1 }
     }
-    /// The one bit `bit` (0..32) of the double word at byte `offset`.
+    /// Bit `bit` (0..32) of the double word at byte `offset`.
     pub const fn bit(offset: u16, bit: u8) -> Self {
         Self::new(offset, bit, bit)
     }
@@ -24,7 +25,7 @@ impl Field {
     pub const fn dword(offset: u16) -> Self {
         Self::new(offset, 31, 0)
     }
-    /// The same field of the capability that starts at byte `base`, a multiple of 4.
+    /// This field in the capability that starts at byte `base`, a multiple of 4.
     #[must_use]
     pub const fn at(self, base: u16) -> Self {
         assert!(base.is_multiple_of(4), "capabilities start at double words");
@@ -34,7 +35,7 @@ impl Field {
     pub const fn offset(self) -> u16 {
         self.offset
     }
-    /// The field's bits, where they are in the double word.
+    /// A mask with the field's bits, at their place in the double word.
     pub const fn mask(self) -> u32 {
         (u32::MAX >> (32 - self.width)) << self.low
     }
@@ -51,7 +52,7 @@ impl Field {
     pub const fn with(self, dword: u32, value: u32) -> u32 {
         (dword & !self.mask()) | ((value << self.low) & self.mask())
     }
-    /// The byte enables that cover the field, as a configuration write carries them.
+    /// The byte enables that cover the field, as in a configuration write.
     pub const fn enables(self) -> u8 {
         let mut enables = 0;
         let bytes = self.mask().to_le_bytes();

@@ -1,13 +1,15 @@
-//! The PCI identifiers of Farlane's own functions, for whoever builds one and whoever names it.
+//! The PCI identifiers of Farlane's own functions, for the code that builds them and the code that
+//! names them.
 
-/// Vendor ID of every function of Farlane's, and Subsystem Vendor ID.
+/// Vendor ID and Subsystem Vendor ID of all of Farlane's functions.
 ///
-/// The PCI-SIG had assigned it to nobody when it was chosen, and has not assigned it to us. Borrowing the vendor of
-/// another emulated device would bring that device's quirks in the drivers of operating systems.
+/// When this value was chosen, the PCI-SIG had assigned it to nobody; it is not assigned to Farlane
+/// either. Borrowing the vendor of another emulated device would bring that device's quirks in the
+/// drivers of operating systems.
 pub const VENDOR: u16 = 0xfa1a;
 /// Device ID of the switch's upstream port.
 pub const SWITCH_UPSTREAM_PORT: u16 = 0x0001;
 /// Device ID of the switch's downstream ports.
 pub const SWITCH_DOWNSTREAM_PORT: u16 = 0x0002;
-/// Device ID, and Subsystem ID, of the NVMe controller.
+/// Device ID and Subsystem ID of the NVMe controller.
 pub const NVME_CONTROLLER: u16 = 0x0010;

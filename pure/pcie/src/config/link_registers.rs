@@ -4,16 +4,16 @@
 pub mod express {
     use crate::config::Field;
 
-    /// Bytes of the capability.
+    /// Length of the capability in bytes.
     pub const SIZE: u16 = 0x3c;
-    /// Capability Version: 2.
+    /// Capability Version, which is 2.
     pub const VERSION: Field = Field::new(0x00, 19, 16);
     /// Device/Port Type; see [`PortType`](crate::config::PortType).
     pub const PORT_TYPE: Field = Field::new(0x00, 23, 20);
     /// Slot Implemented.
     pub const SLOT_IMPLEMENTED: Field = Field::bit(0x00, 24);
 
-    /// Max_Payload_Size Supported, Device Capabilities: 128 B shifted left by it.
+    /// Max_Payload_Size Supported, Device Capabilities: 128 B shifted left by the value.
     pub const PAYLOAD_SUPPORTED: Field = Field::new(0x04, 2, 0);
     /// Extended Tag Field Supported, Device Capabilities.
     pub const EXTENDED_TAG_SUPPORTED: Field = Field::bit(0x04, 5);
@@ -32,13 +32,13 @@ pub mod express {
     pub const REPORT_UNSUPPORTED: Field = Field::bit(0x08, 3);
     /// Enable Relaxed Ordering, Device Control.
     pub const RELAXED_ORDERING: Field = Field::bit(0x08, 4);
-    /// Max_Payload_Size, Device Control: 128 B shifted left by it.
+    /// Max_Payload_Size, Device Control: 128 B shifted left by the value.
     pub const PAYLOAD_SIZE: Field = Field::new(0x08, 7, 5);
     /// Extended Tag Field Enable, Device Control.
     pub const EXTENDED_TAG: Field = Field::bit(0x08, 8);
     /// Enable No Snoop, Device Control.
     pub const NO_SNOOP: Field = Field::bit(0x08, 11);
-    /// Max_Read_Request_Size, Device Control: 128 B shifted left by it.
+    /// Max_Read_Request_Size, Device Control: 128 B shifted left by the value.
     pub const READ_REQUEST_SIZE: Field = Field::new(0x08, 14, 12);
     /// Initiate Function Level Reset, Device Control of an endpoint.
     pub const INITIATE_RESET: Field = Field::bit(0x08, 15);
@@ -58,7 +58,7 @@ pub mod express {
 
     /// Max Link Speed, Link Capabilities: 1 is 2.5 GT/s, 4 is 16 GT/s.
     pub const LINK_SPEED_MAX: Field = Field::new(0x0c, 3, 0);
-    /// Maximum Link Width, Link Capabilities: lanes.
+    /// Maximum Link Width, Link Capabilities: number of lanes.
     pub const LINK_WIDTH_MAX: Field = Field::new(0x0c, 9, 4);
     /// Surprise Down Error Reporting Capable, Link Capabilities.
     pub const SURPRISE_DOWN_CAPABLE: Field = Field::bit(0x0c, 19);
@@ -144,7 +144,7 @@ pub mod express {
 pub mod aer {
     use crate::config::Field;
 
-    /// Bytes of the capability, without what root ports add.
+    /// Length of the capability in bytes, without the registers that root ports add.
     pub const SIZE: u16 = 0x48;
     /// Uncorrectable Error Status.
     pub const UNCORRECTABLE_STATUS: Field = Field::dword(0x04);
@@ -158,8 +158,8 @@ pub mod aer {
     pub const CORRECTABLE_MASK: Field = Field::dword(0x14);
     /// First Error Pointer, Advanced Error Capabilities and Control.
     pub const FIRST_ERROR: Field = Field::new(0x18, 4, 0);
-    /// Header Log: the header of the first error, four double words.
+    /// Byte offset of Header Log, which holds the header of the first error in four double words.
     pub const HEADER_LOG: u16 = 0x1c;
-    /// Advisory Non-Fatal Error, in the correctable registers.
+    /// Bit number of Advisory Non-Fatal Error in the correctable registers.
     pub const ADVISORY_NON_FATAL: u8 = 13;
 }

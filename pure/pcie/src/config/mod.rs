@@ -1,9 +1,10 @@
-//! Configuration spaces of type 0 (endpoints) and type 1 (bridges): registers with their access rules,
-//! capabilities, BARs, resets and error reporting.
+//! Configuration spaces of type 0 (endpoints) and type 1 (bridges): registers with their access
+//! rules, capabilities, BARs, resets and error reporting.
 //!
-//! A [`ConfigSpace`] is made by a [`Builder`]. Software's accesses go through [`ConfigSpace::read`] and
-//! [`ConfigSpace::write`], which keep read-only bits and clear what is cleared by writing ones; the
-//! function itself uses [`ConfigSpace::get`] and [`ConfigSpace::set`], which know no access rules.
+//! A [`Builder`] makes a [`ConfigSpace`]. Software accesses it through [`ConfigSpace::read`] and
+//! [`ConfigSpace::write`], which keep read-only bits and clear the bits that are cleared by writing
+//! ones. The function itself uses [`ConfigSpace::get`] and [`ConfigSpace::set`], which have no
+//! access rules.
 
 mod bar;
 mod builder;

@@ -1,11 +1,12 @@
-//! Where the registers are and what their fields are called (PCI Express Base Specification 4.0, chapter
+//! Locations and names of registers and their fields (PCI Express Base Specification 4.0, chapter
 //! "Software Initialization and Configuration").
 //!
-//! Fields of capabilities are relative to the capability; place them with [`Field::at`](super::Field::at).
+//! Offsets of fields in a capability are relative to the capability's start.
+//! [`Field::at`](super::Field::at) places such a field.
 
-/// Bytes of a configuration space.
+/// Size of a configuration space in bytes.
 pub const CONFIG_SPACE_SIZE: u16 = 4096;
-/// Where the extended configuration space and its list of capabilities begin.
+/// Byte offset at which the extended configuration space and its capability list begin.
 pub const EXTENDED_START: u16 = 0x100;
 
 /// The header that type 0 and type 1 functions share.
@@ -32,8 +33,9 @@ pub mod header {
     pub const CAPABILITIES_LIST: Field = Field::bit(0x04, 20);
     /// Master Data Parity Error, Status.
     pub const MASTER_DATA_PARITY: Field = Field::bit(0x04, 24);
-    /// Signaled Target Abort, Received Target Abort, Received Master Abort, Signaled System Error, Detected
-    /// Parity Error: the rest of Status that is cleared by writing ones.
+    /// The error bits of Status that are cleared by writing ones, without Master Data Parity Error:
+    /// Signaled Target Abort, Received Target Abort, Received Master Abort, Signaled System Error
+    /// and Detected Parity Error.
     pub const STATUS_ERRORS: Field = Field::new(0x04, 31, 27);
     /// Signaled Target Abort, Status: this function answered Completer Abort.
     pub const SIGNALED_TARGET_ABORT: Field = Field::bit(0x04, 27);
@@ -49,31 +51,31 @@ pub mod header {
     pub const REVISION: Field = Field::new(0x08, 7, 0);
     /// Class Code: base class, subclass, programming interface.
     pub const CLASS: Field = Field::new(0x08, 31, 8);
-    /// Cache Line Size: writable, of no effect.
+    /// Cache Line Size: writable, without effect.
     pub const CACHE_LINE_SIZE: Field = Field::new(0x0c, 7, 0);
     /// Header Layout: 0 for type 0, 1 for type 1.
     pub const LAYOUT: Field = Field::new(0x0c, 22, 16);
     /// Multi-Function Device.
     pub const MULTI_FUNCTION: Field = Field::bit(0x0c, 23);
-    /// Base Address Register 0; the others follow.
+    /// Byte offset of Base Address Register 0; the others follow.
     pub const BAR0: u16 = 0x10;
-    /// Base Address Registers of a type 0 header.
+    /// Number of Base Address Registers in a type 0 header.
     pub const TYPE0_BARS: usize = 6;
-    /// Base Address Registers of a type 1 header.
+    /// Number of Base Address Registers in a type 1 header.
     pub const TYPE1_BARS: usize = 2;
     /// Subsystem Vendor ID (type 0).
     pub const SUBSYSTEM_VENDOR: Field = Field::new(0x2c, 15, 0);
     /// Subsystem ID (type 0).
     pub const SUBSYSTEM: Field = Field::new(0x2c, 31, 16);
-    /// Capabilities Pointer.
+    /// Capabilities Pointer: byte offset of the first capability.
     pub const CAPABILITIES: Field = Field::new(0x34, 7, 0);
-    /// Interrupt Line: scratch for software.
+    /// Interrupt Line: scratch space for software.
     pub const INTERRUPT_LINE: Field = Field::new(0x3c, 7, 0);
-    /// Interrupt Pin: 0 is none.
+    /// Interrupt Pin: 0 is no pin.
     pub const INTERRUPT_PIN: Field = Field::new(0x3c, 15, 8);
 }
 
-/// What a type 1 header (a bridge) has of its own.
+/// The registers that only a type 1 header (a bridge) has.
 pub mod bridge {
     use crate::config::Field;
 
@@ -91,11 +93,12 @@ pub mod bridge {
     pub const IO_LIMIT: Field = Field::new(0x1c, 15, 12);
     /// Type of I/O Limit: 1 is 32-bit addressing.
     pub const IO_LIMIT_TYPE: Field = Field::new(0x1c, 11, 8);
-    /// Secondary Status: Master Data Parity Error.
+    /// Master Data Parity Error, Secondary Status.
     pub const SECONDARY_MASTER_DATA_PARITY: Field = Field::bit(0x1c, 24);
-    /// Secondary Status: the other bits that are cleared by writing ones.
+    /// Secondary Status: the error bits that are cleared by writing ones, without Master Data
+    /// Parity Error.
     pub const SECONDARY_ERRORS: Field = Field::new(0x1c, 31, 27);
-    /// Secondary Status: Received System Error: an ERR_FATAL or ERR_NONFATAL came from below.
+    /// Received System Error, Secondary Status: an ERR_FATAL or ERR_NONFATAL came from below.
     pub const RECEIVED_SYSTEM_ERROR: Field = Field::bit(0x1c, 30);
     /// Memory Base, address bits 31:20.
     pub const MEMORY_BASE: Field = Field::new(0x20, 15, 4);
@@ -121,13 +124,14 @@ pub mod bridge {
     pub const PARITY_RESPONSE: Field = Field::bit(0x3c, 16);
     /// SERR# Enable, Bridge Control: forward ERR_* messages.
     pub const SERR: Field = Field::bit(0x3c, 17);
-    /// ISA Enable, Bridge Control: the upper 768 bytes of each KiB of the first 64 KiB of I/O stay above.
+    /// ISA Enable, Bridge Control: the upper 768 bytes of each KiB in the first 64 KiB of I/O space
+    /// are not forwarded.
     pub const ISA: Field = Field::bit(0x3c, 18);
     /// Secondary Bus Reset, Bridge Control.
     pub const SECONDARY_BUS_RESET: Field = Field::bit(0x3c, 22);
 }
 
-/// Fields of every capability, and the identifiers of those that are known here.
+/// Fields that every capability has, and the identifiers of the capabilities that are known here.
 pub mod capability {
     use crate::config::Field;
 
@@ -135,13 +139,13 @@ pub mod capability {
     pub const ID: Field = Field::new(0x00, 7, 0);
     /// Next Capability Pointer.
     pub const NEXT: Field = Field::new(0x00, 15, 8);
-    /// PCI Power Management.
+    /// Capability ID of PCI Power Management.
     pub const POWER_MANAGEMENT: u8 = 0x01;
-    /// Message Signaled Interrupts.
+    /// Capability ID of Message Signaled Interrupts (MSI).
     pub const MSI: u8 = 0x05;
-    /// PCI Express.
+    /// Capability ID of PCI Express.
     pub const EXPRESS: u8 = 0x10;
-    /// MSI-X.
+    /// Capability ID of MSI-X.
     pub const MSIX: u8 = 0x11;
 
     /// Extended Capability ID.
@@ -150,9 +154,9 @@ pub mod capability {
     pub const EXTENDED_VERSION: Field = Field::new(0x00, 19, 16);
     /// Next Extended Capability Offset.
     pub const EXTENDED_NEXT: Field = Field::new(0x00, 31, 20);
-    /// Advanced Error Reporting (AER).
+    /// Extended Capability ID of Advanced Error Reporting (AER).
     pub const ADVANCED_ERROR_REPORTING: u16 = 0x0001;
-    /// Device Serial Number.
+    /// Extended Capability ID of Device Serial Number.
     pub const SERIAL_NUMBER: u16 = 0x0003;
 }
 
@@ -160,17 +164,17 @@ pub mod capability {
 pub mod power {
     use crate::config::Field;
 
-    /// Version: 3.
+    /// Version, Power Management Capabilities: 3 in the functions made here.
     pub const VERSION: Field = Field::new(0x00, 18, 16);
     /// PowerState, PMCSR.
     pub const STATE: Field = Field::new(0x04, 1, 0);
     /// No_Soft_Reset, PMCSR: D3hot to D0 keeps the function's state.
     pub const NO_SOFT_RESET: Field = Field::bit(0x04, 3);
-    /// PowerState of D0.
+    /// The value of PowerState in D0.
     pub const D0: u32 = 0;
-    /// PowerState of D3hot.
+    /// The value of PowerState in D3hot.
     pub const D3_HOT: u32 = 3;
-    /// Bytes of the capability.
+    /// Length of the capability in bytes.
     pub const SIZE: u16 = 8;
 }
 
@@ -190,11 +194,11 @@ pub mod msi {
     pub const ADDRESS_HIGH: Field = Field::dword(0x08);
     /// Message Data.
     pub const DATA: Field = Field::new(0x0c, 15, 0);
-    /// Mask of vector 0.
+    /// Mask bit of vector 0.
     pub const MASK: Field = Field::bit(0x10, 0);
     /// Pending bit of vector 0.
     pub const PENDING: Field = Field::bit(0x14, 0);
-    /// Bytes of the capability.
+    /// Length of the capability in bytes.
     pub const SIZE: u16 = 24;
 }
 
@@ -202,7 +206,7 @@ pub mod msi {
 pub mod msix {
     use crate::config::Field;
 
-    /// Table Size, 0's based.
+    /// Table Size, a 0's-based number of vectors.
     pub const TABLE_SIZE: Field = Field::new(0x00, 26, 16);
     /// Function Mask.
     pub const FUNCTION_MASK: Field = Field::bit(0x00, 30);
@@ -216,11 +220,11 @@ pub mod msix {
     pub const PENDING_BAR: Field = Field::new(0x08, 2, 0);
     /// PBA Offset, in units of 8 bytes.
     pub const PENDING_OFFSET: Field = Field::new(0x08, 31, 3);
-    /// Bytes of the capability.
+    /// Length of the capability in bytes.
     pub const SIZE: u16 = 12;
-    /// The most vectors that a function has.
+    /// The most vectors that a function can have.
     pub const VECTORS_MAX: u16 = 2048;
-    /// Bytes of an entry of the table.
+    /// Length of an entry of the table in bytes.
     pub const ENTRY_SIZE: u32 = 16;
 }
 
@@ -232,6 +236,6 @@ pub mod serial_number {
     pub const LOW: Field = Field::dword(0x04);
     /// Serial Number, high half.
     pub const HIGH: Field = Field::dword(0x08);
-    /// Bytes of the capability.
+    /// Length of the capability in bytes.
     pub const SIZE: u16 = 12;
 }

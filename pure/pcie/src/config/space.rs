@@ -1,36 +1,38 @@
-//! The registers of a function and the rules of their access.
+//! The registers of a function and their access rules.
 
 use alloc::vec::Vec;
 
 use super::{CONFIG_SPACE_SIZE, Field, capability, express, header, offset, power};
 
-/// How a bit answers software, and what a reset does to it.
+/// How a bit responds to software, and what a reset does to the bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// RO, HwInit: writes are ignored.
     ReadOnly,
-    /// RW: cleared by every reset.
+    /// RW: every reset restores the initial value.
     ReadWrite,
-    /// RW, but a function level reset leaves it alone: it belongs to the link.
+    /// RW that belongs to the link: a hot reset restores the initial value. A function level reset
+    /// and a change from D3hot to D0 do not.
     ReadWriteOfLink,
-    /// RWS: no reset but a cold one changes it.
+    /// RWS: only a cold reset restores the initial value.
     ReadWriteSticky,
-    /// RW1C: writing 1 clears it.
+    /// RW1C: writing 1 clears the bit; every reset restores the initial value.
     WriteOneToClear,
-    /// RW1CS: writing 1 clears it, no reset but a cold one does.
+    /// RW1CS: writing 1 clears the bit; only a cold reset restores the initial value.
     WriteOneToClearSticky,
-    /// RO, set by hardware from what it sees (presence, link state), so that no reset changes it.
+    /// RO, set by hardware from what it observes (presence, link state), so that no reset changes
+    /// the bit.
     State,
 }
 
-/// Which reset a function goes through.
+/// Kind of reset that a function goes through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reset {
-    /// Hot reset: the secondary bus reset of the bridge above, or the link went down.
+    /// Hot reset: by the Secondary Bus Reset of the bridge above, or because the link went down.
     Hot,
     /// Function Level Reset (FLR).
     FunctionLevel,
-    /// D3hot to D0 in a function without No_Soft_Reset.
+    /// Change from D3hot to D0 in a function without No_Soft_Reset.
     PowerState,
 }
 
@@ -47,14 +49,14 @@ struct Register {
     of_link: u32,
 }
 
-/// The configuration space of one function. What no register was built for reads as zero.
+/// The configuration space of one function. Registers that were not built read as zero.
 #[derive(Clone, Debug)]
 pub struct ConfigSpace {
     registers: Vec<Register>,
 }
 
-/// The bytes that an encoded Max_Payload_Size or Max_Read_Request_Size means: 128..=4096. The two reserved
-/// encodings mean the largest.
+/// Decodes Max_Payload_Size or Max_Read_Request_Size into bytes, 128..=4096. The two reserved
+/// encodings mean 4096.
 pub const fn payload_bytes(encoded: u32) -> u32 {
     128 << (if encoded > 5 { 5 } else { encoded })
 }
@@ -100,10 +102,10 @@ impl ConfigSpace {
         }
     }
 
-    /// Puts a capability behind the last one of the list.
+    /// Appends a capability to the end of the list.
     pub(crate) fn append_capability(&mut self, at: u16, id: u8) {
         let mut last = header::CAPABILITIES;
-        // The list is this crate's own and ends; the bound says so to the reader.
+        // The list is built by this crate and ends; the bound only makes this evident.
         for _ in 0..CONFIG_SPACE_SIZE / 4 {
             match u16::try_from(self.get(last)) {
                 Ok(next) if next != 0 => last = capability::NEXT.at(next),
@@ -119,18 +121,20 @@ impl ConfigSpace {
         self.registers.get(usize::from(offset / 4)).copied().unwrap_or_default()
     }
 
-    /// The double word at byte `offset` (0..4096, the two low bits are ignored), as software reads it.
+    /// The double word at byte `offset` (0..4096), as software reads it. The two low bits of
+    /// `offset` are ignored.
     pub fn read(&self, offset: u16) -> u32 {
         self.register(offset).value
     }
 
-    /// All double words up to the last that is not zero for good: how each reads, and which of its bits software can set and
-    /// clear.
+    /// Value of each double word, and the bits of it that software can set and clear, from offset 0
+    /// up to the last double word that was built.
     pub fn registers(&self) -> impl Iterator<Item = (u32, u32)> {
         self.registers.iter().map(|register| (register.value, register.writable))
     }
 
-    /// Software writes the bytes of `value` that `enables` has to the double word at byte `offset`.
+    /// A write by software to the double word at byte `offset`. `enables` selects the bytes of
+    /// `value`.
     pub fn write(&mut self, offset: u16, value: u32, enables: u8) {
         let power_before = self.get(power::STATE.at(offset::POWER));
         let Some(register) = self.registers.get_mut(usize::from(offset / 4)) else { return };
@@ -139,7 +143,7 @@ impl ConfigSpace {
         let written = register.writable & lanes;
         register.value = (register.value & !written) | (value & written);
         register.value &= !(value & register.clearable & lanes);
-        // D1 and D2 are not supported: writing them completes and changes nothing.
+        // D1 and D2 are not supported: a write of either completes and changes nothing.
         let power_after = self.get(power::STATE.at(offset::POWER));
         if power_after != power::D0 && power_after != power::D3_HOT {
             self.set(power::STATE.at(offset::POWER), power_before);
@@ -156,8 +160,8 @@ impl ConfigSpace {
         field.is_set(self.read(field.offset()))
     }
 
-    /// The function itself sets `field`, whatever software may do to it. A field that no register was built
-    /// for stays zero.
+    /// Sets `field` as the function itself, whatever access software has. A field that was not
+    /// built stays zero.
     pub fn set(&mut self, field: Field, value: u32) {
         if let Some(register) = self.registers.get_mut(usize::from(field.offset() / 4)) {
             register.value = field.with(register.value, value);
@@ -170,7 +174,7 @@ impl ConfigSpace {
         field.is_set(register.writable | register.clearable)
     }
 
-    /// Puts every register back to its value after `reset`.
+    /// Resets every register.
     pub fn reset(&mut self, reset: Reset) {
         for register in &mut self.registers {
             let kept = match reset {
@@ -197,12 +201,12 @@ impl ConfigSpace {
         if self.is_set(express::READ_COMPLETION_BOUNDARY.at(offset::EXPRESS)) { 128 } else { 64 }
     }
 
-    /// Memory Space Enable, where the function is in D0.
+    /// Whether Memory Space Enable is set and the function is in D0.
     pub fn memory_enabled(&self) -> bool {
         self.is_set(header::MEMORY_SPACE) && self.in_d0()
     }
 
-    /// Bus Master Enable, where the function is in D0.
+    /// Whether Bus Master Enable is set and the function is in D0.
     pub fn bus_master(&self) -> bool {
         self.is_set(header::BUS_MASTER) && self.in_d0()
     }

@@ -38,7 +38,7 @@ fn downstream_port() -> ConfigSpace {
         .build()
 }
 
-/// Walks the list of capabilities as software does.
+/// Walks the capability list as software does.
 fn capabilities(space: &ConfigSpace) -> Vec<(u8, u16)> {
     let mut found = Vec::new();
     let mut at = space.get(header::CAPABILITIES);
@@ -69,7 +69,8 @@ fn bars_are_sized_by_writing_ones() {
         space.write(offset, u32::MAX, 0b1111);
         space.read(offset)
     };
-    // PCI Local Bus 3.0, 6.2.5.1: the ones that stick are the address bits, the type bits stay.
+    // PCI Local Bus 3.0, 6.2.5.1: the bits that stay set are the address bits. The type bits are
+    // fixed.
     assert_eq!([size(0x10), size(0x14)], [0xffff_0004, 0xffff_ffff]);
     assert_eq!([size(0x18), size(0x1c)], [0x0000_000c, 0xffff_fffe]);
     assert_eq!([size(0x20), size(0x24)], [0xffff_f000, 0]);
@@ -166,7 +167,7 @@ proptest! {
                 prop_assert!(!field.is_set(changed) || fresh.is_writable(field), "{offset:#x} bit {bit}");
             }
         }
-        // What identifies the function, as the specification lists its read-only registers.
+        // The read-only registers that identify the function, according to the specification.
         for read_only in [0x00, 0x08, 0x34, 0x74, 0x7c, 0x94, 0x100] {
             prop_assert_eq!(space.read(read_only), fresh.read(read_only));
         }

@@ -9,11 +9,11 @@ use crate::wire::{AddressType, Header, Kind, MemoryOperation, Packet};
 
 /// Byte enables of a whole double word.
 const ALL_ENABLED: u8 = 0b1111;
-/// Longest request whose enables may have holes, in double words.
+/// Maximum length in double words of a request whose enables may have holes.
 const HOLES_DWORDS_MAX: u16 = 2;
 
 impl Endpoint {
-    /// The BAR that decodes all of the request, and the offset of its first double word in it.
+    /// The BAR that decodes the whole request, and the offset of the first double word in the BAR.
     #[inline]
     fn decode(&self, header: &Header, address: u64) -> Option<(BarIndex, u64)> {
         let last = address.checked_add(u64::from(header.length) * 4 - 1)?;
@@ -25,7 +25,8 @@ impl Endpoint {
         None
     }
 
-    /// A memory request; where a write goes that is the next output, see [`Endpoint::receive`].
+    /// Handles a memory request. Returns the place of a write that is itself the next output; see
+    /// [`Endpoint::receive`].
     pub(super) fn on_memory(&mut self, packet: &Packet) -> Option<(BarIndex, u64)> {
         let header = &packet.header;
         let Kind::Memory(request) = &header.kind else { return None };
@@ -39,7 +40,7 @@ impl Endpoint {
             MemoryOperation::Write if header.traits.is_poisoned() => self.on_poisoned(header),
             MemoryOperation::Write => return self.on_write(bar, offset, packet),
             MemoryOperation::Read => self.on_read(bar, offset, header),
-            // Only legacy endpoints know locks, and this one completes no AtomicOps.
+            // Only legacy endpoints know locked reads, and this endpoint completes no AtomicOps.
             _ => self.refuse(header, FunctionError::UnsupportedRequest),
         }
         None
@@ -48,7 +49,7 @@ impl Endpoint {
     fn on_read(&mut self, bar: BarIndex, offset: u64, header: &Header) {
         let length = header.byte_length();
         if length == 0 {
-            // A flush: what was written before has been handed over already.
+            // A flush: all earlier writes have been handed over already.
             let zero = self.zero.clone();
             return self.complete(header, &zero);
         }
@@ -89,7 +90,7 @@ impl Endpoint {
         None
     }
 
-    /// A write whose first or last double word is not written whole.
+    /// Handles a write whose first or last double word is not enabled as a whole.
     fn on_partial_write(&mut self, bar: BarIndex, offset: u64, packet: &Packet) {
         let header = &packet.header;
         if header.length > HOLES_DWORDS_MAX {
@@ -136,13 +137,13 @@ pub(super) struct BarReads {
 
 #[derive(Debug)]
 struct Slot {
-    /// Counts the uses of the slot, so that a token from before a reset names nothing.
+    /// Counts the uses of the slot, so that a token from before a reset is invalid.
     generation: u16,
     request: Option<Header>,
 }
 
 impl BarReads {
-    /// Keeps the request; `None` where there is no room.
+    /// Keeps the request; `None` if there is no room.
     fn put(&mut self, request: &Header) -> Option<BarToken> {
         let index = match self.free.pop() {
             Some(index) => index,
@@ -170,7 +171,7 @@ impl BarReads {
         Some(request)
     }
 
-    /// Forgets every read.
+    /// Forgets every read that waits.
     pub(super) fn clear(&mut self) {
         for (index, slot) in (0..).zip(&mut self.slots) {
             if slot.request.take().is_some() {

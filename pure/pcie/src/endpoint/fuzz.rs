@@ -7,10 +7,8 @@ use crate::config::{Bar, BarIndex, Identity, Link};
 use crate::device::Dma;
 use crate::wire::Tlp;
 
-/// Gives an endpoint the TLPs that `bytes` are, one behind the other; its device answers and interrupts.
-///
-/// # Panics
-/// When the endpoint panics.
+/// Gives the TLPs in `bytes`, one behind the other, to an endpoint whose device answers reads. A
+/// byte that begins no TLP raises an interrupt.
 pub fn packets(mut bytes: &[u8]) {
     let identity =
         Identity { vendor: 1, device: 1, revision: 0, class: 0, subsystem_vendor: 0, subsystem: 0 };

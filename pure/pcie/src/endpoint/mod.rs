@@ -1,8 +1,8 @@
 //! A function on a link: configuration space, BARs, DMA and MSI-X around the logic of a device.
 //!
-//! Packets go in and out. Accesses of the host to the device's registers come out as [`Output::BarRead`]
-//! and [`Output::BarWrite`]; the device answers reads with [`Endpoint::bar_read_done`] and reaches the host
-//! with [`Endpoint::dma`]. The MSI-X table and its pending bits are the endpoint's own.
+//! Packets go in and out. Host accesses to the device's registers come out as [`Output::BarRead`]
+//! and [`Output::BarWrite`]. The device answers reads with [`Endpoint::bar_read_done`] and reaches
+//! the host with [`Endpoint::dma`]. The endpoint itself keeps the MSI-X table and its pending bits.
 
 mod access;
 #[doc(hidden)]
@@ -28,24 +28,24 @@ use crate::wire::{Bdf, CompletionStatus, Header, Kind, MessageRouting, Packet, m
 use access::BarReads;
 use msix::MsixTable;
 
-/// BAR reads that may wait for the device at a time; more are answered with Completer Abort. A requester has
-/// at most 768 tags.
+/// BAR reads that may wait for the device at a time; further reads are answered with Completer
+/// Abort. A requester has at most 768 tags.
 pub const BAR_READS_MAX: usize = 1024;
-/// Base Address Registers of a function.
+/// Number of Base Address Registers of a function.
 const BARS: usize = header::TYPE0_BARS;
 
-/// What a function is built as.
+/// Parameters that a function is built with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndpointConfig {
-    /// Who it is.
+    /// Vendor, device and class of the function.
     pub identity: Identity,
-    /// What its link can do.
+    /// What the function's link can do.
     pub link: Link,
     /// Device Serial Number.
     pub serial_number: u64,
-    /// Its BARs; a 64-bit one takes the register behind it too.
+    /// The BARs, by register number. A 64-bit BAR also takes the next register.
     pub bars: [Option<Bar>; BARS],
-    /// Its interrupts, if it has any.
+    /// MSI-X vectors, if the function has interrupts.
     pub msix: Option<MsixLayout>,
 }
 
@@ -53,50 +53,51 @@ pub struct EndpointConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BarToken(u32);
 
-/// What an endpoint asks of the world.
+/// What an endpoint tells its caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// To be sent on the link.
+    /// A packet to be sent on the link.
     Packet(Packet),
     /// The host reads the device's registers or memory; answer with [`Endpoint::bar_read_done`].
     BarRead {
         /// Names the read in its answer.
         token: BarToken,
-        /// Which BAR.
+        /// The BAR that is read.
         bar: BarIndex,
-        /// First byte, counted from the BAR's start.
+        /// First byte, counted from the start of the BAR.
         offset: u64,
-        /// Bytes, 1..=4096.
+        /// Length of the read in bytes, 1..=4096.
         length: u32,
     },
     /// The host writes the device's registers or memory.
     BarWrite {
-        /// Which BAR.
+        /// The BAR that is written.
         bar: BarIndex,
-        /// First byte, counted from the BAR's start.
+        /// First byte, counted from the start of the BAR.
         offset: u64,
-        /// The bytes, at least one.
+        /// The bytes to write, at least one.
         data: Buffer,
     },
     /// An answer to a [`Dma::Read`].
     Dma(DmaResult),
-    /// The function was reset. Reads of host memory and BAR reads that were under way are forgotten: the
-    /// former get no answer, the answer to the latter is ignored.
+    /// The function was reset. The endpoint has forgotten all reads of host memory and all BAR
+    /// reads that were under way. Reads of host memory get no answer; answers to BAR reads are
+    /// ignored.
     Reset(Reset),
 }
 
-/// What has happened since the start.
+/// Counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Requests answered with, or dropped as, Unsupported Request.
+    /// Requests that were answered with Unsupported Request, or dropped as unsupported.
     pub unsupported_requests: u64,
-    /// Completions that answered nothing outstanding.
+    /// Completions that matched no outstanding request.
     pub unexpected_completions: u64,
-    /// TLPs dropped as malformed here: more payload than Max_Payload_Size.
+    /// TLPs dropped as malformed because their payload exceeded Max_Payload_Size.
     pub malformed: u64,
     /// Requests dropped because their data was poisoned.
     pub poisoned: u64,
-    /// Interrupts asked for by the device that had no MSI-X to go through.
+    /// Interrupts of the device that were dropped because MSI-X is absent or disabled.
     pub interrupts_lost: u64,
 }
 
@@ -105,12 +106,12 @@ pub struct Statistics {
 pub struct Endpoint {
     space: ConfigSpace,
     bars: [Option<Bar>; BARS],
-    /// Where each BAR now decodes; closed where it does not.
+    /// Address window that each BAR decodes now; closed if the BAR does not decode.
     windows: [Window; BARS],
     /// Bus, device and function number, as captured from configuration writes.
     id: Bdf,
     bus_master: bool,
-    /// Whether MSI-X may speak: enabled, and the function not masked.
+    /// Whether MSI-X is enabled.
     msix_enabled: bool,
     msix_open: bool,
     payload_size: u32,
@@ -120,12 +121,12 @@ pub struct Endpoint {
     reads: BarReads,
     /// DMA reads that the requester had no room for; bounded by what the device has under way.
     waiting: VecDeque<(DmaId, u64, u32)>,
-    /// What is to be said before anything that the requester has to say; see [`Endpoint::push`].
+    /// Outputs that come before all outputs of the requester; see [`Endpoint::push`].
     outputs: VecDeque<Output>,
     pool: Pool,
     /// Four zero bytes: the answer to a zero-length read.
     zero: Buffer,
-    /// Answers configuration requests with Configuration Request Retry Status.
+    /// Whether configuration requests are answered with Configuration Request Retry Status.
     held: bool,
     statistics: Statistics,
 }
@@ -134,7 +135,7 @@ impl Endpoint {
     /// A function after power-up.
     ///
     /// # Panics
-    /// When `config` asks for a BAR or an MSI-X layout that the specification does not have.
+    /// When `config` asks for a BAR or an MSI-X layout that the specification does not allow.
     pub fn new(config: &EndpointConfig) -> Self {
         let mut builder = Builder::endpoint(config.identity);
         for (index, bar) in (0..).zip(config.bars) {
@@ -171,8 +172,11 @@ impl Endpoint {
         endpoint
     }
 
-    /// Takes a packet from the link, as [`Engine::handle_input`] does. If it is a write of the host to the device whose turn it
-    /// is at once, there being no other output, it is told where: what is written is all of the payload.
+    /// Takes a packet from the link, as [`Engine::handle_input`] does.
+    ///
+    /// A write of whole double words that no other output precedes is not queued as
+    /// [`Output::BarWrite`]. Instead this function returns its BAR and offset, and the whole
+    /// payload is to be written there.
     #[inline]
     pub fn receive(&mut self, now: Instant, packet: &Packet) -> Option<(BarIndex, u64)> {
         if packet.header.payload_len() > self.payload_size as usize {
@@ -193,48 +197,50 @@ impl Endpoint {
         None
     }
 
-    /// The function's place, as captured from the last configuration write.
+    /// Bus, device and function number, as captured from the last configuration write.
     pub const fn id(&self) -> Bdf {
         self.id
     }
-    /// The configuration space.
+    /// The configuration space of the function.
     pub const fn config(&self) -> &ConfigSpace {
         &self.space
     }
-    /// What has happened since the start.
+    /// Counters since the start.
     pub const fn statistics(&self) -> &Statistics {
         &self.statistics
     }
-    /// Counters of the requests that the function itself has sent.
+    /// Counters of the requests that the function itself sent.
     pub const fn requests(&self) -> &requester::Statistics {
         self.requester.statistics()
     }
 
-    /// Appends a capability `id` at byte `at` (a multiple of 4, 0x40..0x100, free) to the list. The endpoint keeps its
-    /// identifier and its place in the list; what else is in it is for whoever added it to answer.
+    /// Appends a capability `id` at byte `at` to the list. `at` must be free and a multiple of 4 in
+    /// 0x40..0x100. The endpoint keeps only the capability's identifier and its place in the list;
+    /// the caller answers for its other registers.
     pub fn add_capability(&mut self, at: u16, id: u8) {
         self.space.append_capability(at, id);
     }
 
-    /// While `held`, configuration requests are answered with Configuration Request Retry Status: the device
-    /// is not ready yet.
+    /// Sets whether configuration requests are answered with Configuration Request Retry Status,
+    /// because the device is not ready yet.
     pub const fn hold_configuration(&mut self, held: bool) {
         self.held = held;
     }
 
-    /// Whether the device may reach for the host (Bus Master Enable, in D0).
+    /// Whether the device may access the host: Bus Master Enable is set and the function is in D0.
     pub const fn is_bus_master(&self) -> bool {
         self.bus_master
     }
 
-    /// The link went down or was reset: everything returns to the values after power-up but what is sticky.
+    /// The link went down or was reset: everything but sticky bits returns to its value after
+    /// power-up.
     pub fn hot_reset(&mut self) {
         self.on_reset(Reset::Hot);
     }
 
-    /// The device reaches for the host.
+    /// Performs a DMA request of the device.
     ///
-    /// Without Bus Master Enable reads fail, writes are dropped, and interrupts become pending.
+    /// Without Bus Master Enable, reads fail, writes are dropped, and interrupts become pending.
     pub fn dma(&mut self, now: Instant, dma: Dma) {
         match dma {
             Dma::Read { id, .. } if !self.bus_master => {
@@ -257,7 +263,8 @@ impl Endpoint {
         }
     }
 
-    /// As [`Endpoint::dma`]; packets that need not wait behind any output are given to `send` at once.
+    /// Performs a DMA request as [`Endpoint::dma`] does, but gives packets to `send` at once if
+    /// they need not wait behind any output.
     #[inline]
     pub fn dma_into(&mut self, now: Instant, dma: Dma, send: &mut impl FnMut(Packet)) {
         if !self.bus_master || !self.outputs.is_empty() || self.requester.has_outputs() {
@@ -287,7 +294,7 @@ impl Endpoint {
         }
     }
 
-    /// Tells of what has been pending and no longer need be.
+    /// Sends the interrupts that were pending and may now be sent.
     fn tell_pending(&mut self) {
         let Some(table) = self.msix.as_mut().filter(|_| self.msix_open && self.bus_master) else { return };
         for vector in table.pending_vectors() {
@@ -297,11 +304,11 @@ impl Endpoint {
         }
     }
 
-    /// Answers the BAR read `token` with its bytes; `None` is Completer Abort. A read that a reset has
-    /// forgotten is ignored.
+    /// Answers the BAR read `token` with its bytes; `None` answers it with Completer Abort. A read
+    /// that a reset has forgotten is ignored.
     ///
     /// # Panics
-    /// When there are more or fewer bytes than the read asked for.
+    /// When `data` is longer or shorter than the read.
     pub fn bar_read_done(&mut self, token: BarToken, data: Option<Buffer>) {
         let Some(request) = self.reads.take(token) else { return };
         match data {
@@ -310,24 +317,25 @@ impl Endpoint {
         }
     }
 
-    /// Answers the BAR read `token` with a few bytes, which are copied: for registers.
+    /// Answers the BAR read `token` with a copy of `bytes`; meant for registers.
     ///
     /// # Panics
-    /// When there are more or fewer bytes than the read asked for.
+    /// When `bytes` is longer or shorter than the read.
     pub fn bar_read_done_bytes(&mut self, token: BarToken, bytes: &[u8]) {
         let data = self.pool.copy(bytes);
         self.bar_read_done(token, Some(data));
     }
 
-    /// Says `output` after all that has been said so far.
+    /// Queues `output` behind all earlier outputs.
     #[inline]
     fn push(&mut self, output: Output) {
         self.flush();
         self.outputs.push_back(output);
     }
 
-    /// Queues what the requester has to say, so that what is queued next comes after it. Mostly there is
-    /// nothing: the requester's outputs are polled from itself and not moved twice.
+    /// Queues the requester's outputs, so that the next output queued comes after them. There are
+    /// usually none, because callers poll them from the requester directly and they are not moved
+    /// twice.
     #[inline]
     fn flush(&mut self) {
         while let Some(output) = self.requester.poll_output() {
@@ -348,7 +356,7 @@ impl Endpoint {
         self.push(Output::Packet(packet));
     }
 
-    /// Answers a request that can't be served, or drops it where it is posted, and logs the error.
+    /// Answers a request that can't be served, or drops it if it is posted, and logs the error.
     fn refuse(&mut self, request: &Header, error: FunctionError) {
         let status = match error {
             FunctionError::CompleterAbort => CompletionStatus::CompleterAbort,
@@ -358,13 +366,13 @@ impl Endpoint {
         if request.is_non_posted() {
             self.answer(request, status);
         }
-        // An answered error is the requester's to handle: advisory here.
+        // The requester handles an error that was answered, so the error is advisory here.
         self.report(error, request.is_non_posted(), Some(request));
     }
 
     fn report(&mut self, error: FunctionError, advisory: bool, blamed: Option<&Header>) {
         if let Some(message) = report_error(&mut self.space, error, advisory, blamed) {
-            // Not flushed: the requester's own errors are reported from within.
+            // Not flushed: errors of the requester are reported from within a flush.
             self.outputs.push_back(Output::Packet(message.packet(self.id)));
         }
     }
@@ -431,7 +439,7 @@ impl Endpoint {
         self.space.reset(reset);
         self.waiting.clear();
         self.requester.fail_all();
-        // The device forgets its reads with the reset: it must not hear of them.
+        // The device forgets its reads at a reset, so it must not hear of their failure.
         while self.requester.poll_output().is_some() {}
         self.reads.clear();
         if let Some(table) = &mut self.msix {
@@ -444,7 +452,7 @@ impl Endpoint {
         self.outputs.push_back(Output::Reset(reset));
     }
 
-    /// Derives from the configuration space what the hot paths need of it.
+    /// Caches what the hot paths need from the configuration space.
     fn refresh(&mut self) {
         let space = &self.space;
         let enabled = space.memory_enabled();
@@ -467,7 +475,7 @@ impl Endpoint {
             TagWidth::Bits5
         };
         let timeout = if space.is_set(at(express::TIMEOUT_DISABLE)) {
-            // Not for ever: a tag that never returns would be lost for good.
+            // Not for ever: a tag whose completion never comes would be lost for good.
             CompletionTimeout::D2
         } else {
             let code = u8::try_from(space.get(at(express::TIMEOUT_VALUE))).unwrap_or(0);
@@ -480,7 +488,7 @@ impl Endpoint {
         self.completer.set(completer::Settings { id, boundary, payload_size });
     }
 
-    /// Gives the requester what waits, as far as it has room.
+    /// Gives the waiting reads to the requester, as far as it has room.
     fn issue_waiting(&mut self, now: Instant) {
         while let Some((id, address, length)) = self.waiting.front().copied() {
             if self.requester.read(now, u64::from(id.0), address, length).is_err() {

@@ -1,4 +1,4 @@
-//! The MSI-X table and its pending bits, as they lie in a BAR.
+//! The MSI-X table and its pending bits, as they appear in a BAR.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -7,43 +7,44 @@ use engine::Buffer;
 
 use crate::config::{BarIndex, halves, msix};
 
-/// Where a function has its MSI-X table and pending bit array (PBA).
+/// Location of a function's MSI-X table and pending bit array (PBA).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MsixLayout {
-    /// The BAR that holds both.
+    /// The BAR that holds both table and PBA.
     pub bar: BarIndex,
-    /// Vectors, 1..=2048.
+    /// Number of vectors, 1..=2048.
     pub vectors: u16,
-    /// Byte offset of the table, a multiple of 8; 16 bytes a vector.
+    /// Byte offset of the table, a multiple of 8. The table has 16 bytes for each vector.
     pub table_offset: u32,
-    /// Byte offset of the PBA, a multiple of 8; a bit a vector, in whole quad words.
+    /// Byte offset of the PBA, a multiple of 8. The PBA has one bit for each vector, in whole quad
+    /// words.
     pub pending_offset: u32,
 }
 
-/// Double words of an entry of the table.
+/// Length of a table entry in double words.
 const ENTRY_DWORDS: usize = 4;
-/// Vector Control: Mask Bit.
+/// Mask Bit in Vector Control.
 const MASKED: u32 = 1;
 
 #[derive(Clone, Debug)]
 struct Entry {
     address: u64,
-    /// Message Data as the bytes of the write; kept ready so that an interrupt allocates nothing.
+    /// Message Data as the bytes of the write, kept ready so that an interrupt allocates nothing.
     data: Buffer,
     masked: bool,
     pending: bool,
 }
 
-/// Table and pending bits.
+/// The MSI-X table with its pending bits.
 #[derive(Clone, Debug)]
 pub(super) struct MsixTable {
     layout: MsixLayout,
     entries: Vec<Entry>,
-    /// How many entries are pending.
+    /// Number of entries that are pending.
     pending: usize,
 }
 
-/// What lies at an offset of the BAR.
+/// The MSI-X structure at an offset of the BAR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MsixRegion {
     Table,
@@ -57,7 +58,7 @@ impl MsixTable {
         Self { layout, entries, pending: 0 }
     }
 
-    /// Back to the values after a reset.
+    /// Restores the values after a reset.
     pub(super) fn reset(&mut self) {
         *self = Self::new(self.layout);
     }
@@ -71,7 +72,7 @@ impl MsixTable {
         start..start + u64::from(self.layout.vectors).div_ceil(64) * 8
     }
 
-    /// What of MSI-X lies at `offset` of `bar`, if anything.
+    /// The MSI-X structure at `offset` of `bar`, if any.
     #[inline]
     pub(super) fn region(&self, bar: BarIndex, offset: u64) -> Option<MsixRegion> {
         if bar != self.layout.bar {
@@ -85,14 +86,15 @@ impl MsixTable {
         }
     }
 
-    /// The entry and the double word in it at `offset` of the BAR.
+    /// The index of the entry at `offset` of the BAR, and the index of the double word in this
+    /// entry.
     fn place(&self, offset: u64) -> Option<(usize, usize)> {
         let dword = usize::try_from(offset.checked_sub(self.table().start)? / 4).ok()?;
         let index = dword / ENTRY_DWORDS;
         (index < self.entries.len()).then_some((index, dword % ENTRY_DWORDS))
     }
 
-    /// The double word at `offset` of the BAR, a multiple of 4; 0 outside.
+    /// The double word at `offset` of the BAR, a multiple of 4; 0 outside table and PBA.
     pub(super) fn read(&self, offset: u64) -> u32 {
         if let Some((index, dword)) = self.place(offset) {
             return self.entries[index].dword(dword);
@@ -103,8 +105,8 @@ impl MsixTable {
         bits.fold(0, |word, (bit, entry)| word | u32::from(entry.pending) << bit)
     }
 
-    /// Writes the bytes of `value` that `enables` names to the double word at `offset` of the BAR, and says
-    /// which vector this concerns. The pending bits are read-only.
+    /// Writes the bytes of `value` selected by `enables` to the double word at `offset` of the BAR,
+    /// and returns the vector whose entry this is. The pending bits are read-only.
     pub(super) fn write(&mut self, offset: u64, value: u32, enables: u8) -> Option<u16> {
         let (index, dword) = self.place(offset)?;
         let entry = &mut self.entries[index];
@@ -125,7 +127,7 @@ impl MsixTable {
         u16::try_from(index).ok()
     }
 
-    /// Remembers that `vector` has something to say.
+    /// Sets the pending bit of `vector`.
     pub(super) fn set_pending(&mut self, vector: u16) {
         if let Some(entry) = self.entries.get_mut(usize::from(vector))
             && !entry.pending
@@ -135,13 +137,14 @@ impl MsixTable {
         }
     }
 
-    /// The write that tells of `vector`, where it is not masked; address and data.
+    /// Address and data of the write that signals `vector`; `None` if the vector is masked.
     pub(super) fn message(&self, vector: u16) -> Option<(u64, &Buffer)> {
         let entry = self.entries.get(usize::from(vector))?;
         (!entry.masked).then_some((entry.address, &entry.data))
     }
 
-    /// Takes `vector`'s pending bit if it may now be told, and returns what to write.
+    /// Clears `vector`'s pending bit if the interrupt may be sent now, and returns the address and
+    /// data to write.
     pub(super) fn take_pending(&mut self, vector: u16) -> Option<(u64, Buffer)> {
         let entry = self.entries.get_mut(usize::from(vector))?;
         if !entry.pending || entry.masked {
@@ -152,7 +155,7 @@ impl MsixTable {
         Some((entry.address, entry.data.clone()))
     }
 
-    /// The vectors, where any is pending.
+    /// The range of all vectors, or an empty range if none is pending.
     pub(super) fn pending_vectors(&self) -> Range<u16> {
         if self.pending == 0 { 0..0 } else { 0..self.layout.vectors }
     }

@@ -67,7 +67,8 @@ fn write(endpoint: &mut Endpoint, address: u64, bytes: &[u8]) -> Vec<Output> {
     input(endpoint, Packet::memory_write(ROOT, address, Buffer::copy_from_slice(bytes)))
 }
 
-/// BAR 0 at `BASE`, memory space and bus master enabled, Max_Payload_Size 256 B.
+/// An endpoint with BAR 0 at `BASE`, memory space and bus master enabled, and Max_Payload_Size 256
+/// B.
 fn configured() -> Endpoint {
     let mut endpoint = fresh();
     for (offset, value) in [(0x10, 0), (0x14, 0x20), (0x04, 0b110), (0x78, 0x5000 | 1 << 5 | 0x10f)] {
@@ -353,7 +354,7 @@ fn pme_turn_off_is_acknowledged() {
         Kind::Message(received) if received.code == message::PME_TO_ACK)));
 }
 
-/// Any packet that the codec lets through, as its bytes say.
+/// Any packet that the codec parses, from arbitrary bytes.
 fn any_packet() -> impl Strategy<Value = Packet> {
     let codes = prop::sample::select(vec![
         0x00_u8, 0x20, 0x01, 0x40, 0x60, 0x02, 0x42, 0x04, 0x44, 0x05, 0x45, 0x30, 0x34, 0x70, 0x74, 0x0a,

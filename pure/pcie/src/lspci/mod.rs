@@ -1,4 +1,4 @@
-//! A [`Topology`] in the words and the shape of lspci.
+//! Output of a [`Topology`] in the format of lspci.
 
 mod names;
 #[cfg(test)]
@@ -13,12 +13,12 @@ use crate::root_complex::{
     BarRegister, Bridge, Capability, CapabilityId, Express, Function, Space, Topology,
 };
 
-/// One line a function: `01:00.0 Non-Volatile memory controller: …`.
+/// One line for each function: `01:00.0 Non-Volatile memory controller: …`.
 pub fn plain(topology: &Topology) -> String {
     topology.functions().fold(String::new(), |text, function| text + &headline(function) + "\n")
 }
 
-/// As [`plain`], with addresses, windows, links and capabilities below each line (`-v`).
+/// The lines of [`plain`], each followed by addresses, windows, links and capabilities (`-v`).
 pub fn verbose(topology: &Topology) -> String {
     let mut text = String::new();
     for function in topology.functions() {
@@ -32,7 +32,7 @@ pub fn verbose(topology: &Topology) -> String {
     text
 }
 
-/// The tree of buses (`-t`); with `names`, what each device is (`-tv`).
+/// The tree of buses (`-t`); with `names`, also the name of each device (`-tv`).
 pub fn tree(topology: &Topology, names: bool) -> String {
     let mut text = String::new();
     let line = format!("-[0000:{:02x}]-", topology.root.bdf.bus());
@@ -40,12 +40,13 @@ pub fn tree(topology: &Topology, names: bool) -> String {
     text
 }
 
-/// The name of a class code's class and subclass, or of its base class alone: `Non-Volatile memory controller`.
+/// The name of a class and subclass, or of the base class alone: `Non-Volatile memory controller`.
+/// `None` for an unknown class code.
 pub fn class_name(code: u32) -> Option<&'static str> {
     names::class(code)
 }
 
-/// The name of a capability.
+/// The name of a capability; `None` for an unknown identifier.
 pub fn capability_name(id: CapabilityId) -> Option<&'static str> {
     match id {
         CapabilityId::Standard(POWER_MANAGEMENT) => Some("Power Management"),
@@ -54,12 +55,12 @@ pub fn capability_name(id: CapabilityId) -> Option<&'static str> {
     }
 }
 
-/// The name of a vendor.
+/// The name of a vendor; `None` for an unknown Vendor ID.
 pub fn vendor_name(vendor: u16) -> Option<&'static str> {
     names::vendor(vendor)
 }
 
-/// Class, vendor and device.
+/// Address, class, vendor, device and revision of a function.
 fn headline(function: &Function) -> String {
     let class =
         class_name(function.class).map_or_else(|| format!("Class {:06x}", function.class), String::from);
@@ -70,7 +71,7 @@ fn headline(function: &Function) -> String {
     line
 }
 
-/// Vendor and device, by name where known: `Farlane NVMe Controller`.
+/// Vendor and device, by name if known: `Farlane NVMe Controller`.
 pub fn product(function: &Function) -> String {
     let (vendor, device) = (function.vendor, function.device);
     if function.bridge.is_some() && (vendor, device) == (0, 0) {
@@ -83,7 +84,8 @@ pub fn product(function: &Function) -> String {
     }
 }
 
-/// Prints the functions of a bus behind `line`. Each further row starts with the branches that still go on.
+/// Prints the functions of a bus behind `line`. Each further row starts with the branches that
+/// continue.
 fn tree_bus(text: &mut String, line: String, functions: &[Function], names: bool) {
     let Some((last, others)) = functions.split_last() else {
         text.push_str(&line);
@@ -118,12 +120,12 @@ fn tree_function(text: &mut String, mut line: String, function: &Function, names
     tree_bus(text, line, &function.children, names);
 }
 
-/// What stands before the next row: branches that go on, and room.
+/// The start of the next row: branches that continue, and spaces.
 fn continued(line: &str) -> String {
     line.chars().map(|shown| if matches!(shown, '+' | '|') { '|' } else { ' ' }).collect()
 }
 
-/// A number of bytes as lspci writes it: `16K`, `1M`, `256`.
+/// A number of bytes in lspci's format: `16K`, `1M`, `256`.
 fn size(bytes: u64) -> String {
     const UNITS: [(u32, &str); 4] = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
     let unit = UNITS.iter().find(|(shift, _)| bytes >> shift != 0 && bytes.trailing_zeros() >= *shift);
@@ -160,7 +162,8 @@ impl Verbose<'_> {
         for capability in &function.capabilities {
             self.fmt_capability(out, capability)?;
         }
-        // A root port of ours has no configuration space, and so no list with the capability in it.
+        // The root port made by this crate has no configuration space, and thus no list with this
+        // capability.
         if let Some(express) = function.express.filter(|express| express.offset == 0) {
             fmt_link(out, &express)?;
         }
@@ -278,7 +281,7 @@ const fn port_name(port_type: u8) -> &'static str {
     }
 }
 
-/// A link speed, as encoded in the PCI Express capability, in words: `16GT/s`.
+/// The name of a link speed as encoded in the PCI Express capability: `16GT/s`.
 pub const fn speed(encoded: u8) -> &'static str {
     match encoded {
         1 => "2.5GT/s",

@@ -1,8 +1,8 @@
-//! Names of classes, vendors and capabilities, as far as one meets them here.
+//! Names of the classes, vendors and capabilities that are likely to appear.
 
 use crate::config::ids;
 
-/// Class and subclass, and what to call it.
+/// Names by class and subclass.
 const CLASSES: [(u16, &str); 30] = [
     (0x0000, "Non-VGA unclassified device"),
     (0x0100, "SCSI storage controller"),
@@ -36,7 +36,7 @@ const CLASSES: [(u16, &str); 30] = [
     (0x1200, "Processing accelerators"),
 ];
 
-/// Base classes, for subclasses that are not in the list.
+/// Names by base class, for subclasses that are not listed.
 const BASE_CLASSES: [(u8, &str); 14] = [
     (0x00, "Unclassified device"),
     (0x01, "Mass storage controller"),
@@ -54,7 +54,7 @@ const BASE_CLASSES: [(u8, &str); 14] = [
     (0x13, "Non-Essential Instrumentation"),
 ];
 
-/// Programming interfaces worth a name, by class, subclass and interface.
+/// Names by class, subclass and programming interface.
 const INTERFACES: [(u32, &str); 4] =
     [(0x01_0601, "AHCI 1.0"), (0x01_0802, "NVM Express"), (0x06_0400, "Normal decode"), (0x0c_0330, "XHCI")];
 
@@ -120,7 +120,7 @@ fn look_up<K: Copy + PartialEq>(table: &[(K, &'static str)], key: K) -> Option<&
     table.iter().find(|(known, _)| *known == key).map(|(_, name)| *name)
 }
 
-/// The name of a class code's class and subclass.
+/// The name of a class code's class and subclass, or else of its base class.
 pub(super) fn class(code: u32) -> Option<&'static str> {
     let [_, base, sub, _] = code.to_be_bytes();
     look_up(&CLASSES, u16::from_be_bytes([base, sub])).or_else(|| look_up(&BASE_CLASSES, base))
@@ -131,12 +131,10 @@ pub(super) fn interface(code: u32) -> Option<&'static str> {
     look_up(&INTERFACES, code)
 }
 
-/// The name of a vendor.
 pub(super) fn vendor(id: u16) -> Option<&'static str> {
     look_up(&VENDORS, id)
 }
 
-/// The name of a device.
 pub(super) fn device(vendor: u16, device: u16) -> Option<&'static str> {
     look_up(&DEVICES, (vendor, device))
 }

@@ -2,22 +2,23 @@
 
 use super::{Allowance, Lane};
 
-/// Bytes of payload that one data credit covers.
+/// Payload bytes that one data credit covers.
 pub const DATA_CREDIT_BYTES: usize = 16;
 
 /// Credits of one lane: how much may still be sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Credit {
-    /// Header credits: TLPs, whatever their header's length. [`Credit::UNLIMITED`] has no end.
+    /// Header credits; one covers a TLP, whatever the length of its header. [`Credit::UNLIMITED`]
+    /// is infinite.
     pub headers: u32,
-    /// Data credits of 16 B each. [`Credit::UNLIMITED`] has no end.
+    /// Data credits of 16 bytes each. [`Credit::UNLIMITED`] is infinite.
     pub data: u32,
 }
 
 impl Credit {
-    /// The number that stands for an infinite credit; nothing is ever subtracted from it.
+    /// The number that stands for infinite credit; nothing is ever subtracted from it.
     pub const UNLIMITED: u32 = u32::MAX;
-    /// No bound on headers or data.
+    /// Infinite header and data credits.
     pub const INFINITE: Self = Self { headers: Self::UNLIMITED, data: Self::UNLIMITED };
 
     const fn covers(self, data: u32) -> bool {
@@ -30,7 +31,8 @@ const fn spend(credit: u32, spent: u32) -> u32 {
     if credit == Credit::UNLIMITED { credit } else { credit.saturating_sub(spent) }
 }
 
-/// Adds `given`, never reaching the infinite mark and never leaving it.
+/// Adds `given` to `credit`. A finite sum stays below [`Credit::UNLIMITED`], and an infinite credit
+/// stays infinite.
 const fn refill(credit: u32, given: u32) -> u32 {
     match credit.checked_add(given) {
         _ if credit == Credit::UNLIMITED => credit,
@@ -46,22 +48,22 @@ pub struct Credits {
 }
 
 impl Credits {
-    /// No bound on any lane.
+    /// Infinite credits in every lane.
     pub const INFINITE: Self = Self { lanes: [Credit::INFINITE; Lane::COUNT] };
 
-    /// The credits of each lane.
+    /// Credits with the given number for each lane.
     pub const fn new(posted: Credit, non_posted: Credit, completion: Credit) -> Self {
         Self { lanes: [posted, non_posted, completion] }
     }
-    /// What is left of `lane`.
+    /// The credits that are left for `lane`.
     pub const fn of(&self, lane: Lane) -> Credit {
         self.lanes[lane.index()]
     }
-    /// Whether a TLP of `data` data credits fits `lane` now.
+    /// Whether `lane` now has the credits for a TLP that takes `data` data credits.
     pub const fn covers(&self, lane: Lane, data: u32) -> bool {
         self.lanes[lane.index()].covers(data)
     }
-    /// Returns credits to `lane`, as the receiver frees its buffers.
+    /// Returns credits to `lane` when the receiver has freed its buffers.
     pub const fn give(&mut self, lane: Lane, credit: Credit) {
         let left = &mut self.lanes[lane.index()];
         left.headers = refill(left.headers, credit.headers);

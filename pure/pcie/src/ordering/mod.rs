@@ -1,4 +1,4 @@
-//! Who may overtake whom: the transaction ordering rules (section 2.4.1) and the credits they are for.
+//! The transaction ordering rules (section 2.4.1) and the flow-control credits.
 
 mod credits;
 #[cfg(test)]
@@ -10,24 +10,25 @@ use alloc::collections::VecDeque;
 
 use crate::wire::{Bdf, Header, Kind, MemoryOperation, Packet};
 
-/// How many posted packets ahead are compared with an ID-ordered packet before it is held back.
+/// How many posted packets ahead are compared with an ID-ordered packet before the packet is held
+/// back.
 const ID_ORDERING_SEARCH_MAX: usize = 8;
 
-/// The three kinds of traffic that have credits of their own.
+/// A kind of traffic with its own flow-control credits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Lane {
     /// Posted requests (P): memory writes and messages.
     Posted,
-    /// Non-posted requests (NP): whatever is answered by a completion.
+    /// Non-posted requests (NP), which are answered by completions.
     NonPosted,
     /// Completions (Cpl).
     Completion,
 }
 
 impl Lane {
-    /// How many lanes there are.
+    /// Number of lanes.
     pub const COUNT: usize = 3;
-    /// All of them.
+    /// All lanes, in the order of [`Lane::index`].
     pub const ALL: [Self; Self::COUNT] = [Self::Posted, Self::NonPosted, Self::Completion];
 
     /// The lane that a packet with this header travels in.
@@ -38,7 +39,7 @@ impl Lane {
             _ => Self::NonPosted,
         }
     }
-    /// The lane's place in arrays over all lanes: 0, 1, 2.
+    /// Index of the lane in arrays over all lanes: 0, 1 or 2.
     pub const fn index(self) -> usize {
         match self {
             Self::Posted => 0,
@@ -48,10 +49,10 @@ impl Lane {
     }
 }
 
-/// Data credits that `packet`'s payload takes: 16 B each.
+/// Number of data credits, of 16 bytes each, that `packet`'s payload takes.
 ///
 /// # Panics
-/// When the payload is 64 GiB or more, which no buffer is.
+/// When the payload is 64 GiB or longer, which no buffer is.
 pub fn data_credits(packet: &Packet) -> u32 {
     u32::try_from(packet.payload.len().div_ceil(DATA_CREDIT_BYTES)).expect("a payload is smaller than 64 GiB")
 }
@@ -59,15 +60,15 @@ pub fn data_credits(packet: &Packet) -> u32 {
 /// An entry of the ordering table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passing {
-    /// "No": must not pass, or the producer/consumer model breaks.
+    /// "No": must not pass, because passing would break the producer/consumer model.
     Never,
-    /// "Y/N": either way is correct.
+    /// "Y/N": may pass or stay behind; both are correct.
     May,
-    /// "Yes": must be able to pass, or a cycle of full buffers would never move again.
+    /// "Yes": must be able to pass, because otherwise a cycle of full buffers would deadlock.
     Must,
 }
 
-/// The ordering table: whether `later` may pass `earlier`, which arrived before it.
+/// Looks up in the ordering table whether `later` may pass `earlier`, which arrived before it.
 pub fn passing(later: &Header, earlier: &Header) -> Passing {
     match (Lane::of(later), Lane::of(earlier)) {
         (Lane::Posted | Lane::Completion, Lane::NonPosted) => Passing::Must,
@@ -84,8 +85,8 @@ pub fn passing(later: &Header, earlier: &Header) -> Passing {
     }
 }
 
-/// Whether Relaxed Ordering lets `later` pass a posted request. On a read request the bit speaks of its
-/// completions, not of itself.
+/// Whether Relaxed Ordering lets `later` pass a posted request. On a read request the bit applies
+/// to the completions, not to the request.
 fn relaxed(later: &Header) -> bool {
     let speaks_of_itself = match later.kind {
         Kind::Memory(request) => {
@@ -106,7 +107,7 @@ fn same_transaction(one: &Header, other: &Header) -> bool {
     }
 }
 
-/// The function that sent a TLP: a request's requester, a completion's completer.
+/// The function that sent a TLP: the requester of a request, the completer of a completion.
 const fn origin(header: &Header) -> Bdf {
     match &header.kind {
         Kind::Memory(request) => request.requester,
@@ -117,13 +118,14 @@ const fn origin(header: &Header) -> Bdf {
     }
 }
 
-/// Says whether a packet may be sent on, and takes what it costs when it may.
+/// Decides whether a packet may be sent on, and takes the packet's credits if it may.
 pub trait Allowance {
-    /// Takes one header credit and `data` data credits of `lane`, or nothing when they do not suffice.
+    /// Takes one header credit and `data` data credits of `lane`, or takes nothing if they do not
+    /// suffice. Returns whether they sufficed.
     fn take(&mut self, lane: Lane, data: u32) -> bool;
 }
 
-/// An [`Allowance`] without a bound.
+/// An [`Allowance`] without limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unbounded;
 
@@ -133,7 +135,7 @@ impl Allowance for Unbounded {
     }
 }
 
-/// The lane whose head arrived first.
+/// The lane whose first packet arrived the earliest.
 const fn oldest(arrivals: &[u64; Lane::COUNT]) -> Lane {
     let [posted, non_posted, completion] = *arrivals;
     if posted <= non_posted && posted <= completion {
@@ -151,11 +153,12 @@ struct Entry {
     packet: Packet,
 }
 
-/// Packets on their way through one direction of a link: three lanes, each first in, first out.
+/// Packets on their way through one direction of a link, in three lanes that are each first in,
+/// first out.
 ///
-/// What leaves next is the oldest packet that the ordering table and the credits let go. Every call takes
-/// constant time; once the lanes have grown to their working size nothing is allocated. The queue sets no
-/// limit of its own: whoever pushes has taken a credit for it.
+/// The next packet to leave is the oldest one that the ordering table and the credits allow. Every
+/// call takes constant time. Once the lanes have grown to their working size, nothing is allocated.
+/// The queue has no limit: whoever pushes a packet has taken a credit for it.
 #[derive(Debug, Default)]
 pub struct Queue {
     lanes: [VecDeque<Entry>; Lane::COUNT],
@@ -168,7 +171,7 @@ impl Queue {
     pub fn new() -> Self {
         Self::default()
     }
-    /// How many packets wait.
+    /// Number of packets that wait.
     pub fn len(&self) -> usize {
         self.lanes.iter().map(VecDeque::len).sum()
     }
@@ -176,12 +179,12 @@ impl Queue {
     pub fn is_empty(&self) -> bool {
         self.lanes.iter().all(VecDeque::is_empty)
     }
-    /// Payload bytes of the packets that wait.
+    /// Total length in bytes of the waiting packets' payloads.
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Takes in the packet that has just arrived.
+    /// Adds the packet that has just arrived.
     pub fn push(&mut self, packet: Packet) {
         self.bytes += packet.payload.len();
         let entry = Entry { arrival: self.arrivals, packet };
@@ -189,7 +192,7 @@ impl Queue {
         self.lanes[Lane::of(&entry.packet.header).index()].push_back(entry);
     }
 
-    /// Takes out the oldest packet that may go now, if there is one.
+    /// Removes the oldest packet that may go now, if any.
     pub fn pop(&mut self, allowance: &mut impl Allowance) -> Option<Packet> {
         let mut arrivals = Lane::ALL.map(|lane| self.arrival_of(lane));
         for _ in Lane::ALL {
@@ -208,7 +211,7 @@ impl Queue {
         None
     }
 
-    /// The oldest packet that would go next if credits were no matter.
+    /// The packet that would go next if credits were unlimited, if any.
     pub fn peek(&self) -> Option<&Packet> {
         let heads = Lane::ALL.into_iter().filter_map(|lane| Some((lane, self.lanes[lane.index()].front()?)));
         heads.min_by_key(|(_, entry)| entry.arrival).map(|(_, entry)| &entry.packet)
@@ -220,13 +223,13 @@ impl Queue {
         self.bytes = 0;
     }
 
-    /// When the head of `lane` arrived; the end of time for an empty lane.
+    /// Arrival number of the first packet in `lane`; the maximum for an empty lane.
     fn arrival_of(&self, lane: Lane) -> u64 {
         self.lanes[lane.index()].front().map_or(u64::MAX, |entry| entry.arrival)
     }
 
-    /// Whether `entry`, the head of `lane`, may pass all posted packets that arrived before it. Nothing else
-    /// ever holds it back: within a lane the order is kept.
+    /// Whether `entry`, the first packet in `lane`, may pass all posted packets that arrived before
+    /// it. No other packet can hold it back, because each lane keeps its order.
     fn in_order(&self, lane: Lane, entry: &Entry) -> bool {
         if lane == Lane::Posted {
             return true;
@@ -237,7 +240,8 @@ impl Queue {
         if relaxed(header) {
             return true;
         }
-        // One look further than the search may go tells whether there are more.
+        // One `next` after the search tells whether there are packets beyond the limit of the
+        // search.
         let searched = ahead.by_ref().take(ID_ORDERING_SEARCH_MAX);
         for posted in searched {
             if passing(header, &posted.packet.header) == Passing::Never {

@@ -9,8 +9,8 @@ use crate::wire::{Bdf, ConfigRequest, ConfigType, Header, IoRequest, Kind, Packe
 const PAGE: u32 = 4096;
 
 impl Requester {
-    /// Reads `length` bytes of memory at `address`; [`Output::ReadData`] or [`Output::ReadFailed`] with `cookie`
-    /// answer. A length of 0 is answered at once.
+    /// Reads `length` bytes of memory at `address`. The answer is [`Output::ReadData`] or
+    /// [`Output::ReadFailed`] with `cookie`. A read of length 0 is answered at once.
     ///
     /// # Errors
     /// [`Busy`] when [`REQUESTS_MAX`] requests are under way.
@@ -26,7 +26,8 @@ impl Requester {
         self.start(now, cookie, Purpose::MemoryRead { address, length })
     }
 
-    /// Reads the double word at byte `offset` of `target`'s configuration space; [`Output::Register`] answers.
+    /// Reads the double word at byte `offset` of `target`'s configuration space. The answer is
+    /// [`Output::Register`] with `cookie`.
     ///
     /// # Errors
     /// [`Busy`] when [`REQUESTS_MAX`] requests are under way.
@@ -41,8 +42,8 @@ impl Requester {
         self.start(now, cookie, Purpose::Config { routing, target, offset, enables: 0b1111, write: None })
     }
 
-    /// Writes those bytes of the double word at byte `offset` of `target`'s configuration space that `enables`
-    /// names; [`Output::Register`] answers.
+    /// Writes the bytes selected by `enables` to the double word at byte `offset` of `target`'s
+    /// configuration space. The answer is [`Output::Register`] with `cookie`.
     ///
     /// # Errors
     /// [`Busy`] when [`REQUESTS_MAX`] requests are under way.
@@ -60,7 +61,8 @@ impl Requester {
         self.start(now, cookie, Purpose::Config { routing, target, offset, enables, write: Some(value) })
     }
 
-    /// Reads the double word at I/O address `address`; [`Output::Register`] answers.
+    /// Reads the double word at I/O address `address`. The answer is [`Output::Register`] with
+    /// `cookie`.
     ///
     /// # Errors
     /// [`Busy`] when [`REQUESTS_MAX`] requests are under way.
@@ -68,7 +70,8 @@ impl Requester {
         self.start(now, cookie, Purpose::Io { address, enables, write: None })
     }
 
-    /// Writes the double word at I/O address `address`; [`Output::Register`] answers.
+    /// Writes the double word at I/O address `address`. The answer is [`Output::Register`] with
+    /// `cookie`.
     ///
     /// # Errors
     /// [`Busy`] when [`REQUESTS_MAX`] requests are under way.
@@ -83,29 +86,31 @@ impl Requester {
         self.start(now, cookie, Purpose::Io { address, enables, write: Some(value) })
     }
 
-    /// Writes `data` to memory at `address`, split by Max_Payload_Size and at 4 KiB boundaries. Posted: nothing
-    /// answers. Bytes that share a double word with what is not written are copied, others never.
+    /// Writes `data` to memory at `address`, split by Max_Payload_Size and at 4 KiB boundaries. The
+    /// write is posted, so nothing answers it. Bytes that share a double word with bytes outside
+    /// the write are copied; all others are shared.
     ///
-    /// What would lie beyond the last address is dropped, as writes that nobody claims are.
+    /// Bytes beyond the last address are dropped, as in any write that nobody claims.
     pub fn write(&mut self, address: u64, data: &Buffer) {
         let outputs = &mut self.outputs;
         cut_write(&self.settings, address, data, |packet| outputs.push_back(Output::Packet(packet)));
     }
 
-    /// As [`Requester::write`]; the packets are given to `send`. Not while there are outputs, which go before them.
+    /// Writes as [`Requester::write`] does, but gives the packets to `send`. Must not be called
+    /// while outputs are waiting, because these go first.
     #[inline]
     pub fn write_into(&mut self, address: u64, data: &Buffer, send: &mut impl FnMut(Packet)) {
         debug_assert!(self.outputs.is_empty(), "a packet must not overtake outputs");
         cut_write(&self.settings, address, data, send);
     }
 
-    /// Whether there is something to poll.
+    /// Whether an output is waiting to be polled.
     #[inline]
     pub fn has_outputs(&self) -> bool {
         !self.outputs.is_empty()
     }
 
-    /// Takes a request into the table and asks for as much of it as there are tags for.
+    /// Adds a request to the table, and sends packets for it as far as there are tags.
     fn start(&mut self, now: Instant, cookie: u64, purpose: Purpose) -> Result<(), Busy> {
         let request =
             Request { cookie, purpose, issued: 0, arrived: 0, outstanding: 0, live: true, failed: false };
@@ -125,7 +130,7 @@ impl Requester {
         Ok(())
     }
 
-    /// Sends packets for what waits, in order, while there are tags.
+    /// Sends packets for the waiting requests, in order, while there are tags.
     pub(super) fn issue_waiting(&mut self, now: Instant) {
         while let Some(index) = self.waiting.front().copied() {
             let Some(tag) = self.tags.issue() else { return };
@@ -182,13 +187,13 @@ impl Requester {
     }
 }
 
-/// Bytes from `address` to the next multiple of `size`, a power of two.
+/// Number of bytes from `address` to the next multiple of `size`, a power of two.
 fn within(address: u64, size: u32) -> usize {
     let size = u64::from(size);
     usize::try_from(size - (address & (size - 1))).unwrap_or(DWORD)
 }
 
-/// Gives `send` the packets of a write: see [`Requester::write`].
+/// Gives `send` the packets of a write as described at [`Requester::write`].
 #[inline]
 fn cut_write(settings: &Settings, address: u64, data: &Buffer, mut send: impl FnMut(Packet)) {
     let mut start = 0;
@@ -201,12 +206,13 @@ fn cut_write(settings: &Settings, address: u64, data: &Buffer, mut send: impl Fn
     }
 }
 
-/// Bytes of the next packet of a write of `length` bytes at `address`.
+/// Length in bytes of the next packet of a write of `length` bytes at `address`.
 #[inline]
 fn write_piece(settings: &Settings, address: u64, length: usize) -> usize {
     let lead = usize::from(address.to_le_bytes()[0]) % DWORD;
     let trail = (lead + length) % DWORD;
-    // The bytes around whole double words travel alone, so that the whole ones needn't be copied.
+    // Bytes around the whole double words travel in packets of their own, so that the whole ones
+    // need no copy.
     if lead != 0 {
         return length.min(DWORD - lead);
     }

@@ -1,4 +1,5 @@
-//! The asking end of a link: issues requests, matches completions, gives up on those that never come.
+//! The requesting end of a link: issues requests, matches completions, and gives up on completions
+//! that never come.
 
 mod issue;
 mod tags;
@@ -18,33 +19,34 @@ use engine::{Buffer, DeadlineList, Engine, Instant};
 use crate::wire::{Bdf, Completion, CompletionStatus, ConfigType, Header, Kind, Packet, Tag};
 use tags::Tags;
 
-/// Requests under way at a time, those waiting for tags included; more are refused with [`Busy`].
+/// Requests under way at a time, including those that wait for tags; further requests are refused
+/// with [`Busy`].
 pub const REQUESTS_MAX: usize = 2048;
 
 /// One more than the largest tag.
 const TAGS: u32 = Tag::MAX.get() as u32 + 1;
-/// Addresses in a completion are told modulo this.
+/// Lower Address in a completion is the address modulo this.
 const LOWER_ADDRESS_SPAN: u64 = 128;
-/// The wire's unit.
+/// Bytes of a double word, the wire's unit.
 const DWORD: usize = 4;
 
-/// What a requester may do; all of it follows from its function's control registers.
+/// Limits of a requester. All follow from its function's control registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The function that asks.
+    /// The function that sends the requests.
     pub id: Bdf,
-    /// How many tags there are.
+    /// How many tags the requester may use.
     pub tags: TagWidth,
     /// Max_Read_Request_Size in bytes: a power of two from 128 to 4096.
     pub read_request_size: u32,
     /// Max_Payload_Size in bytes: a power of two from 128 to 4096.
     pub payload_size: u32,
-    /// How long to wait for a completion.
+    /// How long the requester waits for a completion.
     pub timeout: CompletionTimeout,
 }
 
 impl Default for Settings {
-    /// What a function starts with: MRRS 512 B, MPS 128 B, 8-bit tags, 50 ms.
+    /// The values after power-up: MRRS 512 B, MPS 128 B, 8-bit tags, 50 ms.
     fn default() -> Self {
         Self {
             id: Bdf::default(),
@@ -56,7 +58,7 @@ impl Default for Settings {
     }
 }
 
-/// As many requests as can be kept are under way; try again when one has ended.
+/// The maximum number of requests is under way. Try again when one of them has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy;
 
@@ -71,21 +73,21 @@ impl core::error::Error for Busy {}
 /// Why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestError {
-    /// Answered with Unsupported Request (UR).
+    /// The completer answered with Unsupported Request (UR).
     UnsupportedRequest,
-    /// Answered with Completer Abort (CA).
+    /// The completer answered with Completer Abort (CA).
     CompleterAbort,
-    /// A configuration request answered with Configuration Request Retry Status (CRS).
+    /// A configuration request was answered with Configuration Request Retry Status (CRS).
     ConfigRequestRetry,
-    /// The data came poisoned.
+    /// The data arrived poisoned.
     Poisoned,
-    /// A completion that succeeded, but without the data asked for or with data not asked for.
+    /// A successful completion lacked the data asked for, or had data that was not asked for.
     Malformed,
-    /// No completion within the Completion Timeout.
+    /// No completion arrived within the Completion Timeout.
     Timeout,
     /// The link went down.
     LinkDown,
-    /// The range ends beyond the last address.
+    /// The range of the request ends beyond the last address.
     AddressOverflow,
 }
 
@@ -106,50 +108,51 @@ impl fmt::Display for RequestError {
 
 impl core::error::Error for RequestError {}
 
-/// What a requester says.
+/// What a requester tells its caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// To be sent.
+    /// A packet to be sent.
     Packet(Packet),
-    /// Some bytes of a memory read; a part of the completion's own payload.
+    /// Some bytes of a memory read, as a slice of the completion's payload.
     ReadData {
-        /// The read's name.
+        /// The name that the caller gave the read.
         cookie: u64,
-        /// Where in the read the bytes belong. Pieces come in any order.
+        /// Position of the bytes in the read. Pieces arrive in any order.
         offset: u32,
-        /// The bytes.
+        /// The bytes that arrived.
         data: Buffer,
-        /// Whether every byte of the read has now come.
+        /// Whether every byte of the read has now arrived.
         last: bool,
     },
-    /// A memory read failed; no more of it will come.
+    /// A memory read failed; no more of its data will come.
     ReadFailed {
-        /// The read's name.
+        /// The name that the caller gave the read.
         cookie: u64,
-        /// Why.
+        /// Why the read failed.
         error: RequestError,
     },
     /// A configuration or I/O request ended.
     Register {
-        /// The request's name.
+        /// The name that the caller gave the request.
         cookie: u64,
-        /// The double word that was read (little-endian, as registers are), 0 for a write.
+        /// The double word that was read (little-endian, as registers are); 0 for a write.
         result: Result<u32, RequestError>,
     },
-    /// An Unexpected Completion: it answers nothing that is outstanding, or not in the way it should. Dropped.
+    /// An Unexpected Completion, which was dropped: it matches no outstanding request, or not in
+    /// the way it should.
     Unexpected(Header),
 }
 
-/// What has happened since the start.
+/// Counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Non-posted packets sent.
     pub requests: u64,
     /// Completions accepted.
     pub completions: u64,
-    /// Unexpected completions, duplicates among them.
+    /// Unexpected completions, including duplicates.
     pub unexpected: u64,
-    /// Completions of packets that had timed out or been given up.
+    /// Completions for packets that had timed out or been given up.
     pub late: u64,
     /// Packets that timed out.
     pub timeouts: u64,
@@ -178,7 +181,7 @@ impl Purpose {
             Self::Io { address, .. } => TimedOut::Io { address, write: self.is_write() },
         }
     }
-    /// How many bytes its packets ask for altogether.
+    /// Number of bytes that the packets of the request ask for altogether.
     const fn length(self) -> u32 {
         match self {
             Self::MemoryRead { length, .. } => length,
@@ -191,48 +194,50 @@ impl Purpose {
 struct Request {
     cookie: u64,
     purpose: Purpose,
-    /// Bytes that packets have been sent for.
+    /// Number of bytes that packets have been sent for.
     issued: u32,
-    /// Bytes that have come.
+    /// Number of bytes that have arrived.
     arrived: u32,
-    /// Packets that wait for completions.
+    /// Number of packets that wait for completions.
     outstanding: u32,
-    /// Under way; a slot that is not is free.
+    /// Whether the request is under way; otherwise its slot is free.
     live: bool,
-    /// Reported as failed; what still comes is dropped.
+    /// Whether the failure was reported; data that still arrives is then dropped.
     failed: bool,
 }
 
 /// What a tag stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flight {
-    /// Nothing.
+    /// The tag is not in use.
     Idle,
-    /// A packet of the request in this slot.
+    /// A packet of the request in slot `request` waits for completions.
     Waiting { request: u32, offset: u32, address: u64, remaining: u32 },
-    /// A packet that was given up; its completion may still come.
+    /// A packet that was given up. Its completion may still come.
     GivenUp,
 }
 
-/// The asking end: a state machine between requests and completions.
+/// The requesting end: a state machine between requests and completions.
 ///
-/// Splits reads by Max_Read_Request_Size (which keeps them within 4 KiB pages), gives each packet a tag,
-/// and hands completions' payloads on as they come, uncopied. What finds no free tag waits in line.
+/// It splits reads by Max_Read_Request_Size, which keeps them within 4 KiB pages, and gives each
+/// packet a tag. It passes on the payloads of completions as they come, without copying. A packet
+/// that finds no free tag waits in line.
 #[derive(Debug)]
 pub struct Requester {
     settings: Settings,
     tags: Tags,
     flights: Vec<Flight>,
     deadlines: DeadlineList,
-    /// The latest deadline armed: none may be armed before it, even after the timeout was shortened.
+    /// The latest deadline armed. No deadline may be armed before it, even after the timeout was
+    /// shortened.
     latest: Instant,
     requests: Vec<Request>,
     free: Vec<u32>,
-    /// Requests with bytes still to be asked for; only the first may be half issued.
+    /// Requests with bytes still to be asked for. Only the first may be issued in part.
     waiting: VecDeque<u32>,
     outputs: VecDeque<Output>,
     pool: engine::Pool,
-    /// The request of the packet that timed out last.
+    /// The request whose packet timed out last.
     timed_out: Option<TimedOut>,
     statistics: Statistics,
 }
@@ -260,31 +265,33 @@ impl Requester {
     pub const fn settings(&self) -> &Settings {
         &self.settings
     }
-    /// Changes the settings, for what is sent from now on.
+    /// Changes the settings for everything that is sent from now on.
     pub fn set(&mut self, settings: Settings) {
         self.settings = settings;
         let flights = &self.flights;
         let outstanding = |tag: Tag| matches!(flights[usize::from(tag.get())], Flight::Waiting { .. });
         self.tags.resize(settings.tags, outstanding);
     }
-    /// What has happened since the start.
+    /// Counters since the start.
     pub const fn statistics(&self) -> &Statistics {
         &self.statistics
     }
-    /// The request that ran into its Completion Timeout last; [`Statistics::timeouts`] counts them.
+    /// The last request that ran into its Completion Timeout. [`Statistics::timeouts`] counts the
+    /// packets that timed out.
     pub const fn timed_out(&self) -> Option<TimedOut> {
         self.timed_out
     }
-    /// Requests under way, those that wait for a tag included.
+    /// Number of requests under way, including those that wait for a tag.
     pub const fn in_flight(&self) -> usize {
         self.requests.len() - self.free.len()
     }
-    /// Whether nothing is under way (Transactions Pending is clear).
+    /// Whether no request is under way (Transactions Pending is clear).
     pub const fn is_idle(&self) -> bool {
         self.in_flight() == 0
     }
 
-    /// Gives up everything that is outstanding or waits, as when the link goes down or the function is reset.
+    /// Gives up every request that is outstanding or waiting, as when the link goes down or the
+    /// function is reset.
     pub fn fail_all(&mut self) {
         self.waiting.clear();
         for tag in 0..TAGS {
@@ -294,7 +301,7 @@ impl Requester {
                 self.retire_packet(request);
             }
         }
-        // What is left had no packet outstanding: it waited for its first tag.
+        // The remaining requests had no packet outstanding: they waited for their first tag.
         for index in 0..self.requests.len() {
             let index = u32::try_from(index).unwrap_or(u32::MAX);
             if self.requests[index as usize].live {
@@ -326,7 +333,8 @@ impl Requester {
                 Some(RequestError::ConfigRequestRetry)
             }
             CompletionStatus::CompleterAbort => Some(RequestError::CompleterAbort),
-            // Reserved ones, and a retry of what can't be retried, count as Unsupported Request.
+            // A reserved status counts as Unsupported Request. So does a retry of a request that is
+            // not a configuration request.
             _ => Some(RequestError::UnsupportedRequest),
         };
         if let Some(error) = error {
@@ -375,7 +383,7 @@ impl Requester {
         }
     }
 
-    /// The completion of a configuration or I/O request.
+    /// Handles the completion of a configuration or I/O request.
     fn on_register(&mut self, tag: Tag, index: u32, payload: &Buffer) {
         let request = &mut self.requests[index as usize];
         let value = match (request.purpose.is_write(), <[u8; DWORD]>::try_from(&**payload)) {
@@ -405,7 +413,7 @@ impl Requester {
         self.outputs.push_back(Output::Unexpected(*header));
     }
 
-    /// The packet with `tag` has had its last completion.
+    /// The packet with `tag` has received its last completion.
     fn end_packet(&mut self, tag: Tag, request: u32, error: Option<RequestError>) {
         if let Some(error) = error {
             self.fail(request, error);
@@ -416,14 +424,14 @@ impl Requester {
         self.retire_packet(request);
     }
 
-    /// The packet with `tag` gets no completion any more.
+    /// The packet with `tag` will get no further completion.
     fn give_up(&mut self, tag: u32) {
         self.flights[tag as usize] = Flight::GivenUp;
         self.deadlines.disarm(tag);
         self.tags.retire(Tag::new(u16::try_from(tag).unwrap_or(u16::MAX)));
     }
 
-    /// Reports the request's failure, once, and asks for no more of it.
+    /// Reports the failure of the request, once, and asks for no more of its data.
     fn fail(&mut self, index: u32, error: RequestError) {
         let request = &mut self.requests[index as usize];
         if request.failed {
@@ -435,7 +443,7 @@ impl Requester {
             Purpose::MemoryRead { .. } => Output::ReadFailed { cookie, error },
             _ => Output::Register { cookie, result: Err(error) },
         });
-        // Only the first in line can have packets out and bytes still to ask for.
+        // Only the first request in line can have packets outstanding and bytes still to ask for.
         if self.waiting.front() == Some(&index) {
             self.waiting.pop_front();
         }

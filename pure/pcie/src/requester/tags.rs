@@ -8,12 +8,12 @@ use crate::wire::Tag;
 /// How many bits of the tag a requester may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TagWidth {
-    /// 32 tags, as after reset.
+    /// 5 bits: 32 tags, as after reset.
     Bits5,
-    /// 256 tags: Extended Tag Field Enable.
+    /// 8 bits: 256 tags (Extended Tag Field Enable).
     #[default]
     Bits8,
-    /// 768 tags: 10-Bit Tag Requester Enable.
+    /// 10 bits: 768 tags (10-Bit Tag Requester Enable).
     Bits10,
 }
 
@@ -26,8 +26,8 @@ impl TagWidth {
             Self::Bits10 => 768,
         }
     }
-    /// The tags of this width. With 10 bits the two upper ones are never both 0, so that a completer that
-    /// drops them is noticed (section 2.2.6.2).
+    /// The tags of this width. In a 10-bit tag the two upper bits are never both 0, so that a
+    /// completer that drops these bits is noticed (section 2.2.6.2).
     const fn tags(self) -> Range<u16> {
         match self {
             Self::Bits5 => 0..32,
@@ -37,7 +37,8 @@ impl TagWidth {
     }
 }
 
-/// Free tags, the longest unused first: a tag whose completion went missing rests before it is used again.
+/// Free tags, with the longest unused tag first, so that a tag whose completion went missing rests
+/// before it is used again.
 #[derive(Debug)]
 pub(super) struct Tags {
     width: TagWidth,
@@ -45,17 +46,17 @@ pub(super) struct Tags {
 }
 
 impl Tags {
-    /// Every tag of `width` is free.
+    /// A pool in which every tag of `width` is free.
     pub(super) fn new(width: TagWidth) -> Self {
         let mut free = VecDeque::with_capacity(TagWidth::Bits10.count());
         free.extend(width.tags());
         Self { width, free }
     }
-    /// Takes a free tag.
+    /// Takes the free tag that has been unused the longest.
     pub(super) fn issue(&mut self) -> Option<Tag> {
         self.free.pop_front().map(Tag::new)
     }
-    /// Gives `tag` back. One that is not of the present width is forgotten.
+    /// Gives `tag` back. A tag outside the present width is forgotten.
     pub(super) fn retire(&mut self, tag: Tag) {
         if self.width.tags().contains(&tag.get()) {
             self.free.push_back(tag.get());

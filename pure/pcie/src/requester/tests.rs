@@ -29,7 +29,7 @@ fn at(address: u64) -> u8 {
     u8::try_from(address * 7 % 253).unwrap()
 }
 
-/// The completions for a read, cut at 64 B into pieces of 128 B.
+/// The completions for a read, cut into pieces of 128 B at multiples of 64 B.
 fn answers(request: &Packet) -> Vec<Packet> {
     let mut completer = Completer::new(completer::Settings::default());
     let start = request.header.first_byte_address().unwrap();

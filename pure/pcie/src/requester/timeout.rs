@@ -1,4 +1,4 @@
-//! Completion timeouts: how long they are, and what ran into one.
+//! Completion timeouts: how long they are, and which request ran into one.
 
 use core::fmt;
 
@@ -6,30 +6,30 @@ use engine::Nanos;
 
 use crate::wire::Bdf;
 
-/// A request that had no answer within the Completion Timeout.
+/// A request that was not answered within the Completion Timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimedOut {
-    /// A read of memory.
+    /// A memory read.
     Memory {
         /// First address.
         address: u64,
-        /// Bytes.
+        /// Length of the read in bytes.
         length: u32,
     },
-    /// A read or write of a double word of a configuration space.
+    /// A read or write of a double word of configuration space.
     Config {
-        /// Whose.
+        /// The function whose configuration space was accessed.
         target: Bdf,
-        /// Its byte offset.
+        /// Byte offset of the double word.
         offset: u16,
-        /// Whether it was a write.
+        /// Whether the request was a write.
         write: bool,
     },
     /// A read or write of a double word of I/O space.
     Io {
-        /// Its address.
+        /// I/O address of the double word.
         address: u32,
-        /// Whether it was a write.
+        /// Whether the request was a write.
         write: bool,
     },
 }
@@ -50,10 +50,10 @@ impl fmt::Display for TimedOut {
 /// How long a requester waits for a completion: the ranges of Device Control 2 (section 7.5.3.16).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CompletionTimeout {
-    /// Default: 50 us to 50 ms.
+    /// The default: 50 µs to 50 ms.
     #[default]
     Default,
-    /// Range A: 50 us to 100 us.
+    /// Range A: 50 µs to 100 µs.
     A1,
     /// Range A: 1 ms to 10 ms.
     A2,
@@ -85,24 +85,25 @@ const VALUES: [(CompletionTimeout, u8, Nanos); 9] = [
 ];
 
 impl CompletionTimeout {
-    /// All values, the default first, then from the shortest to the longest.
+    /// All values: the default, then the others from the shortest to the longest.
     pub fn all() -> impl DoubleEndedIterator<Item = Self> {
         VALUES.into_iter().map(|(value, ..)| value)
     }
-    /// The encoding in Completion Timeout Value.
+    /// The encoding of this value in Completion Timeout Value.
     pub fn code(self) -> u8 {
         self.row().1
     }
-    /// The value with this encoding; `None` for a reserved one.
+    /// The value with encoding `code`; `None` for a reserved encoding.
     pub fn from_code(code: u8) -> Option<Self> {
         VALUES.into_iter().find(|(_, encoding, _)| *encoding == code).map(|(value, ..)| value)
     }
-    /// How long we wait: the longest that the value allows, since a far device deserves all of it.
+    /// How long a requester waits: the longest time that the value allows, since a far device needs
+    /// all of it.
     pub fn longest(self) -> Nanos {
         self.row().2
     }
-    /// Whether a function with this Completion Timeout Ranges Supported field (bit 0 range A … bit 3 range D)
-    /// can be set to the value.
+    /// Whether the value can be set in a function with these Completion Timeout Ranges Supported:
+    /// bit 0 is range A, bit 3 is range D.
     pub fn is_supported(self, ranges: u8) -> bool {
         let range = match self {
             Self::Default => return true,
@@ -113,7 +114,8 @@ impl CompletionTimeout {
         };
         ranges >> range & 1 == 1
     }
-    /// The value itself where `ranges` allows it, else the longest allowed one below it, else the default.
+    /// This value if `ranges` allows it; otherwise the longest allowed value below it; otherwise
+    /// the default.
     #[must_use]
     pub fn supported_by(self, ranges: u8) -> Self {
         Self::all().rev().find(|value| *value <= self && value.is_supported(ranges)).unwrap_or_default()

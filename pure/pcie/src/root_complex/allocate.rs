@@ -1,4 +1,4 @@
-//! Giving addresses to BARs and windows to bridges.
+//! Assignment of addresses to BARs, and of windows to bridges.
 
 use alloc::vec::Vec;
 
@@ -9,29 +9,29 @@ use crate::wire::Bdf;
 /// Bridge windows start and end at a multiple of this many bytes.
 const WINDOW_UNIT: u64 = 1 << 20;
 
-/// Which of a bridge's two windows an address is in.
+/// One of the two windows of a bridge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Region {
-    /// Memory: 32-bit addresses.
+    /// Memory with 32-bit addresses.
     Low,
-    /// Prefetchable memory, with 64-bit addresses.
+    /// Prefetchable memory with 64-bit addresses.
     High,
 }
 
-/// Something that takes addresses on a bus: a BAR, or what lies behind a bridge.
+/// A consumer of addresses on a bus: a BAR, or everything behind a bridge.
 #[derive(Clone, Copy, Debug)]
 struct Item {
     align: u64,
     size: u64,
     function: usize,
-    /// The place of the BAR in its function's list, or the bridge's window.
+    /// Index of the BAR in its function's list; `None` for a bridge's window.
     bar: Option<usize>,
 }
 
-/// The faults that are noticed on the way.
+/// Callback for the faults that are noticed.
 type Notes<'a> = &'a mut dyn FnMut(Bdf, Fault);
 
-/// Places everything below the root port.
+/// Assigns addresses to everything below the root port.
 pub(super) fn below_root(root: &mut Function, plan: &Plan, note: Notes<'_>) {
     let whole = Bridge { memory: Some(plan.low), prefetchable: Some(plan.high), ..Bridge::default() };
     below_port(root, &whole, true, plan, note);
@@ -41,7 +41,8 @@ pub(super) fn below_root(root: &mut Function, plan: &Plan, note: Notes<'_>) {
     }
 }
 
-/// Places everything below `port` within `windows`. `high` says whether prefetchable 64-bit addresses reach it.
+/// Assigns addresses within `windows` to everything below `port`. `high` says whether prefetchable
+/// 64-bit addresses reach the port.
 pub(super) fn below_port(port: &mut Function, windows: &Bridge, high: bool, plan: &Plan, note: Notes<'_>) {
     let children = &mut port.children;
     place(children, Region::Low, windows.memory, high, plan, note);
@@ -49,7 +50,7 @@ pub(super) fn below_port(port: &mut Function, windows: &Bridge, high: bool, plan
     note_unplaced(children, note);
 }
 
-/// Notes the BARs that found no room.
+/// Notes a fault for each BAR that found no room.
 fn note_unplaced(functions: &[Function], note: Notes<'_>) {
     for function in functions {
         for bar in function.bars.iter().filter(|bar| bar.space != Space::Io && bar.address.is_none()) {
@@ -67,7 +68,7 @@ fn region_of(bar: &BarRegister, high: bool) -> Option<Region> {
     }
 }
 
-/// All the bytes of a region.
+/// Size of a region in bytes.
 const fn room(region: Region, plan: &Plan) -> u64 {
     match region {
         Region::Low => plan.low.size(),
@@ -75,17 +76,18 @@ const fn room(region: Region, plan: &Plan) -> u64 {
     }
 }
 
-/// Whether the bridge lets addresses of the high region through.
+/// Whether the bridge forwards addresses of the high region.
 fn reaches_high(function: &Function, high: bool) -> bool {
     high && function.bridge.is_some_and(|bridge| bridge.prefetchable_64)
 }
 
-/// What takes addresses of `region` on a bus, the strictest alignment first: then nothing is lost between.
+/// The consumers of addresses of `region` on a bus. The strictest alignment comes first, so that no
+/// address is lost between consumers.
 fn items(functions: &[Function], region: Region, high: bool, plan: &Plan) -> Vec<Item> {
     let mut items = Vec::new();
     for (index, function) in functions.iter().enumerate() {
         for (place, bar) in function.bars.iter().enumerate() {
-            // One that could never fit must not take its neighbours' room along.
+            // A BAR that could never fit must not take the room of its neighbours.
             if region_of(bar, high) == Some(region) && bar.size <= room(region, plan) {
                 items.push(Item { align: bar.size, size: bar.size, function: index, bar: Some(place) });
             }
@@ -101,7 +103,7 @@ fn items(functions: &[Function], region: Region, high: bool, plan: &Plan) -> Vec
     items
 }
 
-/// Alignment and size of the window that the bridge needs.
+/// Alignment and size in bytes of the window that the bridge needs.
 fn behind(function: &Function, region: Region, high: bool, plan: &Plan) -> (u64, u64) {
     let reserved = match function.express {
         Some(express) if express.is_hot_plug() && (region == Region::Low || high) => plan.hot_plug_window,
@@ -150,19 +152,19 @@ fn place(
     }
 }
 
-/// Where `item` fits into `window` from `next` on.
+/// The addresses for `item` in `window`, from `next` on; `None` if it does not fit.
 fn fit(next: u64, window: Window, item: &Item) -> Option<Window> {
     let first = next.checked_next_multiple_of(item.align)?;
     let last = first.checked_add(item.size - 1)?;
     (last <= window.last).then_some(Window { first, last })
 }
 
-/// `value` rounded up to a multiple of `align`, a power of two; saturates.
+/// `value` rounded up to a multiple of `align`; `u64::MAX` on overflow.
 fn align_up(value: u64, align: u64) -> u64 {
     value.checked_next_multiple_of(align).unwrap_or(u64::MAX)
 }
 
-/// The span of addresses in use on a bus.
+/// The span of addresses in use on a bus, in whole window units; `None` if none is in use.
 fn used(functions: &[Function], region: Region) -> Option<Window> {
     let bars = functions.iter().flat_map(|function| &function.bars);
     let bars = bars.filter(|bar| region_of(bar, true) == Some(region)).filter_map(|bar| {

@@ -1,17 +1,17 @@
-//! Walking capability lists, whatever they hold.
+//! Reading of capability lists, whatever they contain.
 
 use super::enumerate::{Scanner, Stop};
 use super::topology::{Capability, CapabilityId, Express, Fault, Function, MsiX, Slot, half, narrow};
 use crate::config::{EXTENDED_START, capability, express, header, msix, payload_bytes, power, serial_number};
 use crate::wire::Bdf;
 
-/// The first place in configuration space that can hold a capability.
+/// First byte offset in configuration space that can hold a capability.
 const STANDARD_START: u16 = 0x40;
-/// Capabilities start at double words: the low two bits of pointers are reserved.
+/// Alignment of capabilities in bytes; the low two bits of pointers are reserved.
 const DWORD: u16 = 4;
-/// More than this many capabilities don't fit into 192 bytes of double words.
+/// Maximum number of capabilities that fit into the 192 bytes of the list's space.
 const STANDARD_MAX: u16 = (EXTENDED_START - STANDARD_START) / DWORD;
-/// Far more extended capabilities than there are kinds of.
+/// Maximum length of an extended list; far more than there are kinds of extended capabilities.
 const EXTENDED_MAX: u16 = 128;
 
 impl Scanner {
@@ -23,7 +23,7 @@ impl Scanner {
         }
         if let Some(offset) = function.capability(CapabilityId::Standard(capability::EXPRESS)) {
             function.express = Some(self.read_express(bdf, offset).await?);
-            // Only PCI Express functions have the extended space.
+            // Only PCI Express functions have extended configuration space.
             self.walk_extended(function).await?;
         }
         if let Some(offset) = function.capability(CapabilityId::Standard(capability::MSIX)) {
@@ -147,7 +147,7 @@ impl Scanner {
     }
 }
 
-/// Whether the walk has been at `offset` before: a list that comes back to itself.
+/// Whether the walk has already been at `offset`, which means that the list loops.
 fn is_known(function: &Function, offset: u16) -> bool {
     function.capabilities.iter().any(|capability| capability.offset == offset)
 }

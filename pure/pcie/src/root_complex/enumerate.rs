@@ -13,29 +13,32 @@ use crate::config::{Field, bridge, express, header};
 use crate::requester::{CompletionTimeout, RequestError};
 use crate::wire::Bdf;
 
-/// First pause after Configuration Request Retry Status; it doubles up to [`RETRY_PAUSE_MAX`].
+/// First pause after Configuration Request Retry Status. The pause doubles up to
+/// [`RETRY_PAUSE_MAX`].
 pub(super) const RETRY_PAUSE: Nanos = Nanos::from_millis(1);
-/// Longest pause between two tries.
+/// Longest pause between two attempts.
 pub(super) const RETRY_PAUSE_MAX: Nanos = Nanos::from_millis(64);
-/// The root port, as enumeration presents it.
+/// Address of the root port, as enumeration presents it.
 pub(super) const ROOT_PORT: Bdf = Bdf::new(0, 0, 0);
 
-/// What enumeration has to give, and what it is to set.
+/// Resources that enumeration may assign, and values that it is to set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Addresses below 4 GiB for BARs.
     pub low: Window,
     /// Addresses for prefetchable 64-bit BARs.
     pub high: Window,
-    /// Buses that a hot-plug port gets at least.
+    /// Minimum number of buses for a hot-plug port.
     pub hot_plug_buses: u8,
-    /// Bytes of each window that a hot-plug port gets at least.
+    /// Minimum size in bytes of each window of a hot-plug port.
     pub hot_plug_window: u64,
-    /// Max_Read_Request_Size in bytes, for devices that take as large payloads as the root port sends.
+    /// Max_Read_Request_Size in bytes, for devices that take payloads as large as the root port
+    /// sends.
     pub read_request_size: u32,
-    /// Devices' Completion Timeout, where they support its range.
+    /// Completion Timeout for devices that support its range.
     pub timeout: CompletionTimeout,
-    /// How long functions may ask for patience (CRS), all together: they get ready side by side.
+    /// How long functions may answer with Configuration Request Retry Status (CRS), all together:
+    /// they become ready side by side.
     pub retry_deadline: Nanos,
 }
 
@@ -53,12 +56,12 @@ impl Default for Plan {
     }
 }
 
-/// Why there is no topology.
+/// Why enumeration produced no topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EnumerationError {
     /// The link below the root port went down.
     LinkDown,
-    /// No bridge is at this place.
+    /// There is no bridge at this address.
     NoSuchPort(Bdf),
 }
 
@@ -73,18 +76,18 @@ impl fmt::Display for EnumerationError {
 
 impl core::error::Error for EnumerationError {}
 
-/// What the script asks of the root complex.
+/// A request of the script to the root complex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Question {
-    /// Read a double word.
+    /// Reads a double word.
     Read { target: Bdf, offset: u16 },
-    /// Write bytes of a double word.
+    /// Writes bytes of a double word.
     Write { target: Bdf, offset: u16, enables: u8, value: u32 },
-    /// Wait.
+    /// Waits for this time.
     Wait(Nanos),
 }
 
-/// What was read; 0 for writes and waits.
+/// The value that was read; 0 for writes and waits.
 pub(super) type Answer = Result<u32, RequestError>;
 
 type Ended = Result<Topology, EnumerationError>;
@@ -93,7 +96,7 @@ type Ended = Result<Topology, EnumerationError>;
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) script: Script<Question, Answer, Ended>,
-    /// Until when it waits, and what is to be asked then.
+    /// When a pause ends, and the question to ask then, if any.
     pub(super) sleep: Option<(Instant, Option<Question>)>,
 }
 
@@ -118,21 +121,21 @@ impl Running {
 /// Why a function is left as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// This function failed; others go on.
+    /// This function failed; enumeration continues with the others.
     Function(Fault),
-    /// Nothing goes on.
+    /// The link went down; enumeration ends.
     LinkDown,
 }
 
-/// Registers of the functions below, as the script reaches them.
+/// Access of the script to the registers of the functions below.
 #[derive(Debug)]
 pub(super) struct Scanner {
     asker: Asker<Question, Answer>,
     pub(super) plan: Plan,
     faults: RefCell<Vec<(Bdf, Fault)>>,
-    /// How long functions have been waited for, all together: they get ready at the same time.
+    /// How long functions have been waited for, all together: they become ready at the same time.
     waited: Cell<Nanos>,
-    /// Functions that have answered somehow.
+    /// Number of functions that have answered in any way.
     pub(super) found: Cell<u32>,
 }
 
@@ -145,7 +148,7 @@ impl Scanner {
         self.faults.borrow_mut().push((bdf, fault));
     }
 
-    /// Asks until the answer is no retry status, or patience ends.
+    /// Asks until the answer is not a retry status, or until the retry deadline has passed.
     async fn ask(&self, question: Question, offset: u16) -> Result<u32, Stop> {
         let mut pause = RETRY_PAUSE;
         loop {
@@ -153,7 +156,7 @@ impl Scanner {
                 Ok(value) => return Ok(value),
                 Err(RequestError::LinkDown) => return Err(Stop::LinkDown),
                 Err(RequestError::ConfigRequestRetry) if self.waited.get() < self.plan.retry_deadline => {
-                    // The pause itself can't fail.
+                    // A pause can't fail.
                     let _ = self.asker.ask(Question::Wait(pause)).await;
                     self.waited.set(self.waited.get() + pause);
                     pause = (pause * 2).min(RETRY_PAUSE_MAX);
@@ -172,12 +175,13 @@ impl Scanner {
     pub(super) async fn write(&self, target: Bdf, offset: u16, value: u32) -> Result<(), Stop> {
         self.write_bytes(target, offset, 0b1111, value).await
     }
-    /// Writes those bytes of the double word at `offset` that `enables` names.
+    /// Writes the bytes selected by `enables` to the double word at `offset`.
     async fn write_bytes(&self, target: Bdf, offset: u16, enables: u8, value: u32) -> Result<(), Stop> {
         self.ask(Question::Write { target, offset, enables, value }, offset).await.map(|_| ())
     }
-    /// Sets fields of one double word and leaves its other bits alone. Bytes without any of the fields are not
-    /// written: status bits next to control bits are cleared by writing ones.
+    /// Sets fields of one double word and leaves its other bits alone. Bytes without any of these
+    /// fields are not written, because status bits next to control bits are cleared by writing
+    /// ones.
     pub(super) async fn set(&self, target: Bdf, fields: &[(Field, u32)]) -> Result<(), Stop> {
         let Some((first, _)) = fields.first() else { return Ok(()) };
         let offset = first.offset();
@@ -201,7 +205,7 @@ impl Scanner {
         Ok(Topology { root: Box::new(root), faults: self.faults.take() })
     }
 
-    /// Enumerates anew what is below `port`.
+    /// Enumerates again what is below `port`.
     async fn below(self, config: Config, mut topology: Topology, port: Bdf) -> Ended {
         if port == ROOT_PORT {
             return self.all(config).await;
@@ -228,7 +232,7 @@ impl Scanner {
         Ok(topology)
     }
 
-    /// Sets up functions whose places are known, and what is below them.
+    /// Programs functions whose addresses are assigned, and everything below them.
     async fn program_all(
         &self,
         functions: &mut [Function],
@@ -247,7 +251,7 @@ impl Scanner {
         Ok(())
     }
 
-    /// Writes BARs and windows, negotiates sizes and tags, and lets the function work.
+    /// Writes BARs and windows, negotiates sizes and tags, and enables the function.
     async fn program(&self, function: &mut Function, path: u32, root: u32) -> Result<(), Stop> {
         let bdf = function.bdf;
         for bar in &function.bars {
@@ -264,7 +268,8 @@ impl Scanner {
         }
         if let Some(express) = &mut function.express {
             express.payload_size = express.payload_supported.min(path);
-            // A device that takes less than the root port sends asks for no more than it takes.
+            // A device that takes smaller payloads than the root port sends asks for no more than
+            // it takes.
             let whole = express.payload_size == root;
             express.read_request_size =
                 if whole { self.plan.read_request_size } else { express.payload_size };
@@ -325,7 +330,8 @@ pub(super) fn halves(address: u64) -> [u32; 2] {
     [u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h])]
 }
 
-/// The root port: it has no configuration space of its own, since nothing but us would ever read it.
+/// The root port as a function. It has no configuration space, since nothing but the root complex
+/// would ever read it.
 fn root_port(config: Config) -> Function {
     let express = Express {
         port_type: Express::ROOT_PORT,

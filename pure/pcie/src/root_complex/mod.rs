@@ -1,4 +1,4 @@
-//! The top of the hierarchy: asks on behalf of the host, answers the devices' DMA, and enumerates.
+//! The top of the hierarchy: makes requests for the host, answers the devices' DMA, and enumerates.
 
 mod allocate;
 mod capabilities;
@@ -29,38 +29,45 @@ use crate::wire::{Bdf, CompletionStatus, ConfigType, Header, Message, Packet};
 use enumerate::{Answer, Question, Running};
 use retry::{Access, Accesses};
 
-/// Writes in this window are interrupts, as on a PC (MSI and MSI-X addresses), unless
+/// Writes to these addresses are interrupts (MSI and MSI-X), as on a PC, unless
 /// [`RootComplex::set_interrupt_window`] says otherwise.
 pub const INTERRUPT_WINDOW: Range<u64> = 0xfee0_0000..0xfef0_0000;
-/// Device reads that may wait for host memory at a time; more are answered with Completer Abort.
+/// Device reads that may wait for host memory at a time; further reads are answered with Completer
+/// Abort.
 pub const MEMORY_READS_MAX: usize = 16_384;
-/// For how long a function may ask for patience (CRS): as long as common hosts wait after a reset. A far end that is away is
-/// back by then, or its link is down.
+/// Default time for which a function may answer with Configuration Request Retry Status (CRS): as
+/// long as common hosts wait after a reset. By then a far end that was away is back, or its link is
+/// down.
 pub const RETRY_DEADLINE: Nanos = Nanos::from_secs(60);
-/// Names from here on belong to enumeration's own register accesses.
+/// Cookies from here on belong to the register accesses of enumeration.
 const ENUMERATION: u64 = 1 << 63;
-/// Tokens are an index below this, and above it how often the link had gone down by then.
+/// A token is the read's index plus this factor times the epoch, which counts how often the link
+/// has gone down.
 const TOKEN_EPOCH: u32 = 1 << 14;
 const _: () = assert!(MEMORY_READS_MAX <= TOKEN_EPOCH as usize);
 
-/// What a root complex is built as.
+/// Parameters that a root complex is built with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The bus below the root port: device 0 on it gets type 0 configuration requests.
+    /// The bus below the root port. Device 0 on this bus gets configuration requests of type 0.
     pub bus: u8,
     /// Max_Payload_Size that the root port supports, in bytes.
     pub payload_size: u32,
-    /// How many tags the root port may have; 10-bit ones only where everybody below understands them.
+    /// How many tags the root port may have. 10-bit tags are used only if every function below
+    /// understands them.
     pub tags: TagWidth,
-    /// How long to wait for completions.
+    /// How long the root port waits for completions.
     pub timeout: CompletionTimeout,
-    /// Bytes of a completion that answers a device's read, at most: a power of two from 64 on. Many hosts cut theirs at
-    /// 64 or 128, whatever payloads they take.
+    /// Maximum size in bytes of a completion that answers a device's read: a power of two, at
+    /// least 64. Many hosts cut their completions at 64 or 128 bytes, whatever payload size they
+    /// support.
     pub completion_size: u32,
-    /// CRS Software Visibility Enable: a read of the host that begins at the Vendor ID is answered with 0001h there where the
-    /// function asks for patience. All other requests, and without this that one, are issued again unnoticed.
+    /// CRS Software Visibility Enable. When set, a host read that begins at the Vendor ID returns
+    /// 0001h in the Vendor ID if the function answers with CRS. Otherwise, and for all other
+    /// requests, the root complex issues the request again without the host's knowledge.
     pub retry_visible: bool,
-    /// For how long they are; then they fail with [`RequestError::ConfigRequestRetry`].
+    /// How long a request that is answered with Configuration Request Retry Status (CRS) is issued
+    /// again before it fails with [`RequestError::ConfigRequestRetry`].
     pub retry_deadline: Nanos,
 }
 
@@ -78,104 +85,106 @@ impl Default for Config {
     }
 }
 
-/// Names a read of host memory by a device until it is answered.
+/// Names a device's read of host memory until the read is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemoryReadToken(pub u32);
 
-/// What the link says.
+/// An event on the link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// A packet came.
+    /// A packet arrived.
     Packet(Packet),
-    /// The link is down: nothing that is outstanding will be answered.
+    /// The link is down: no outstanding request will be answered.
     LinkDown,
 }
 
-/// What a root complex says.
+/// What a root complex tells its caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// To be sent down the link.
+    /// A packet to be sent down the link.
     Packet(Packet),
-    /// Some bytes that the host asked for with [`RootComplex::read`]; see [`requester::Output::ReadData`].
+    /// Some bytes of a host read that [`RootComplex::read`] started; see
+    /// [`requester::Output::ReadData`].
     ReadData {
-        /// The read's name.
+        /// The cookie that the host gave the read.
         cookie: u64,
-        /// Where in the read the bytes belong.
+        /// Position of the bytes in the read.
         offset: u32,
-        /// The bytes.
+        /// The bytes that arrived.
         data: Buffer,
-        /// Whether every byte has now come.
+        /// Whether every byte of the read has now arrived.
         last: bool,
     },
-    /// A read of the host failed.
+    /// A host read failed.
     ReadFailed {
-        /// The read's name.
+        /// The cookie that the host gave the read.
         cookie: u64,
-        /// Why.
+        /// Why the read failed.
         error: RequestError,
     },
     /// A configuration request of the host ended.
     Register {
-        /// The request's name.
+        /// The cookie that the host gave the request.
         cookie: u64,
-        /// What was read, 0 for a write.
+        /// The double word that was read; 0 for a write.
         result: Result<u32, RequestError>,
     },
-    /// A device reads host memory: answer with [`RootComplex::memory_read_done`]. Whole double words: the
-    /// address and the length are multiples of 4.
+    /// A device reads host memory; answer with [`RootComplex::memory_read_done`]. The read is of
+    /// whole double words: the address and the length are multiples of 4.
     MemoryRead {
-        /// Names the read.
+        /// Names the read in its answer.
         token: MemoryReadToken,
-        /// First address.
+        /// Host address of the first byte.
         address: u64,
-        /// Bytes, 4..=4096.
+        /// Length of the read in bytes, 4..=4096.
         length: u32,
     },
-    /// A device writes host memory. What lies outside of it is dropped, as posted writes are.
+    /// A device writes to host memory. Bytes outside of host memory are dropped, as for any posted
+    /// write.
     MemoryWrite {
-        /// First address.
+        /// Host address of the first byte.
         address: u64,
-        /// The bytes.
+        /// The bytes to write.
         data: Buffer,
     },
     /// A device raises a message-signalled interrupt, behind the writes that came before it.
     Interrupt {
-        /// Where the message was written, in the interrupt window.
+        /// The address in the interrupt window that the message was written to.
         address: u64,
-        /// The message.
+        /// The data of the message.
         data: u32,
     },
     /// A message for the root complex: power management, hot-plug, errors.
     Message(Message),
-    /// Enumeration, or re-enumeration below a port, has ended.
+    /// Enumeration has ended, or re-enumeration below a port.
     Enumerated(Result<Topology, EnumerationError>),
-    /// The link sent what it should not have: an unexpected completion or a malformed request. Dropped.
+    /// The link delivered an unexpected completion or a malformed request, which was dropped.
     Unexpected(Header),
 }
 
-/// What has happened since the start.
+/// Counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Reads of host memory.
+    /// Reads of host memory by devices.
     pub memory_reads: u64,
-    /// Writes to host memory.
+    /// Writes to host memory by devices.
     pub memory_writes: u64,
-    /// Interrupts.
+    /// Message-signalled interrupts from devices.
     pub interrupts: u64,
-    /// ERR_COR messages.
+    /// ERR_COR messages received.
     pub errors_correctable: u64,
-    /// ERR_NONFATAL messages.
+    /// ERR_NONFATAL messages received.
     pub errors_non_fatal: u64,
-    /// ERR_FATAL messages.
+    /// ERR_FATAL messages received.
     pub errors_fatal: u64,
-    /// Power-management messages.
+    /// Power-management messages received.
     pub power_management: u64,
-    /// Other messages.
+    /// Other messages received.
     pub other_messages: u64,
     /// Requests answered with Unsupported Request or Completer Abort.
     pub refused: u64,
-    /// Configuration requests of the host that were answered with Configuration Request Retry Status; enumeration's own are
-    /// not counted.
+    /// Configuration requests of the host that were answered with Configuration Request Retry
+    /// Status. Enumeration's requests are not counted.
     pub retries: u64,
     /// Packets dropped as malformed.
     pub malformed: u64,
@@ -189,26 +198,29 @@ pub struct RootComplex {
     requester: Requester,
     completer: Completer,
     outputs: VecDeque<Output>,
-    /// Reads that wait for host memory; `None` is a free slot.
+    /// Reads that wait for host memory; a free slot is `None`.
     reads: Vec<Option<Header>>,
     free: Vec<u32>,
-    /// How often the link has gone down, modulo what a token holds: old tokens name nothing.
+    /// How often the link has gone down, modulo what a token can hold. A token from an earlier
+    /// epoch is invalid.
     epoch: u32,
     enumeration: Option<Running>,
-    /// The question that enumeration has asked last; answers to earlier ones are stale.
+    /// Number of the last question that enumeration asked; an answer to an earlier question is
+    /// stale.
     question: u64,
     accesses: Accesses,
     statistics: Statistics,
 }
 
 impl RootComplex {
-    /// A root complex with nothing found yet below it.
+    /// A root complex that has found nothing below it yet.
     pub fn new(config: Config) -> Self {
         let settings = requester::Settings {
             id: Bdf::new(0, 0, 0),
             tags: config.tags.min(TagWidth::Bits8),
             read_request_size: 4096,
-            // Tags and payloads are what everybody takes, until enumeration knows better.
+            // Tags and payloads that every function takes, until enumeration has found the real
+            // limits.
             payload_size: 128,
             timeout: config.timeout,
         };
@@ -233,23 +245,23 @@ impl RootComplex {
         }
     }
 
-    /// What it was built as.
+    /// The parameters that the root complex was built with.
     pub const fn config(&self) -> &Config {
         &self.config
     }
-    /// What has happened since the start.
+    /// Counters since the start.
     pub const fn statistics(&self) -> &Statistics {
         &self.statistics
     }
-    /// What has happened to the host's own requests.
+    /// Counters of the requests that the root complex itself sent.
     pub const fn requester_statistics(&self) -> &requester::Statistics {
         self.requester.statistics()
     }
-    /// The request of the host's own that ran into its Completion Timeout last.
+    /// The last request of the root complex that ran into its Completion Timeout.
     pub const fn timed_out(&self) -> Option<TimedOut> {
         self.requester.timed_out()
     }
-    /// Writes in `window` are interrupts from now on, and no others.
+    /// Makes writes to `window` interrupts from now on, and no other writes.
     pub const fn set_interrupt_window(&mut self, window: Range<u64>) {
         self.interrupts = window;
     }
@@ -264,13 +276,13 @@ impl RootComplex {
         Ok(())
     }
 
-    /// Writes `data` to a device's memory (BARs) at `address`; posted.
+    /// Writes `data` to a device's memory (BARs) at `address`. The write is posted.
     pub fn write(&mut self, address: u64, data: &Buffer) {
         self.requester.write(address, data);
         self.collect_packets();
     }
 
-    /// Reads a double word of `target`'s configuration space. `cookie` is below 2^63.
+    /// Reads a double word of `target`'s configuration space. `cookie` must be below 2^63.
     ///
     /// # Errors
     /// [`Busy`] when too many requests are under way.
@@ -282,7 +294,7 @@ impl RootComplex {
         self.config_request(now, Access { cookie, target, offset, write: None })
     }
 
-    /// Writes those bytes of a double word of `target`'s configuration space that `enables` names.
+    /// Writes the bytes selected by `enables` to a double word of `target`'s configuration space.
     ///
     /// # Errors
     /// [`Busy`] when too many requests are under way.
@@ -310,11 +322,11 @@ impl RootComplex {
         Ok(())
     }
 
-    /// Answers an [`Output::MemoryRead`]: with the bytes asked for, or with `None` where no memory is, which
-    /// the device is told as Unsupported Request. A token that is not open any more is ignored.
+    /// Answers an [`Output::MemoryRead`] with the bytes asked for. `None` says that there is no
+    /// memory; the device then gets Unsupported Request. A token that is no longer open is ignored.
     ///
     /// # Panics
-    /// When the bytes are not as many as were asked for.
+    /// When the number of bytes differs from the length asked for.
     pub fn memory_read_done(&mut self, token: MemoryReadToken, data: Option<Buffer>) {
         let (epoch, index) = (token.0 / TOKEN_EPOCH, token.0 % TOKEN_EPOCH);
         if epoch != self.epoch {
@@ -331,16 +343,17 @@ impl RootComplex {
         }
     }
 
-    /// Finds, sizes, places and enables everything below the root port. Ends with [`Output::Enumerated`].
-    /// An enumeration that is still running is dropped without a result.
+    /// Finds, sizes, places and enables everything below the root port. Ends with
+    /// [`Output::Enumerated`]. An enumeration that is still running is dropped without a result.
     pub fn enumerate(&mut self, now: Instant, plan: Plan) {
         let (running, step) = Running::start(self.config, plan);
         self.enumeration = Some(running);
         self.on_step(now, step);
     }
 
-    /// Enumerates anew what is below the downstream port `port` of `topology`, within the buses and windows that
-    /// the port has, and leaves the rest alone (hot-plug). Ends with [`Output::Enumerated`].
+    /// Enumerates again what is below the downstream port `port` of `topology` (hot-plug). It uses
+    /// the buses and windows that the port has and leaves the rest alone. Ends with
+    /// [`Output::Enumerated`].
     pub fn enumerate_below(&mut self, now: Instant, topology: Topology, port: Bdf, plan: Plan) {
         let (running, step) = Running::start_below(self.config, plan, topology, port);
         self.enumeration = Some(running);
@@ -366,7 +379,8 @@ impl RootComplex {
                     let tags = self.config.tags.min(all);
                     let settings = requester::Settings { payload_size, tags, ..*self.requester.settings() };
                     self.requester.set(settings);
-                    // Devices that take less ask for less: see `Function::read_request_size`.
+                    // Devices that take smaller payloads ask for less: see
+                    // `Function::read_request_size`.
                     let payload_size = self.config.payload_size.min(self.config.completion_size);
                     self.completer.set(completer::Settings { payload_size, ..*self.completer.settings() });
                 }
@@ -411,7 +425,8 @@ impl RootComplex {
         }
     }
 
-    /// Passes on what the requester says, letting enumeration go on where its answer is among it.
+    /// Passes on the requester's outputs. An answer to enumeration's question continues
+    /// enumeration.
     fn collect(&mut self, now: Instant) {
         while let Some(output) = self.requester.poll_output() {
             match output {
@@ -426,7 +441,7 @@ impl RootComplex {
         }
     }
 
-    /// As [`RootComplex::collect`], where answers to configuration requests can't be due.
+    /// As [`RootComplex::collect`], for when no answer to a configuration request can be due.
     fn collect_packets(&mut self) {
         while let Some(output) = self.requester.poll_output() {
             self.pass_on(output);
@@ -446,12 +461,12 @@ impl RootComplex {
     }
 }
 
-/// How long enumeration waits when the host's driver has taken every request.
+/// How long enumeration waits when the host's driver has used up all requests.
 const BUSY_PAUSE: Nanos = Nanos::from_millis(1);
 
 impl RootComplex {
     fn on_link_down(&mut self, now: Instant) {
-        // Whoever asked is gone; an answer that still comes must not name a later read.
+        // The askers are gone. An answer that still comes must not name a later read.
         for (index, read) in self.reads.iter_mut().enumerate() {
             if read.take().is_some() {
                 self.free.push(u32::try_from(index).unwrap_or(u32::MAX));

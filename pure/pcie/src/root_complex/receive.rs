@@ -1,4 +1,5 @@
-//! What comes up the link: the devices' requests of the host, answers to its own, messages.
+//! Packets that come up the link: requests from devices, completions of the host's requests, and
+//! messages.
 
 use core::ops::Range;
 
@@ -10,37 +11,38 @@ use crate::wire::{CompletionStatus, Header, Kind, MemoryOperation, MemoryRequest
 /// Requests must not cross a multiple of this many bytes.
 const PAGE: u64 = 4096;
 
-/// What [`RootComplex::receive`] makes of a packet.
+/// The result of [`RootComplex::receive`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// As [`Output::MemoryWrite`]: these bytes of the payload.
+    /// A write to host memory, like [`Output::MemoryWrite`], of some bytes of the payload.
     MemoryWrite {
-        /// First address.
+        /// Host address of the first byte.
         address: u64,
-        /// Where in the payload the bytes are.
+        /// Range of the bytes in the payload.
         bytes: Range<usize>,
     },
-    /// As [`Output::MemoryRead`]; answer with [`RootComplex::complete`].
+    /// A read of host memory, like [`Output::MemoryRead`]; answer with [`RootComplex::complete`].
     MemoryRead {
-        /// First address.
+        /// Host address of the first byte.
         address: u64,
-        /// Bytes, 4..=4096.
+        /// Length of the read in bytes, 4..=4096.
         length: u32,
     },
-    /// As [`Output::Interrupt`].
+    /// A message-signalled interrupt, like [`Output::Interrupt`].
     Interrupt {
-        /// Where the message was written.
+        /// The address that the message was written to.
         address: u64,
-        /// The message.
+        /// The data of the message.
         data: u32,
     },
-    /// What is to be done about it comes out as outputs, if there is anything.
+    /// The packet was handled; anything left to do comes as outputs.
     Taken,
 }
 
 impl RootComplex {
-    /// Takes a packet from the link, as [`Input::Packet`] does; what it asks of the host is told at once, as long as no
-    /// output waits, which goes before it.
+    /// Takes a packet from the link, as [`Input::Packet`](super::Input::Packet) does. If no output
+    /// is waiting, a read, write or interrupt is returned at once instead of being queued as an
+    /// output.
     #[inline]
     pub fn receive(&mut self, now: Instant, packet: &Packet) -> Received {
         let header = &packet.header;
@@ -65,11 +67,11 @@ impl RootComplex {
         Received::Taken
     }
 
-    /// Answers `request`, a [`Received::MemoryRead`]: gives `send` the packets for the link. Without data it tells the device
-    /// that no memory is there (Unsupported Request).
+    /// Answers `request`, which came as a [`Received::MemoryRead`], and gives `send` the packets
+    /// for the link. `None` says that there is no memory; the device then gets Unsupported Request.
     ///
     /// # Panics
-    /// When the bytes are not as many as were asked for.
+    /// When the number of bytes differs from the length asked for.
     #[inline]
     pub fn complete(&mut self, request: &Header, data: Option<&Buffer>, mut send: impl FnMut(Packet)) {
         match data {
@@ -90,7 +92,8 @@ impl RootComplex {
             Kind::Memory(request) => match request.operation {
                 MemoryOperation::Write => self.on_write(request, packet),
                 MemoryOperation::Read => self.on_read(request, &packet.header),
-                // No locks, no AtomicOps: Device Capabilities 2 of a root port that completes none.
+                // Neither locked reads nor AtomicOps: like a root port whose Device Capabilities 2
+                // offer no AtomicOp completion.
                 _ => self.refuse(&packet.header, CompletionStatus::UnsupportedRequest),
             },
             Kind::Message(message) => self.on_message(*message),
@@ -100,7 +103,8 @@ impl RootComplex {
         }
     }
 
-    /// The length of a read of host memory that has nothing wrong with it; it is then counted.
+    /// The length in bytes of a valid read of host memory, which is then counted; `None` for any
+    /// other read.
     #[inline]
     fn plain_read(&mut self, request: &MemoryRequest, header: &Header) -> Option<u32> {
         let length = u32::from(header.length) * 4;
@@ -135,7 +139,8 @@ impl RootComplex {
         self.outputs.push_back(Output::MemoryRead { token, address: request.address, length });
     }
 
-    /// What a write is that has nothing wrong with it and no holes; it is then counted.
+    /// The write or interrupt that a valid write without holes stands for, which is then counted;
+    /// `None` for any other write.
     #[inline]
     fn plain_write(&mut self, request: &MemoryRequest, packet: &Packet) -> Option<Received> {
         let header = &packet.header;
@@ -176,7 +181,7 @@ impl RootComplex {
             return self.on_malformed(header);
         }
         if header.traits.is_poisoned() || length == 0 {
-            // Bad data must not reach memory, and a write of nothing only flushes.
+            // Bad data must not reach memory. A write of no bytes only flushes.
             self.statistics.malformed += u64::from(header.traits.is_poisoned());
             return;
         }
@@ -188,7 +193,8 @@ impl RootComplex {
         self.on_sparse_write(request.address, packet);
     }
 
-    /// A write with holes between its enabled bytes: byte by byte. At most two double words may have them.
+    /// Performs a write with holes between its enabled bytes, byte by byte. A write with holes has
+    /// at most two double words.
     fn on_sparse_write(&mut self, address: u64, packet: &Packet) {
         for index in 0..packet.payload.len() {
             let dword = u16::try_from(index / 4).unwrap_or(u16::MAX);
@@ -238,7 +244,7 @@ const fn within_page(address: u64, length: u32) -> bool {
     address % PAGE + length as u64 <= PAGE
 }
 
-/// Whether every byte from the first enabled one to the last one is enabled.
+/// Whether every byte from the first enabled one to the last enabled one is enabled.
 fn contiguous(header: &Header) -> bool {
     if header.length > 2 {
         return true;

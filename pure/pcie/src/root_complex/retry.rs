@@ -1,5 +1,6 @@
-//! Configuration requests of the host that are answered with Configuration Request Retry Status (CRS): issued again, as the
-//! specification asks it of a root complex (2.3.2), or told to software that wants to see them.
+//! Configuration requests of the host that are answered with Configuration Request Retry Status
+//! (CRS). They are issued again, as section 2.3.2 demands of a root complex, or reported to
+//! software that enabled CRS Software Visibility.
 
 use alloc::vec::Vec;
 
@@ -10,9 +11,10 @@ use super::{Config, Output, RootComplex};
 use crate::requester::{Busy, REQUESTS_MAX, RequestError};
 use crate::wire::Bdf;
 
-/// What software that sees retries reads where Vendor ID and Device ID are: a vendor that nobody is, and all ones.
+/// Value of the Vendor ID and Device ID double word that software with CRS visibility reads: Vendor
+/// ID 0001h, which nobody has, and all ones.
 pub(super) const NOT_READY: u32 = 0xffff_0001;
-/// Where the Vendor ID is.
+/// Byte offset of the Vendor ID.
 const VENDOR: u16 = 0;
 
 /// A configuration request of the host.
@@ -21,33 +23,33 @@ pub(super) struct Access {
     pub(super) cookie: u64,
     pub(super) target: Bdf,
     pub(super) offset: u16,
-    /// Byte enables and value of a write.
+    /// Byte enables and value of a write; `None` for a read.
     pub(super) write: Option<(u8, u32)>,
 }
 
-/// One that was asked for patience.
+/// An access that was answered with CRS.
 #[derive(Clone, Copy, Debug)]
 struct Retry {
     access: Access,
-    /// How long it is issued again.
+    /// Time until which the access is issued again.
     deadline: Instant,
-    /// How long it waits the next time.
+    /// Length of the next pause.
     pause: Nanos,
 }
 
-/// Those that have not been answered for good.
+/// Accesses that have no final answer yet.
 #[derive(Debug, Default)]
 pub(super) struct Accesses {
-    /// Those that are under way for the first time.
+    /// Accesses that are under way for the first time.
     first: Vec<Access>,
-    /// Those that are under way again.
+    /// Accesses that are under way again.
     again: Vec<Retry>,
-    /// Those that wait, and until when.
+    /// Accesses that wait, and the end of their pause.
     waiting: Vec<(Instant, Retry)>,
 }
 
 impl Accesses {
-    /// Whether another one can be kept.
+    /// Whether there is room for another access.
     pub(super) const fn room(&self) -> Result<(), Busy> {
         if self.waiting.len() < REQUESTS_MAX { Ok(()) } else { Err(Busy) }
     }
@@ -55,7 +57,8 @@ impl Accesses {
         self.first.push(access);
     }
 
-    /// The answered one, with what is left to it if it is asked for patience.
+    /// Removes the access that was answered, and returns it with the deadline and pause for the
+    /// case that the answer is CRS.
     fn take(&mut self, now: Instant, config: &Config, cookie: u64) -> Option<Retry> {
         if let Some(index) = self.first.iter().position(|access| access.cookie == cookie) {
             let access = self.first.swap_remove(index);
@@ -65,7 +68,8 @@ impl Accesses {
         Some(self.again.swap_remove(index))
     }
 
-    /// An answer has come. Returns what the host is told, unless the request is issued again.
+    /// Handles an answer. Returns the result for the host, or `None` if the request will be issued
+    /// again.
     fn on_answer(
         &mut self,
         now: Instant,
@@ -99,7 +103,7 @@ impl Accesses {
 }
 
 impl RootComplex {
-    /// A configuration request of the host was answered.
+    /// Handles the answer to a configuration request of the host.
     pub(super) fn on_register(&mut self, now: Instant, cookie: u64, result: Result<u32, RequestError>) {
         self.statistics.retries += u64::from(result == Err(RequestError::ConfigRequestRetry));
         if let Some(result) = self.accesses.on_answer(now, &self.config, cookie, result) {
@@ -107,7 +111,7 @@ impl RootComplex {
         }
     }
 
-    /// Issues again what has waited long enough.
+    /// Issues again the accesses whose pause is over.
     pub(super) fn retry(&mut self, now: Instant) {
         while let Some(retry) = self.accesses.take_due(now) {
             match self.issue(now, &retry.access) {
@@ -129,7 +133,7 @@ impl RootComplex {
         }
     }
 
-    /// The link is down: nobody gets ready any more.
+    /// Fails all waiting accesses: the link is down, so no function can become ready any more.
     pub(super) fn give_up_retries(&mut self) {
         for (_, retry) in self.accesses.waiting.drain(..) {
             let result = Err(RequestError::LinkDown);

@@ -1,4 +1,4 @@
-//! Finding functions: bus by bus, depth first.
+//! The search for functions: bus by bus, depth first.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -9,25 +9,26 @@ use crate::config::{bridge, header};
 use crate::requester::RequestError;
 use crate::wire::Bdf;
 
-/// Devices on a bus inside a switch; on a link there is one.
+/// Number of devices on a bus inside a switch; a link has one.
 const DEVICES: u8 = 32;
-/// Functions of a device.
+/// Number of functions of a device.
 const FUNCTIONS: u8 = 8;
-/// Bridges below each other; what is deeper stays hidden.
+/// Maximum depth of nested bridges; what is deeper stays hidden.
 const DEPTH_MAX: u8 = 32;
-/// Functions that are looked at; a hierarchy that shows more is not to be believed, or not to be waited for.
+/// Maximum number of functions that enumeration looks at. A hierarchy that shows more is not
+/// credible, or would take too long.
 pub(super) const FUNCTIONS_MAX: u32 = 512;
-/// Vendor ID of nobody.
+/// Vendor ID that is read where no function is.
 const NO_VENDOR: u32 = 0xffff;
 /// Header Layout of a bridge.
 const BRIDGE: u8 = 1;
 
-/// The link is down; nothing more can be found.
+/// Error: the link is down, so that nothing more can be found.
 type Down = ();
 
 impl Scanner {
-    /// Finds the functions on `bus` and below, giving out bus numbers after `last` up to `limit`. `only_first`
-    /// means that the bus is a link, where device 0 alone can be.
+    /// Finds the functions on `bus` and below, and assigns bus numbers after `last` up to `limit`.
+    /// `only_first` says that the bus is a link, which has device 0 only.
     pub(super) async fn scan_bus(
         &self,
         bus: u8,
@@ -71,7 +72,7 @@ impl Scanner {
         Ok(found)
     }
 
-    /// Gives the bridge its buses and finds what is on them.
+    /// Assigns buses to the bridge and finds the functions on them.
     async fn scan_below(
         &self,
         function: &mut Function,
@@ -86,7 +87,7 @@ impl Scanner {
         };
         let mut found = Bridge { primary: bdf.bus(), secondary, ..function.bridge.unwrap_or_default() };
         *last = secondary;
-        // Everything up to the limit is forwarded while it isn't known how much is there.
+        // Until the number of buses is known, everything up to the limit is forwarded.
         match self.write_buses(bdf, &found, limit).await {
             Err(Stop::LinkDown) => return Err(()),
             Err(Stop::Function(fault)) => {
@@ -122,7 +123,8 @@ impl Scanner {
         self.set(bdf, &buses).await
     }
 
-    /// Reads what a function is, and whether its device has more functions; `None` where there is none.
+    /// Reads the identity of a function, and whether its device has more functions; `None` if the
+    /// function does not exist.
     async fn scan_function(&self, bdf: Bdf) -> Result<Option<(Function, bool)>, Stop> {
         let absent = |fault| matches!(fault, Fault::Register { error: RequestError::UnsupportedRequest, .. });
         let ids = match self.read(bdf, header::VENDOR.offset()).await {
@@ -166,7 +168,7 @@ impl Scanner {
         Ok(Some((function, header::MULTI_FUNCTION.is_set(layout))))
     }
 
-    /// Sizes the BARs by writing ones and looking which stay.
+    /// Sizes the BARs by writing ones and reading which of these stay.
     async fn size_bars(&self, function: &mut Function, bars: usize) -> Result<(), Stop> {
         let bars = u8::try_from(bars).unwrap_or(0);
         let mut index = 0;
@@ -187,7 +189,7 @@ impl Scanner {
                     self.note(function.bdf, Fault::BarPair { index });
                     return Ok(());
                 }
-                // I/O decoders may leave their upper half out.
+                // I/O decoders may leave out their upper half.
                 Space::Io if low >> 16 == 0 => (low, 16),
                 _ => (low, 32),
             };
@@ -202,7 +204,8 @@ impl Scanner {
         Ok(())
     }
 
-    /// The bits of BAR `index` that can be set, and its fixed ones.
+    /// The value of BAR `index` after writing ones: the bits that can be set, and the bits that are
+    /// fixed at 1.
     async fn probe(&self, bdf: Bdf, index: u8) -> Result<u32, Stop> {
         let offset = header::BAR0 + u16::from(index) * 4;
         self.write(bdf, offset, u32::MAX).await?;
@@ -211,7 +214,7 @@ impl Scanner {
         Ok(ones)
     }
 
-    /// Reads again what changes on a port as devices come and go.
+    /// Reads again the registers of a port that change as devices come and go.
     pub(super) async fn refresh_port(&self, function: &mut Function) -> Result<(), Stop> {
         if let Some(express) = function.express {
             let fresh = self.read_express(function.bdf, express.offset).await?;
@@ -222,7 +225,8 @@ impl Scanner {
     }
 }
 
-/// The size that the writable bits of a BAR of `width` bits mean, if they mean one: ones at the top only.
+/// The size that the writable bits of a BAR of `width` bits stand for; `None` unless exactly the
+/// upper bits are writable.
 fn size_of(mask: u64, width: u32) -> Option<u64> {
     let all = u64::MAX >> (64 - width);
     let size = 1_u64.checked_shl(mask.trailing_zeros())?;

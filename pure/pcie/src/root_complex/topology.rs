@@ -1,4 +1,4 @@
-//! What enumeration found.
+//! The result of enumeration.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -8,12 +8,13 @@ use crate::config::Field;
 use crate::requester::RequestError;
 use crate::wire::Bdf;
 
-/// The functions below a root port, the root port itself at the top.
+/// The functions below a root port, with the root port itself at the top.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Topology {
-    /// The root port. Boxed, so that what carries a topology among packets stays small.
+    /// The root port. It is boxed to keep an output that carries a topology as small as one with a
+    /// packet.
     pub root: Box<Function>,
-    /// What was wrong with functions, in the order in which it was noticed.
+    /// Faults of functions, in the order in which they were noticed.
     pub faults: Vec<(Bdf, Fault)>,
 }
 
@@ -35,16 +36,16 @@ impl Topology {
     pub fn takes_ten_bit_tags(&self) -> bool {
         self.functions().all(|function| function.express.is_some_and(|express| express.ten_bit_completer))
     }
-    /// The largest payload that every function takes, in bytes.
+    /// The largest payload that every function takes, in bytes; at least 128.
     pub fn payload_size(&self) -> u32 {
         self.functions().filter_map(|function| Some(function.express?.payload_size)).min().unwrap_or(128)
     }
 }
 
-/// One function.
+/// One function that enumeration found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Function {
-    /// Where it is.
+    /// Bus, device and function number.
     pub bdf: Bdf,
     /// Vendor ID.
     pub vendor: u16,
@@ -54,49 +55,50 @@ pub struct Function {
     pub class: u32,
     /// Revision ID.
     pub revision: u8,
-    /// Subsystem Vendor ID, type 0 only.
+    /// Subsystem Vendor ID; type 0 headers only.
     pub subsystem_vendor: u16,
-    /// Subsystem ID, type 0 only.
+    /// Subsystem ID; type 0 headers only.
     pub subsystem: u16,
     /// Header Layout: 0 for endpoints, 1 for bridges.
     pub layout: u8,
-    /// Base Address Registers that are implemented.
+    /// The Base Address Registers that the function implements.
     pub bars: Vec<BarRegister>,
-    /// What a bridge has of its own.
+    /// The registers that only a bridge has; `None` for an endpoint.
     pub bridge: Option<Bridge>,
-    /// Capabilities in the order of their lists.
+    /// Capabilities in the order of the function's lists.
     pub capabilities: Vec<Capability>,
-    /// The PCI Express capability.
+    /// The PCI Express capability, if the function has one.
     pub express: Option<Express>,
-    /// The MSI-X capability.
+    /// The MSI-X capability, if the function has one.
     pub msix: Option<MsiX>,
-    /// Device Serial Number.
+    /// Device Serial Number, if the function has one.
     pub serial_number: Option<u64>,
-    /// Memory Space Enable and Bus Master Enable were set: it works.
+    /// Whether enumeration set Memory Space Enable and Bus Master Enable, so that the function
+    /// works.
     pub enabled: bool,
-    /// Functions on the bus below, of a bridge.
+    /// Functions on the bus below a bridge.
     pub children: Vec<Self>,
 }
 
 impl Function {
-    /// Where capability `id` is.
+    /// Byte offset of capability `id` in the configuration space.
     pub fn capability(&self, id: CapabilityId) -> Option<u16> {
         self.capabilities.iter().find(|capability| capability.id == id).map(|capability| capability.offset)
     }
-    /// The Base Address Register `index`.
+    /// The Base Address Register numbered `index`.
     pub fn bar(&self, index: u8) -> Option<&BarRegister> {
         self.bars.iter().find(|bar| bar.index == index)
     }
-    /// Max_Read_Request_Size in bytes, 128 without a PCI Express capability.
+    /// Max_Read_Request_Size in bytes; 128 without a PCI Express capability.
     pub fn read_request_size(&self) -> u32 {
         self.express.map_or(128, |express| express.read_request_size)
     }
 }
 
-/// Where a BAR's addresses are.
+/// The address space that a BAR decodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
-    /// I/O; never placed.
+    /// I/O space; never placed.
     Io,
     /// Memory with 32-bit addresses.
     Memory32,
@@ -104,18 +106,18 @@ pub enum Space {
     Memory64,
 }
 
-/// A Base Address Register (a pair of them for 64-bit addresses).
+/// A Base Address Register, or a pair of registers for 64-bit addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BarRegister {
-    /// The (first) register's number, 0..6.
+    /// Number of the register, or of the first one of a pair: 0..6.
     pub index: u8,
-    /// What it decodes.
+    /// The address space that the BAR decodes.
     pub space: Space,
     /// Whether reads have no side effects.
     pub prefetchable: bool,
-    /// Bytes, a power of two.
+    /// Size of the decoded range in bytes, a power of two.
     pub size: u64,
-    /// Where it was placed; `None` where there was no room.
+    /// First address of the decoded range; `None` if there was no room for it.
     pub address: Option<u64>,
 }
 
@@ -129,85 +131,85 @@ pub struct Window {
 }
 
 impl Window {
-    /// How many bytes it spans.
+    /// Size of the window in bytes.
     pub const fn size(self) -> u64 {
         self.last - self.first + 1
     }
 }
 
-/// What a bridge forwards.
+/// What a bridge forwards: its buses and its windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bridge {
-    /// The bus above.
+    /// Primary Bus Number: the bus above.
     pub primary: u8,
-    /// The bus below.
+    /// Secondary Bus Number: the bus directly below.
     pub secondary: u8,
-    /// The last bus below.
+    /// Subordinate Bus Number: the last bus below.
     pub subordinate: u8,
-    /// Whether prefetchable addresses may be above 4 GiB.
+    /// Whether the prefetchable window may be above 4 GiB.
     pub prefetchable_64: bool,
-    /// Memory Base and Limit.
+    /// Memory Base and Memory Limit; `None` when the window is closed.
     pub memory: Option<Window>,
-    /// Prefetchable Memory Base and Limit.
+    /// Prefetchable Memory Base and Limit; `None` when the window is closed.
     pub prefetchable: Option<Window>,
 }
 
-/// What a capability is.
+/// Identifier of a capability in one of the two lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CapabilityId {
-    /// In the first 256 bytes.
+    /// A capability in the first 256 bytes.
     Standard(u8),
-    /// In the extended configuration space.
+    /// A capability in the extended configuration space.
     Extended(u16),
 }
 
 /// One entry of a function's capability lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capability {
-    /// What it is.
+    /// Identifier of the capability.
     pub id: CapabilityId,
-    /// Where it starts.
+    /// Byte offset of the capability in the configuration space.
     pub offset: u16,
-    /// Version of an extended one and of Power Management, else 0.
+    /// Version of an extended capability or of Power Management; 0 for others.
     pub version: u8,
 }
 
-/// The PCI Express capability, as far as enumeration cares.
+/// The parts of the PCI Express capability that enumeration uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Express {
-    /// Where it starts.
+    /// Byte offset of the capability in the configuration space.
     pub offset: u16,
-    /// Device/Port Type as encoded: 0 endpoint, 4 root port, 5 upstream, 6 downstream.
+    /// Device/Port Type as encoded: 0 endpoint, 4 root port, 5 upstream port, 6 downstream port.
     pub port_type: u8,
-    /// Max_Payload_Size Supported in bytes.
+    /// Max_Payload_Size Supported, in bytes.
     pub payload_supported: u32,
-    /// Max_Payload_Size set, in bytes.
+    /// Max_Payload_Size as set, in bytes.
     pub payload_size: u32,
-    /// Max_Read_Request_Size set, in bytes.
+    /// Max_Read_Request_Size as set, in bytes.
     pub read_request_size: u32,
-    /// Extended tags (8 bits) are supported, and then enabled.
+    /// Whether extended (8-bit) tags are supported; enumeration then enables them.
     pub extended_tags: bool,
-    /// 10-bit tags are supported by the requester, and then enabled.
+    /// Whether the function can send requests with 10-bit tags; enumeration then enables them.
     pub ten_bit_tags: bool,
-    /// 10-bit tags are understood in requests.
+    /// Whether the function understands requests with 10-bit tags.
     pub ten_bit_completer: bool,
-    /// Completion Timeout Ranges Supported: bit 0 is A.
+    /// Completion Timeout Ranges Supported: bit 0 is range A.
     pub timeout_ranges: u8,
-    /// Completion Timeout Value set, as encoded.
+    /// Completion Timeout Value as set, as encoded.
     pub timeout: u8,
-    /// Function Level Reset Capability.
+    /// Whether the function supports Function Level Reset (FLR).
     pub function_level_reset: bool,
     /// Max Link Speed: 1 is 2.5 GT/s.
     pub link_speed_max: u8,
-    /// Maximum Link Width.
+    /// Maximum Link Width, in lanes.
     pub link_width_max: u8,
-    /// Current Link Speed.
+    /// Current Link Speed: 1 is 2.5 GT/s.
     pub link_speed: u8,
-    /// Negotiated Link Width.
+    /// Negotiated Link Width, in lanes.
     pub link_width: u8,
-    /// Data Link Layer Link Active.
+    /// Whether the data link layer of the link is up (Data Link Layer Link Active).
     pub link_active: bool,
-    /// The slot below a port.
+    /// The slot below a port, if there is one.
     pub slot: Option<Slot>,
 }
 
@@ -219,11 +221,11 @@ impl Express {
     /// Device/Port Type of a downstream port.
     pub const DOWNSTREAM: u8 = 6;
 
-    /// Whether a link, and so device 0 only, is below.
+    /// Whether a link is below this port; a link has device 0 only.
     pub const fn has_link_below(&self) -> bool {
         matches!(self.port_type, Self::ROOT_PORT | Self::DOWNSTREAM)
     }
-    /// Whether devices may come and go below.
+    /// Whether devices may come and go below this port.
     pub fn is_hot_plug(&self) -> bool {
         self.slot.is_some_and(|slot| slot.hot_plug)
     }
@@ -234,69 +236,70 @@ impl Express {
 pub struct Slot {
     /// Physical Slot Number.
     pub number: u16,
-    /// Hot-Plug Capable.
+    /// Whether the slot supports hot-plug (Hot-Plug Capable).
     pub hot_plug: bool,
-    /// Hot-Plug Surprise.
+    /// Whether a device may vanish without notice (Hot-Plug Surprise).
     pub surprise: bool,
-    /// Presence Detect State.
+    /// Whether a device is in the slot (Presence Detect State).
     pub present: bool,
 }
 
 /// The MSI-X capability.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MsiX {
-    /// Where it starts.
+    /// Byte offset of the capability in the configuration space.
     pub offset: u16,
-    /// Vectors, 1..=2048.
+    /// Number of vectors, 1..=2048.
     pub vectors: u16,
-    /// The BAR that holds the table.
+    /// Number of the BAR that holds the table.
     pub table_bar: u8,
-    /// Where in it the table is.
+    /// Byte offset of the table in its BAR.
     pub table_offset: u32,
-    /// The BAR that holds the Pending Bit Array.
+    /// Number of the BAR that holds the Pending Bit Array.
     pub pending_bar: u8,
-    /// Where in it the Pending Bit Array is.
+    /// Byte offset of the Pending Bit Array in its BAR.
     pub pending_offset: u32,
 }
 
-/// What was wrong with a function, or could not be given to it.
+/// A fault of a function, or a resource that could not be given to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It asked for patience (CRS) beyond the deadline.
+    /// The function still answered with Configuration Request Retry Status (CRS) after the
+    /// deadline.
     NotReady,
-    /// A register that must be there could not be read or written.
+    /// A mandatory register could not be read or written.
     Register {
         /// Byte offset of the register.
         offset: u16,
-        /// What came instead.
+        /// Why the access failed.
         error: RequestError,
     },
-    /// A BAR whose writable bits are no size.
+    /// The writable bits of a BAR are not a valid size.
     BarSize {
-        /// The register's number.
+        /// Number of the register.
         index: u8,
         /// The bits that could be set.
         mask: u64,
     },
-    /// A 64-bit BAR in the last register, with no room for its upper half.
+    /// A 64-bit BAR is in the last register, without room for its upper half.
     BarPair {
-        /// The register's number.
+        /// Number of the register.
         index: u8,
     },
-    /// A list of capabilities that leaves its space or comes back to itself.
+    /// A capability list leaves its part of the configuration space or loops.
     CapabilityList {
-        /// Where it went wrong.
+        /// Byte offset at which the list went wrong.
         offset: u16,
     },
-    /// More functions than are looked at; here the search ended.
+    /// There are more functions than enumeration looks at; the search ended here.
     TooMany,
     /// No bus number was left for a bridge.
     NoBus,
-    /// No room was left for a BAR, or for the window of a bridge (`index` `None`).
+    /// No room was left for a BAR, or for a bridge's window (`index` is `None`).
     NoSpace {
-        /// The BAR.
+        /// Number of the BAR; `None` for a bridge's window.
         index: Option<u8>,
-        /// How many bytes were asked for.
+        /// Number of bytes that were needed.
         size: u64,
     },
 }
@@ -319,12 +322,12 @@ impl fmt::Display for Fault {
     }
 }
 
-/// A field of a capability that starts at `base`, in a double word that was read.
+/// The value of `field`, which has at most 8 bits, in a double word that was read.
 pub(super) fn narrow(field: Field, dword: u32) -> u8 {
     field.of(dword).to_le_bytes()[0]
 }
 
-/// As [`narrow`], for fields of up to 16 bits.
+/// The value of `field`, which has at most 16 bits, in a double word that was read.
 pub(super) fn half(field: Field, dword: u32) -> u16 {
     let [low, high, ..] = field.of(dword).to_le_bytes();
     u16::from_le_bytes([low, high])

@@ -6,11 +6,8 @@ use super::{PortId, Switch, SwitchConfig};
 use crate::config::{Identity, Link};
 use crate::wire::Tlp;
 
-/// Gives a switch the TLPs that `bytes` are, each behind a byte that names the port it comes in by; links go
-/// up and down where no TLP parses.
-///
-/// # Panics
-/// When the switch panics.
+/// Gives the TLPs in `bytes` to a switch. A byte before each TLP names the port by which it comes
+/// in. Links go up and down where no TLP parses.
 pub fn packets(mut bytes: &[u8]) {
     let identity =
         Identity { vendor: 1, device: 1, revision: 0, class: 0, subsystem_vendor: 0, subsystem: 0 };

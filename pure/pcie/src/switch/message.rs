@@ -5,15 +5,16 @@ use super::{DOWNSTREAM_PORTS_MAX, Output, PortId, Switch};
 use crate::config::{ErrorMessage, FunctionError};
 use crate::wire::{Bdf, Kind, Message, MessageRouting, Packet, message};
 
-/// Legacy interrupts: INTA to INTD.
+/// Number of legacy interrupts: INTA to INTD.
 const PINS: usize = 4;
 
-/// What a switch remembers between messages.
+/// State that a switch keeps between messages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Gathered {
-    /// For each legacy interrupt of the upstream port, the downstream ports that assert it, bit by bit.
+    /// For each legacy interrupt of the upstream port: the downstream ports that assert it, bit n
+    /// for port n.
     asserted: [u32; PINS],
-    /// Downstream ports that still owe PME_TO_Ack, bit by bit.
+    /// Downstream ports that still owe PME_TO_Ack; bit n is port n.
     owed: u32,
 }
 
@@ -46,7 +47,8 @@ impl Switch {
         }
     }
 
-    /// From below to the root complex. Errors pass only where the bridges on the way let them.
+    /// Handles a message from below to the root complex. An error message passes only if the
+    /// bridges on the way allow it.
     fn on_upward(&mut self, ingress: PortId, packet: Packet, received: &Message) {
         if let Some(error) = ErrorMessage::from_code(received.code)
             && !(self.port_mut(ingress).passes_error(error) && self.upstream.passes_error(error))
@@ -95,8 +97,9 @@ impl Switch {
         }
     }
 
-    /// A device below `port` drives its `pin`; upstream it appears rotated by the port's device number, and
-    /// changes only with the first and the last that asserts it.
+    /// Handles a change of `pin` by a device below `port`. The upstream pin is `pin` rotated by the
+    /// port's device number. It changes only when the first port asserts it or the last one
+    /// deasserts it.
     fn on_interrupt_line(&mut self, port: u8, pin: usize, asserts: bool) {
         let rotated = (pin + usize::from(port)) % PINS;
         let before = self.gathered.asserted[rotated];
@@ -110,7 +113,7 @@ impl Switch {
         }
     }
 
-    /// What the device below `port` asserted or owed ends with its link.
+    /// Ends what the device below `port` asserted or owed, because its link is gone.
     pub(super) fn forget_below(&mut self, port: u8) {
         for pin in 0..PINS {
             let unrotated = (pin + PINS - usize::from(port) % PINS) % PINS;
@@ -119,7 +122,7 @@ impl Switch {
         self.on_acknowledged(port);
     }
 
-    /// Logs an error of `port` and tells the root complex where that is enabled.
+    /// Logs an error of `port`, and tells the root complex if this is enabled.
     pub(super) fn report(
         &mut self,
         port: PortId,

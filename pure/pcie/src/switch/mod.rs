@@ -1,9 +1,9 @@
 //! A switch: an upstream port, up to 32 downstream ports, and the routing between them.
 //!
-//! To software it is what the specification says: a type 1 function for the upstream port and one for each
-//! downstream port, device n on the bus between them being port n. Packets are routed by address, by ID or
-//! implicitly and leave as they came; nothing is queued here. All registers are here too, so that they
-//! answer while the far end of a link is gone.
+//! Software sees what the specification describes: a type 1 function for the upstream port and one
+//! for each downstream port. Device n on the internal bus is downstream port n. Packets are routed
+//! by address, by ID or implicitly, and leave unchanged; the switch queues none. All registers are
+//! in the switch, so that they answer even while the far end of a link is gone.
 
 #[doc(hidden)]
 pub mod fuzz;
@@ -27,70 +27,70 @@ use message::Gathered;
 use port::{LinkChange, Port, Route};
 use routing::{ConfigRoute, Routes};
 
-/// Downstream ports that a switch has at most: devices on its internal bus.
+/// Maximum number of downstream ports, which is the number of devices on the internal bus.
 pub const DOWNSTREAM_PORTS_MAX: u8 = 32;
 
 /// A port of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PortId {
-    /// The one towards the root complex.
+    /// The port towards the root complex.
     Upstream,
-    /// The one with this number, 0..32: its device number on the internal bus.
+    /// The downstream port with this number, 0..32, which is its device number on the internal bus.
     Downstream(u8),
 }
 
-/// What a switch is built as.
+/// Parameters that a switch is built with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwitchConfig {
-    /// Who the upstream port is.
+    /// Identity of the upstream port.
     pub upstream: Identity,
-    /// Who the downstream ports are.
+    /// Identity of the downstream ports.
     pub downstream: Identity,
-    /// How many downstream ports, 1..=32.
+    /// Number of downstream ports, 1..=32.
     pub ports: u8,
-    /// What the links can do; the port number is the switch's to give.
+    /// What the links can do. The switch replaces the port number for each downstream port.
     pub link: Link,
-    /// Hot-Plug Surprise of the slots: devices may vanish without that being an error.
+    /// Hot-Plug Surprise of the slots: devices may vanish without causing an error.
     pub surprise: bool,
-    /// Device Serial Number, of all ports.
+    /// Device Serial Number of all ports.
     pub serial_number: u64,
 }
 
-/// What a switch asks of the world.
+/// What a switch tells its caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// To be sent out of a port.
+    /// A packet to be sent out of a port.
     Forward {
-        /// Which.
+        /// The port by which the packet leaves.
         port: PortId,
-        /// What.
+        /// The packet to send.
         packet: Packet,
     },
     /// The link below a downstream port goes through a hot reset.
     HotReset {
-        /// Which.
+        /// The downstream port above the link.
         port: PortId,
     },
 }
 
-/// What has happened since the start.
+/// Counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Packets forwarded.
     pub forwarded: u64,
-    /// Requests refused: answered with Unsupported Request where they are not posted.
+    /// Requests refused; a refused non-posted request is answered with Unsupported Request.
     pub refused: u64,
-    /// Completions that had nowhere to go.
+    /// Completions that could not be routed.
     pub unexpected_completions: u64,
 }
 
-/// A switch.
+/// A switch with one upstream port.
 #[derive(Debug)]
 pub struct Switch {
     upstream: Port,
     downstream: Vec<Port>,
     routes: Routes,
-    /// See [`Switch::redirect`].
+    /// Whether requests from below are redirected upstream; see [`Switch::redirect`].
     redirect: bool,
     gathered: Gathered,
     completer: Completer,
@@ -103,7 +103,7 @@ impl Switch {
     /// A switch after power-up, with nothing below it yet.
     ///
     /// # Panics
-    /// When it has no downstream port or too many.
+    /// When it has no downstream port or more than [`DOWNSTREAM_PORTS_MAX`].
     pub fn new(config: &SwitchConfig) -> Self {
         assert!((1..=DOWNSTREAM_PORTS_MAX).contains(&config.ports), "a switch of {} ports", config.ports);
         let serial = config.serial_number;
@@ -128,35 +128,36 @@ impl Switch {
         }
     }
 
-    /// What has happened since the start.
+    /// Counters since the start.
     pub const fn statistics(&self) -> &Statistics {
         &self.statistics
     }
-    /// How many downstream ports there are.
+    /// Number of downstream ports.
     pub const fn ports(&self) -> usize {
         self.downstream.len()
     }
     /// The configuration space of `port`.
     ///
     /// # Panics
-    /// When there is no such port.
+    /// When the switch has no such port.
     pub fn config(&self, port: PortId) -> &ConfigSpace {
         match port {
             PortId::Upstream => &self.upstream.space,
             PortId::Downstream(index) => &self.downstream[usize::from(index)].space,
         }
     }
-    /// The place of `port`'s function.
+    /// Bus, device and function number of `port`'s function.
     ///
     /// # Panics
-    /// When there is no such port.
+    /// When the switch has no such port.
     pub fn id(&self, port: PortId) -> Bdf {
         match port {
             PortId::Upstream => self.upstream.id,
             PortId::Downstream(index) => self.downstream[usize::from(index)].id,
         }
     }
-    /// Whether packets can leave by `port`: its link is up, and software has neither disabled nor reset it.
+    /// Whether packets can leave by `port`: its link is up, and software has neither disabled nor
+    /// reset it.
     pub fn is_up(&self, port: PortId) -> bool {
         match port {
             PortId::Upstream => true,
@@ -174,16 +175,16 @@ impl Switch {
     /// The link below downstream port `port` came up: its far end is attached.
     ///
     /// # Panics
-    /// When there is no such downstream port.
+    /// When the switch has no such downstream port.
     pub fn link_up(&mut self, port: PortId) {
         self.on_attach(port, true);
     }
 
-    /// The link below downstream port `port` went down: its far end is gone. Requests that were forwarded and
-    /// not completed end by their requesters' Completion Timeout.
+    /// The link below downstream port `port` went down: its far end is gone. Requests that were
+    /// forwarded but not completed end with their requesters' Completion Timeout.
     ///
     /// # Panics
-    /// When there is no such downstream port.
+    /// When the switch has no such downstream port.
     pub fn link_down(&mut self, port: PortId) {
         self.on_attach(port, false);
     }
@@ -201,15 +202,16 @@ impl Switch {
         self.send_interrupt(port);
     }
 
-    /// From now on, requests by address from below go up even where a window of this switch has the address, as with
-    /// ACS P2P Request Redirect and ACS Upstream Forwarding: for devices whose addresses are not those of this hierarchy.
+    /// Sends requests by address from below upstream from now on, even if a window of this switch
+    /// has the address, as with ACS P2P Request Redirect and ACS Upstream Forwarding. This is for
+    /// devices whose addresses are not those of this hierarchy.
     pub fn redirect(&mut self) {
         self.redirect = true;
         self.routes = Routes::new(&self.upstream, &self.downstream, self.redirect);
     }
 
-    /// The upstream link was reset: every port returns to its values after power-up, but for what is sticky,
-    /// and the reset goes on below.
+    /// The upstream link was reset. Everything but sticky bits returns to its value after power-up
+    /// in every port, and the reset is passed on below.
     pub fn hot_reset(&mut self) {
         self.upstream.reset();
         self.upstream.id = Bdf::default();
@@ -217,27 +219,27 @@ impl Switch {
         self.refresh();
     }
 
-    /// A hot reset of the internal bus: of the downstream ports and all that is below them.
+    /// A hot reset of the internal bus: resets the downstream ports and everything below them.
     fn reset_below(&mut self) {
         for (index, port) in (0..).zip(&mut self.downstream) {
             port.reset();
             if port.attached {
                 self.outputs.push_back(Output::HotReset { port: PortId::Downstream(index) });
             }
-            // The link itself comes back with the port.
+            // The link itself comes up again with the port.
             port.follow_link();
         }
         self.gathered = Gathered::default();
     }
 
-    /// Sends the hot-plug interrupt of `port`, if one is due, as the memory write that it is.
+    /// Sends the hot-plug interrupt of `port`, if one is due, as a memory write.
     fn send_interrupt(&mut self, port: PortId) {
         if let Some(packet) = self.port_mut(port).poll_interrupt() {
             self.outputs.push_back(Output::Forward { port: PortId::Upstream, packet });
         }
     }
 
-    /// Derives what routing needs from the registers.
+    /// Caches what routing needs from the registers.
     fn refresh(&mut self) {
         let bus = u8::try_from(self.upstream.space.get(bridge::SECONDARY_BUS)).unwrap_or(0);
         for (device, port) in (0..).zip(&mut self.downstream) {
@@ -246,9 +248,9 @@ impl Switch {
         self.routes = Routes::new(&self.upstream, &self.downstream, self.redirect);
     }
 
-    /// The port by which a packet with `header` leaves, where nothing else is to be done about it, as almost always: it
-    /// is then counted as forwarded, and need not be moved in and out of here. Never while there are outputs, which go
-    /// before it.
+    /// The port by which a packet with `header` leaves, if forwarding is all it needs, as almost
+    /// always. The packet is then counted as forwarded and need not be moved into the switch and
+    /// out again. Returns `None` while outputs are waiting, because these go first.
     #[inline]
     pub fn pass(&mut self, ingress: PortId, header: &mut Header) -> Option<PortId> {
         if header.traits.is_poisoned() || !self.outputs.is_empty() {
@@ -278,7 +280,7 @@ impl Switch {
         }
     }
 
-    /// Sends `packet` on, or answers it in place of what should have taken it.
+    /// Forwards `packet`, or answers it for the missing receiver.
     #[inline]
     fn deliver(&mut self, ingress: PortId, route: Route, packet: Packet) {
         match route {
@@ -290,7 +292,8 @@ impl Switch {
         }
     }
 
-    /// `port` answers a request that came in by `ingress` and that nothing takes, drops it where it is posted, and logs the error.
+    /// Lets `port` refuse a request that came in by `ingress` and that nothing takes: answers it,
+    /// or drops it if it is posted, and logs the error.
     fn refuse(&mut self, ingress: PortId, port: PortId, request: &Header) {
         if request.is_completion() {
             self.statistics.unexpected_completions += 1;
@@ -303,7 +306,7 @@ impl Switch {
         self.report(port, FunctionError::UnsupportedRequest, request.is_non_posted(), Some(request));
     }
 
-    /// Makes `port` the completer of what is answered next.
+    /// Makes `port` the completer of the next answers.
     fn answer_as(&mut self, port: PortId) {
         let id = self.id(port);
         self.completer.set(completer::Settings { id, ..completer::Settings::default() });
@@ -331,7 +334,8 @@ impl Switch {
         }
     }
 
-    /// What becomes of a configuration request for what is below downstream port `index`, and its type there.
+    /// The route of a configuration request to a function below downstream port `index`, and the
+    /// type that the request has there.
     fn descend(&self, index: u8, request: &ConfigRequest) -> (Route, ConfigType) {
         let port = PortId::Downstream(index);
         let direct = request.target.bus() == *self.downstream[usize::from(index)].buses().start();
@@ -342,7 +346,7 @@ impl Switch {
         (if passes { Route::Forward(port) } else { Route::Refuse(port) }, routing)
     }
 
-    /// A configuration request for one of the switch's own functions.
+    /// Handles a configuration request for one of the switch's own functions.
     fn on_port_config(&mut self, port: PortId, request: &ConfigRequest, packet: &Packet) {
         let header = &packet.header;
         if !request.write {
@@ -350,7 +354,7 @@ impl Switch {
             self.answer_as(port);
             let data = self.pool.copy(&value.to_le_bytes());
             let outputs = &mut self.outputs;
-            // Configuration requests are taken from the root complex only.
+            // Only the root complex sends configuration requests.
             return self.completer.data(header, &data, |packet| {
                 outputs.push_back(Output::Forward { port: PortId::Upstream, packet });
             });
@@ -386,7 +390,7 @@ impl Switch {
 }
 
 impl Engine for Switch {
-    /// A packet, and the port that it came in by.
+    /// A packet, and the port by which it came in.
     type Input<'a> = (PortId, Packet);
     type Output = Output;
 

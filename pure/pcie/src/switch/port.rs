@@ -1,4 +1,4 @@
-//! One port of a switch: a bridge's configuration space and what is derived from it.
+//! One port of a switch: a bridge's configuration space, and the state derived from it.
 
 use engine::Buffer;
 
@@ -9,28 +9,30 @@ use crate::config::{
 };
 use crate::wire::{Bdf, Packet};
 
-/// Memory windows are multiples of this many bytes.
+/// Memory windows are multiples of 2 to this power, in bytes.
 const MEMORY_GRANULE_BITS: u32 = 20;
-/// I/O windows are multiples of this many bytes.
+/// I/O windows are multiples of 2 to this power, in bytes.
 const IO_GRANULE_BITS: u32 = 12;
-/// ISA Enable: in the first 64 KiB of I/O, only the first quarter of each KiB goes down.
+/// ISA Enable: in the first 64 KiB of I/O space, only the first quarter of each KiB is forwarded
+/// down.
 const ISA_LIMIT: u64 = 0x1_0000;
 const ISA_PERIOD: u64 = 0x400;
 const ISA_PASSES: u64 = 0x100;
 
-/// A port.
+/// A port of a switch, upstream or downstream.
 #[derive(Clone, Debug)]
 pub(super) struct Port {
     pub(super) space: ConfigSpace,
-    /// Its function's place.
+    /// Bus, device and function number of the port's function.
     pub(super) id: Bdf,
-    /// Whether the far end of the link is there, whatever software does to the link.
+    /// Whether the far end of the link is attached, whatever software does to the link.
     pub(super) attached: bool,
-    /// Whether a hot-plug interrupt's conditions are all met; it is sent when they come to be.
+    /// Whether all conditions of a hot-plug interrupt are met. The interrupt is sent when this
+    /// becomes true.
     interrupting: bool,
 }
 
-/// What changed below a port by a configuration write.
+/// Change of the link below a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LinkChange {
     None,
@@ -55,14 +57,14 @@ impl Port {
         self.space.is_set(field.at(offset::EXPRESS))
     }
 
-    /// Whether packets can go down: the far end is there and software lets it.
+    /// Whether packets can go down: the far end is attached and software allows it.
     pub(super) fn link_usable(&self) -> bool {
         self.attached
             && !self.space.is_set(bridge::SECONDARY_BUS_RESET)
             && !self.express(express::LINK_DISABLE)
     }
 
-    /// Follows [`Port::link_usable`] with the link's registers.
+    /// Updates the link's registers to follow [`Port::link_usable`].
     pub(super) fn follow_link(&mut self) -> LinkChange {
         let (active, usable) = (self.express(express::LINK_ACTIVE), self.link_usable());
         if active == usable {
@@ -73,7 +75,7 @@ impl Port {
         if usable { LinkChange::CameUp } else { LinkChange::WentDown }
     }
 
-    /// The far end came or went.
+    /// Records that the far end was attached or removed.
     pub(super) fn attach(&mut self, attached: bool) -> LinkChange {
         if self.attached != attached {
             self.attached = attached;
@@ -83,7 +85,7 @@ impl Port {
         self.follow_link()
     }
 
-    /// A device may vanish here without that being an error.
+    /// Whether a device may vanish here without causing an error.
     pub(super) fn expects_surprise(&self) -> bool {
         self.express(express::HOT_PLUG_SURPRISE)
     }
@@ -98,7 +100,7 @@ impl Port {
         bus(bridge::SECONDARY_BUS)..=bus(bridge::SUBORDINATE_BUS)
     }
 
-    /// The memory window and the prefetchable one; closed where they don't decode.
+    /// The memory window and the prefetchable window; closed if they do not decode.
     pub(super) fn memory_windows(&self) -> [Window; 2] {
         if !self.space.memory_enabled() {
             return [Window::CLOSED; 2];
@@ -117,7 +119,7 @@ impl Port {
         ]
     }
 
-    /// Whether the I/O window takes `address` down.
+    /// Whether the I/O window forwards `address` down.
     pub(super) fn takes_io(&self, address: u32) -> bool {
         if !self.space.is_set(header::IO_SPACE) || !self.space.in_d0() {
             return false;
@@ -130,8 +132,9 @@ impl Port {
         window(base, limit, IO_GRANULE_BITS).contains(address) && !isa
     }
 
-    /// Whether `message` from below goes on up through this port (Bridge Control SERR# Enable, and for
-    /// uncorrectable errors one of the enables of this function).
+    /// Whether `message` from below is forwarded up through this port. This needs SERR# Enable in
+    /// Bridge Control, and one of the function's enables for the message: Device Control, or SERR#
+    /// Enable in Command for uncorrectable errors.
     pub(super) fn passes_error(&mut self, message: ErrorMessage) -> bool {
         let (uncorrectable, enable) = match message {
             ErrorMessage::Correctable => (false, express::REPORT_CORRECTABLE),
@@ -149,8 +152,8 @@ impl Port {
         passes
     }
 
-    /// The hot-plug interrupt that is due now, if one is: when its conditions have come to be true, or when
-    /// one that was masked may now be sent.
+    /// The hot-plug interrupt that is due now, if any: its conditions have become true, or it was
+    /// masked before and may now be sent.
     pub(super) fn poll_interrupt(&mut self) -> Option<Packet> {
         let at_msi = |field: Field| field.at(offset::MSI);
         let event = (self.express(express::PRESENCE_CHANGED)
@@ -179,7 +182,7 @@ impl Port {
     }
 }
 
-/// From the base and limit registers, which count granules.
+/// The window that the base and limit registers describe; they count granules.
 const fn window(base: u64, limit: u64, granule_bits: u32) -> Window {
     if limit < base {
         return Window::CLOSED;
@@ -187,11 +190,11 @@ const fn window(base: u64, limit: u64, granule_bits: u32) -> Window {
     Window { base: base << granule_bits, last: (limit << granule_bits) | ((1 << granule_bits) - 1) }
 }
 
-/// Where the next packet goes.
+/// The route of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Route {
-    /// Out of this port.
+    /// The packet leaves by this port.
     Forward(PortId),
-    /// Nowhere: this port answers.
+    /// The packet goes nowhere; this port answers it.
     Refuse(PortId),
 }

@@ -1,4 +1,4 @@
-//! Which port a packet leaves by.
+//! The choice of the port by which a packet leaves.
 
 use alloc::vec::Vec;
 
@@ -7,30 +7,31 @@ use super::{PortId, Switch};
 use crate::config::{Window, bridge};
 use crate::wire::{Bdf, ConfigRequest, ConfigType};
 
-/// No downstream port has this bus below it.
+/// Marks a bus that is below no downstream port.
 const NOBODY: u8 = u8::MAX;
-/// Bus numbers.
+/// Number of buses.
 const BUSES: usize = 256;
 
-/// What the ports' registers mean for routing; made anew whenever one of them changes.
+/// What the ports' registers mean for routing. Derived again whenever one of these registers
+/// changes.
 #[derive(Clone, Debug)]
 pub(super) struct Routes {
-    /// The windows of downstream ports that are open.
+    /// The open windows of downstream ports, with the number of the port.
     memory: Vec<(Window, u8)>,
-    /// The windows of the upstream port.
+    /// The windows of the upstream port: memory and prefetchable memory.
     upstream: [Window; 2],
-    /// The downstream port that has a bus below it.
+    /// The downstream port that has each bus below it, or [`NOBODY`].
     buses: [u8; BUSES],
-    /// The bus between upstream and downstream ports; 0 while it has no number.
+    /// The bus between upstream and downstream ports; 0 until software numbers it.
     internal_bus: u8,
-    /// Buses below the upstream port.
+    /// The last bus below the upstream port.
     subordinate_bus: u8,
-    /// Downstream ports whose link is up, bit by bit.
+    /// Downstream ports whose link is up; bit n is port n.
     pub(super) up: u32,
-    /// Downstream ports that may send requests up, bit by bit.
+    /// Downstream ports that may send requests up (Bus Master Enable); bit n is port n.
     masters: u32,
     upstream_master: bool,
-    /// Requests from below go up, whatever is beside them.
+    /// Whether requests from below go up even if another port of the switch claims their address.
     redirect: bool,
 }
 
@@ -58,7 +59,7 @@ impl Routes {
             routes.memory.extend(windows.map(|window| (window, index)));
             routes.up |= u32::from(port.link_usable()) << index;
             routes.masters |= u32::from(port.space.bus_master()) << index;
-            // Bus 0 is the root's: a secondary bus without a number takes nothing.
+            // Bus 0 is the root's, so a secondary bus without a number claims nothing.
             if *port.buses().start() == 0 || !port.space.in_d0() {
                 continue;
             }
@@ -83,7 +84,7 @@ impl Routes {
         }
     }
 
-    /// Whether the upstream port takes `bus` down.
+    /// Whether the upstream port forwards packets for `bus` down.
     const fn is_inside(&self, bus: u8) -> bool {
         self.internal_bus != 0 && self.internal_bus <= bus && bus <= self.subordinate_bus
     }
@@ -93,7 +94,7 @@ impl Routes {
         self.upstream.iter().any(|window| window.contains(address))
     }
 
-    /// Down to `port`, or refused by it while its link is down.
+    /// Forwards down to `port`, which refuses the packet while its link is down.
     const fn down(&self, port: u8) -> Route {
         if self.is_up(port) {
             Route::Forward(PortId::Downstream(port))
@@ -102,7 +103,7 @@ impl Routes {
         }
     }
 
-    /// Up out of the switch, where the ports on the way are bus masters.
+    /// Forwards up from `port` out of the switch, if the upstream port is a bus master.
     const fn up_from(&self, port: u8) -> Route {
         if !self.upstream_master {
             Route::Refuse(PortId::Downstream(port))
@@ -111,13 +112,14 @@ impl Routes {
         }
     }
 
-    /// Whether `requester` may send requests up through `port`: a bus master, and one that is below it. Who speaks
-    /// in another's name is refused (as with ACS Source Validation, which can't be turned off here).
+    /// Whether `requester` may send requests up through `port`: the port must be a bus master, and
+    /// the requester's bus must be below the port. A request in another function's name is refused,
+    /// as with ACS Source Validation, which can't be turned off here.
     const fn may_request(&self, port: u8, requester: Bdf) -> bool {
         self.masters >> port & 1 == 1 && self.buses[requester.bus() as usize] == port
     }
 
-    /// A request by memory address.
+    /// Routes a request by memory address.
     #[inline]
     pub(super) fn by_address(&self, ingress: PortId, requester: Bdf, address: u64) -> Route {
         let claimed = self.memory.iter().find(|(window, _)| window.contains(address)).map(|(_, port)| *port);
@@ -126,7 +128,7 @@ impl Routes {
             (PortId::Upstream, _) => Route::Refuse(PortId::Upstream),
             (PortId::Downstream(from), _) if !self.may_request(from, requester) => Route::Refuse(ingress),
             (PortId::Downstream(from), _) if self.redirect => self.up_from(from),
-            // What a port has below it never comes from there.
+            // An address below a port never comes from below the same port.
             (PortId::Downstream(from), Some(port)) if port == from => Route::Refuse(ingress),
             (PortId::Downstream(_), Some(port)) => self.down(port),
             (PortId::Downstream(_), None) if self.upstream_takes(address) => Route::Refuse(ingress),
@@ -134,7 +136,7 @@ impl Routes {
         }
     }
 
-    /// A completion, or a message routed by ID.
+    /// Routes a completion, or a message that is routed by ID.
     #[inline]
     pub(super) fn by_id(&self, ingress: PortId, target: Bdf) -> Route {
         let bus = target.bus();
@@ -148,7 +150,7 @@ impl Routes {
         }
     }
 
-    /// A configuration request.
+    /// Routes a configuration request.
     pub(super) fn by_config(&self, ingress: PortId, request: &ConfigRequest, ports: usize) -> ConfigRoute {
         let PortId::Upstream = ingress else { return ConfigRoute::Refuse(ingress) };
         let (bus, device, function) =
@@ -171,30 +173,32 @@ impl Routes {
     }
 }
 
-/// Where a configuration request goes.
+/// The route of a configuration request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConfigRoute {
-    /// To this port's own registers.
+    /// To the registers of this port.
     Port(PortId),
-    /// Beyond this downstream port.
+    /// Below this downstream port.
     Below(u8),
-    /// Nowhere: this port answers.
+    /// Nowhere; this port answers the request.
     Refuse(PortId),
 }
 
 impl Switch {
-    /// Whether `requester`, below downstream port `port`, may now send requests for `address` up and out of the switch.
+    /// Whether `requester`, below downstream port `port`, may now send requests for `address` up
+    /// and out of the switch.
     pub fn may_read(&self, port: u8, requester: Bdf, address: u64) -> bool {
         let ingress = PortId::Downstream(port);
         self.routes.by_address(ingress, requester, address) == Route::Forward(PortId::Upstream)
     }
 
-    /// Whether `requester` is below a downstream port, by its bus.
+    /// Whether the bus of `requester` is below a downstream port.
     pub const fn is_below(&self, requester: Bdf) -> bool {
         self.routes.below(requester.bus()).is_some()
     }
 
-    /// A request by I/O address: rare, so looked up in the registers.
+    /// Routes a request by I/O address. Such requests are rare, so the registers are read each
+    /// time.
     pub(super) fn route_io(&self, ingress: PortId, requester: Bdf, address: u32) -> Route {
         let inside = self.upstream.takes_io(address);
         let mut ports = (0_u8..).zip(&self.downstream);

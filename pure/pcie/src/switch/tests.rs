@@ -31,7 +31,7 @@ fn fresh(surprise: bool) -> Switch {
     Switch::new(&SwitchConfig { surprise, ..three_ports() })
 }
 
-/// What comes of a packet; the short way, where it is open, must lead to the same.
+/// The outputs for a packet. The short way must lead to the same outputs wherever it is open.
 fn input(switch: &mut Switch, ingress: PortId, packet: Packet) -> Vec<Output> {
     let mut passed = packet.clone();
     let port = switch.pass(ingress, &mut passed.header);
@@ -48,7 +48,7 @@ fn outputs(switch: &mut Switch) -> Vec<Output> {
     core::iter::from_fn(|| switch.poll_output()).collect()
 }
 
-/// As the root complex sends it, type 0 for the bus of the upstream port.
+/// A configuration write as the root complex sends it: type 0 for the bus of the upstream port.
 fn config_write(switch: &mut Switch, target: Bdf, offset: u16, value: u32) -> Vec<Output> {
     let data = Buffer::copy_from_slice(&value.to_le_bytes());
     let packet = Packet::config_write(ROOT, Tag::new(1), target, offset, data);
@@ -65,7 +65,7 @@ fn config_read(switch: &mut Switch, target: Bdf, offset: u16) -> Vec<Output> {
 fn set(switch: &mut Switch, target: Bdf, field: Field) {
     let port = if target == UPSTREAM { UP } else { down(target.device()) };
     let value = field.with(switch.config(port).read(field.offset()), u32::MAX);
-    // Only the field's bytes, so that nothing is cleared by accident.
+    // Only the field's bytes are written, so that nothing is cleared by accident.
     let packet = Packet::config_write(ROOT, Tag::new(1), target, field.offset(), Buffer::zeroed(4));
     let mut packet =
         packet.with_config_type(if target == UPSTREAM { ConfigType::Type0 } else { ConfigType::Type1 });
@@ -80,8 +80,9 @@ const fn window(base: u32, last: u32) -> u32 {
     (base >> 16) | (last & 0xfff0_0000)
 }
 
-/// Port 0 has bus 3, port 1 buses 4 and 5, port 2 bus 6; each has a MiB of memory from e000_0000 on, port
-/// 0 a prefetchable one at 20_0000_0000 and 4 KiB of I/O at 1_2000. Links 0 and 1 are up.
+/// Port 0 has bus 3, port 1 has buses 4 and 5, port 2 has bus 6. Each has 1 MiB of memory, from
+/// e000_0000 on. Port 0 also has a prefetchable window at 20_0000_0000 and 4 KiB of I/O at 1_2000.
+/// Links 0 and 1 are up.
 fn configured(surprise: bool) -> Switch {
     let mut switch = fresh(surprise);
     config_write(&mut switch, UPSTREAM, 0x18, 0x0006_0201);
@@ -110,7 +111,7 @@ fn configured(surprise: bool) -> Switch {
     switch
 }
 
-/// Where a single packet goes; a refusal shows as its completer.
+/// The route of a single packet; a refusal shows as its completer.
 #[derive(Debug, PartialEq, Eq)]
 enum Went {
     To(PortId),
@@ -167,12 +168,14 @@ fn memory_is_routed_by_the_windows() {
         (UP, ROOT, 0xe00f_fffc, Went::To(down(0))),
         (UP, ROOT, 0xe010_0000, Went::To(down(1))),
         (UP, ROOT, 0x20_0000_0000, Went::To(down(0))),
-        // No link: the port answers. No port: the upstream port does.
+        // The port answers while its link is down. The upstream port answers if no port claims the
+        // address.
         (UP, ROOT, 0xe020_0000, Went::RefusedBy(port_function(2))),
         (UP, ROOT, 0xe030_0000, Went::RefusedBy(UPSTREAM)),
         (UP, ROOT, 0x1000, Went::RefusedBy(UPSTREAM)),
         (UP, ROOT, 0x20_0010_0000, Went::RefusedBy(UPSTREAM)),
-        // To host memory, to a peer, back to where it came from, to a hole, and to a link that is down.
+        // To host memory, to a peer, back to the ingress port, to a hole, and to a link that is
+        // down.
         (down(0), device, 0x1000, Went::To(UP)),
         (down(0), device, 0xff_0000_0000, Went::To(UP)),
         (down(0), device, 0xe010_0000, Went::To(down(1))),
@@ -180,7 +183,7 @@ fn memory_is_routed_by_the_windows() {
         (down(0), device, 0xe000_0000, Went::RefusedBy(port_function(0))),
         (down(0), device, 0xe030_0000, Went::RefusedBy(port_function(0))),
         (down(0), device, 0xe020_0000, Went::RefusedBy(port_function(2))),
-        // In another's name.
+        // Requests in another function's name.
         (down(0), deep, 0x1000, Went::RefusedBy(port_function(0))),
         (down(0), ROOT, 0x1000, Went::RefusedBy(port_function(0))),
     ];
@@ -237,7 +240,8 @@ fn completions_and_messages_by_id_follow_the_bus_numbers() {
     assert_eq!(went(&mut switch, down(0), completion(ROOT)), Went::To(UP));
     assert_eq!(went(&mut switch, down(0), completion(Bdf::new(4, 0, 0))), Went::To(down(1)));
     assert_eq!(switch.statistics().unexpected_completions, 0);
-    // To a bus that nobody has, to a port itself, to a link that is down, back where it came from.
+    // To a bus that nobody has, to a port itself, to a link that is down, and back to the ingress
+    // port.
     for (ingress, requester) in [
         (UP, Bdf::new(9, 0, 0)),
         (UP, port_function(1)),
@@ -278,7 +282,8 @@ fn configuration_requests_are_answered_converted_or_passed_on() {
         assert_eq!(routing(&config_read(&mut switch, target, 0)), expected, "{target}");
     }
     let refused = [
-        // No such function or device; ARI is not forwarded; the link is down; no such bus.
+        // No such function, no such device, a device that needs ARI, a link that is down, no such
+        // bus.
         (Bdf::new(1, 0, 1), UPSTREAM),
         (Bdf::new(2, 3, 0), UPSTREAM),
         (Bdf::new(2, 0, 1), UPSTREAM),
@@ -300,7 +305,7 @@ fn a_device_that_vanishes_is_told_by_bits_and_a_message_signaled_interrupt() {
     let mut switch = configured(true);
     let at = |field: Field| field.at(offset::EXPRESS);
     let target = port_function(0);
-    // Clear what the arrival has left, then ask for interrupts.
+    // Clear the events of the arrival, then enable interrupts.
     config_write(&mut switch, target, 0x88, 0xffff_0000 | 1 << 3 | 1 << 5 | 1 << 12);
     config_write(&mut switch, target, 0x54, 0xfee0_0000);
     config_write(&mut switch, target, 0x5c, 0x99);
@@ -319,7 +324,8 @@ fn a_device_that_vanishes_is_told_by_bits_and_a_message_signaled_interrupt() {
     assert_eq!(went(&mut switch, UP, read(ROOT, 0xe000_0000)), Went::RefusedBy(target));
     let write = Packet::memory_write(ROOT, 0xe000_0000, Buffer::zeroed(4));
     assert_eq!(went(&mut switch, UP, write), Went::Nowhere);
-    // Still to be served: no second interrupt. Cleared and back again: another one.
+    // An event that is not served yet raises no second interrupt. A new event after the first was
+    // cleared does.
     switch.link_up(down(0));
     assert_eq!(outputs(&mut switch), []);
     config_write(&mut switch, target, 0x88, 0xffff_0000 | 1 << 3 | 1 << 5 | 1 << 12);
@@ -367,7 +373,7 @@ fn resets_from_above_reach_what_is_below() {
     assert_eq!(went(&mut switch, UP, read(ROOT, 0xe000_0000)), Went::RefusedBy(port_function(0)));
     config_write(&mut switch, port_function(0), 0x3c, 0);
     assert_eq!(went(&mut switch, UP, read(ROOT, 0xe000_0000)), Went::To(down(0)));
-    // Link Disable is as good as a reset.
+    // Link Disable has the effect of a reset.
     let answers = config_write(&mut switch, port_function(1), 0x80, 1 << 4);
     assert_eq!(answers[1..], [Output::HotReset { port: down(1) }]);
     assert!(!switch.is_up(down(1)));
@@ -397,7 +403,7 @@ fn messages_go_their_implicit_ways() {
     assert_eq!(ports, [down(0), down(1)]);
     let acknowledge = Packet::message(device, MessageRouting::GatheredToRootComplex, codes::PME_TO_ACK, 0);
     assert_eq!(input(&mut switch, down(0), acknowledge.clone()), []);
-    // The other one vanishes instead of answering.
+    // The other device vanishes instead of answering.
     switch.link_down(down(1));
     assert!(matches!(&outputs(&mut switch)[..], [Output::Forward { port: UP, packet }]
         if packet.requester() == UPSTREAM));
@@ -471,7 +477,7 @@ impl Rig {
         rig
     }
 
-    /// The root sends a packet; everything settles.
+    /// Lets the root complex send a packet, and runs until everything settles.
     fn send(&mut self, packet: Packet) {
         self.switch.handle_input(NOW, (UP, packet));
         self.settle();

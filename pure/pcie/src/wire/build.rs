@@ -13,13 +13,13 @@ const BOUNDARY: u64 = 4096;
 /// Lower Address has seven bits.
 const LOWER_ADDRESSES: u32 = 128;
 
-/// The form of the header for `address`: below 4 GiB it must be the 32-bit one.
+/// The width for `address`: an address below 4 GiB must use the 32-bit header.
 const fn width_for(address: u64) -> Width {
     if address <= u32::MAX as u64 { Width::Bits32 } else { Width::Bits64 }
 }
 
-/// `data` in whole double words, `lead` bytes into the first. Shares the block where nothing needs filling
-/// up; else copies.
+/// `data` in whole double words, starting `lead` bytes into the first. Shares the block where
+/// nothing needs filling up, otherwise copies.
 fn in_dwords(data: Buffer, lead: usize) -> Buffer {
     let length = (lead + data.len()).next_multiple_of(4);
     if lead == 0 && length == data.len() {
@@ -40,8 +40,8 @@ fn dwords_of(payload: &Buffer) -> u16 {
 }
 
 impl Header {
-    /// A memory read or write of `length` bytes at `address`, with the enables that this needs and in the
-    /// form that the address needs. Length 0 makes a zero-length request.
+    /// A memory read or write of `length` bytes at `address`, with the byte enables and the header
+    /// form that the range needs. Length 0 makes a zero-length request.
     ///
     /// # Panics
     /// When the range crosses a 4 KiB boundary.
@@ -100,7 +100,8 @@ impl Header {
         }
     }
 
-    /// This header with traffic class and attributes of `request`, as its completions have them.
+    /// This header with the traffic class and attributes of `request`, as its completions must
+    /// have.
     const fn answering(mut self, request: &Self) -> Self {
         self.traits = request.traits.of_answer();
         self
@@ -108,7 +109,8 @@ impl Header {
 }
 
 impl Packet {
-    /// MRd: `length` bytes at `address`. Length 0 is a zero-length read, which flushes posted writes.
+    /// MRd: reads `length` bytes at `address`. Length 0 is a zero-length read, which flushes posted
+    /// writes.
     ///
     /// # Panics
     /// When the range crosses a 4 KiB boundary.
@@ -117,8 +119,8 @@ impl Packet {
         Self::new(header, Buffer::EMPTY)
     }
 
-    /// MWr: `data` to `address`. Data that does not begin and end at a multiple of 4 is copied, any other is
-    /// shared.
+    /// MWr: writes `data` to `address`. Data that begins and ends at a multiple of 4 is shared;
+    /// other data is copied.
     ///
     /// # Panics
     /// When the range crosses a 4 KiB boundary.
@@ -131,12 +133,12 @@ impl Packet {
         Self::new(header, in_dwords(data, usize::from(header.lead())))
     }
 
-    /// An AtomicOp on `address`; `operands` is the value, for CAS the value to compare and then the one to
-    /// swap in.
+    /// An AtomicOp on `address`. `operands` is the value, or for CAS the value to compare followed
+    /// by the value to swap in.
     ///
     /// # Panics
-    /// When `operation` is not atomic, its operand has not 4 or 8 (CAS: 4, 8 or 16) bytes, or `address` is
-    /// not a multiple of its size.
+    /// When `operation` is not atomic, when its operand is not of 4 or 8 bytes (CAS: 4, 8 or 16),
+    /// or when `address` is not a multiple of the operand's size.
     pub fn atomic(
         operation: MemoryOperation,
         requester: Bdf,
@@ -165,7 +167,7 @@ impl Packet {
         Self::new(Header::new(Kind::Memory(request), dwords_of(&operands)), operands)
     }
 
-    /// IORd: `length` bytes at `address`, within one double word.
+    /// IORd: reads `length` bytes at `address`, within one double word.
     ///
     /// # Panics
     /// When the range crosses a double word.
@@ -173,7 +175,7 @@ impl Packet {
         Self::new(Header::io(false, requester, tag, address, length), Buffer::EMPTY)
     }
 
-    /// IOWr: `data` to `address`, within one double word.
+    /// IOWr: writes `data` to `address`, within one double word.
     ///
     /// # Panics
     /// When the range crosses a double word.
@@ -182,8 +184,8 @@ impl Packet {
         Self::new(header, in_dwords(data, usize::from(header.lead())))
     }
 
-    /// CfgRd1: `length` bytes at `offset` of `target`'s configuration space, within one double word. See
-    /// [`Packet::with_config_type`] for CfgRd0.
+    /// CfgRd1: reads `length` bytes at `offset` of `target`'s configuration space, within one
+    /// double word. For CfgRd0 see [`Packet::with_config_type`].
     ///
     /// # Panics
     /// When the range crosses a double word or is beyond 4096.
@@ -191,8 +193,8 @@ impl Packet {
         Self::new(Header::config(false, requester, tag, target, offset, length), Buffer::EMPTY)
     }
 
-    /// CfgWr1: `data` to `offset` of `target`'s configuration space, within one double word. See
-    /// [`Packet::with_config_type`] for CfgWr0.
+    /// CfgWr1: writes `data` to `offset` of `target`'s configuration space, within one double word.
+    /// For CfgWr0 see [`Packet::with_config_type`].
     ///
     /// # Panics
     /// When the range crosses a double word or is beyond 4096.
@@ -201,7 +203,7 @@ impl Packet {
         Self::new(header, in_dwords(data, usize::from(header.lead())))
     }
 
-    /// The same configuration request as type 0 or type 1; any other TLP as it is.
+    /// This configuration request as type 0 or type 1. Any other TLP is returned unchanged.
     #[must_use]
     pub const fn with_config_type(mut self, routing: ConfigType) -> Self {
         if let Kind::Config(request) = &mut self.header.kind {
@@ -210,16 +212,16 @@ impl Packet {
         self
     }
 
-    /// Msg: `code` with `body` as third and fourth double word.
+    /// Msg: a message with `code`, and `body` as its third and fourth double words.
     pub const fn message(requester: Bdf, routing: MessageRouting, code: u8, body: u64) -> Self {
         let message = Message { routing, requester, tag: Tag::new(0), code, data: false, body };
         Self::new(Header::new(Kind::Message(message), 0), Buffer::EMPTY)
     }
 
-    /// MsgD: `code` with `body` as third and fourth double word, and `data`.
+    /// MsgD: a message with `code` and `data`, and `body` as its third and fourth double words.
     ///
     /// # Panics
-    /// When `data` is empty, is not of whole double words, or is more than 4096 bytes.
+    /// When `data` is empty, is not of whole double words, or is longer than 4096 bytes.
     pub fn message_with_data(
         requester: Bdf,
         routing: MessageRouting,
@@ -233,7 +235,8 @@ impl Packet {
         Self::new(Header::new(Kind::Message(message), dwords_of(&data)), data)
     }
 
-    /// Cpl: `request` has ended with `status` and without data; Success is for writes.
+    /// Cpl: says that `request` ended with `status`, without data. A successful one answers a
+    /// write.
     ///
     /// # Panics
     /// When `request` is posted or a completion.
@@ -242,13 +245,16 @@ impl Packet {
         Self::new(Header::new(Kind::Completion(completion), 0).answering(request), Buffer::EMPTY)
     }
 
-    /// CplD: the bytes of `request` from `offset` on, counted from its first enabled byte (where a
-    /// configuration or I/O read or an AtomicOp is answered: the whole double words). Data that does not
-    /// begin and end at a multiple of 4 is copied, any other is shared. A zero-length read is answered with
-    /// one byte of any value.
+    /// CplD: answers `request` with its bytes from `offset` on.
+    ///
+    /// `offset` counts from the first enabled byte of a memory read. The answer to a configuration
+    /// or I/O read or to an AtomicOp is whole double words. Data that begins and ends at a multiple
+    /// of 4 is shared; other data is copied. A zero-length read is answered with one byte of any
+    /// value.
     ///
     /// # Panics
-    /// When `request` is posted or a completion, or the bytes are none or reach beyond what it asked for.
+    /// When `request` is posted or a completion, when `data` is empty, or when the bytes reach
+    /// beyond those that `request` asked for.
     pub fn completion_with_data(completer: Bdf, request: &Header, offset: u32, data: Buffer) -> Self {
         let mut completion = Header::completion(completer, CompletionStatus::Success, request);
         let total = u32::from(completion.byte_count);

@@ -1,4 +1,4 @@
-//! One readable line for a TLP.
+//! Text of a TLP: one readable line.
 
 use core::fmt;
 
@@ -14,7 +14,7 @@ impl fmt::Display for Tag {
 }
 
 impl fmt::Display for MemoryOperation {
-    /// The specification's abbreviation.
+    /// Writes the specification's abbreviation.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Read => "MRd",
@@ -28,7 +28,7 @@ impl fmt::Display for MemoryOperation {
 }
 
 impl fmt::Display for CompletionStatus {
-    /// The specification's abbreviation.
+    /// Writes the specification's abbreviation.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Success => f.write_str("SC"),
@@ -55,7 +55,8 @@ impl fmt::Display for MessageRouting {
 }
 
 impl fmt::Display for Header {
-    /// Type, who, tag, what: `MRd 00:02.0 tag 0x05 0x1000..+512`, then whatever is not as usual.
+    /// Writes type, requester, tag and range, as in `MRd 00:02.0 tag 0x05 0x1000..+512`, and then
+    /// every field with an unusual value.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
             Kind::Memory(request) => {
@@ -129,7 +130,7 @@ impl Header {
         Ok(())
     }
 
-    /// Whatever most TLPs do not have.
+    /// Writes the fields that are 0 in most TLPs.
     fn fmt_unusual(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (class, attributes) = (self.traits.traffic_class(), self.traits.attributes());
         if class != 0 {
@@ -151,7 +152,7 @@ impl Header {
 }
 
 impl<P> fmt::Display for Tlp<P> {
-    /// The header's line, then prefixes and digest where there are any.
+    /// Writes the header's line, and then prefixes and digest, if any.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.header.fmt(f)?;
         for prefix in self.prefixes.words() {

@@ -3,11 +3,11 @@
 use super::layout::{DIGEST, POISONED, TYPE_BIT_0};
 use super::{Head, Tlp};
 
-/// 04C1_1DB7h with its bits in the order in which they are sent, lowest first.
+/// The polynomial 04C1_1DB7h with its bits reversed, because bits are sent lowest first.
 const POLYNOMIAL: u32 = 0x04c1_1db7_u32.reverse_bits();
-/// Bytes that the tables take at a time.
+/// Number of bytes that the tables take at a time.
 const SLICE: usize = 8;
-/// `TABLES[n][b]`: what byte `b` adds to the remainder when `n` bytes follow it.
+/// `TABLES[n][b]` is what byte `b` adds to the remainder when `n` bytes follow it.
 const TABLES: [[u32; 256]; SLICE] = tables();
 
 const fn tables() -> [[u32; 256]; SLICE] {
@@ -40,7 +40,7 @@ const fn low_byte(word: u32) -> usize {
     word.to_le_bytes()[0] as usize
 }
 
-/// The remainder `crc` after `bytes` more.
+/// Continues the remainder `crc` over `bytes`.
 pub(super) fn update(mut crc: u32, bytes: &[u8]) -> u32 {
     let (slices, rest) = bytes.as_chunks::<SLICE>();
     for slice in slices {
@@ -59,8 +59,9 @@ pub(super) fn update(mut crc: u32, bytes: &[u8]) -> u32 {
 }
 
 impl<P: AsRef<[u8]>> Tlp<P> {
-    /// The ECRC of this TLP, whatever its digest is now: over end-to-end prefixes, header (with TD set, and
-    /// with the variant bits, EP and bit 0 of Type, taken as 1) and payload.
+    /// The ECRC of this TLP, whatever its digest is now. It covers the end-to-end prefixes, the
+    /// header and the payload. In the header, TD and the variant bits, EP and bit 0 of Type, count
+    /// as 1.
     pub fn ecrc(&self) -> u32 {
         let mut words = self.header.words(true);
         words[0] |= DIGEST.all() | POISONED.all() | TYPE_BIT_0.all();
@@ -73,16 +74,17 @@ impl<P: AsRef<[u8]>> Tlp<P> {
         }
         let crc = update(u32::MAX, &head[..length]);
         let crc = update(crc, self.payload.as_ref());
-        // Bit 31 of the result is bit 24 of the digest, bit 24 is bit 31: its bytes go lowest first.
+        // The specification maps bit 31 of the result to bit 24 of the digest, and bit 24 to bit
+        // 31. For the reflected `crc` this is the lowest byte first.
         (!crc).swap_bytes()
     }
 
-    /// Whether the digest is this TLP's ECRC; none where there is no digest.
+    /// Whether the digest is this TLP's ECRC; `None` without a digest.
     pub fn ecrc_matches(&self) -> Option<bool> {
         self.digest.map(|digest| digest == self.ecrc())
     }
 
-    /// The same TLP with its ECRC as the digest.
+    /// This TLP with its ECRC as the digest.
     #[must_use]
     pub fn with_ecrc(mut self) -> Self {
         self.digest = Some(self.ecrc());

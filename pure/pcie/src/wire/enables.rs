@@ -1,16 +1,16 @@
-//! Byte enables, and the bytes that a request therefore means.
+//! Byte enables, and the bytes that a request covers because of them.
 
 use super::{AddressType, Header, Kind, MemoryOperation, MemoryRequest, TlpError};
 
-/// Every byte of a double word.
+/// Enables for every byte of a double word.
 const ALL: u8 = 0b1111;
 /// Requests must not cross a multiple of this many bytes.
 const BOUNDARY: u64 = 4096;
 /// Lower Address has seven bits.
 const LOWER_ADDRESSES: u64 = 128;
 
-/// First DW BE, Last DW BE and Length in double words for `length` contiguous bytes at `address`; length 0
-/// makes a zero-length request of one double word without enables.
+/// First DW BE, Last DW BE and Length in double words for `length` contiguous bytes at `address`.
+/// Length 0 makes a zero-length request: one double word without enables.
 pub(super) fn covering(address: u64, length: u32) -> (u8, u8, u16) {
     let lead = u32::from((address % 4).to_be_bytes()[7]);
     let end = lead + length;
@@ -27,8 +27,8 @@ pub(super) fn covering(address: u64, length: u32) -> (u8, u8, u16) {
 impl Header {
     /// The byte enables of double word `index` of the request: bit n enables byte n.
     ///
-    /// Where the enables' place is taken by a Steering Tag (reads with TH), or they are reserved (AtomicOps),
-    /// every byte is enabled. 0 for messages and completions.
+    /// Every byte is enabled if a Steering Tag takes the place of the enables (reads with TH), or
+    /// if the enables are reserved (AtomicOps). The result is 0 for messages and completions.
     pub const fn enables_of(&self, index: u16) -> u8 {
         let (first, last) = self.enables();
         if index >= self.length {
@@ -59,7 +59,7 @@ impl Header {
         }
     }
 
-    /// The address of the first double word of a memory or I/O request.
+    /// The address of the first double word of a memory or I/O request; `None` for other TLPs.
     pub const fn address(&self) -> Option<u64> {
         match &self.kind {
             Kind::Memory(request) => Some(request.address),
@@ -68,8 +68,8 @@ impl Header {
         }
     }
 
-    /// The address of the first enabled byte of a memory or I/O request; of the double word where no byte is
-    /// enabled.
+    /// The address of the first enabled byte of a memory or I/O request, or of the first double
+    /// word if no byte is enabled. `None` for other TLPs.
     pub const fn first_byte_address(&self) -> Option<u64> {
         match self.address() {
             Some(address) => Some(address.wrapping_add(self.lead() as u64)),
@@ -77,7 +77,8 @@ impl Header {
         }
     }
 
-    /// The address of the last enabled byte of a memory or I/O request; none where no byte is enabled.
+    /// The address of the last enabled byte of a memory or I/O request; `None` if no byte is
+    /// enabled, and for other TLPs.
     pub const fn last_byte_address(&self) -> Option<u64> {
         match (self.first_byte_address(), self.byte_length()) {
             (Some(address), length @ 1..) => Some(address.wrapping_add(length as u64 - 1)),
@@ -85,7 +86,7 @@ impl Header {
         }
     }
 
-    /// Bytes of the request's first double word before the first enabled one, 0..4.
+    /// Number of bytes in the request's first double word before the first enabled one, 0..4.
     pub const fn lead(&self) -> u8 {
         let (first, _) = self.enables();
         match first {
@@ -94,21 +95,23 @@ impl Header {
         }
     }
 
-    /// Bytes from the first enabled one to the last enabled one, 0..=4096; 0 for a zero-length request. For
-    /// AtomicOps the length of the operands. 0 for messages and completions.
+    /// Number of bytes from the first enabled one to the last enabled one, 0..=4096. It is the
+    /// length of the operands for AtomicOps, and 0 for zero-length requests, messages and
+    /// completions.
     pub const fn byte_length(&self) -> u32 {
         let (first, last) = self.enables();
         if self.length == 0 || (first == 0 && last == 0) {
             return 0;
         }
         let final_enables = if last == 0 { first } else { last };
-        // Enables have four bits of the byte that holds them.
+        // Enables are the low four bits of their byte.
         let trail = final_enables.leading_zeros().saturating_sub(4);
         (self.length as u32 * 4).saturating_sub(self.lead() as u32 + trail)
     }
 
-    /// The Byte Count that the first completion of this request has, 1..=4096: what a memory read asks for (1
-    /// for a zero-length one), an AtomicOp's operand, 4 for anything else.
+    /// The Byte Count of the request's first completion, 1..=4096: the bytes that a memory read
+    /// asks for (1 for a zero-length read), the operand of an AtomicOp, and 4 for any other
+    /// request.
     pub fn byte_count(&self) -> u16 {
         match &self.kind {
             Kind::Memory(MemoryRequest { operation: MemoryOperation::CompareAndSwap, .. }) => self.length * 2,
@@ -118,7 +121,7 @@ impl Header {
         }
     }
 
-    /// The Lower Address that the first completion of this request has, 0..128.
+    /// The Lower Address of the request's first completion, 0..128.
     pub const fn lower_address(&self) -> u8 {
         match &self.kind {
             Kind::Memory(request) if !request.operation.is_atomic() => {
@@ -129,14 +132,14 @@ impl Header {
     }
 }
 
-/// The rules for byte enables of a memory request, and its 4 KiB boundary.
+/// Checks the rules for byte enables of a memory request, and the 4 KiB boundary.
 #[inline]
 pub(super) fn check_memory(header: &Header, request: &MemoryRequest) -> Result<(), TlpError> {
     let (length, address) = (header.length, request.address);
     if request.operation.is_atomic() {
         return check_atomic(request, length);
     }
-    // A translation request's low address bits are reserved and its length counts translations.
+    // A translation request's low address bits are reserved, and its length counts translations.
     let crosses = address % BOUNDARY + u64::from(length) * 4 > BOUNDARY;
     if crosses && header.traits.address_type() != AddressType::TranslationRequest {
         return Err(TlpError::Crosses4KiB { address, length });
@@ -149,7 +152,7 @@ pub(super) fn check_memory(header: &Header, request: &MemoryRequest) -> Result<(
 }
 
 fn check_enables(first: u8, last: u8, length: u16, address: u64) -> Result<(), TlpError> {
-    // Holes are allowed in one double word, and in two that make an aligned quad word.
+    // Holes are allowed in a single double word, and in two that make an aligned quad word.
     let holes = length == 1 || (length == 2 && address.is_multiple_of(8));
     let first_error = TlpError::FirstEnables { enables: first, length };
     let last_error = TlpError::LastEnables { enables: last, length };

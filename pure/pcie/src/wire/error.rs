@@ -1,10 +1,10 @@
-//! Why bytes are not a TLP.
+//! Reasons why bytes are not a TLP.
 
 use core::fmt;
 
 use super::MemoryOperation;
 
-/// Which part of a TLP ended too early.
+/// The part of a TLP in which the bytes end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// A TLP prefix.
@@ -17,56 +17,57 @@ pub enum Part {
     Digest,
 }
 
-/// A malformed TLP, with what was found; lengths of bytes count from the TLP's first byte.
+/// A malformed TLP, with the value that was found. Lengths in bytes count from the TLP's first
+/// byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlpError {
-    /// The bytes end within `part`.
+    /// The bytes end within a part of the TLP.
     Truncated {
-        /// The part that is not complete.
+        /// The part that is incomplete.
         part: Part,
-        /// Bytes up to and with the end of that part.
+        /// Number of bytes up to the end of the incomplete part.
         need: usize,
-        /// Bytes there are.
+        /// Number of bytes that are present.
         have: usize,
     },
-    /// More bytes than Length and TD say.
+    /// More bytes are present than Length and TD say.
     TrailingBytes {
-        /// Bytes of the TLP.
+        /// Length of the TLP in bytes.
         need: usize,
-        /// Bytes there are.
+        /// Number of bytes that are present.
         have: usize,
     },
-    /// No such combination of Fmt and Type.
+    /// PCI Express 4.0 has no TLP with this combination of Fmt and Type.
     UnknownType {
         /// The first byte: Fmt in bits 7:5, Type in bits 4:0.
         code: u8,
     },
-    /// A local prefix behind an end-to-end one.
+    /// A local prefix follows an end-to-end prefix.
     LocalPrefixBehindEndToEnd {
         /// The local prefix.
         prefix: u32,
     },
-    /// More prefixes than [`Prefixes::MAX`](super::Prefixes::MAX), or more end-to-end ones than
-    /// [`Prefixes::END_TO_END_MAX`](super::Prefixes::END_TO_END_MAX).
+    /// There are more prefixes than [`Prefixes::MAX`](super::Prefixes::MAX), or more end-to-end
+    /// prefixes than [`Prefixes::END_TO_END_MAX`](super::Prefixes::END_TO_END_MAX).
     TooManyPrefixes {
-        /// The first one too many.
+        /// The first prefix beyond the limit.
         prefix: u32,
     },
     /// Length of an I/O or configuration request is not 1.
     LengthNotOne {
-        /// Length in double words.
+        /// Length in double words that was found.
         length: u16,
     },
-    /// An AtomicOp has no operands of this length.
+    /// Length is not one that the AtomicOp's operands can have.
     AtomicLength {
-        /// The AtomicOp.
+        /// Which AtomicOp the request is.
         operation: MemoryOperation,
-        /// Length in double words.
+        /// Length in double words that was found.
         length: u16,
     },
-    /// An AtomicOp's address is not a multiple of its operand's size.
+    /// The address of an AtomicOp is not a multiple of its operand's size.
     AtomicAlignment {
-        /// The address.
+        /// The address that was found.
         address: u64,
         /// Size of the operand in bytes.
         operand: u16,
@@ -78,35 +79,36 @@ pub enum TlpError {
         /// Length in double words.
         length: u16,
     },
-    /// First DW BE breaks a rule: 0 where there are several double words, or not contiguous where that is
-    /// forbidden.
+    /// First DW BE breaks a rule: it is 0 with several double words, or not contiguous where that
+    /// is required.
     FirstEnables {
-        /// First DW BE.
+        /// First DW BE that was found.
         enables: u8,
         /// Length in double words.
         length: u16,
     },
-    /// Last DW BE breaks a rule: not 0 with one double word, 0 with several, or not contiguous where that is
-    /// forbidden.
+    /// Last DW BE breaks a rule: it is not 0 with one double word, 0 with several, or not
+    /// contiguous where that is required.
     LastEnables {
-        /// Last DW BE.
+        /// Last DW BE that was found.
         enables: u8,
         /// Length in double words.
         length: u16,
     },
-    /// The traffic class of an I/O or configuration request, or of a message that must use TC0, is not 0.
+    /// The traffic class of an I/O or configuration request, or of a message that must use TC0, is
+    /// not 0.
     TrafficClass {
-        /// TC.
+        /// Traffic class (TC) that was found.
         class: u8,
     },
     /// An I/O or configuration request has attributes (Attr).
     Attributes {
-        /// Attr: IDO in bit 2, Relaxed Ordering in bit 1, No Snoop in bit 0.
+        /// Attr that was found: IDO in bit 2, Relaxed Ordering in bit 1, No Snoop in bit 0.
         attributes: u8,
     },
     /// The address type (AT) of an I/O or configuration request is not 0.
     AddressType {
-        /// AT.
+        /// Address type (AT) that was found.
         address_type: u8,
     },
 }

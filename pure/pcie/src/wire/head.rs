@@ -1,4 +1,4 @@
-//! What comes before a TLP's payload: prefixes and header, from and to bytes.
+//! Parsing and emitting what precedes a TLP's payload: prefixes and header.
 
 use super::enables::check_memory;
 use super::layout as at;
@@ -7,25 +7,27 @@ use super::{
     MemoryRequest, Message, MessageRouting, Part, Prefixes, Tag, TlpError, Traits, Width, message,
 };
 
-/// What comes before a TLP's payload, and how long the whole TLP therefore is.
+/// What precedes a TLP's payload: prefixes and header. Together they give the length of the whole
+/// TLP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// The prefixes.
+    /// The TLP prefixes.
     pub prefixes: Prefixes,
-    /// The header.
+    /// The decoded header.
     pub header: Header,
-    /// TLP Digest (TD): four bytes of ECRC follow the payload.
+    /// TLP Digest (TD): whether four bytes of ECRC follow the payload.
     pub digest: bool,
 }
 
 impl Head {
-    /// The longest: five prefixes and a header of four double words, in bytes.
+    /// Maximum length in bytes of prefixes and header: five prefixes and a header of four double
+    /// words.
     pub const LENGTH_MAX: usize = Prefixes::MAX * 4 + 16;
 
-    /// Reads the prefixes and the header at the start of `bytes`; what follows is not looked at.
+    /// Parses the prefixes and the header at the start of `bytes`, and ignores what follows.
     ///
     /// # Errors
-    /// When `bytes` ends too early or they are malformed.
+    /// When `bytes` is too short, or when a prefix or the header is malformed.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Self, TlpError> {
         let mut head = Self { prefixes: Prefixes::NONE, header: Header::BLANK, digest: false };
@@ -33,17 +35,17 @@ impl Head {
         Ok(head)
     }
 
-    /// Length of prefixes and header in bytes.
+    /// Length of prefixes and header, in bytes.
     pub const fn encoded_len(&self) -> usize {
         self.prefixes.encoded_len() + self.header.encoded_len()
     }
 
-    /// Length of the whole TLP in bytes: this, payload and digest.
+    /// Length of the whole TLP in bytes: prefixes, header, payload and digest.
     pub const fn tlp_len(&self) -> usize {
         self.encoded_len() + self.header.payload_len() + if self.digest { 4 } else { 0 }
     }
 
-    /// Writes prefixes and header to the start of `bytes` and returns their length.
+    /// Writes prefixes and header to the start of `bytes` and returns their length in bytes.
     #[inline]
     pub fn emit(&self, bytes: &mut [u8; Self::LENGTH_MAX]) -> usize {
         emit_prefixes(&self.prefixes, bytes);
@@ -54,7 +56,7 @@ impl Head {
     }
 }
 
-/// Writes `prefixes` to the start of `bytes`, which must be as long as they.
+/// Writes `prefixes` to `bytes`, which must have exactly their length.
 pub(super) fn emit_prefixes(prefixes: &Prefixes, bytes: &mut [u8]) {
     for (place, word) in bytes.chunks_exact_mut(4).zip(prefixes.words()) {
         place.copy_from_slice(&word.to_be_bytes());
@@ -65,24 +67,24 @@ const fn truncated(part: Part, need: usize, bytes: &[u8]) -> TlpError {
     TlpError::Truncated { part, need, have: bytes.len() }
 }
 
-/// Bytes of a header with this Fmt.
+/// Length in bytes of a header with the Fmt in `code`.
 #[inline]
 pub(super) const fn header_length(code: u8) -> usize {
     if code & at::CODE_4DW == 0 { 12 } else { 16 }
 }
 
-/// What parsing has found before a payload.
+/// The result of parsing up to a payload.
 #[derive(Clone, Copy)]
 pub(super) struct Found {
-    /// TD: a digest follows the payload.
+    /// Whether a digest follows the payload (TD).
     pub(super) digest: bool,
-    /// Where the payload starts.
+    /// Byte offset of the payload.
     pub(super) start: usize,
-    /// Bytes of the payload.
+    /// Length of the payload in bytes.
     pub(super) payload: usize,
 }
 
-/// Parses what comes before a payload into `prefixes` (of which there are none yet) and `header`.
+/// Parses what precedes a payload into `prefixes` (empty so far) and `header`.
 #[inline]
 pub(super) fn parse_into(
     bytes: &[u8],
@@ -99,8 +101,8 @@ pub(super) fn parse_into(
     parse_header(bytes, start, header)
 }
 
-/// Parses the header at `start` of `bytes` into `header`. In place, because a header is
-/// written in small pieces: to copy it right away would wait for all of them.
+/// Parses the header at `start` of `bytes` into `header`. In place, because a header is written in
+/// small pieces, and a copy right afterwards would wait for all of them.
 #[inline]
 fn parse_header(bytes: &[u8], start: usize, header: &mut Header) -> Result<Found, TlpError> {
     let rest = bytes.get(start..).unwrap_or(&[]);
@@ -128,7 +130,7 @@ fn word<const N: usize>(bytes: &[u8; N], index: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// Whether Fmt and Type make a TLP of PCI Express 4.0 (the deprecated TCfgRd and TCfgWr do not).
+/// Whether Fmt and Type make a TLP of PCI Express 4.0. The deprecated TCfgRd and TCfgWr are none.
 const fn is_known(code: u8) -> bool {
     let (wide, data) = (code & at::CODE_4DW != 0, code & at::CODE_DATA != 0);
     match code & !(at::CODE_4DW | at::CODE_DATA) {
@@ -160,13 +162,13 @@ fn decode(code: u8, words: [u32; 4], header: &mut Header) -> Result<(), TlpError
     Ok(())
 }
 
-/// The fields of the first double word, around `kind`.
+/// A header with `kind` and the fields of the first double word.
 #[inline]
 fn common(first: u32, length: u16, kind: Kind) -> Header {
     Header { traits: Traits::of(first), reserved: 0, length, kind }
 }
 
-/// Length in double words, where 0 means the most.
+/// Length in double words; 0 on the wire means 1,024.
 #[inline]
 const fn length(first: u32) -> u16 {
     match at::LENGTH.half_of(first) {
@@ -175,7 +177,7 @@ const fn length(first: u32) -> u16 {
     }
 }
 
-/// Length where the type may be without data, so that it then has no meaning.
+/// Length of a TLP that may be without data. Length then has no meaning and is kept.
 #[inline]
 const fn length_if(data: bool, first: u32) -> u16 {
     if data { length(first) } else { at::LENGTH.half_of(first) }
@@ -249,7 +251,8 @@ fn decode_config(
     check_single(header, second)
 }
 
-/// The rules that I/O and configuration requests share: one double word of traffic class 0, nothing special.
+/// Checks the rules that I/O and configuration requests share: one double word, traffic class 0, no
+/// attributes, default address type.
 fn check_single(header: &Header, second: u32) -> Result<(), TlpError> {
     let class = header.traits.traffic_class();
     let attributes = u8::from(header.traits.attributes());
@@ -310,10 +313,10 @@ fn decode_completion(locked: bool, data: bool, words: [u32; 4], header: &mut Hea
 }
 
 impl Header {
-    /// The longest payload: 1,024 double words.
+    /// Maximum length of a payload: 1,024 double words.
     pub const LENGTH_MAX: u16 = 1024;
 
-    /// What a header is parsed into; of no meaning.
+    /// A header without meaning, to be parsed into.
     pub(super) const BLANK: Self = Self::new(
         Kind::Io(IoRequest {
             write: false,
@@ -325,7 +328,7 @@ impl Header {
         0,
     );
 
-    /// The header's bytes with TD as `digest`, and how many of them there are: 12 or 16.
+    /// The header's bytes, with TD as `digest`, and the number of bytes used: 12 or 16.
     #[inline]
     pub(super) fn emit(&self, digest: bool) -> ([u8; 16], usize) {
         let [first, second, third, fourth] = self.words(digest);
@@ -334,11 +337,12 @@ impl Header {
         ((first << 96 | second << 64 | third << 32 | fourth).to_be_bytes(), length)
     }
 
-    /// The header's double words with TD as `digest`; the fourth is used by 4 DW headers only.
+    /// The header's double words, with TD as `digest`. Only 4 DW headers use the fourth one.
     #[inline]
     pub(super) fn words(&self, digest: bool) -> [u32; 4] {
         let reserved = u32::from(self.reserved);
-        // One look at the type for all that depends on it: this is done for every packet that is sent.
+        // A single match on the type for everything that depends on it, because this runs for every
+        // packet sent.
         let (code, tag, [second, third, fourth]) = match &self.kind {
             Kind::Memory(request) => {
                 let second = transaction(request.requester, request.tag)
@@ -390,7 +394,7 @@ impl Header {
     }
 }
 
-/// `kind`, a type without Fmt, with or without data.
+/// `kind`, a Type without Fmt, with the Fmt bit for data if `data` is set.
 const fn with_data(kind: u8, data: bool) -> u8 {
     if data { kind | at::CODE_DATA } else { kind }
 }
@@ -440,12 +444,12 @@ impl Completion {
     }
 }
 
-/// Requester ID and the low eight bits of the tag.
+/// Requester ID and the low eight bits of the tag, at their places in the double word.
 const fn transaction(requester: Bdf, tag: Tag) -> u32 {
     at::REQUESTER.put(requester.bits() as u32) | at::TAG.put(tag.get() as u32)
 }
 
-/// T9 and T8.
+/// Bits T9 and T8 of the tag, at their places in the first double word.
 const fn high_tag(tag: Tag) -> u32 {
     let high = (tag.get() >> 8) as u32;
     at::TAG_9.put(high >> 1) | at::TAG_8.put(high)

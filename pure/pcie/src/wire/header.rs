@@ -2,89 +2,91 @@
 
 use super::{Bdf, Tag, Traits};
 
-/// What every TLP header says, and what its type adds.
+/// The fields that every TLP header has, and the fields of its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Traffic class, attributes, address type, poison, hints.
     pub traits: Traits,
-    /// The type's reserved bits, packed: 0 in what is made here; in what is received they are ignored and
-    /// kept, so that forwarding changes nothing.
+    /// The reserved bits of the type, packed. They are 0 in a header made here. In a received
+    /// header they are ignored but kept, so that forwarding changes nothing.
     pub reserved: u8,
-    /// Length in double words, 1..=1024: of the payload, or of what a read asks for. Where the type has
-    /// neither (Msg, Cpl) it is reserved: 0 in what is made here, kept as received.
+    /// Length in double words, 1..=1024: of the payload, or of the data that a read asks for. The
+    /// field is reserved in a TLP that has neither (Msg, Cpl): 0 in a header made here, kept as
+    /// received otherwise.
     pub length: u16,
-    /// The type and its own fields.
+    /// The type, with the fields that only this type has.
     pub kind: Kind,
 }
 
 /// Attr: bits that allow reordering or waive coherence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
-    /// Relaxed Ordering (RO).
+    /// Relaxed Ordering (RO): the TLP, or the completions of a read, may pass posted requests.
     pub relaxed_ordering: bool,
-    /// No Snoop.
+    /// No Snoop: the access needs no cache coherence.
     pub no_snoop: bool,
-    /// ID-based Ordering (IDO).
+    /// ID-based Ordering (IDO): the TLP may pass posted requests of other functions.
     pub id_ordering: bool,
 }
 
 /// Address Type (AT).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AddressType {
-    /// A default, untranslated address.
+    /// An untranslated address, the default.
     #[default]
     Untranslated,
-    /// Address Translation Services: translate this address.
+    /// A request to Address Translation Services (ATS) to translate the address.
     TranslationRequest,
-    /// An address that was translated already.
+    /// An address that is already translated.
     Translated,
-    /// The reserved encoding.
+    /// The reserved encoding 11b.
     Reserved,
 }
 
-/// 32-bit (3 DW header) or 64-bit (4 DW header) addresses.
+/// Width of the address: 32 bits (3 DW header) or 64 bits (4 DW header).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
-    /// A 3 DW header.
+    /// A 32-bit address in a 3 DW header.
     Bits32,
-    /// A 4 DW header.
+    /// A 64-bit address in a 4 DW header.
     Bits64,
 }
 
 /// The type of a TLP and the fields that only it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// MRd, MRdLk, MWr, FetchAdd, Swap, CAS.
+    /// A memory request: MRd, MRdLk, MWr, FetchAdd, Swap, CAS.
     Memory(MemoryRequest),
-    /// IORd, IOWr.
+    /// An I/O request: IORd, IOWr.
     Io(IoRequest),
-    /// CfgRd0, CfgWr0, CfgRd1, CfgWr1.
+    /// A configuration request: CfgRd0, CfgWr0, CfgRd1, CfgWr1.
     Config(ConfigRequest),
-    /// Msg, MsgD.
+    /// A message: Msg, MsgD.
     Message(Message),
-    /// Cpl, CplD, CplLk, CplDLk.
+    /// A completion: Cpl, CplD, CplLk, CplDLk.
     Completion(Completion),
 }
 
 /// What a memory request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryOperation {
-    /// MRd.
+    /// A memory read (MRd).
     Read,
-    /// MRdLk.
+    /// A locked memory read (MRdLk).
     ReadLocked,
-    /// MWr, the only posted one.
+    /// A memory write (MWr), the only posted memory request.
     Write,
-    /// AtomicOp: FetchAdd.
+    /// AtomicOp FetchAdd: adds the operand to the value in memory.
     FetchAdd,
-    /// AtomicOp: Swap.
+    /// AtomicOp Swap: replaces the value in memory.
     Swap,
-    /// AtomicOp: CAS.
+    /// AtomicOp CAS: replaces the value in memory if it equals the one to compare.
     CompareAndSwap,
 }
 
 impl MemoryOperation {
-    /// FetchAdd, Swap or CAS: a write that is answered with what was there before.
+    /// Whether the operation is FetchAdd, Swap or CAS: a write answered with the value that was
+    /// there before.
     pub const fn is_atomic(self) -> bool {
         matches!(self, Self::FetchAdd | Self::Swap | Self::CompareAndSwap)
     }
@@ -93,11 +95,11 @@ impl MemoryOperation {
 /// A request that is routed by a memory address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryRequest {
-    /// Read, write or atomic.
+    /// Whether the request reads, writes or is atomic.
     pub operation: MemoryOperation,
-    /// Who asks, and whom completions go to.
+    /// Requester ID: the function that asks, to which completions are routed.
     pub requester: Bdf,
-    /// The transaction's tag (of no meaning for writes, but carried).
+    /// The transaction's tag. A write carries a tag without meaning.
     pub tag: Tag,
     /// Byte enables of the first double word: bit n enables byte n.
     pub first_enables: u8,
@@ -105,51 +107,51 @@ pub struct MemoryRequest {
     pub last_enables: u8,
     /// Address of the first double word; the two low bits are 0.
     pub address: u64,
-    /// Form of the header.
+    /// Width of the address, which decides the form of the header.
     pub width: Width,
 }
 
-/// A request that is routed by an I/O address: one double word.
+/// A request for one double word that is routed by an I/O address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IoRequest {
-    /// A write (IOWr), else a read (IORd).
+    /// Whether the request is a write (IOWr); otherwise it is a read (IORd).
     pub write: bool,
-    /// Who asks.
+    /// Requester ID: the function that asks.
     pub requester: Bdf,
     /// The transaction's tag.
     pub tag: Tag,
-    /// Byte enables of the double word.
+    /// Byte enables of the double word: bit n enables byte n.
     pub enables: u8,
-    /// The address; the two low bits are 0.
+    /// I/O address of the double word; the two low bits are 0.
     pub address: u32,
 }
 
-/// Type 0 is for the device on this link, type 1 is to be forwarded by a bridge.
+/// Type of a configuration request: type 0 on the link of the target, type 1 on the way there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigType {
-    /// For the device on the link.
+    /// Type 0: for the device on this link.
     Type0,
-    /// For a bus beyond a bridge.
+    /// Type 1: for a bus beyond a bridge, which forwards the request.
     Type1,
 }
 
 /// A configuration request: one double word of a function's configuration space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConfigRequest {
-    /// A write (CfgWr), else a read (CfgRd).
+    /// Whether the request is a write (CfgWr); otherwise it is a read (CfgRd).
     pub write: bool,
-    /// Type 0 or type 1.
+    /// Whether the request is of type 0 or type 1.
     pub routing: ConfigType,
-    /// Who asks.
+    /// Requester ID: the function that asks.
     pub requester: Bdf,
     /// The transaction's tag.
     pub tag: Tag,
-    /// Byte enables of the double word.
+    /// Byte enables of the double word: bit n enables byte n.
     pub enables: u8,
-    /// The function whose configuration space is meant.
+    /// The function whose configuration space is read or written.
     pub target: Bdf,
-    /// Byte offset of the double word (Extended Register Number and Register Number): 0..4096, a multiple of
-    /// 4.
+    /// Byte offset of the double word (Extended Register Number and Register Number): 0..4096, a
+    /// multiple of 4.
     pub offset: u16,
 }
 
@@ -158,7 +160,7 @@ pub struct ConfigRequest {
 pub enum MessageRouting {
     /// To the root complex.
     ToRootComplex,
-    /// By the address in the third and fourth double word.
+    /// By the address in the third and fourth double words.
     ByAddress,
     /// By the ID in the third double word.
     ById,
@@ -175,17 +177,18 @@ pub enum MessageRouting {
 /// A message, with data where the length is not 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// How it is routed.
+    /// How the message finds its receiver.
     pub routing: MessageRouting,
-    /// Who sends it.
+    /// Requester ID: the function that sends the message.
     pub requester: Bdf,
-    /// Its tag.
+    /// The message's tag.
     pub tag: Tag,
-    /// Message Code.
+    /// Message Code, which says what the message is about.
     pub code: u8,
-    /// Whether it carries data (MsgD).
+    /// Whether the message carries data (MsgD).
     pub data: bool,
-    /// The third and fourth double word, as on the wire: an address, an ID, or what the code defines.
+    /// The third and fourth double words as on the wire: an address, an ID, or what the code
+    /// defines.
     pub body: u64,
 }
 
@@ -200,40 +203,41 @@ pub enum CompletionStatus {
     ConfigRequestRetry,
     /// Completer Abort (CA).
     CompleterAbort,
-    /// A reserved encoding, to be handled as an Unsupported Request.
+    /// A reserved encoding, to be handled like Unsupported Request.
     Reserved(u8),
 }
 
 /// A completion, with data where `data` is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// The function that completes.
+    /// Completer ID: the function that sends the completion.
     pub completer: Bdf,
     /// How the request ended.
     pub status: CompletionStatus,
     /// Byte Count Modified (BCM): set by PCI-X bridges only.
     pub byte_count_modified: bool,
-    /// Bytes still to come for the request, this completion's included: 1..=4096.
+    /// Bytes still to come for the request, including those of this completion: 1..=4096.
     pub byte_count: u16,
-    /// Who asked.
+    /// Requester ID: the function that asked.
     pub requester: Bdf,
-    /// The request's tag.
+    /// The tag of the request.
     pub tag: Tag,
-    /// The low seven bits of the address of the first byte.
+    /// Low seven bits of the address of the first byte.
     pub lower_address: u8,
-    /// Whether it carries data (CplD, CplDLk).
+    /// Whether the completion carries data (CplD, CplDLk).
     pub data: bool,
-    /// Whether it answers a locked read (CplLk, CplDLk).
+    /// Whether the completion answers a locked read (CplLk, CplDLk).
     pub locked: bool,
 }
 
 impl Completion {
-    /// The most bytes that a request asks for.
+    /// The most bytes that one request can ask for.
     pub const BYTE_COUNT_MAX: u16 = 4096;
 }
 
 impl Header {
-    /// A header of traffic class 0, without attributes, hints or poison. `length` is in double words.
+    /// A header of traffic class 0 without attributes, hints or poison. `length` is in double
+    /// words.
     #[inline]
     pub const fn new(kind: Kind, length: u16) -> Self {
         Self { traits: Traits::NONE, reserved: 0, length, kind }
@@ -252,12 +256,12 @@ impl Header {
         }
     }
 
-    /// Length of the payload in bytes, a multiple of 4; 0 where there is none.
+    /// Length of the payload in bytes, a multiple of 4; 0 without a payload.
     pub const fn payload_len(&self) -> usize {
         if self.has_payload() { self.length as usize * 4 } else { 0 }
     }
 
-    /// Length of the header itself in bytes: 12 or 16, prefixes not counted.
+    /// Length of the header in bytes, 12 or 16, without prefixes.
     pub const fn encoded_len(&self) -> usize {
         match &self.kind {
             Kind::Memory(MemoryRequest { width: Width::Bits64, .. }) | Kind::Message(_) => 16,
@@ -265,7 +269,7 @@ impl Header {
         }
     }
 
-    /// A posted request: a memory write or a message. Nothing answers it.
+    /// Whether the TLP is a posted request: a memory write or a message, which nothing answers.
     pub const fn is_posted(&self) -> bool {
         match &self.kind {
             Kind::Memory(request) => matches!(request.operation, MemoryOperation::Write),
@@ -273,17 +277,17 @@ impl Header {
         }
     }
 
-    /// A completion.
+    /// Whether the TLP is a completion.
     pub const fn is_completion(&self) -> bool {
         matches!(self.kind, Kind::Completion(_))
     }
 
-    /// A non-posted request: one that is answered by completions.
+    /// Whether the TLP is a non-posted request, which is answered by completions.
     pub const fn is_non_posted(&self) -> bool {
         !self.is_posted() && !self.is_completion()
     }
 
-    /// Requester ID: who asked, in requests and completions alike.
+    /// Requester ID: the function that asked, in requests and completions alike.
     pub const fn requester(&self) -> Bdf {
         match &self.kind {
             Kind::Memory(request) => request.requester,
@@ -294,7 +298,7 @@ impl Header {
         }
     }
 
-    /// The transaction's tag; of no meaning for posted requests.
+    /// The transaction's tag, which is without meaning in a posted request.
     pub const fn tag(&self) -> Tag {
         match &self.kind {
             Kind::Memory(request) => request.tag,
@@ -307,7 +311,7 @@ impl Header {
 }
 
 impl From<Attributes> for u8 {
-    /// IDO in bit 2, Relaxed Ordering in bit 1, No Snoop in bit 0, as Attr, bits 2 to 0.
+    /// Bits 2 to 0 of Attr: IDO in bit 2, Relaxed Ordering in bit 1, No Snoop in bit 0.
     fn from(attributes: Attributes) -> Self {
         let bit = |set, value| if set { value } else { 0 };
         bit(attributes.id_ordering, 4) | bit(attributes.relaxed_ordering, 2) | bit(attributes.no_snoop, 1)
@@ -315,14 +319,14 @@ impl From<Attributes> for u8 {
 }
 
 impl From<u8> for Attributes {
-    /// From Attr, bits 2 to 0; higher bits are dropped.
+    /// Decodes bits 2 to 0 of Attr; higher bits are dropped.
     fn from(bits: u8) -> Self {
         Self { relaxed_ordering: bits & 2 != 0, no_snoop: bits & 1 != 0, id_ordering: bits & 4 != 0 }
     }
 }
 
 impl From<u8> for AddressType {
-    /// From the two bits on the wire; higher bits are dropped.
+    /// Decodes the two bits on the wire; higher bits are dropped.
     fn from(bits: u8) -> Self {
         match bits & 3 {
             0 => Self::Untranslated,
@@ -345,7 +349,7 @@ impl From<AddressType> for u8 {
 }
 
 impl From<u8> for MessageRouting {
-    /// From the low three bits of Type; higher bits are dropped.
+    /// Decodes the low three bits of Type; higher bits are dropped.
     fn from(bits: u8) -> Self {
         match bits & 7 {
             0 => Self::ToRootComplex,
@@ -374,7 +378,7 @@ impl From<MessageRouting> for u8 {
 }
 
 impl From<u8> for CompletionStatus {
-    /// From the three bits on the wire; higher bits are dropped.
+    /// Decodes the three bits on the wire; higher bits are dropped.
     fn from(bits: u8) -> Self {
         match bits & 7 {
             0 => Self::Success,

@@ -2,16 +2,18 @@
 
 use core::fmt;
 
-/// A function's place in the hierarchy: bus, device and function number (Requester ID, Completer ID).
+/// Address of a function in the hierarchy: bus, device and function number (Requester ID, Completer
+/// ID).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bdf(u16);
 
 impl Bdf {
-    /// The function `function` (0..8) of device `device` (0..32) on bus `bus`; excess bits are dropped.
+    /// The function `function` (0..8) of device `device` (0..32) on bus `bus`; excess bits are
+    /// dropped.
     pub const fn new(bus: u8, device: u8, function: u8) -> Self {
         Self(((bus as u16) << 8) | (((device & 31) as u16) << 3) | ((function & 7) as u16))
     }
-    /// From the 16 bits on the wire.
+    /// Decodes the 16 bits on the wire.
     pub const fn from_bits(bits: u16) -> Self {
         Self(bits)
     }
@@ -34,7 +36,7 @@ impl Bdf {
 }
 
 impl fmt::Display for Bdf {
-    /// As lspci writes it: `01:00.0`.
+    /// Writes the address as lspci does: `01:00.0`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:02x}:{:02x}.{}", self.bus(), self.device(), self.function())
     }
@@ -45,14 +47,14 @@ impl fmt::Display for Bdf {
 pub struct Tag(u16);
 
 impl Tag {
-    /// The largest tag: 10 bits.
+    /// The largest tag, which has 10 bits.
     pub const MAX: Self = Self(0x3ff);
 
-    /// The low 10 bits of `bits`.
+    /// The tag with the low 10 bits of `bits`; higher bits are dropped.
     pub const fn new(bits: u16) -> Self {
         Self(bits & Self::MAX.0)
     }
-    /// The tag's number.
+    /// The tag as a number, 0..1024.
     pub const fn get(self) -> u16 {
         self.0
     }

@@ -1,6 +1,6 @@
-//! Where the fields of a header are, in its big-endian double words.
+//! Positions of the fields of a header in its big-endian double words.
 
-/// A named stretch of bits of a double word.
+/// A named range of bits of a double word.
 #[derive(Clone, Copy)]
 pub(super) struct Bits {
     shift: u8,
@@ -8,7 +8,7 @@ pub(super) struct Bits {
 }
 
 impl Bits {
-    /// Bits `high` down to `low` (bit 31 is the first on the left of the specification's figures).
+    /// Bits `high` down to `low`; bit 31 is the leftmost in the specification's figures.
     const fn new(high: u8, low: u8) -> Self {
         assert!(high < 32 && low <= high, "a field lies within its double word");
         Self { shift: low, mask: u32::MAX >> (31 - (high - low)) }
@@ -62,10 +62,10 @@ pub(super) const RELAXED_ORDERING: Bits = Bits::bit(13);
 pub(super) const NO_SNOOP: Bits = Bits::bit(12);
 pub(super) const ADDRESS_TYPE: Bits = Bits::new(11, 10);
 pub(super) const LENGTH: Bits = Bits::new(9, 0);
-/// What a completion takes over from its request.
+/// The fields that a completion takes over from its request.
 pub(super) const TRAITS_OF_ANSWER: u32 =
     TRAFFIC_CLASS.all() | ID_ORDERING.all() | RELAXED_ORDERING.all() | NO_SNOOP.all();
-/// What `Traits` has of it.
+/// The fields of the first double word that `Traits` holds.
 pub(super) const TRAITS: u32 = TRAITS_OF_ANSWER
     | LIGHTWEIGHT_NOTIFICATION.all()
     | PROCESSING_HINT.all()
@@ -89,8 +89,8 @@ pub(super) const CONFIG_RESERVED_HIGH: Bits = Bits::new(15, 12);
 pub(super) const REGISTER: Bits = Bits::new(11, 2);
 pub(super) const CONFIG_RESERVED_LOW: Bits = Bits::new(1, 0);
 
-// The second and third double word of a completion; Requester ID and Tag are where a request has them in its
-// second.
+// The second and third double words of a completion. Requester ID and Tag in the third one are at
+// their places in a request's second one.
 pub(super) const COMPLETER: Bits = Bits::new(31, 16);
 pub(super) const STATUS: Bits = Bits::new(15, 13);
 pub(super) const BYTE_COUNT_MODIFIED: Bits = Bits::bit(12);
@@ -98,23 +98,23 @@ pub(super) const BYTE_COUNT: Bits = Bits::new(11, 0);
 pub(super) const COMPLETION_RESERVED: Bits = Bits::bit(7);
 pub(super) const LOWER_ADDRESS: Bits = Bits::new(6, 0);
 
-// Parts of the code (Fmt and Type, the first byte).
-/// Fmt says that this is a TLP prefix.
+// Parts of the code, which is Fmt and Type in the first byte.
+/// Fmt of a TLP prefix.
 pub(super) const CODE_PREFIX: u8 = 0b100_00000;
-/// Fmt: what must be equal for `CODE_PREFIX`.
+/// The bits of Fmt, which equal `CODE_PREFIX` in a prefix.
 pub(super) const CODE_FMT: u8 = 0b111_00000;
-/// Fmt: a 4 DW header.
+/// Fmt bit for a 4 DW header.
 pub(super) const CODE_4DW: u8 = 0b001_00000;
-/// Fmt: with data.
+/// Fmt bit for a TLP with data.
 pub(super) const CODE_DATA: u8 = 0b010_00000;
-/// Type of a prefix: end-to-end, else local.
+/// Type bit of a prefix: end-to-end if set, otherwise local.
 pub(super) const CODE_PREFIX_END_TO_END: u8 = 0b000_10000;
-/// Type of a message without its routing.
+/// Type of a message, without its routing bits.
 pub(super) const CODE_MESSAGE: u8 = 0b000_10000;
-/// Type of a message: its routing.
+/// Routing bits in the Type of a message.
 pub(super) const CODE_ROUTING: u8 = 0b000_00111;
 
-// Types, without Fmt.
+// Values of Type, without Fmt.
 pub(super) const TYPE_MEMORY: u8 = 0b00000;
 pub(super) const TYPE_MEMORY_LOCKED: u8 = 0b00001;
 pub(super) const TYPE_IO: u8 = 0b00010;

@@ -1,8 +1,9 @@
 //! The bytes of PCI Express: transaction-layer packets.
 //!
-//! [`Tlp::parse`] checks a packet once and borrows its payload; [`Packet::parse`] shares the block it was
-//! received in. Constructors for what engines send are methods of [`Packet`], what a header means beyond
-//! its fields (byte lengths, addresses, counts) are methods of [`Header`].
+//! [`Tlp::parse`] checks a packet once and borrows its payload; [`Packet::parse`] shares the block
+//! that the packet was received in. [`Packet`] has constructors for everything that engines send.
+//! [`Header`] has methods for what a header means beyond its fields: byte lengths, addresses and
+//! counts.
 
 mod build;
 mod display;

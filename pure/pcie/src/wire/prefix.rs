@@ -7,7 +7,7 @@ use super::layout::{CODE, CODE_FMT, CODE_PREFIX, CODE_PREFIX_END_TO_END};
 
 /// TLP prefixes, one double word each: at most [`Prefixes::MAX`].
 ///
-/// Away from the packet, which is moved at every hop and almost never has any.
+/// They are kept outside the packet, which moves at every hop and almost never has any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prefixes(Option<Box<Words>>);
 
@@ -18,11 +18,11 @@ struct Words {
 }
 
 impl Prefixes {
-    /// One local and four end-to-end prefixes.
+    /// The most prefixes of a TLP: one local and four end-to-end prefixes.
     pub const MAX: usize = 5;
     /// The most end-to-end prefixes that a TLP may have (Max End-End TLP Prefixes).
     pub const END_TO_END_MAX: usize = 4;
-    /// No prefix.
+    /// An empty list of prefixes.
     pub const NONE: Self = Self(None);
 
     /// The prefixes, each as the big-endian double word on the wire.
@@ -33,7 +33,7 @@ impl Prefixes {
         }
     }
 
-    /// Their length in bytes.
+    /// Length of the prefixes in bytes.
     #[inline]
     pub const fn encoded_len(&self) -> usize {
         match &self.0 {
@@ -42,25 +42,26 @@ impl Prefixes {
         }
     }
 
-    /// Whether there is none, as almost always.
+    /// Whether there is no prefix, as in almost every TLP.
     pub const fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// The local prefixes: they end at the next port.
+    /// The local prefixes, which end at the next port.
     pub fn local(&self) -> &[u32] {
         self.words().split_at(self.local_count()).0
     }
 
-    /// The end-to-end prefixes: they are forwarded with the TLP and covered by its ECRC.
+    /// The end-to-end prefixes, which are forwarded with the TLP and covered by its ECRC.
     pub fn end_to_end(&self) -> &[u32] {
         self.words().split_at(self.local_count()).1
     }
 
-    /// Adds `word` behind the others.
+    /// Appends `word`.
     ///
     /// # Errors
-    /// When `word` is not a prefix, is a local one behind an end-to-end one, or is one too many.
+    /// When `word` is not a prefix, is a local prefix behind an end-to-end one, or exceeds a limit
+    /// on the number of prefixes.
     pub fn push(&mut self, word: u32) -> Result<(), TlpError> {
         if !is_prefix(word) {
             return Err(TlpError::UnknownType { code: CODE.byte_of(word) });

@@ -1,4 +1,4 @@
-//! Tests of the codec: vectors from elsewhere, malformed packets, constructors, ECRC.
+//! Tests of the codec: vectors from other sources, malformed packets, constructors, ECRC.
 
 use std::format;
 use std::string::{String, ToString};
@@ -167,7 +167,7 @@ fn reserved_bits_are_ignored_and_kept() {
 
 #[test]
 fn byte_counts_follow_the_table_of_byte_enables() {
-    // Table 2-37, for a length of one double word: First DW BE and Byte Count.
+    // Table 2-37 for a length of one double word: First DW BE and Byte Count.
     let table = [
         (0b1111, 4),
         (0b1001, 4),
@@ -267,7 +267,7 @@ fn a_request_of_ours_across_a_boundary_is_our_fault() {
     Packet::memory_read(Bdf::default(), Tag::default(), 0x1fff, 2);
 }
 
-/// The ECRC as the specification's figure has it: a shift register that takes a bit at a time.
+/// The ECRC as in the specification's figure: a shift register that takes one bit at a time.
 fn ecrc_by_the_figure(bytes: &[u8]) -> u32 {
     let mut register = u32::MAX;
     for byte in bytes {
@@ -276,7 +276,7 @@ fn ecrc_by_the_figure(bytes: &[u8]) -> u32 {
             register = (register << 1) ^ if feedback == 1 { 0x04c1_1db7 } else { 0 };
         }
     }
-    // Result bit 0 is digest bit 7, bit 7 is bit 0, bit 8 is bit 15 and so on.
+    // Bit 0 of the result is bit 7 of the digest, bit 7 is bit 0, bit 8 is bit 15, and so on.
     (0..32).fold(0, |digest, bit| digest | (((!register >> bit) & 1) << ((bit / 8) * 8 + 7 - bit % 8)))
 }
 
@@ -292,8 +292,8 @@ fn covered_by_the_book(tlp: &Packet) -> Vec<u8> {
 
 #[test]
 fn the_crc_is_that_of_other_implementations() {
-    // The check value of the CRC-32 catalogue, and an LCRC (of the same polynomial and bit order) of
-    // warp-pipe's tests: sequence number 0 and a header of zeros.
+    // The check value of the CRC-32 catalogue, and an LCRC from the tests of warp-pipe (same
+    // polynomial and bit order): sequence number 0 and a header of zeros.
     assert_eq!(!super::ecrc::update(u32::MAX, b"123456789"), 0xcbf4_3926);
     assert_eq!(!super::ecrc::update(u32::MAX, &[0; 14]), 0xd1bb_79c7);
 }

@@ -9,35 +9,35 @@ use super::{Bdf, Head, Header, Kind, Part, Prefixes, Tag, TlpError};
 
 /// A transaction-layer packet (TLP): prefixes, header, payload, digest.
 ///
-/// Parsing borrows the payload (`Tlp<&[u8]>`); what travels between engines owns a reference-counted
-/// piece of it ([`Packet`]). Neither copies it.
+/// Parsing borrows the payload (`Tlp<&[u8]>`). A TLP that travels between engines owns a
+/// reference-counted piece of the received block ([`Packet`]). Neither form copies the payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tlp<P> {
-    /// Local prefixes first, then end-to-end prefixes, as on the wire; almost always none.
+    /// Local prefixes, then end-to-end prefixes, as on the wire. Almost every TLP has none.
     pub prefixes: Prefixes,
-    /// The header, decoded.
+    /// The decoded header.
     pub header: Header,
-    /// The payload: [`Header::payload_len`] bytes, whole double words.
+    /// The payload: [`Header::payload_len`] bytes, in whole double words.
     pub payload: P,
-    /// The end-to-end CRC (ECRC) that follows the payload where the header's TD bit is set.
+    /// The end-to-end CRC (ECRC), which follows the payload if the header's TD bit is set.
     pub digest: Option<u32>,
 }
 
-/// Bytes of the two forms of a header.
+/// Lengths of the two forms of a header, in bytes.
 const HEADER_3DW: usize = 12;
 const HEADER_4DW: usize = 16;
 
-/// A TLP that owns its payload: what engines pass to each other.
+/// A TLP that owns its payload: the form in which engines pass packets to each other.
 pub type Packet = Tlp<Buffer>;
 
-// Packets are moved from engine to engine.
+// Packets move from engine to engine, so they must stay small.
 const _: () = assert!(size_of::<Packet>() <= 72);
 
 impl<'a> Tlp<&'a [u8]> {
     /// Parses the TLP that fills `bytes`.
     ///
     /// # Errors
-    /// When it is malformed, cut off, or followed by anything.
+    /// When the TLP is malformed or truncated, or when bytes follow it.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, TlpError> {
         let mut tlp = Self::new(Header::BLANK, bytes);
@@ -48,7 +48,7 @@ impl<'a> Tlp<&'a [u8]> {
     /// Parses the TLP at the start of `bytes`, and returns it with the bytes behind it.
     ///
     /// # Errors
-    /// When it is malformed or cut off.
+    /// When the TLP is malformed or truncated.
     #[inline]
     pub fn parse_first(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), TlpError> {
         let mut tlp = Self::new(Header::BLANK, bytes);
@@ -59,18 +59,18 @@ impl<'a> Tlp<&'a [u8]> {
 }
 
 impl Packet {
-    /// Parses the TLP that fills `bytes`; the payload shares the block.
+    /// Parses the TLP that fills `bytes`. The payload shares the block.
     ///
     /// # Errors
-    /// When it is malformed, cut off, or followed by anything.
+    /// When the TLP is malformed or truncated, or when bytes follow it.
     pub fn parse(bytes: &Buffer) -> Result<Self, TlpError> {
         Self::parse_within(bytes, 0..bytes.len())
     }
 
-    /// As [`Packet::parse`], of the TLP that fills `range` of `block`.
+    /// Parses the TLP that fills `range` of `block`. The payload shares the block.
     ///
     /// # Errors
-    /// When it is malformed, cut off, or followed by anything within the range.
+    /// When the TLP is malformed or truncated, or when bytes follow it within the range.
     ///
     /// # Panics
     /// When `range` does not lie within the block.
@@ -81,15 +81,16 @@ impl Packet {
         Ok(packet)
     }
 
-    /// A packet to [`Packet::read_within`]; of no meaning before that.
+    /// A packet to be filled by [`Packet::read_within`]. It has no meaning before that.
     pub const fn blank() -> Self {
         Self::new(Header::BLANK, Buffer::EMPTY)
     }
 
-    /// As [`Packet::parse_within`], into this packet in place of what it was: where it then stays, nothing is moved.
+    /// Parses the TLP that fills `range` of `block`, as [`Packet::parse_within`], but into this
+    /// packet. A packet that stays where it is need not be moved.
     ///
     /// # Errors
-    /// As for [`Packet::parse_within`]; the packet is then of no meaning.
+    /// As for [`Packet::parse_within`]. The packet then has no meaning.
     ///
     /// # Panics
     /// When `range` does not lie within the block.
@@ -102,8 +103,9 @@ impl Packet {
         Ok(())
     }
 
-    /// The payload without what fills up its first and last double word: the bytes from the first enabled to
-    /// the last enabled of a write, the bytes that a completion brings of a memory read. Shares the block.
+    /// The payload without the padding of its first and last double word. For a write these are the
+    /// bytes from the first enabled to the last enabled one; for the completion of a memory read,
+    /// the bytes that it brings. The result shares the block.
     pub fn data(&self) -> Buffer {
         let (start, length) = self.data_range();
         self.payload.slice(start..start + length)
@@ -111,13 +113,13 @@ impl Packet {
 }
 
 impl<P> Tlp<P> {
-    /// A TLP without prefixes and digest.
+    /// A TLP without prefixes or digest.
     pub const fn new(header: Header, payload: P) -> Self {
         Self { prefixes: Prefixes::NONE, header, payload, digest: None }
     }
 
-    /// Parses the TLP at the start of `bytes` into this blank one, all but its payload; returns where that
-    /// is, and the TLP's length. In place, as its header is.
+    /// Parses the TLP at the start of `bytes` into this blank one, except for its payload. Returns
+    /// the payload's range and the length of the TLP. Parses in place, to avoid moving the header.
     #[inline]
     fn parse_into(&mut self, bytes: &[u8]) -> Result<(Range<usize>, usize), TlpError> {
         let Found { digest, start, payload } = parse_into(bytes, &mut self.prefixes, &mut self.header)?;
@@ -134,7 +136,7 @@ impl<P> Tlp<P> {
         Ok((start..end, end + 4))
     }
 
-    /// As `parse_into`, for a TLP that must fill `bytes`.
+    /// Parses as `parse_into` does, but the TLP must fill `bytes`.
     #[inline]
     fn parse_whole(&mut self, bytes: &[u8]) -> Result<Range<usize>, TlpError> {
         match self.parse_into(bytes)? {
@@ -143,7 +145,7 @@ impl<P> Tlp<P> {
         }
     }
 
-    /// What precedes the payload.
+    /// The part of the TLP that precedes the payload.
     pub fn head(&self) -> Head {
         Head { prefixes: self.prefixes.clone(), header: self.header, digest: self.digest.is_some() }
     }
@@ -156,42 +158,43 @@ impl<P> Tlp<P> {
             + if self.digest.is_some() { 4 } else { 0 }
     }
 
-    /// The digest's bytes, which follow the payload.
+    /// The digest's four bytes, which follow the payload.
     pub fn trailer(&self) -> Option<[u8; 4]> {
         self.digest.map(u32::to_be_bytes)
     }
 
-    /// A posted request: a memory write or a message. Nothing answers it.
+    /// Whether the TLP is a posted request: a memory write or a message, which nothing answers.
     pub const fn is_posted(&self) -> bool {
         self.header.is_posted()
     }
 
-    /// A request that is answered by completions.
+    /// Whether the TLP is a non-posted request, which is answered by completions.
     pub const fn is_non_posted(&self) -> bool {
         self.header.is_non_posted()
     }
 
-    /// A completion.
+    /// Whether the TLP is a completion.
     pub const fn is_completion(&self) -> bool {
         self.header.is_completion()
     }
 
-    /// Requester ID: who asked, in requests and completions alike.
+    /// Requester ID: the function that asked, in requests and completions alike.
     pub const fn requester(&self) -> Bdf {
         self.header.requester()
     }
 
-    /// The transaction's tag; of no meaning for posted requests.
+    /// The transaction's tag, which is without meaning in a posted request.
     pub const fn tag(&self) -> Tag {
         self.header.tag()
     }
 }
 
 impl<P: AsRef<[u8]>> Tlp<P> {
-    /// Writes the TLP to the start of `bytes` and returns its length.
+    /// Writes the TLP to the start of `bytes` and returns its length in bytes.
     ///
     /// # Panics
-    /// When `bytes` is shorter than [`Tlp::encoded_len`], or the payload is not as long as the header says.
+    /// When `bytes` is shorter than [`Tlp::encoded_len`], or when the payload's length differs from
+    /// the one that the header gives.
     #[inline]
     pub fn emit(&self, bytes: &mut [u8]) -> usize {
         let payload = self.payload.as_ref();
@@ -202,7 +205,7 @@ impl<P: AsRef<[u8]>> Tlp<P> {
             emit_prefixes(&self.prefixes, &mut bytes[..start]);
         }
         let (header, length) = self.header.emit(self.digest.is_some());
-        // Either length as a constant is a store or two.
+        // A copy of constant length compiles to one or two stores.
         if length == HEADER_3DW {
             bytes[start..start + HEADER_3DW].copy_from_slice(&header[..HEADER_3DW]);
         } else {
@@ -222,7 +225,7 @@ impl<P: AsRef<[u8]>> Tlp<P> {
         }
     }
 
-    /// A copy that owns its payload.
+    /// A copy of the TLP that owns its payload.
     pub fn to_packet(&self) -> Packet {
         Tlp {
             prefixes: self.prefixes.clone(),
@@ -232,13 +235,14 @@ impl<P: AsRef<[u8]>> Tlp<P> {
         }
     }
 
-    /// The payload without what fills up its first and last double word, as [`Packet::data`] but borrowed.
+    /// The payload without the padding of its first and last double word; the borrowed form of
+    /// [`Packet::data`].
     pub fn data_bytes(&self) -> &[u8] {
         let (start, length) = self.data_range();
         &self.payload.as_ref()[start..start + length]
     }
 
-    /// Where the data is in the payload, and its length; always within the payload.
+    /// Start of the data in the payload, and its length in bytes; always within the payload.
     fn data_range(&self) -> (usize, usize) {
         let have = self.payload.as_ref().len();
         let (start, length) = match &self.header.kind {

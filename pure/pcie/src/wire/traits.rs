@@ -1,24 +1,26 @@
-//! What a header says beside type, length and the fields of its type: almost always nothing.
+//! The fields of a header besides type, length and the fields of its type. Almost all are 0.
 
 use super::layout as at;
 use super::{AddressType, Attributes};
 
 /// Traffic class, attributes, address type, poison and hints of a TLP.
 ///
-/// One word, as on the wire: every packet is decoded, moved and encoded at every hop, and this then costs a mask.
+/// They are kept in one word, as on the wire. Every packet is decoded, moved and encoded at every
+/// hop, and the one word makes this cost a single mask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traits(u32);
 
 impl Traits {
-    /// Traffic class 0, nothing else.
+    /// Traffic class 0 and default values for everything else.
     pub const NONE: Self = Self(0);
 
-    /// Those of a TLP whose first double word is `first`; Processing Hint is elsewhere.
+    /// The traits of a TLP whose first double word is `first`. The Processing Hint is in another
+    /// double word.
     #[inline]
     pub(super) const fn of(first: u32) -> Self {
         Self(first & at::TRAITS)
     }
-    /// The first double word with these and nothing else.
+    /// The first double word with these traits and no other fields.
     #[inline]
     pub(super) const fn word(self) -> u32 {
         self.0 & at::TRAITS
@@ -27,7 +29,8 @@ impl Traits {
         Self(self.0 & !field.all() | field.put(value))
     }
 
-    /// Those of a request's completions: its traffic class and attributes.
+    /// The traits of the completions of a request with these traits: its traffic class and
+    /// attributes.
     #[must_use]
     pub const fn of_answer(self) -> Self {
         Self(self.0 & at::TRAITS_OF_ANSWER)
@@ -37,7 +40,7 @@ impl Traits {
     pub const fn traffic_class(self) -> u8 {
         at::TRAFFIC_CLASS.byte_of(self.0)
     }
-    /// With Traffic Class `class`, 0..8.
+    /// These traits with Traffic Class `class`, 0..8.
     #[must_use]
     pub const fn with_traffic_class(self, class: u8) -> Self {
         self.with(at::TRAFFIC_CLASS, class as u32)
@@ -50,7 +53,7 @@ impl Traits {
             id_ordering: at::ID_ORDERING.is_set(self.0),
         }
     }
-    /// With these ordering and coherence attributes.
+    /// These traits with other ordering and coherence attributes.
     #[must_use]
     pub const fn with_attributes(self, attributes: Attributes) -> Self {
         self.with(at::RELAXED_ORDERING, attributes.relaxed_ordering as u32)
@@ -61,43 +64,43 @@ impl Traits {
     pub fn address_type(self) -> AddressType {
         AddressType::from(at::ADDRESS_TYPE.byte_of(self.0))
     }
-    /// With Address Type `kind`.
+    /// These traits with Address Type `kind`.
     #[must_use]
     pub fn with_address_type(self, kind: AddressType) -> Self {
         self.with(at::ADDRESS_TYPE, u32::from(u8::from(kind)))
     }
-    /// Error Poisoned (EP): the payload is known to be bad.
+    /// Whether Error Poisoned (EP) is set: the payload is known to be bad.
     pub const fn is_poisoned(self) -> bool {
         at::POISONED.is_set(self.0)
     }
-    /// With or without Error Poisoned.
+    /// These traits with Error Poisoned set or cleared.
     #[must_use]
     pub const fn with_poison(self, poisoned: bool) -> Self {
         self.with(at::POISONED, poisoned as u32)
     }
-    /// TLP Hints present (TH): [`Traits::hint`] means something.
+    /// Whether TLP Hints (TH) is set, so that [`Traits::hint`] has a meaning.
     pub const fn is_hinted(self) -> bool {
         at::PROCESSING_HINT.is_set(self.0)
     }
-    /// With or without TH.
+    /// These traits with TH set or cleared.
     #[must_use]
     pub const fn with_hinted(self, hinted: bool) -> Self {
         self.with(at::PROCESSING_HINT, hinted as u32)
     }
-    /// Processing Hint (PH) of a memory request: the two low bits of its address on the wire.
+    /// Processing Hint (PH) of a memory request, 0..4: the two low bits of its address on the wire.
     pub const fn hint(self) -> u8 {
         at::HINT.byte_of(self.0)
     }
-    /// With Processing Hint `hint`, 0..4.
+    /// These traits with Processing Hint `hint`, 0..4.
     #[must_use]
     pub const fn with_hint(self, hint: u8) -> Self {
         self.with(at::HINT, hint as u32)
     }
-    /// Lightweight Notification (LN), of memory requests and completions.
+    /// Whether Lightweight Notification (LN) is set, in memory requests and completions.
     pub const fn is_lightweight(self) -> bool {
         at::LIGHTWEIGHT_NOTIFICATION.is_set(self.0)
     }
-    /// With or without LN.
+    /// These traits with LN set or cleared.
     #[must_use]
     pub const fn with_lightweight(self, lightweight: bool) -> Self {
         self.with(at::LIGHTWEIGHT_NOTIFICATION, lightweight as u32)

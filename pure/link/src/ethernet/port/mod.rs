@@ -13,32 +13,33 @@ use crate::tsn::traffic::Running;
 use crate::{Class, Counts, Frame, Hop, Transmitter};
 use sending::Sending;
 
-/// A port and the link behind it, one direction: queues, gates, shapers, preemption, the MACs and PHYs of both
-/// ends, the cable. What comes out has arrived at the next node.
+/// One direction of a port and its link: queues, gates, shapers, preemption, the MACs and PHYs of
+/// both ends, and the cable. A frame that leaves has arrived at the next node.
 ///
-/// Other people's traffic only takes part while a frame is inside: a link without frames has no events.
+/// Background traffic takes part only while a frame is inside, so a link without frames has no
+/// events.
 #[derive(Clone, Debug)]
 pub struct Port {
     settings: PortSettings,
-    /// Frames on their way to a queue, by the time they reach it.
+    /// Frames on their way to a queue, in the order of arrival there.
     arriving: VecDeque<(Instant, Frame)>,
     queues: [VecDeque<Waiting>; Class::COUNT],
-    /// Bit n: queue n has frames.
+    /// Queues that have frames; bit n is queue n.
     occupied: u8,
     sources: Vec<Running>,
-    /// When the first of them has a frame.
+    /// Time of the first frame of any background source.
     source_next: Option<Instant>,
     credits: [Option<Credit>; Class::COUNT],
     transmitter: Transmitter,
-    /// A preemptable frame, or a piece of one, that is being sent.
+    /// The preemptable frame, or piece of one, that is being sent.
     sending: Option<Sending>,
-    /// A frame that was interrupted.
+    /// The frame that was interrupted.
     suspended: Option<Suspended>,
     /// When to choose the next frame.
     decide: Option<Instant>,
-    /// Frames on their way to the next node, by the time they arrive.
+    /// Frames on their way to the next node, in the order of arrival there.
     leaving: VecDeque<(Instant, Frame)>,
-    /// Frames that are neither others' nor leaving.
+    /// Number of frames inside that are neither background traffic nor leaving.
     own: usize,
     counts: Counts,
 }
@@ -47,26 +48,26 @@ pub struct Port {
 #[derive(Clone, Debug)]
 struct Waiting {
     frame: Frame,
-    /// Whether it is somebody else's.
+    /// Whether the frame is background traffic.
     foreign: bool,
 }
 
-/// The rest of a frame.
+/// The rest of an interrupted frame.
 #[derive(Clone, Debug)]
 struct Suspended {
     waiting: Waiting,
     queue: usize,
-    /// Bytes that still have to be sent, check sequence included.
+    /// Number of bytes that still have to be sent, including the check sequence.
     left: u32,
 }
 
 impl Port {
-    /// Other people's traffic of this time is made up for where nothing was sent for longer.
+    /// How much background traffic is made up for after a time without frames.
     const CATCH_UP: Nanos = Nanos::from_millis(10);
-    /// The most frames on their way to a queue; more are lost.
+    /// Maximum number of frames on their way to a queue; further frames are lost.
     pub const ARRIVING_MAX: usize = 1 << 16;
 
-    /// A port with `settings`; what is random in other people's traffic comes from `rng`.
+    /// A port with `settings`. Random values of the background traffic come from `rng`.
     ///
     /// # Panics
     /// When a class has a queue that does not exist.
@@ -100,16 +101,16 @@ impl Port {
         }
     }
 
-    /// What it was told.
+    /// The settings that the port was built with.
     pub const fn settings(&self) -> &PortSettings {
         &self.settings
     }
 
-    /// When the frame has arrived as far as this port is concerned.
+    /// When `frame` counts as arrived at this port, after its processing.
     fn arrival(&self, now: Instant, frame: &Frame) -> Instant {
         let arrived = match self.settings.forwarding {
             Forwarding::StoreAndForward => now + frame.tail,
-            // Never before it could be sent without a gap: the last bit must be there in time.
+            // Not before the frame could be sent without a gap: the last bit must arrive in time.
             Forwarding::CutThrough if frame.tail > Nanos::ZERO => {
                 let takes = self.settings.rate.time_of(sending::bytes_of(frame.length));
                 now.max(Instant::ZERO + ((now + frame.tail) - (Instant::ZERO + takes)))
@@ -119,17 +120,18 @@ impl Port {
         arrived + self.settings.processing
     }
 
-    /// When something happens that matters to frames inside.
+    /// Time of the next event that matters to frames inside.
     fn event(&self) -> Option<Instant> {
         let arrival = self.arriving.front().map(|(at, _)| *at);
         let sent = self.sending.as_ref().map(|sending| sending.end);
         [arrival, sent, self.decide, self.source_next].into_iter().flatten().min()
     }
 
-    /// Does everything that happens until `until`.
+    /// Handles everything that happens until `until`.
     fn advance(&mut self, until: Instant) {
         while let Some(at) = self.event().filter(|at| *at <= until) {
-            // Ends before arrivals before choices, so that what comes in time is chosen among.
+            // Ends come before arrivals, and arrivals before choices, so that a frame that arrives
+            // in time can be chosen.
             if self.sending.as_ref().is_some_and(|sending| sending.end <= at) {
                 self.end_piece(at);
             }
@@ -147,7 +149,7 @@ impl Port {
         }
     }
 
-    /// Other people's next frame.
+    /// Queues the next frame of background traffic.
     fn background(&mut self, now: Instant) {
         let due = |source: &&mut Running| source.next().is_some_and(|at| at <= now);
         if let Some(source) = self.sources.iter_mut().find(due) {
@@ -158,7 +160,8 @@ impl Port {
         self.source_next = self.sources.iter().filter_map(Running::next).min();
     }
 
-    /// Nothing of ours was here for a while: what others did before can't be seen any more.
+    /// Skips background traffic after a time without own frames, since its effects can't be seen
+    /// any more.
     fn skip(&mut self, now: Instant) {
         let from = Instant::from_nanos(now.as_nanos().saturating_sub(Self::CATCH_UP.get()));
         for source in &mut self.sources {
@@ -198,7 +201,8 @@ impl Port {
         self.suspended.as_ref().is_some_and(|suspended| suspended.queue == queue)
     }
 
-    /// A frame's last bit is at the other end at `end`, its header at `header`.
+    /// Passes on a frame whose last bit is at the other end of the link at `end`, and its header at
+    /// `header`.
     fn leave(&mut self, waiting: Waiting, header: Option<Instant>, end: Instant) {
         if waiting.foreign {
             return;
@@ -208,7 +212,7 @@ impl Port {
         let passage = self.settings.passage(frame.length);
         let at = header.unwrap_or(end);
         frame.tail = end - at;
-        // What has to fill a buffer less than the frame before it does not overtake that.
+        // A frame that fills a buffer faster than the frame before must not overtake that frame.
         let at = (at + passage).max(self.leaving.back().map_or(Instant::ZERO, |(before, _)| *before));
         self.leaving.push_back((at, frame));
     }

@@ -1,4 +1,4 @@
-//! Which frame a port sends when, and how much of it.
+//! The choice of the frame that a port sends, when it is sent, and how much of it.
 
 use engine::{Instant, Nanos};
 
@@ -14,27 +14,28 @@ pub(super) struct Sending {
     waiting: Waiting,
     queue: usize,
     start: Instant,
-    /// When the piece's last bit is out.
+    /// When the last bit of the piece is out.
     pub(super) end: Instant,
-    /// Bytes of the frame that had not been sent before, check sequence included.
+    /// Number of bytes of the frame that had not been sent before this piece, including the check
+    /// sequence.
     left: u32,
-    /// Those of them that this piece has.
+    /// Number of bytes of the frame in this piece.
     piece: u32,
-    /// The transmitter and the credit before it, in case it ends early.
+    /// The transmitter before this piece, in case the piece ends early.
     before: Transmitter,
     credit: Option<Credit>,
 }
 
-/// Bytes of time of `length` bytes of a frame with their preamble.
+/// Link time in bytes of `length` bytes of a frame with their preamble.
 pub(super) const fn bytes_of(length: u32) -> u64 {
     length as u64 + PREAMBLE as u64
 }
 
 impl Port {
-    /// Something came: chooses now, or as soon as the link is free.
+    /// Lets the port choose again after a change: now, or as soon as the link is free.
     pub(super) fn reconsider(&mut self, now: Instant) {
         let at = match self.sending {
-            // An express frame may interrupt it.
+            // An express frame may interrupt the piece that is being sent.
             Some(_) => now,
             None => now.max(self.transmitter.free()),
         };
@@ -58,7 +59,7 @@ impl Port {
             loop {
                 match self.ready_at(queue, now) {
                     Ready::Nothing => {}
-                    // It fits no window: it would stand there for ever.
+                    // The frame fits no window and would block its queue for ever.
                     Ready::Never => {
                         self.drop_head(queue);
                         continue;
@@ -75,7 +76,7 @@ impl Port {
         self.decide = wake;
     }
 
-    /// A source that always has another frame has one now.
+    /// Queues a frame for each saturated source whose queue is empty.
     fn fill_saturated(&mut self, now: Instant) {
         if self.sources.is_empty() {
             return;
@@ -95,11 +96,11 @@ impl Port {
         self.settings.preemption.is_none_or(|preemption| preemption.express.is_open(queue))
     }
 
-    /// Bytes of the first frame of a queue that still have to be sent.
+    /// Number of bytes of the queue's first frame that still have to be sent.
     fn left(&self, queue: usize) -> Option<u32> {
         match &self.suspended {
             Some(suspended) if suspended.queue == queue => Some(suspended.left),
-            // The MAC for preemptable frames has one of them at a time.
+            // The MAC for preemptable frames handles one frame at a time.
             Some(_) if !self.is_express(queue) => None,
             _ => self.queues[queue].front().map(|waiting| waiting.frame.length),
         }
@@ -152,7 +153,7 @@ impl Port {
         waiting
     }
 
-    /// Sends the first frame of `queue`, or what fits of it.
+    /// Sends the first frame of `queue`, or the piece of it that fits.
     fn send(&mut self, queue: usize, now: Instant) {
         let (waiting, left, whole) = match self.suspended.take_if(|suspended| suspended.queue == queue) {
             Some(Suspended { waiting, left, .. }) => (waiting, left, false),
@@ -186,14 +187,14 @@ impl Port {
             let at = if self.sending.is_some() { now } else { self.transmitter.free() };
             self.decide = Some(at);
             if self.sending.is_some() {
-                // An express frame that waits for its gate or its credit.
+                // An express frame may wait for its gate or its credit.
                 self.decide = None;
                 self.interrupt(now);
             }
         }
     }
 
-    /// How much of a preemptable frame is sent before its gate closes.
+    /// Number of bytes of a preemptable frame that are sent before its gate closes.
     fn piece(&self, queue: usize, now: Instant, left: u32) -> u32 {
         let (Some(gates), Some(preemption)) = (&self.settings.gates, self.settings.preemption) else {
             return left;
@@ -206,7 +207,7 @@ impl Port {
         preemption.fitting(left, self.settings.rate.bytes_in(open)).unwrap_or(left)
     }
 
-    /// Occupies the link with `bytes` and the gap after them; returns when they are out.
+    /// Occupies the link with `bytes` and the gap after them. Returns when `bytes` are out.
     fn transmit(&mut self, queue: usize, now: Instant, bytes: u64) -> Instant {
         let rate = self.settings.rate;
         let end = self.transmitter.send(now, rate, bytes);
@@ -217,7 +218,7 @@ impl Port {
         end
     }
 
-    /// The piece that was being sent is out.
+    /// Handles the end of the piece that was being sent.
     pub(super) fn end_piece(&mut self, now: Instant) {
         let Some(Sending { waiting, queue, end, left, piece, .. }) = self.sending.take() else { return };
         if piece < left {
@@ -234,7 +235,8 @@ impl Port {
         }
     }
 
-    /// Ends the piece that is being sent as soon as it may be, if an express frame could be sent then.
+    /// Ends the piece that is being sent at the earliest permitted point, if an express frame could
+    /// be sent then.
     fn interrupt(&mut self, now: Instant) {
         let Some(preemption) = self.settings.preemption else { return };
         let mut wake: Option<Instant> = None;
@@ -272,17 +274,18 @@ impl Port {
     }
 }
 
-/// Bytes of time of `piece` of the `left` bytes of a frame: one that doesn't end it has a check sequence of its own.
+/// Link time in bytes of a piece of a frame that has `left` bytes. A piece that doesn't end the
+/// frame has a check sequence of its own.
 const fn piece_bytes(piece: u32, left: u32) -> u64 {
     bytes_of(piece) + if piece < left { CHECK_SEQUENCE as u64 } else { 0 }
 }
 
-/// When a frame may be sent.
+/// When the first frame of a queue may be sent.
 enum Ready {
-    /// There is none.
+    /// The queue has no frame to send.
     Nothing,
-    /// Then.
+    /// The frame may start at this time.
     At(Instant),
-    /// It does not fit into any window.
+    /// The frame does not fit into any window.
     Never,
 }

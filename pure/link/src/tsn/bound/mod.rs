@@ -1,9 +1,10 @@
-//! How long a frame takes at most, by network calculus.
+//! Upper bounds of a frame's delay, by network calculus.
 //!
-//! What a flow sends has an envelope (a token bucket); what a port gives to a queue is at least a rate after a
-//! latency; the delay is at most the horizontal distance of the two curves (Le Boudec and Thiran, "Network
-//! Calculus", 1.4). `docs/link-models.md` derives the rate and the latency under priorities, gates, shapers and
-//! preemption. Times are picoseconds, amounts are bits, and every division rounds to the safe side.
+//! The traffic of a flow has an envelope (a token bucket). A port serves a queue at least at some
+//! rate after some latency. The delay is at most the horizontal distance of these two curves (Le
+//! Boudec and Thiran, "Network Calculus", 1.4). `docs/link-models.md` derives the rate and the
+//! latency under priorities, gates, shapers and preemption. Times are in picoseconds, amounts in
+//! bits, and every division rounds to the safe side.
 
 mod service;
 #[cfg(test)]
@@ -20,36 +21,37 @@ use crate::frame::{INTER_FRAME_GAP, PREAMBLE};
 use crate::{Class, Frame};
 use service::Analysis;
 
-/// Frames whose delay is asked for.
+/// The flow of frames whose delay is to be bounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// Their class.
+    /// Class of the frames.
     pub class: Class,
-    /// The shortest of them, header and check sequence included, bytes.
+    /// Length in bytes of the shortest frame, including header and check sequence.
     pub frame_min: u32,
-    /// The longest of them, likewise.
+    /// Length in bytes of the longest frame, including header and check sequence.
     pub frame_max: u32,
-    /// How many come at most.
+    /// Upper bound of the flow's traffic.
     pub envelope: Envelope,
 }
 
 /// Why there is no bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unbounded {
-    /// What others send at this hop (0 is the first) in this queue has no envelope.
+    /// The background traffic in this queue (second number) of this hop (first number, 0 is the
+    /// first) has no envelope.
     Envelope(usize, usize),
-    /// More bits a second come at this hop than its port can send of that queue.
+    /// More traffic comes at one hop than its port can send from the queue.
     Overload {
-        /// The hop, 0 is the first.
+        /// Index of the hop; 0 is the first.
         hop: usize,
-        /// Bits a second that come.
+        /// Traffic that comes, in bits per second.
         load: u64,
-        /// Bits a second that it sends at least.
+        /// Minimum rate at which the port sends, in bits per second.
         capacity: u64,
     },
-    /// A window at this hop is too short for the longest frame.
+    /// A window at this hop (0 is the first) is too short for the longest frame.
     Window(usize),
-    /// What this hop is told does not fit together well enough to be computed: preemptable queues above
+    /// The settings of this hop (0 is the first) cannot be computed: preemptable queues above
     /// express ones, with gates of their own, or with a credit-based shaper.
     Unsupported(usize),
 }
@@ -71,16 +73,16 @@ impl fmt::Display for Unbounded {
     }
 }
 
-/// The most that a flow's frames take.
+/// The maximum delay of a flow's frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// From entering the first port to having arrived behind the last.
+    /// From entering the first port to arrival behind the last one.
     pub total: Nanos,
-    /// Each hop's part of it.
+    /// The part of each hop in the total.
     pub hops: Vec<Nanos>,
 }
 
-/// A token bucket in bits, as the calculation has it.
+/// A token bucket in bits, as used in the calculation.
 #[derive(Clone, Copy, Debug, Default)]
 struct Curve {
     burst: u128,
@@ -100,34 +102,36 @@ impl core::ops::Add for Curve {
     }
 }
 
-/// Picoseconds of a second.
+/// Picoseconds in a second.
 const SECOND: u128 = 1_000_000_000_000;
-/// What the model's rounding to nanoseconds adds at each hop, picoseconds: arrival, start, end, gap.
+/// Picoseconds that the model's rounding to nanoseconds adds at each hop: for arrival, start, end
+/// and gap.
 const ROUNDING: u128 = 4_000;
 
-/// How long `bits` take at `rate`, picoseconds, rounded up.
+/// Time that `bits` take at `rate`, in picoseconds, rounded up.
 fn time(bits: u128, rate: u128) -> u128 {
     (bits * SECOND).div_ceil(rate.max(1))
 }
 
-/// How many bits pass in `time` picoseconds at `rate`, rounded up.
+/// Number of bits that pass in `time` picoseconds at `rate`, rounded up.
 fn bits(rate: u128, time: u128) -> u128 {
     (rate * time).div_ceil(SECOND)
 }
 
-/// Bits of the link's time that a frame of `length` bytes takes.
+/// Link time of a frame of `length` bytes, in bits.
 fn wire_bits(length: u32) -> u128 {
     u128::from(Frame::new(0, length, Class::BEST_EFFORT, engine::Buffer::EMPTY).wire_bytes()) * 8
 }
 
-/// The most that a frame of `flow` takes through `ports`, in the order in which it passes them.
+/// The maximum delay of a frame of `flow` through `ports`, in the order in which the frame passes
+/// them.
 ///
 /// # Errors
 /// [`Unbounded`] says at which hop and why there is no bound.
 pub fn worst_case(flow: &Flow, ports: &[PortSettings]) -> Result<Bound, Unbounded> {
     let mut curve = Curve::from(flow.envelope);
     curve.burst = curve.burst.max(wire_bits(flow.frame_max));
-    // What a link brings comes no faster than the link is.
+    // Traffic from a link comes no faster than the link's rate.
     let mut peak: Option<u128> = None;
     let mut hops = Vec::with_capacity(ports.len());
     for (hop, port) in ports.iter().enumerate() {
@@ -144,7 +148,7 @@ pub fn worst_case(flow: &Flow, ports: &[PortSettings]) -> Result<Bound, Unbounde
         let fine = service.stair.and_then(|stair| stair.delay(curve + crossing));
         let queued = fine.map_or(coarse, |fine| fine.min(coarse));
         let rate = u128::from(port.rate.bits());
-        // The gap after the frame is the link's affair, not the frame's.
+        // The gap after the frame occupies the link, but does not delay the frame.
         let sent = queued.saturating_sub(u128::from(INTER_FRAME_GAP) * 8 * SECOND / rate) + ROUNDING;
         let length = flow.frame_min.max(crate::frame::FRAME_MIN);
         let least = u128::from(length + PREAMBLE) * 8 * SECOND / rate;
@@ -161,20 +165,20 @@ pub fn worst_case(flow: &Flow, ports: &[PortSettings]) -> Result<Bound, Unbounde
     Ok(Bound { total, hops })
 }
 
-/// The most by which `curve`, which comes in no faster than `limit`, and `crossing` together run ahead of `rate`: a delay,
-/// picoseconds.
+/// The maximum time by which `curve`, limited by `limit`, and `crossing` together run ahead of
+/// `rate`, in picoseconds. This is a delay.
 fn horizontal(curve: Curve, limit: Option<Curve>, crossing: Curve, rate: u128) -> u128 {
     let Some(limit) = limit.filter(|limit| limit.rate > curve.rate && limit.burst < curve.burst) else {
         return time(curve.burst + crossing.burst, rate);
     };
-    // Both sides of the bend: before it the limit counts, after it the flow's own envelope.
+    // Both sides of the bend: `limit` counts before it, and the flow's own envelope after it.
     let bend = time(curve.burst - limit.burst, limit.rate - curve.rate);
     let at_bend = limit.burst + crossing.burst + bits(limit.rate + crossing.rate, bend);
     time(limit.burst + crossing.burst, rate).max(time(at_bend, rate).saturating_sub(bend))
 }
 
-/// What a cut-through switch behind `port` saves of the shortest frame's time, and by how much more of the longest's,
-/// picoseconds.
+/// Time that a cut-through switch behind `port` saves for the shortest frame, and how much more it
+/// saves for the longest, in picoseconds.
 fn tail(flow: &Flow, port: &PortSettings, next: Option<&PortSettings>) -> (u128, u128) {
     let express = |queue| port.preemption.is_none_or(|preemption| preemption.express.is_open(queue));
     let Some(next) = next.filter(|next| {
@@ -187,7 +191,7 @@ fn tail(flow: &Flow, port: &PortSettings, next: Option<&PortSettings>) -> (u128,
     let saved = |length: u32| {
         let bytes = u64::from(length.max(crate::frame::FRAME_MIN) + PREAMBLE);
         let tail = port.rate.picoseconds(bytes.saturating_sub(PortSettings::HEADER_BYTES));
-        // A faster link may not run out of bits.
+        // A faster link must not run out of bits.
         u128::from(tail.min(next.rate.picoseconds(bytes)))
     };
     let (least, most) = (saved(flow.frame_min), saved(flow.frame_max));

@@ -1,4 +1,4 @@
-//! What a port gives to a queue at least.
+//! The minimum service that a port gives to a queue.
 
 use alloc::vec::Vec;
 
@@ -9,16 +9,18 @@ use crate::Class;
 use crate::ethernet::PortSettings;
 use crate::frame::{INTER_FRAME_GAP, PREAMBLE};
 
-/// At least `rate` bits a second, `latency` picoseconds after frames began to wait.
+/// A service of at least `rate` bits per second, from `latency` picoseconds after frames began to
+/// wait.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Service {
     pub(super) rate: u128,
     pub(super) latency: u128,
-    /// The same less coarsely, where one window in each cycle is all there is.
+    /// A finer bound, if the queue has exactly one window in each cycle.
     pub(super) stair: Option<Stair>,
 }
 
-/// A queue that has the whole link for `window` of each `cycle` picoseconds, less `once` bits at first.
+/// A queue that has the whole link for `window` of each `cycle` picoseconds, except for `once` bits
+/// at first.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stair {
     link: u128,
@@ -28,7 +30,8 @@ pub(super) struct Stair {
 }
 
 impl Stair {
-    /// The longest time that bits of `arrivals` wait, picoseconds; `None` where ever more would be waiting.
+    /// Maximum time that bits of `arrivals` wait, in picoseconds; `None` if the number of waiting
+    /// bits grows without limit.
     pub(super) fn delay(&self, arrivals: Curve) -> Option<u128> {
         let step = self.link * self.window / SECOND;
         let waiting = arrivals.burst + self.once;
@@ -38,7 +41,8 @@ impl Stair {
         let gap = self.cycle - self.window;
         let whole = waiting / step;
         let at_once = gap + whole * self.cycle + time(waiting % step, self.link);
-        // When what came since fills another step: it has waited for less than what came then.
+        // The case that later arrivals fill another step: the last bits have waited since their own
+        // arrival only.
         let since = ((whole + 1) * step - waiting) * SECOND / arrivals.rate.max(1);
         let later = (gap + (whole + 1) * self.cycle).saturating_sub(since);
         Some(at_once.max(later))
@@ -48,16 +52,16 @@ impl Stair {
 /// The windows of a queue.
 #[derive(Clone, Copy, Debug)]
 struct Windows {
-    /// Picoseconds of a cycle, and how many of them the gate is open at least.
+    /// Length of a cycle in picoseconds, and the minimum time of a cycle in which the gate is open.
     cycle: u128,
     open: u128,
-    /// How many there are in a cycle.
+    /// Number of windows in a cycle.
     count: u128,
-    /// The open time of any t is at least `open / cycle` times (t - this).
+    /// In any time t, the gate is open for at least `open / cycle` times (t - `gap`).
     gap: u128,
 }
 
-/// A port as one flow meets it.
+/// A port as seen by one flow.
 #[derive(Debug)]
 pub(super) struct Analysis<'a> {
     hop: usize,
@@ -65,7 +69,7 @@ pub(super) struct Analysis<'a> {
     queue: usize,
     flow: &'a Flow,
     curve: Curve,
-    /// The port's bits a second.
+    /// Rate of the port in bits per second.
     rate: u128,
 }
 
@@ -75,10 +79,10 @@ impl<'a> Analysis<'a> {
         Self { hop, port, queue, flow, curve, rate: u128::from(port.rate.bits()) }
     }
 
-    /// What the flow's queue gets.
+    /// The minimum service for the flow's queue.
     ///
     /// # Errors
-    /// [`Unbounded`], where others or the schedule leave nothing that is sure.
+    /// [`Unbounded`] when other traffic or the schedule leaves no guaranteed service.
     pub(super) fn service(&self) -> Result<Service, Unbounded> {
         self.check()?;
         let mut above: [Option<Curve>; Class::COUNT] = [None; Class::COUNT];
@@ -99,12 +103,12 @@ impl<'a> Analysis<'a> {
         Err(Unbounded::Window(self.hop))
     }
 
-    /// What others send in the flow's own queue.
+    /// The background traffic in the flow's own queue.
     pub(super) fn crossing(&self) -> Result<Curve, Unbounded> {
         self.others(self.queue).ok_or(Unbounded::Envelope(self.hop, self.queue))
     }
 
-    /// The envelope of others' frames in `queue`, if they have one.
+    /// The envelope of the background traffic in `queue`; `None` if it has none.
     fn others(&self, queue: usize) -> Option<Curve> {
         let mut sum = Curve::default();
         for source in
@@ -115,7 +119,7 @@ impl<'a> Analysis<'a> {
         Some(sum)
     }
 
-    /// The longest frame of `queue`, bytes; none where nobody uses it.
+    /// Length of the longest frame in `queue` in bytes; `None` if nobody uses the queue.
     fn own(&self, queue: usize) -> Option<u32> {
         let others = self.port.background.iter();
         let lengths = others
@@ -124,7 +128,7 @@ impl<'a> Analysis<'a> {
         lengths.chain((queue == self.queue).then_some(self.flow.frame_max)).max()
     }
 
-    /// Bits of link time of the shortest frame of `queue`.
+    /// Link time of the shortest frame in `queue`, in bits.
     fn shortest(&self, queue: usize) -> u128 {
         let others = self.port.background.iter();
         let lengths = others
@@ -137,14 +141,14 @@ impl<'a> Analysis<'a> {
         self.port.preemption.is_none_or(|preemption| preemption.express.is_open(queue))
     }
 
-    /// Whether two queues are ever open at the same time.
+    /// Whether the gates of two queues are ever open at the same time.
     fn overlap(&self, one: usize, other: usize) -> bool {
         self.port.gates.as_ref().is_none_or(|gates| {
             gates.entries().iter().any(|entry| entry.states.is_open(one) && entry.states.is_open(other))
         })
     }
 
-    /// Refuses what is not computed.
+    /// Refuses settings for which no bound can be computed.
     fn check(&self) -> Result<(), Unbounded> {
         if self.port.preemption.is_none() {
             return Ok(());
@@ -166,12 +170,13 @@ impl<'a> Analysis<'a> {
         Ok(())
     }
 
-    /// Bits by which the model's rounding to nanoseconds may delay what is cut or counted.
+    /// Number of bits by which the model's rounding to nanoseconds may delay a cut or a count.
     fn rounding(&self) -> u128 {
         bits(self.rate, 3_000) + 16
     }
 
-    /// Bits of a frame of a lower queue that `queue` waits for: one that has begun.
+    /// Number of bits of a frame in a lower queue that `queue` waits for, because the frame has
+    /// begun.
     fn blocking(&self, queue: usize) -> u128 {
         let lower = self.port.background.iter().filter_map(|source| {
             let other = self.port.queue_of[source.class.index()];
@@ -181,14 +186,14 @@ impl<'a> Analysis<'a> {
             Some(preemption) if self.is_express(queue) && !self.is_express(other) => {
                 whole.min(u128::from(preemption.blocking()) * 8 + self.rounding())
             }
-            // It may lie there interrupted, and its rest has a preamble again.
+            // The frame may have been interrupted, and the rest of it has another preamble.
             Some(preemption) if !self.is_express(other) => whole + u128::from(preemption.overhead()) * 8,
             _ => whole,
         });
         blocked.max().unwrap_or(0)
     }
 
-    /// What the queues above `queue` take from it.
+    /// The service that the queues above take from `queue`.
     fn above(&self, queue: usize, outputs: &[Option<Curve>; Class::COUNT]) -> Result<Curve, Unbounded> {
         let mut sum = Curve::default();
         for (other, output) in outputs.iter().enumerate().skip(queue + 1) {
@@ -200,7 +205,7 @@ impl<'a> Analysis<'a> {
                 && self.is_express(other)
                 && !self.is_express(queue)
             {
-                // Each of them may interrupt: one more fragment.
+                // Each express frame may interrupt, which costs one more fragment.
                 let (frame, extra) =
                     (self.shortest(other), u128::from(preemption.overhead()) * 8 + self.rounding());
                 curve.burst = (curve.burst * (frame + extra)).div_ceil(frame);
@@ -211,8 +216,8 @@ impl<'a> Analysis<'a> {
         Ok(sum)
     }
 
-    /// The windows of `queue` without `lead` at the beginning and `trail` at the end of each (picoseconds), be the clock as
-    /// wrong as it may; none if its gate never closes.
+    /// The windows of `queue` without `lead` picoseconds at the beginning and `trail` picoseconds
+    /// at the end of each, for the worst clock error. `None` if the gate never closes.
     fn windows(&self, queue: usize, lead: u128, trail: u128) -> Option<Windows> {
         let gates = self.port.gates.as_ref()?;
         let picoseconds = |time: Nanos| u128::from(time.get()) * 1_000;
@@ -221,7 +226,7 @@ impl<'a> Analysis<'a> {
         if whole.iter().any(|(_, length)| picoseconds(*length) >= cycle) {
             return None;
         }
-        // Where each begins and ends.
+        // Beginning and end of each window.
         let shorter = whole.iter().filter_map(|(start, length)| {
             let begin = picoseconds(*start) + lead + error;
             let end = picoseconds(*start + *length).checked_sub(trail + error)?;
@@ -231,7 +236,7 @@ impl<'a> Analysis<'a> {
         let open: u128 = windows.iter().map(|(begin, end)| end - begin).sum();
         let mut gap = 0;
         for (first, (_, end)) in windows.iter().enumerate() {
-            // From the end of one window to the beginning of each of the next.
+            // From the end of one window to the beginning of each of the following windows.
             let mut served = 0;
             for step in 1..=windows.len() {
                 let index = (first + step) % windows.len();
@@ -245,7 +250,7 @@ impl<'a> Analysis<'a> {
         Some(Windows { cycle, open, count: windows.len() as u128, gap })
     }
 
-    /// Bits of a window's end in which a frame of `queue` may not fit.
+    /// Number of bits at the end of a window in which a frame of `queue` may not fit.
     fn unfit(&self, queue: usize) -> u128 {
         let whole = u128::from(self.own(queue).unwrap_or(0) + PREAMBLE) * 8;
         match self.port.preemption {
@@ -258,12 +263,14 @@ impl<'a> Analysis<'a> {
         }
     }
 
-    /// Bits of a window's beginning in which something else may still be sent: a lower queue's frame, or the gap after one.
+    /// Number of bits at the beginning of a window in which the link may still be occupied: by a
+    /// lower queue's frame, or by the gap after a frame.
     fn occupied(&self, queue: usize) -> u128 {
         u128::from(INTER_FRAME_GAP) * 8 + self.blocking(queue) + self.rounding()
     }
 
-    /// What `queue` gets, and what it lets through to the disadvantage of those below it, if that has a limit.
+    /// The service of `queue`, and the traffic by which it delays the queues below, if this traffic
+    /// has a limit.
     fn of_queue(
         &self,
         queue: usize,
@@ -277,7 +284,7 @@ impl<'a> Analysis<'a> {
             return self.shaped(queue, u128::from(slope.bits()), above, lower);
         }
         let (lead, trail) = (time(self.occupied(queue), self.rate), time(self.unfit(queue), self.rate));
-        // What a second has on average, and what may be missing at first.
+        // The average rate of the windows, and the bits that may be missing at first.
         let mut stair = None;
         let (mean, missing) = match self.windows(queue, lead, trail) {
             None => (self.rate, 0),
@@ -302,7 +309,8 @@ impl<'a> Analysis<'a> {
         Ok((service, output.filter(|curve| curve.rate <= service.rate)))
     }
 
-    /// A queue with a credit-based shaper: its idle slope, once its credit is what it can be at most.
+    /// The service of a queue with a credit-based shaper: its idle slope, after the time in which
+    /// its credit may have grown to the maximum.
     fn shaped(
         &self,
         queue: usize,
@@ -320,7 +328,7 @@ impl<'a> Analysis<'a> {
                 (cycle, open, gap, self.unfit(queue) + self.occupied(queue), count)
             }
         };
-        // Per second of open time: what others and the windows' ends take.
+        // Loss per second of open time: to other queues and to the ends of the windows.
         let lost = (above.rate * cycle).div_ceil(open)
             + if count == 0 { 0 } else { (wasted * count * SECOND).div_ceil(open) };
         let once = lower + above.burst + bits(above.rate, gap) + 2 * wasted * count;
@@ -328,9 +336,9 @@ impl<'a> Analysis<'a> {
         if lost + open_slope > self.rate {
             return Err(self.overload(lost + open_slope));
         }
-        // While frames wait the credit grows for this much open time at most.
+        // While frames wait, the credit grows for at most this much open time.
         let growing = time(once, self.rate - lost);
-        // Starts and ends are whole nanoseconds: each frame may cost some of its slope.
+        // Starts and ends are whole nanoseconds, so each frame may cost some of its slope.
         let shortest = self.shortest(queue);
         let rate = slope * shortest / (shortest + self.rounding());
         let latency = gap + (growing * cycle).div_ceil(open);

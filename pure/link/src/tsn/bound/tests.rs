@@ -1,4 +1,4 @@
-//! The bound against what the models do, and against what can be computed by hand.
+//! Bounds compared with runs of the models, and with results that can be computed by hand.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -15,7 +15,8 @@ use crate::tsn::preemption::Preemption;
 use crate::tsn::traffic::{Pattern, Running, Source};
 use crate::{Hop, Path, Rate};
 
-/// Sends the flow of `source` through the ports; the longest and the shortest delay of `frames` frames.
+/// Sends the flow of `source` through the ports. Returns the longest and the shortest delay of
+/// `frames` frames.
 fn simulate(source: Source, ports: &[PortSettings], frames: u64, seed: u64) -> (u64, u64) {
     let rng = Rng::from_seed(seed);
     let ports =
@@ -76,7 +77,7 @@ fn one_frame_alone_takes_what_it_takes() {
     };
     let source = periodic(7, 1518, 1_000, 1);
     let bound = worst_case(&flow_of(&source), &[port]).unwrap();
-    // 1526 B, 50 ns of cable, and what rounding may add.
+    // 1526 B, 50 ns of cable, and the margin for rounding.
     assert_eq!(bound.total, Nanos::new(12_208 + 50 + 4));
 }
 
@@ -90,9 +91,9 @@ fn a_lower_frame_blocks_once_and_preemption_makes_it_143_bytes() {
     let bound = worst_case(&flow_of(&source), core::slice::from_ref(&strict)).unwrap();
     assert_eq!(bound.total, Nanos::new(12_304 + 576 + 4));
     let preempted = worst_case(&flow_of(&source), core::slice::from_ref(&preempting)).unwrap();
-    // 1144 ns, and what rounding may add to where the cut is.
+    // 1144 ns, and the margin for rounding at the cut.
     assert!(preempted.total.get().abs_diff(1_144 + 576) <= 24, "{preempted:?}");
-    // They are no larger than they must be.
+    // The bounds are no larger than necessary.
     for (port, bound) in [(strict, bound), (preempting, preempted)] {
         let source = Source {
             pattern: Pattern::Periodic {
@@ -130,7 +131,7 @@ fn the_bound_of_a_gate_is_near_what_happens() {
         background: vec![saturated(0, 1518)],
         ..PortSettings::new(Rate::from_megabits(100))
     };
-    // Frames that come at any time of the cycle, not when the gate opens.
+    // Frames that come at any time of the cycle, not only when the gate opens.
     let source = Source {
         pattern: Pattern::Periodic {
             period: Nanos::new(1_000_700),

@@ -1,4 +1,4 @@
-//! Plans against runs of the models.
+//! Plans compared with runs of the models.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -26,13 +26,13 @@ fn request(megabits: u64, hops: usize, frames: Vec<u32>) -> Request {
     }
 }
 
-/// The plan of what INET's `timeawareshaper` shows by hand: 11.62 us over two links.
+/// The plan for INET's `timeawareshaper`, whose schedule was made by hand: 11.62 µs over two links.
 #[test]
 fn a_frame_of_a_planned_flow_waits_nowhere() {
     let plan = Plan::new(request(100, 2, vec![64])).unwrap();
     let delays = plan.simulate(200, true, 1);
     assert!(delays.iter().all(|delay| *delay == Nanos::new(11_620)), "{delays:?}");
-    // A gap and rounding are what the bound has too much.
+    // The bound exceeds the delay by the gap and the rounding.
     assert!(plan.synchronised.get() - 11_620 <= 2 * 960 + 8, "{plan:?}");
     assert_eq!(plan.hops[1].offset, 5_810);
     assert_eq!(plan.hops[0].guard, Nanos::new((1522 + 20) * 80));
@@ -56,7 +56,7 @@ fn what_does_not_fit_says_why() {
 }
 
 proptest! {
-    // Runs at 10 Gbit/s are a million frames of others each.
+    // A run at 10 Gbit/s has a million frames of other traffic.
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]

@@ -7,15 +7,15 @@ use crate::config::{
     Bar, BarIndex, Builder, ConfigSpace, Identity, Link, PortType, Slot as SlotConfig, bridge, offset,
 };
 
-/// One function and what is below it.
+/// One function and everything below it.
 pub(super) struct Node {
     pub(super) device: u8,
     pub(super) space: ConfigSpace,
-    /// Registers that read as this, whatever is written.
+    /// Offset and value of registers that always read as this value, whatever is written.
     pub(super) stuck: Vec<(u16, u32)>,
-    /// How often it still asks for patience.
+    /// How many more times the function answers with CRS.
     pub(super) retries: u32,
-    /// It never answers.
+    /// Whether the function never answers.
     pub(super) silent: bool,
     pub(super) children: Vec<Node>,
 }
@@ -146,5 +146,5 @@ fn unsupported(packet: &Packet) -> Packet {
     Packet::completion(Bdf::new(0, 0, 0), CompletionStatus::UnsupportedRequest, &packet.header)
 }
 
-/// Where Builder puts the PCI Express capability.
+/// Byte offset at which Builder puts the PCI Express capability.
 pub(super) const EXPRESS: u16 = offset::EXPRESS;

@@ -1,4 +1,4 @@
-//! The real engines joined: root complex, switch, endpoints.
+//! The real engines together: root complex, switch, endpoints.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use crate::switch::{self, PortId, Switch, SwitchConfig};
 
 const HOST_MEMORY: u64 = 0x10_0000;
 
-/// A device with a RAM behind BAR 0.
+/// A device with RAM behind BAR 0.
 struct Device {
     endpoint: Endpoint,
     ram: Vec<u8>,
@@ -82,7 +82,7 @@ impl World {
         world
     }
 
-    /// Moves packets until nothing moves.
+    /// Moves packets until there is nothing left to move.
     fn run(&mut self) {
         while self.run_root() | self.run_switch() | (0..2).any(|index| self.run_device(index)) {}
     }
@@ -102,7 +102,7 @@ impl World {
                     self.root.memory_read_done(token, found.then(|| Buffer::from(bytes)));
                 }
                 Output::MemoryWrite { address, data } => {
-                    // Writes to nowhere are dropped.
+                    // Writes outside of memory are dropped.
                     let _ = self.memory.write(address, &data);
                 }
                 event => self.events.push_back(event),
@@ -179,7 +179,7 @@ impl World {
         self.run();
     }
 
-    /// What device `index` was given for its reads.
+    /// The results that device `index` got for its reads.
     fn results(&mut self, index: usize) -> Vec<DmaResult> {
         core::mem::take(&mut self.devices[index].as_mut().unwrap().results)
     }
@@ -225,7 +225,7 @@ fn the_host_reaches_each_devices_memory_and_only_that() {
         found[offset as usize..offset as usize + data.len()].copy_from_slice(&data);
     }
     assert_eq!(found, bytes);
-    // Below the windows of the switch, nobody is there.
+    // There is no device outside the windows of the switch.
     world.root.read(world.now, 2, 0xc800_0000, 4).unwrap();
     world.run();
     let error = RequestError::UnsupportedRequest;

@@ -1,4 +1,4 @@
-//! Configuration requests of the host that are asked for patience.
+//! Configuration requests of the host that are answered with CRS.
 
 use super::super::retry::NOT_READY;
 use super::*;
@@ -27,7 +27,7 @@ impl Host {
     fn ask_for_patience(&mut self, request: &Packet) -> Vec<Output> {
         self.answer(Packet::completion(DEVICE, CompletionStatus::ConfigRequestRetry, &request.header))
     }
-    /// Nothing happens before the next timer.
+    /// Advances to the next timer. Nothing happens until then.
     fn wait(&mut self) {
         self.now = self.root.poll_timeout().unwrap();
         self.root.handle_timeout(self.now);
@@ -74,7 +74,7 @@ fn software_that_wants_to_sees_it_where_the_vendor_is() {
     host.root.config_read(NOW, 1, DEVICE, 0).unwrap();
     let read = host.packet();
     assert_eq!(host.ask_for_patience(&read), [Output::Register { cookie: 1, result: Ok(NOT_READY) }]);
-    // Another register, and a write to that one.
+    // A read of another register, and a write to the Vendor ID.
     host.root.config_read(NOW, 2, DEVICE, 4).unwrap();
     let read = host.packet();
     assert_eq!(host.ask_for_patience(&read), []);

@@ -1,4 +1,4 @@
-//! Properties of the codec, over arbitrary packets and bytes.
+//! Properties of the codec, for arbitrary packets and bytes.
 
 use proptest::prelude::*;
 use std::format;
@@ -16,7 +16,7 @@ fn any_id() -> impl Strategy<Value = Bdf> {
     any::<u16>().prop_map(Bdf::from_bits)
 }
 
-/// Enables that the rules allow for `length` double words.
+/// Byte enables that the rules allow for `length` double words.
 fn any_enables(length: u16) -> BoxedStrategy<(u8, u8)> {
     let contiguous = (
         prop::sample::select(vec![0b1111, 0b1110, 0b1100, 0b1000]),
